@@ -20,6 +20,15 @@ namespace outboard::cli {
 // `outboard up`, `gateway`, `worker` and `serve`: the long-running processes. `up` and `serve` are
 // a gateway with its workers on one machine.
 
+// What operators see of a server (cli/telemetry.cc).
+struct TelemetryFlags {
+  std::string metrics_listen;      // "HOST:PORT" or "off"; empty: as the command decides
+  std::string metrics_token_file;
+  bool metrics_by_account = false;
+  std::string log_format = "text";
+  std::string log_level;  // empty: as the command decides
+};
+
 struct ServerFlags {
   std::string listen;              // gateway, serve
   std::string fleet_listen;        // gateway; empty: see FleetListenFor in cli/servers.cc
@@ -53,6 +62,7 @@ struct ServerFlags {
   bool no_idle_search = false;  // up, worker, serve
   bool shared_anyway = false;   // up, worker, serve
   bool ephemeral = false;       // serve: the data folder is removed at the end
+  TelemetryFlags telemetry;
   int life_fd = -1;
   int parent_pid = 0;
   ReadyOptions ready;
@@ -152,6 +162,9 @@ int RunCacheExport(const CacheFlags& flags);
 // Adds the file's entries to the store. Entries of other hardware are stored but not used here.
 int RunCacheImport(const CacheFlags& flags);
 int RunCacheRemove(const CacheFlags& flags);
+
+// `outboard metrics list`: prints the table of metrics as docs/metrics.md has it.
+int RunMetricsList();
 
 // `outboard trace`: summarises a trace (PROFILE=out.json, docs/latency.md) in a page of text: the
 // share of time spent waiting, and the spans that took the most.

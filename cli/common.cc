@@ -92,13 +92,16 @@ std::string DefaultDataFolder() {
 }
 
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
-                       const std::string& fleet_address, const std::string& fingerprint) {
+                       const std::string& fleet_address, const std::string& fingerprint,
+                       const std::string& metrics_address) {
   std::string line = absl::StrCat("ready ", address, "\n");
   if (!options.quiet) {
     std::printf("outboard %s", line.c_str());
     if (!fleet_address.empty()) std::printf("workers join at %s\n", fleet_address.c_str());
     if (!fingerprint.empty())
       std::printf("clients need CLOUD_FINGERPRINT=%s\n", fingerprint.c_str());
+    if (!metrics_address.empty())
+      std::printf("metrics are at http://%s/metrics\n", metrics_address.c_str());
     std::fflush(stdout);
   }
   if (options.fd >= 0) {
@@ -113,6 +116,7 @@ absl::Status TellReady(const ReadyOptions& options, const std::string& address,
   if (fd < 0) return absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));
   std::string lines = address + "\n";
   if (!fleet_address.empty()) absl::StrAppend(&lines, fleet_address, "\n");
+  if (!metrics_address.empty()) absl::StrAppend(&lines, "metrics ", metrics_address, "\n");
   absl::Status status = WriteLine(fd, lines);
   close(fd);
   if (status.ok() && rename(temporary.c_str(), options.file.c_str()) != 0) {

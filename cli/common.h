@@ -37,9 +37,11 @@ struct ReadyOptions {
 };
 // `fleet_address`, where workers join, unless it is empty: a second line on stdout and in the file.
 // `fingerprint`, unless it is empty: a line on stdout with what clients need to connect by TLS.
+// `metrics_address` likewise, as the last line: "metrics HOST:PORT" in the file.
 // Tells a service manager, too.
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
-                       const std::string& fleet_address = "", const std::string& fingerprint = "");
+                       const std::string& fleet_address = "", const std::string& fingerprint = "",
+                       const std::string& metrics_address = "");
 
 // Takes a secret out of the environment: the variable is unset, and its place, which other
 // processes of this user can read in /proc, is overwritten. "" where it is not set. Call before any

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/service_manager.h"
+#include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
@@ -178,6 +179,12 @@ int Main(int argc, char** argv) {
     command.Add("--shared-anyway", &server.shared_anyway,
                 "Serve several accounts at a time even where the kernel does not grant all of the "
                 "sandbox (docs/sandbox.md)");
+  for (Command command : {up, gateway, worker})
+    AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port", "info");
+  AddTelemetry(serve, server.telemetry, "off", "error");
+  for (Command command : {up, gateway, serve})
+    command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
+                "Also show figures by account number");
   for (Command command : {worker, serve}) command.Add("--quiet", &server.ready.quiet).Hidden();
 
   Command key = app.Subcommand("key", "Manage the API keys in a data folder");
@@ -301,6 +308,11 @@ int Main(int argc, char** argv) {
                 "Tuning store (default: $OUTBOARD_KERNEL_STORE, else "
                 "kernels.db in ~/.cache/outboard)");
 
+  Command metrics = app.Subcommand("metrics", "What /metrics shows");
+  metrics.RequireSubcommand();
+  Command metrics_list =
+      metrics.Subcommand("list", "Print the table of metrics, as docs/metrics.md has it");
+
   std::string trace_file;
   Command trace = app.Subcommand(
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
@@ -338,6 +350,7 @@ int Main(int argc, char** argv) {
   if (pin.Given()) return RunStorePin(stored, true);
   if (unpin.Given()) return RunStorePin(stored, false);
   if (store_usage.Given()) return RunStoreUsage(stored);
+  if (metrics_list.Given()) return RunMetricsList();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

@@ -21,14 +21,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
-#include "base/log.h"
 #include "cli/commands.h"
+#include "cli/telemetry.h"
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"
 #include "gateway/server/fleet_secret.h"
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
@@ -75,6 +76,16 @@ absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
   return absl::InvalidArgumentError(
       "a worker needs the fleet secret of its gateway: give --fleet-secret-file a copy of "
       "fleet.secret in the gateway's data folder");
+}
+
+// Where the workers of `up` show their metrics: at the ports after the gateway's.
+std::string WorkerMetricsListen(const TelemetryFlags& flags, int index) {
+  const std::string& listen = flags.metrics_listen;
+  const size_t colon = listen.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port == 0)
+    return listen.empty() ? "127.0.0.1:0" : listen;
+  return absl::StrCat(listen.substr(0, colon), ":", port + 1 + index);
 }
 
 // Where workers join a gateway that listens for clients at `listen`, unless it is given.
@@ -264,6 +275,8 @@ int EndCode(const absl::Status& status) {
   return is_dead ? 1 : code;
 }
 
+constexpr char kAnyMetricsPort[] = "127.0.0.1:0";
+
 // A gateway that cannot start was called wrongly, or another one is in its place.
 int ReportStart(const absl::Status& status) {
   Report(status);
@@ -284,10 +297,13 @@ int RunGateway(const ServerFlags& flags) {
     return Report(status);
   options->on_dead_listener = EndAsDead;
   options->tls.workers_here = flags.tls;
+  auto shown =
+      ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
+  if (!shown.ok()) return ReportStart(shown.status());
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address(),
-                                  (*gateway)->fingerprint());
+                                  (*gateway)->fingerprint(), (*shown)->Announce());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
   return EndCode(status);
@@ -303,10 +319,14 @@ int RunWorker(const ServerFlags& flags) {
   if (!secret.ok()) return Report(secret.status());
   const auto protection = ProtectionOfWorker(flags, fingerprint);
   if (!protection.ok()) return Report(protection.status());
+  auto shown =
+      ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
+  if (!shown.ok()) return ReportStart(shown.status());
   auto identity = worker::OpenIdentity(IdentityPath(flags));
   if (!identity.ok()) {
     if (!flags.identity_file.empty()) return Report(identity.status());
-    Log(absl::StrCat(identity.status().message(), ": the next one is another worker"));
+    const absl::string_view why = identity.status().message();
+    telemetry::LogWarning("no_identity_kept", {{"message", why}});
     identity = worker::NewIdentity();
   }
   const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
@@ -336,7 +356,10 @@ int RunWorker(const ServerFlags& flags) {
                                .devices = flags.devices,
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags)},
-                              [&] { return TellReady(flags.ready, flags.gateway); });
+                              [&] {
+                                return TellReady(flags.ready, flags.gateway, "", "",
+                                                 (*shown)->Announce());
+                              });
   const absl::Status status = AwaitEnd(flags.life_fd);
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
@@ -357,6 +380,10 @@ int RunServe(const ServerFlags& flags) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }
   const std::vector<std::string> search = ChooseIdleSearch(flags);
+  // One user's own, often started by that user's program: it opens no port, and says nothing on
+  // the terminal unless something is wrong.
+  auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off", "error");
+  if (!shown.ok()) return ReportStart(shown.status());
   int code = 0;
   {
     auto gateway = gateway::Gateway::Start(*options);
@@ -380,7 +407,8 @@ int RunServe(const ServerFlags& flags) {
       status = absl::UnavailableError("the worker did not join");
     }
     if (status.ok())
-      status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint());
+      status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
+                         (*shown)->Announce());
     if (status.ok()) status = AwaitEnd(flags.life_fd);
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
@@ -406,6 +434,9 @@ int RunUp(ServerFlags flags) {
   if (!options.ok()) return Report(options.status());
   options->fleet_listen = "127.0.0.1:0";
   options->on_dead_listener = EndAsDead;
+  auto shown =
+      ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
+  if (!shown.ok()) return ReportStart(shown.status());
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
 
@@ -421,7 +452,15 @@ int RunUp(ServerFlags flags) {
                                   absl::StrCat(options->data_folder, "/workers/local-", index),
                                   "--devices",
                                   absl::StrCat(flags.devices),
+                                  "--metrics-listen",
+                                  WorkerMetricsListen(flags.telemetry, index),
+                                  "--log-format",
+                                  flags.telemetry.log_format,
                                   "--quiet"};
+    if (!flags.telemetry.metrics_token_file.empty())
+      args.insert(args.end(), {"--metrics-token-file", flags.telemetry.metrics_token_file});
+    if (!flags.telemetry.log_level.empty())
+      args.insert(args.end(), {"--log-level", flags.telemetry.log_level});
     if (flags.no_idle_search) args.push_back("--no-idle-search");
     if (flags.shared_anyway) args.push_back("--shared-anyway");
     // A file where there is one: other processes of this user can read an environment.
@@ -450,7 +489,8 @@ int RunUp(ServerFlags flags) {
                      " workers joined within ", kWorkersJoinWithin.count(), " s"));
   }
   if (status.ok())
-    status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint());
+    status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
+                       (*shown)->Announce());
   if (status.ok()) {
     status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
       for (size_t i = 0; i < workers.size(); ++i) {
@@ -458,7 +498,7 @@ int RunUp(ServerFlags flags) {
         workers[i].Reaped();
         if (++restarts > kRestartsMax)
           return absl::InternalError("workers keep failing; see their messages");
-        std::fprintf(stderr, "outboard: worker local-%zu ended; starting it again\n", i);
+        telemetry::LogWarning("worker_restarted", {{"worker", absl::StrCat("local-", i)}});
         if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
       }
       return absl::OkStatus();

@@ -99,9 +99,10 @@ if(NOT OUTBOARD_CLIENT_ONLY)
     DEPENDS outboard ${packaging}/manual VERBATIM)
   add_custom_target(outboard_manual ALL DEPENDS ${manual})
   install(FILES ${manual} DESTINATION share/man/man1 COMPONENT program)
-  install(FILES docs/blobs.md docs/own-box.md docs/quickstart.md docs/store.md docs/tuning.md docs/viz.md
-    docs/when-it-breaks.md
+  install(FILES docs/blobs.md docs/logs.md docs/metrics.md docs/own-box.md docs/quickstart.md docs/runbook.md docs/store.md
+    docs/tuning.md docs/viz.md docs/when-it-breaks.md
     DESTINATION share/doc/outboard COMPONENT program)
+  install(DIRECTORY deploy/grafana deploy/prometheus DESTINATION share/doc/outboard/deploy COMPONENT program)
 endif()
 
 # ---- Debian packages

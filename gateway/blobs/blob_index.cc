@@ -266,6 +266,13 @@ BlobIndex::Usage BlobIndex::UsageOf(TenantId tenant) const {
           .list_entries = t.list_entries};
 }
 
+std::map<int64_t, BlobIndex::Usage> BlobIndex::UsageOfAll() const {
+  std::map<int64_t, Usage> all;
+  for (const auto& [id, tenant] : tenants_)
+    all[id] = {.used_bytes = tenant.used_bytes, .protected_bytes = tenant.protected_bytes};
+  return all;
+}
+
 BlobIndex::Usage BlobIndex::RecountUsage(TenantId tenant) const {
   const auto found = tenants_.find(tenant.value);
   if (found == tenants_.end()) return {};

@@ -128,6 +128,7 @@ class BlobIndex {
 
   uint64_t UsedBytes(TenantId tenant) const;
   Usage UsageOf(TenantId tenant) const;
+  std::map<int64_t, Usage> UsageOfAll() const;  // by tenant
   // Computes what UsageOf returns again, by visiting every chunk and blob. For tests of UsageOf.
   Usage RecountUsage(TenantId tenant) const;
 

@@ -510,4 +510,9 @@ BlobIndex::Usage BlobStore::UsageOf(TenantId tenant) const {
   return index_.UsageOf(tenant);
 }
 
+std::map<int64_t, BlobIndex::Usage> BlobStore::UsageOfAll() const {
+  std::lock_guard lock(mutex_);
+  return index_.UsageOfAll();
+}
+
 }  // namespace outboard::gateway

@@ -136,6 +136,9 @@ class BlobStore {
                    std::function<void(absl::Status)> done);
 
   BlobIndex::Usage UsageOf(TenantId tenant) const;
+  std::map<int64_t, BlobIndex::Usage> UsageOfAll() const;
+  // Of the disk that has the folder. UNAVAILABLE: it does not say.
+  absl::StatusOr<Disk::Room> Room() const { return disk_.RoomAt(folder_); }
   uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is absent
   uint64_t quota_bytes() const { return options_.quota_bytes; }
 

@@ -34,6 +34,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "telemetry/counters.h"
 
 namespace outboard::gateway {
 
@@ -79,6 +80,7 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
 // ---- workers ------------------------------------------------------------------------------------
 
 void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
+  telemetry::Count(telemetry::Metric::kWorkerJoins);
   Worker& worker = workers_[event.worker];
   worker.name = event.name;
   worker.node = event.node;
@@ -108,6 +110,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;
+  telemetry::ObserveNs(telemetry::Metric::kHeartbeatGap, Since(now_, it->second.heard));
   it->second.heard = now_;
   for (size_t i = 0; i < std::min(event.alive.size(), event.memory_bytes.size()); ++i)
     if (Session* session = Find(event.alive[i]);
@@ -141,6 +144,9 @@ void GatewayCore::Handle(const WorkerGone& event, Out& out) {
 void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out) {
   auto it = workers_.find(id);
   if (it == workers_.end()) return;
+  telemetry::CountAs(
+      telemetry::Metric::kWorkersLost,
+      may_return ? telemetry::WorkerLoss::kDisconnected : telemetry::WorkerLoss::kSilent);
   const std::string how = absl::StrCat(it->second.name, " (", why, ")");
   it->second.draining = true;  // what its sessions give back must not be given to those who wait
   std::vector<SessionId> lost;
@@ -186,20 +192,26 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
 }
 
 void GatewayCore::Handle(const ClientOpen& event, Out& out) {
-  auto refuse = [&](absl::Status why) {
+  auto refuse = [&](absl::Status why, telemetry::Refusal reason) {
+    telemetry::CountRefused(reason);
     out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
   };
-  if (draining_) return refuse(absl::UnavailableError("the gateway is stopping"));
+  if (draining_)
+    return refuse(absl::UnavailableError("the gateway is stopping"),
+                  telemetry::Refusal::kStopping);
   if (event.devices > 1) {
     return refuse(absl::UnimplementedError(
-        absl::StrCat("devices = ", event.devices, ": this version gives one")));
+                      absl::StrCat("devices = ", event.devices, ": this version gives one")),
+                  telemetry::Refusal::kInvalid);
   }
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
   });
   if (of_tenant >= options_.sessions_per_tenant_max) {
-    return refuse(absl::ResourceExhaustedError(absl::StrCat(
-        "this account has ", of_tenant, " sessions; limit ", options_.sessions_per_tenant_max)));
+    return refuse(absl::ResourceExhaustedError(
+                      absl::StrCat("this account has ", of_tenant, " sessions; limit ",
+                                   options_.sessions_per_tenant_max)),
+                  telemetry::Refusal::kSessions);
   }
   Session& session = sessions_[event.session];
   session.id = event.session;
@@ -209,25 +221,29 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;
-  session.since = now_;
+  session.since = session.asked = now_;
   conns_[event.conn] = event.session;
   if (!TryPlace(session, out)) Enqueue(session, out);
 }
 
 void GatewayCore::Handle(const ClientResume& event, Out& out) {
-  auto refuse = [&](absl::Status why) {
+  auto refuse = [&](absl::Status why, telemetry::Refusal reason) {
+    telemetry::CountRefused(reason);
     out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
   };
-  if (draining_) return refuse(absl::UnavailableError("the gateway is stopping"));
+  if (draining_)
+    return refuse(absl::UnavailableError("the gateway is stopping"),
+                  telemetry::Refusal::kStopping);
   Session* session = nullptr;
   for (auto& [id, candidate] : sessions_) {
     if (candidate.resume_hash == event.resume_hash && candidate.tenant == event.tenant)
       session = &candidate;
   }
   if (session == nullptr || session->epoch == 0) {
-    return refuse(absl::NotFoundError(
-        "no such session: it was closed, its worker was lost, the gateway was started again, or it "
-        "was left alone for too long"));
+    return refuse(
+        absl::NotFoundError("no such session: it was closed, its worker was lost, the gateway was "
+                            "started again, or it was left alone for too long"),
+        telemetry::Refusal::kNoSession);
   }
   if (IsSome(session->conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
@@ -357,6 +373,8 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   Session* session = Find(event.session);
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
+  session->snapshot_at = now_;
+  telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gateway/core/census.h"
 #include "gateway/core/events.h"
 #include "gateway/ledger/meter.h"
 
@@ -49,6 +50,8 @@ class GatewayCore {
   size_t worker_count() const { return workers_.size(); }
   uint32_t devices_total() const;
   uint32_t devices_busy() const;
+  // What there is now, for people who watch the gateway; `now` as in On.
+  Census CountAll(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
   // tests and simulators.
@@ -98,6 +101,9 @@ class GatewayCore {
     std::string lost_how;
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
+    MonoTime asked;         // when its client asked for it
+    MonoTime leased;        // when the current or last lease began
+    MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kDetached, and kStarting without a client
     MonoTime client_left;   // valid without a client
     WallTime wall;

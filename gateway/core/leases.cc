@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "gateway/core/core.h"
+#include "telemetry/counters.h"
 
 namespace outboard::gateway {
 
@@ -20,6 +21,8 @@ void GatewayCore::StartLease(Session& session, Out& out) {
     }
   }
   session.metered = true;
+  session.leased = now_;
+  telemetry::Count(telemetry::Metric::kGrants);
   out.push_back(
       WriteLease{lease, session.tenant, session.slots_held(), session.seats.front().worker, ""});
 }
@@ -40,6 +43,8 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
       if (more.ok()) Charged(session, *more, charges);
     }
     session.past = session.charged;
+    telemetry::CountAs(telemetry::Metric::kLeasesEnded, telemetry::LeaseEndOf(why));
+    telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
     PostCharges(std::move(charges), out);
     out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
     session.metered = false;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/core/core.h"
+#include "telemetry/counters.h"
 
 namespace outboard::gateway {
 
@@ -63,6 +64,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
     if (!worker.slots[i].holder.has_value()) slots.push_back(i);
   }
+  telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   StartWith(session, *chosen, std::move(slots));
   MakeRoomFor(*chosen, out);
   if (!parked) {
@@ -98,6 +100,13 @@ void GatewayCore::GoLive(Session& session, Out& out) {
       options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
   session.state = State::kLive;
   session.since = now_;
+  if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
+  if (first) {
+    telemetry::Count(telemetry::Metric::kSessionsOpened);
+    telemetry::ObserveNs(telemetry::Metric::kOpenTime, now_.ns - session.asked.ns);
+  } else {
+    telemetry::Count(telemetry::Metric::kSessionsResumed);
+  }
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
@@ -164,7 +173,13 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
   Bill bill = BillOf(id);
   std::erase(queue_, id);
   for (const Seat& seat : session.seats) out.push_back(EndExecutor{seat.worker, id});
-  if (session.epoch > 0) PutRow(session, row, out);
+  if (session.epoch > 0) {
+    telemetry::CountAs(telemetry::Metric::kSessionsEnded, row == SessionRowState::kLost
+                                                              ? telemetry::SessionEnd::kLost
+                                                              : telemetry::SessionEnd::kClosed);
+    PutRow(session, row, out);
+  }
+  if (lease_end == "no device") telemetry::CountRefused(telemetry::Refusal::kNoDevice);
   if (IsSome(session.conn)) {
     conns_.erase(session.conn);
     out.push_back(EndClient{session.conn, id, std::move(why), bill});
@@ -251,6 +266,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
     PutRow(session, has_client ? SessionRowState::kOpen : SessionRowState::kDetached, out);
   if (!has_client) return;
   if (!nothing_yet) {
+    telemetry::Count(telemetry::Metric::kSessionsMoved);
     out.push_back(Moving{session.conn,
                          absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
   }

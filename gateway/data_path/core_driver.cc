@@ -35,10 +35,12 @@
 #include "gateway/data_path/graph_admission.h"
 #include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/host.h"
+#include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
@@ -49,6 +51,9 @@ namespace outboard::gateway {
 namespace {
 
 constexpr uint32_t kRecoverySinceProtocol = 2;
+
+// Of a driver that nobody watches.
+DriverObserver nobody;
 
 // Of a worker: shown to people, and sent on as text.
 std::string Printable(std::string_view told) {
@@ -91,6 +96,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       planted_(planted),
       gate_(std::make_unique<GraphAdmission>()),
       graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
+      observer_(&nobody),
       core_(options) {}
 
 CoreDriver::~CoreDriver() = default;
@@ -209,7 +215,11 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   client->open = open;
   identity.shares_tuning ? static_cast<void>(sharing_.insert(identity.tenant))
                          : static_cast<void>(sharing_.erase(identity.tenant));
-  auto refuse = [&](const absl::Status& why) { Relay::SendEnd(client->endpoint(), why, {}, 0, 0); };
+  auto refuse = [&](const absl::Status& why,
+                    telemetry::Refusal reason = telemetry::Refusal::kProtocol) {
+    telemetry::CountRefused(reason);
+    Relay::SendEnd(client->endpoint(), why, {}, 0, 0);
+  };
   const auto protocol = wire::AgreeOn(open.protocol(), wire::kProtocolOfClients,
                                       "the client speaks protocol", "this gateway");
   if (!protocol.ok()) return refuse(protocol.status());
@@ -220,7 +230,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
-    if (absl::Status trouble = WriteTrouble(); !trouble.ok()) return refuse(trouble);
+    if (absl::Status trouble = WriteTrouble(); !trouble.ok())
+      return refuse(trouble, telemetry::Refusal::kLedger);
     client->resume_token = host_->DrawToken();
     const Token name = host_->DrawToken();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
@@ -233,7 +244,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   const Token hash = HashOf(*token);
   if (std::find(lost_.begin(), lost_.end(), hash) != lost_.end()) {
     return refuse(absl::NotFoundError(
-        "the session ended with the process that served it, which was started again"));
+                      "the session ended with the process that served it, which was started again"),
+                  telemetry::Refusal::kNoSession);
   }
   client->resume_token = *token;
   Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow()});
@@ -317,13 +329,16 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
     event.held.push_back(
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
+  observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
   Tell(event);
   return id;
 }
 
 void CoreDriver::RemoveWorker(WorkerId worker) {
   std::lock_guard lock(mutex_);
+  const std::string name = NameOf(worker);
   if (workers_.erase(worker) == 0) return;
+  if (!stopping_) observer_->OnWorkerLeft(name, "its connection ended");
   Tell(WorkerGone{worker});
 }
 
@@ -387,6 +402,7 @@ absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token to
   Session* const session = Find(id);
   if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
       !core_.Awaits(id)) {  // D4
+    telemetry::CountRefused(telemetry::Refusal::kExecutorToken);
     return absl::PermissionDeniedError("no executor of this session is expected");
   }
   std::shared_ptr<Relay> relay = session->relay;
@@ -458,6 +474,7 @@ void CoreDriver::EndTheSilent() {
     const auto since = client->silent_since;
     if (!since || now.ns - since->ns <= kFirstMessageMs * 1'000'000) continue;
     client->silent_since.reset();
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
     client->endpoint().End(absl::DeadlineExceededError(
         absl::StrCat("a session begins with Open, within ", kFirstMessageMs / 1000, " s")));
   }
@@ -540,6 +557,7 @@ void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
 
 void CoreDriver::StopAll() {
   std::lock_guard lock(mutex_);
+  stopping_ = true;
   Tell(gateway::StopAll{});
   // After the commands that end their executors; a worker then looks for another gateway.
   for (auto& [id, worker] : workers_)
@@ -553,6 +571,10 @@ uint32_t CoreDriver::devices_total() const {
 bool CoreDriver::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [&] { return core_.devices_total() >= count; });
+}
+Census CoreDriver::CountAll() const {
+  std::lock_guard lock(mutex_);
+  return core_.CountAll(host_->Now());
 }
 size_t CoreDriver::session_count() const {
   std::lock_guard lock(mutex_);

@@ -40,6 +40,7 @@ class BlobUses;
 class ClientAuth;
 class ClientPort;
 class DriverHost;
+class DriverObserver;
 class GraphAdmission;
 class GraphBytes;
 class Relay;
@@ -62,6 +63,9 @@ class CoreDriver {
   CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue* writes, BlobUses* blobs,
              ClientAuth* auth, DriverPlanted planted = {});
   ~CoreDriver();
+
+  // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
+  void SetObserver(DriverObserver* observer) { observer_ = observer; }
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
@@ -132,6 +136,7 @@ class CoreDriver {
   uint32_t devices_total() const;
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
+  Census CountAll() const;
   // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
   // of the violation.
   std::string CheckInvariants() const;
@@ -187,12 +192,14 @@ class CoreDriver {
   const std::unique_ptr<GraphAdmission> gate_;
   const std::unique_ptr<GraphBytes> graphs_;
   std::string local_socket_;
+  DriverObserver* observer_;  // never null
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   GatewayCore core_;
   uint64_t next_conn_ = 1, next_worker_ = 1;
   int64_t ticks_ = 0;
+  bool stopping_ = false;
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;

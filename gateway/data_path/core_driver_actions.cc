@@ -6,6 +6,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
+#include "gateway/data_path/observer.h"
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
@@ -14,7 +15,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(id, tenant, blobs_, gate_.get(),
-                                          [host = host_] { return host->Now(); });
+                                          [host = host_] { return host->Now(); }, observer_);
   session.relay->CountGraphs(graphs_.get());
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
@@ -79,8 +80,10 @@ void CoreDriver::DropRelay(Session& session) {
 }
 
 void CoreDriver::Do(EndWorker& action) {
-  if (const Worker* const worker = FindWorker(action.worker))
+  if (const Worker* const worker = FindWorker(action.worker)) {
+    observer_->OnWorkerLeft(worker->name, "no heartbeat arrived in time");
     worker->endpoint->End(std::move(action.why));
+  }
 }
 
 // D3. When the row is written, whether it still holds is looked at once more.
@@ -100,6 +103,9 @@ void CoreDriver::Connect(const Live& live) {
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
+  observer_->OnLive({live.session, live.tenant, client->port->request_id()}, live.epoch,
+                    NameOf(live.seats.front().worker), client->open.client_name(),
+                    client->open.client_version());
   session->relay->SetBill(core_.BillOf(live.session));
   // What was sent there in the epoch before may be lost. The client opens another after Opened.
   EndValues(*session, absl::AbortedError("a new epoch"));
@@ -122,13 +128,17 @@ void CoreDriver::Do(Detach& action) {
 }
 
 void CoreDriver::Do(Queued& action) {
-  if (const Client* const client = FindClient(action.conn))
+  if (const Client* const client = FindClient(action.conn)) {
+    observer_->OnQueued({{}, client->identity.tenant, client->port->request_id()}, action.before);
     Notify(*client, proto::Notice::QUEUED, "waiting for a device", action.before);
+  }
 }
 
 void CoreDriver::Do(Moving& action) {
-  if (const Client* const client = FindClient(action.conn))
+  if (const Client* const client = FindClient(action.conn)) {
+    observer_->OnMoving({{}, client->identity.tenant, client->port->request_id()}, action.text);
     Notify(*client, proto::Notice::MOVING, action.text, 0);
+  }
 }
 
 void CoreDriver::Notify(const Client& client, int kind, const std::string& text, uint64_t count) {
@@ -148,6 +158,10 @@ void CoreDriver::Do(EndClient& action) {
     const Client* const client = FindClient(action.conn);
     if (client == nullptr) return;
     const std::shared_ptr<Relay>& relay = client->relay;
+    if (!action.why.ok())
+      observer_->OnClientEnded({action.session.value_or(SessionId{}), client->identity.tenant,
+                                client->port->request_id()},
+                               action.why);
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
                    relay ? relay->done_seq() : 0);
   });
@@ -183,8 +197,11 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_seq = action.snapshot_seq;
   row.opened_at = *session.opened_at;
   row.state = action.state;
-  if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost)
+  if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {
     row.closed_at = now;
+    observer_->OnEnded({action.session, action.tenant, ""},
+                       /*lost=*/row.state == SessionRowState::kLost);
+  }
   writes_->Write(std::move(row));
 }
 

@@ -1,9 +1,11 @@
 #include "gateway/data_path/graph_admission.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "compiler/ir/encoding.h"
 #include "gateway/base/limits.h"
+#include "telemetry/counters.h"
 #include "wire/merkle.h"
 
 namespace outboard::gateway {
@@ -18,10 +20,21 @@ absl::Status GraphAdmission::Check(TenantId tenant, const std::string& id,
   {
     std::lock_guard lock(mutex_);
     const std::map<std::string, absl::Status>& known = verdicts_[tenant].by_id;
-    if (auto it = known.find(id); it != known.end()) return it->second;
+    if (auto it = known.find(id); it != known.end()) {
+      telemetry::CountAs(telemetry::Metric::kGraphChecks, telemetry::GraphVerdict::kKnown);
+      return it->second;
+    }
   }
   Graph graph;
+  const auto begin = std::chrono::steady_clock::now();  // for people: nothing depends on it
   absl::Status verdict = DecodeGraph(graph, bytes, Level::kTensor).status();
+  telemetry::ObserveNs(
+      telemetry::Metric::kGraphCheckTime,
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+  telemetry::CountAs(telemetry::Metric::kGraphChecks, verdict.ok()
+                                                          ? telemetry::GraphVerdict::kPassed
+                                                          : telemetry::GraphVerdict::kRefused);
+  if (!verdict.ok()) telemetry::CountRefused(telemetry::Refusal::kGraph);
   std::lock_guard lock(mutex_);
   Verdicts& known = verdicts_[tenant];
   if (known.by_id.emplace(id, verdict).second) {

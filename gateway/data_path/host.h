@@ -59,6 +59,7 @@ struct Credentials {
   std::string peer;  // where it comes from, as gRPC names it: "ipv4:10.0.0.1:6667"
   // What a proxy says (gateway/tls/trusted_proxy.h); empty: nothing.
   std::string proxy_secret = {}, proxy_address = {};
+  std::string request_id = {};  // of the call, for the log (gateway/observe/call_record.h)
 };
 
 // Checks API keys.

@@ -12,6 +12,7 @@
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/version.h"
 
@@ -34,6 +35,7 @@ void ClientPort::Begin() {
   auth_->Admit(credentials_, [this](absl::StatusOr<Admitted> admitted) {
     if (admitted.ok()) {
       admitted_ = std::make_unique<const Admitted>(*std::move(admitted));
+      account_ = admitted_->identity.tenant.value;
       endpoint_->ResumeReading();
     } else {
       Relay::SendEnd(*endpoint_, admitted.status(), {}, 0, 0);
@@ -54,11 +56,13 @@ std::shared_ptr<Relay> ClientPort::relay() {
 
 bool ClientPort::Open(proto::ClientFrame frame) {
   if (frame.items_size() == 0 || !frame.items(0).has_open()) {
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
     endpoint_->End(absl::InvalidArgumentError("a session must begin with Open"));
     return true;
   }
   proto::Open& open = *frame.mutable_items(0)->mutable_open();
   if (absl::Status status = TakeOpen(open); !status.ok()) {
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
     endpoint_->End(status);
     return true;
   }
@@ -90,7 +94,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
     bool pause = false;
     absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) driver_->Fail(conn_, status);
+    if (!status.ok()) Fail(status);
     return !pause;
   }
   if (!endpoint_->Hold()) return false;
@@ -99,16 +103,22 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     absl::Status status;
     std::shared_ptr<Relay> relay = this->relay();
     if (relay != nullptr) status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) driver_->Fail(conn_, status);
+    if (!status.ok()) Fail(status);
     if (!pause) endpoint_->ResumeReading();
     endpoint_->Unhold();
   });
   return false;
 }
 
-// Ends the session, as any violation of the protocol does, or the stream where there is none yet.
+// Ends the session, as any violation of the protocol does.
+void ClientPort::Fail(const absl::Status& why) {
+  telemetry::CountRefused(telemetry::Refusal::kProtocol);
+  driver_->Fail(conn_, why);
+}
+
 void ClientPort::OnBadFrame(const absl::Status& why) {
-  if (opened_) return driver_->Fail(conn_, why);
+  if (opened_) return Fail(why);
+  telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
   endpoint_->End(why);
 }
 
@@ -156,7 +166,10 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     const proto::Register& reg = event.register_();
     const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
                                         "the worker speaks protocol", "this gateway");
-    if (!protocol.ok()) return endpoint_->End(protocol.status());
+    if (!protocol.ok()) {
+      telemetry::CountRefused(telemetry::Refusal::kProtocol);
+      return endpoint_->End(protocol.status());
+    }
     if (reg.devices_size() == 0 || reg.devices_size() > static_cast<int>(kDevicesPerWorkerMax)) {
       return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));

@@ -46,9 +46,13 @@ class ClientPort {
   // Called by the driver, under its lock, before the executor gets Open.
   void SetRelay(std::shared_ptr<Relay> relay);
   ClientEndpoint& endpoint() { return *endpoint_; }
+  const std::string& request_id() const { return credentials_.request_id; }
+  // Of the client, once its key is known to be good; value 0: not yet.
+  TenantId account() const { return {account_}; }
 
  private:
   bool Open(proto::ClientFrame frame);
+  void Fail(const absl::Status& why);
   std::shared_ptr<Relay> relay();
 
   CoreDriver* const driver_;
@@ -59,6 +63,7 @@ class ClientPort {
   const ConnId conn_;
   std::unique_ptr<const Admitted> admitted_;  // set before the first frame
   bool opened_ = false;                       // the first frame was read
+  std::atomic<int64_t> account_{0};           // of admitted_, for any thread
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;
 };

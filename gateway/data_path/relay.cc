@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/limits.h"
 #include "gateway/base/token.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/status_code.h"
 
@@ -27,11 +28,17 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
+constexpr size_t kDeviceClassBytesMax = 64;                        // of a label
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
-             RelayTrace::Clock clock)
-    : session_(session), tenant_(tenant), blobs_(blobs), gate_(gate), trace_(std::move(clock)) {}
+             RelayTrace::Clock clock, DriverObserver* observer)
+    : session_(session),
+      tenant_(tenant),
+      blobs_(blobs),
+      gate_(gate),
+      observer_(observer),
+      trace_(std::move(clock)) {}
 
 // ---- the driver ---------------------------------------------------------------------------------
 
@@ -194,7 +201,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   pause = false;
   const uint64_t came_ns = trace_.Now();
   const int items = frame.items_size();
-  if (const size_t bytes = frame.ByteSizeLong(); bytes > wire::kFrameBytesMax) {
+  const size_t bytes = frame.ByteSizeLong();
+  if (bytes > wire::kFrameBytesMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a frame of ", bytes, " bytes; limit ", wire::kFrameBytesMax));
   }
@@ -202,10 +210,12 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     return absl::ResourceExhaustedError(
         absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
   }
-  uint64_t last_seq = 0;
+  telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kIn, bytes);
+  uint64_t last_seq = 0, runs = 0;
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
     last_seq = std::max(last_seq, item.seq());
+    runs += item.has_run();
   }
   uint64_t epoch = frame.epoch();
   proto::ClientFrame out;
@@ -234,6 +244,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   std::lock_guard lock(mutex_);
   if (client_ != client || epoch != start_.epoch || executor_ == nullptr) return absl::OkStatus();
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
+  if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
   trace_.Up(came_ns, last_seq, items);  // before the answer can come
   if (out.items_size() > 0) executor_->Send(std::move(out));
   pause = client_paused_ = executor_->AskDrained();
@@ -338,6 +349,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      CountDeviceTime(done.device_time_us());
       NoteKernelUses(done.kernel_uses());
       ForgetKernelUses(done.durable_seq());
       trace_.Down(came_ns, done);
@@ -345,6 +357,12 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
     } else if (item.has_failed()) {
       proto::Failed& failed = *item.mutable_failed();
       failed.set_worker(start_.worker);
+      if (failed.seq() != 0) {
+        telemetry::Count(telemetry::Metric::kStepFailures);
+        if (observer_ != nullptr)
+          observer_->OnStepFailed({session_, tenant_, ""}, failed.seq(), failed.op(),
+                                  wire::CodeFromWire(failed.code()));
+      }
       if (failed.seq() == 0)
         failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
     } else if (item.has_opened()) {
@@ -354,6 +372,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
+      CountDevice(opened);
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.
       sent_seq_ = done_seq_ = opened.applied_seq();
@@ -364,6 +383,22 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   // One pause for one ClientDrained: what the executor's side had read already still comes.
   if (!executor_paused_ && (client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
     pause = executor_paused_ = true;
+}
+
+// What an executor says accumulates from the start of its session. Of one that served it before
+// this relay, what came before is counted already.
+void Relay::CountDevice(const proto::Opened& opened) {
+  if (!device_us_ && opened.applied_seq() == 0) device_us_ = 0;
+  std::string name = opened.device().hardware_class().substr(0, kDeviceClassBytesMax);
+  for (char& c : name)
+    if (c < 0x21 || c > 0x7e) c = '_';
+  device_class_ = telemetry::DeviceClassLabel(name.empty() ? "unknown" : name);
+}
+
+void Relay::CountDeviceTime(uint64_t device_us) {
+  if (device_us_ && device_us > *device_us_)
+    telemetry::CountAt(telemetry::Metric::kDeviceTime, device_class_, device_us - *device_us_);
+  device_us_ = device_us;
 }
 
 // A Done may hold pieces of several values; they keep their order on either stream.

@@ -27,6 +27,7 @@
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/graph_admission.h"
 #include "gateway/data_path/graph_bytes.h"
+#include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "proto/cloud.pb.h"
 
@@ -45,9 +46,9 @@ struct EpochStart {
 
 class Relay {
  public:
-  // `clock` is used by traces only.
+  // `clock` is used by traces only. `observer` may be null.
   Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
-        RelayTrace::Clock clock = MonoNow);
+        RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr);
 
   // ---- the driver
   // Of all relays; before any frame. Without it graphs are not counted.
@@ -105,12 +106,15 @@ class Relay {
   void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
   void ForgetKernelUses(uint64_t durable_seq);
   void SendLarge(proto::Done& done);
+  void CountDevice(const proto::Opened& opened);
+  void CountDeviceTime(uint64_t device_us);
 
   const SessionId session_;
   const TenantId tenant_;
   BlobUses* const blobs_;
   GraphAdmission* const gate_;
   GraphBytes* graphs_ = nullptr;
+  DriverObserver* const observer_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   RelayTrace trace_;
 
@@ -126,6 +130,8 @@ class Relay {
   GraphBytes::Held graph_held_;         // of graph_bytes_
   KernelUses kernel_uses_;              // since the last snapshot
   size_t kernel_uses_bytes_ = 0;
+  size_t device_class_ = 0;             // label of telemetry::Metric::kDeviceTime
+  std::optional<uint64_t> device_us_;   // that were counted; none: it is not known yet
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
 };
 

@@ -1,9 +1,11 @@
 #include "gateway/doors/refusals.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 
 namespace outboard::gateway {
 
@@ -16,16 +18,32 @@ constexpr std::string_view kNames[kRefusalReasons] = {
     "wrong_keys_of_address",  "calls_of_account",     "streams_of_account", "openings_of_account",
 };
 
+// What /metrics calls it; none: whoever looked at the key has counted it.
+std::optional<telemetry::Refusal> MetricOf(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kConnectionsOfAddress:
+    case RefusalReason::kConnectionsInTotal: return telemetry::Refusal::kConnections;
+    case RefusalReason::kNoKeyInTime: return telemetry::Refusal::kFirstMessage;
+    case RefusalReason::kWrongKey: return std::nullopt;
+    case RefusalReason::kWrongKeysOfAddress:
+    case RefusalReason::kCallsOfAccount:
+    case RefusalReason::kOpeningsOfAccount: return telemetry::Refusal::kRate;
+    case RefusalReason::kStreamsOfAccount: return telemetry::Refusal::kStreams;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view NameOf(RefusalReason reason) { return kNames[static_cast<size_t>(reason)]; }
 
 Refusals::Refusals(std::function<void(const std::string&)> log,
                    std::function<Clock::time_point()> now)
-    : log_(log ? std::move(log) : [](const std::string& line) { Log(line); }),
+    : log_(log ? std::move(log) : [](const std::string& line) { telemetry::LogWarning("refused", {{"message", line}}); }),
       now_(std::move(now)) {}
 
 void Refusals::Count(RefusalReason reason, std::string_view whose) {
+  if (const auto metric = MetricOf(reason)) telemetry::CountRefused(*metric);
   std::string line;
   {
     std::lock_guard lock(mutex_);

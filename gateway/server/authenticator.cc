@@ -5,10 +5,14 @@
 #include "base/check.h"
 #include "gateway/base/clock.h"
 #include "gateway/server/key_uses.h"
+#include "telemetry/counters.h"
 
 namespace outboard::gateway {
 
 namespace {
+
+using telemetry::CountRefused;
+using telemetry::Refusal;
 
 std::string Bearer(const grpc::CallbackServerContext& context) {
   auto it = context.client_metadata().find("authorization");
@@ -33,6 +37,7 @@ Authenticator::Authenticator(Accounts* accounts, KeyUses* uses, std::optional<Te
 absl::StatusOr<Identity> Authenticator::Client(const Credentials& credentials, Scopes any_of) {
   if (everybody_.has_value()) return Identity{*everybody_, "", {.scopes = Scopes::All()}};
   if (credentials.key.empty()) {
+    CountRefused(Refusal::kNoKey);
     return absl::UnauthenticatedError(
         "this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
   }
@@ -40,15 +45,22 @@ absl::StatusOr<Identity> Authenticator::Client(const Credentials& credentials, S
   if (!peer.ok()) return peer.status();
   const WallTime now = WallNow();
   auto identity = accounts_->Authenticate(credentials.key, now);
-  if (!identity.ok()) return identity;
+  if (!identity.ok()) {
+    CountRefused(absl::IsPermissionDenied(identity.status()) ? Refusal::kScope : Refusal::kKey);
+    return identity;
+  }
   const KeyRights& rights = identity->rights;
   if (!rights.from.empty() && !AnyContains(rights.from, AddressesOfPeer(*peer))) {
+    CountRefused(Refusal::kKeyAddress);
     return absl::UnauthenticatedError(
         "the API key is not valid from this address: use it where `outboard key list` says, or "
         "make "
         "one for here (`outboard key create --from`)");
   }
-  if (absl::Status status = CheckScope(rights.scopes, any_of); !status.ok()) return status;
+  if (absl::Status status = CheckScope(rights.scopes, any_of); !status.ok()) {
+    CountRefused(Refusal::kScope);
+    return status;
+  }
   if (uses_ != nullptr) uses_->Note(identity->key_id, now);
   return identity;
 }
@@ -69,6 +81,7 @@ absl::Status Authenticator::Worker(std::string_view secret) const {
   if (secret.size() == fleet_secret_.size() &&
       CRYPTO_memcmp(secret.data(), fleet_secret_.data(), secret.size()) == 0)
     return absl::OkStatus();
+  CountRefused(Refusal::kFleetSecret);
   return absl::UnauthenticatedError(
       secret.empty() ? "a worker needs the fleet secret of its gateway (docs/fleet.md)"
                      : "wrong fleet secret (docs/fleet.md)");

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/observe/call_record.h"
+#include "telemetry/counters.h"
 #include "wire/blobs/piece.h"
 #include "wire/limits.h"
 #include "wire/status.h"
@@ -18,6 +20,17 @@
 namespace outboard::gateway {
 
 namespace {
+
+using telemetry::CallMethod;
+
+// Of a transfer: the one error that has no other place to be counted.
+void CountRefusal(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) telemetry::CountRefused(telemetry::Refusal::kQuota);
+}
+
+void CountBytes(telemetry::Direction direction, uint64_t bytes) {
+  telemetry::CountAs(telemetry::Metric::kBlobBytes, direction, bytes);
+}
 
 // Blobs are of use to sessions and to names.
 constexpr Scopes kScopes = {KeyScope::kRun, KeyScope::kStore};
@@ -64,17 +77,25 @@ void BlobService::Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor
   then(Admitted{Identity{*tenant, ""}});
 }
 
-grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
+                                              grpc::CallbackServerContext* context,
                                               const google::protobuf::Message& request,
                                               std::function<absl::Status(TenantId)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  Admit(Caller::Of(*context), {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
-        [this, reactor, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
-          if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+  const Caller caller = Caller::Of(*context);
+  auto record = std::make_shared<CallRecord>(method, *context);
+  if (caller.session.has_value()) record->SetSession(*caller.session);
+  const auto finish = [reactor, record](const absl::Status& status) {
+    CountRefusal(status);
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
+  };
+  Admit(caller, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
+        [this, record, finish, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
+          if (!admitted.ok()) return finish(admitted.status());
           const TenantId tenant = admitted->identity.tenant;
-          Post(tenant, [reactor, tenant, body, slot = admitted->slot] {
-            reactor->Finish(wire::ToGrpc(body(tenant)));
-          });
+          record->SetAccount(tenant);
+          Post(tenant, [finish, tenant, body, slot = admitted->slot] { finish(body(tenant)); });
         });
   return reactor;
 }
@@ -85,12 +106,15 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : service_(service), context_(context), reply_(reply) {
+      : service_(service),
+        context_(context),
+        record_(CallMethod::kUpload, *context),
+        reply_(reply) {
     service_->Admit(Caller::Of(*context), {.slot = SlotKind::kStream},
                     [this](absl::StatusOr<Admitted> admitted) {
                       absl::Status status = admitted.status();
                       if (admitted.ok()) status = Begin(*std::move(admitted));
-                      if (!status.ok()) return Finish(wire::ToGrpc(status));
+                      if (!status.ok()) return Close(status);
                       transfer_->Waits();
                       Read();
                     });
@@ -117,14 +141,14 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
-        return Finish(wire::ToGrpc(absl::AbortedError("ended in the middle of a chunk")));
-      return Finish(grpc::Status::OK);
+        return Close(absl::AbortedError("ended in the middle of a chunk"));
+      return Close(absl::OkStatus());
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
     service_->Post(tenant(), [this] {
       if (absl::Status status = Take(); !status.ok()) {
         writer_.reset();
-        return Finish(wire::ToGrpc(status));
+        return Close(status);
       }
       buffer_.Clear();
       transfer_->Waits();
@@ -141,7 +165,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         return;
       }
     }
-    Finish(wire::ToGrpc(denied_));
+    Close(denied_);
   }
 
   void Deny(const absl::Status& why) {
@@ -150,7 +174,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       if (denied_.ok()) denied_ = why;
       if (!std::exchange(reads_, false)) return;
     }
-    Finish(wire::ToGrpc(denied_));
+    Close(denied_);
   }
 
   absl::Status Take() {
@@ -169,6 +193,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (absl::Status status = writer_->Finish(); !status.ok()) return status;
     stored_.set_chunks_stored(stored_.chunks_stored() + 1);
     stored_.set_bytes(stored_.bytes() + writer_->bytes());
+    CountBytes(telemetry::Direction::kIn, writer_->bytes());
     writer_.reset();
     return absl::OkStatus();
   }
@@ -196,11 +221,17 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     return absl::OkStatus();
   }
 
+  void Close(const absl::Status& status) {
+    CountRefusal(status);
+    record_.End(status);
+    Finish(wire::ToGrpc(status));
+  }
   void OnDone() override { delete this; }
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
   Admitted admitted_;
+  CallRecord record_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer buffer_;
   std::string joined_;
@@ -223,16 +254,17 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
  public:
   DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
                  grpc::ByteBuffer request)
-      : service_(service), context_(context) {
+      : service_(service), context_(context), record_(CallMethod::kDownload, *context) {
     const KeyDoor::What what{.slot = SlotKind::kStream, .held_bytes = request.Length()};
     service_->Admit(Caller::Of(*context), what,
                     [this, request = std::move(request)](absl::StatusOr<Admitted> admitted) {
-                      if (!admitted.ok()) return Finish(wire::ToGrpc(admitted.status()));
+                      if (!admitted.ok()) return Close(admitted.status());
                       admitted_ = *std::move(admitted);
                       tenant_ = admitted_.identity.tenant;
+                      record_.SetAccount(tenant_);
                       service_->Post(tenant_, [this, request] {
                         if (absl::Status status = Begin(request); !status.ok())
-                          return Finish(wire::ToGrpc(status));
+                          return Close(status);
                         Next();
                       });
                     });
@@ -256,16 +288,16 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 
   void OnWriteDone(bool ok) override {
     transfer_->Goes();
-    if (!ok) return Finish(wire::ToGrpc(absl::CancelledError("nobody reads")));
-    if (const absl::Status why = denied(); !why.ok()) return Finish(wire::ToGrpc(why));
+    if (!ok) return Close(absl::CancelledError("nobody reads"));
+    if (const absl::Status why = denied(); !why.ok()) return Close(why);
     if (at_ < bytes_->size()) return Write();
     service_->Post(tenant_, [this] { Next(); });
   }
 
   void Next() {
-    if (next_ == chunks_.size()) return Finish(grpc::Status::OK);
+    if (next_ == chunks_.size()) return Close(absl::OkStatus());
     auto bytes = service_->store_->ReadChunk(tenant_, chunks_[next_]);
-    if (!bytes.ok()) return Finish(wire::ToGrpc(bytes.status()));
+    if (!bytes.ok()) return Close(bytes.status());
     bytes_ = std::make_shared<const std::string>(*std::move(bytes));
     at_ = 0;
     ++next_;
@@ -278,6 +310,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
                                     static_cast<uint32_t>(at_),
                                     wire::SliceOf(bytes_, bytes_->data() + at_, count));
     at_ += count;
+    CountBytes(telemetry::Direction::kOut, count);
     transfer_->Waits();
     StartWrite(&buffer_);
   }
@@ -293,11 +326,16 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     return denied_;
   }
 
+  void Close(const absl::Status& status) {
+    record_.End(status);
+    Finish(wire::ToGrpc(status));
+  }
   void OnDone() override { delete this; }
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
   Admitted admitted_;
+  CallRecord record_;
   TenantId tenant_{};
   std::unique_ptr<TransferLimiter::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
@@ -314,7 +352,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
                                                const proto::MissingRequest* request,
                                                proto::MissingReply* reply) {
-  return Answer(context, *request, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kMissing, context, *request, [this, request, reply](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
@@ -333,7 +371,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
                                               proto::CommitReply* reply) {
   // A worker's upload stays until the session names its purpose (Keep), or ends.
   const std::optional<SessionId> session = Caller::Of(*context).session;
-  return Answer(context, *request, [this, request, session](TenantId tenant) {
+  return Answer(CallMethod::kCommit, context, *request, [this, request, session](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     auto root = ToHash(request->root());
@@ -350,7 +388,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
                                             const proto::ListChunksRequest* request,
                                             proto::ListChunksReply* reply) {
-  return Answer(context, *request, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kListChunks, context, *request, [this, request, reply](TenantId tenant) {
     auto root = ToHash(request->root());
     if (!root.ok()) return root.status();
     auto blob = store_->Find(tenant, *root);

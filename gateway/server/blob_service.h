@@ -20,6 +20,7 @@
 #include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
 #include "proto/cloud.grpc.pb.h"
+#include "telemetry/metric.h"
 
 namespace outboard::gateway {
 
@@ -66,7 +67,8 @@ class BlobService final
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   void Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then);
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
+                                   grpc::CallbackServerContext* context,
                                    const google::protobuf::Message& request,
                                    std::function<absl::Status(TenantId)> body);
   void Post(TenantId tenant, std::function<void()> job) {

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/clock.h"
@@ -27,6 +26,8 @@
 #include "gateway/doors/key_door.h"
 #include "gateway/doors/refusals.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/observe/driver_log.h"
+#include "gateway/observe/gateway_figures.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -40,6 +41,7 @@
 #include "gateway/tls/server_certificates.h"
 #include "gateway/tls/trusted_proxy.h"
 #include "gateway/tls/worker_admission.h"
+#include "telemetry/log.h"
 #include "wire/limits.h"
 #include "wire/tls/credentials.h"
 
@@ -134,6 +136,7 @@ class Gateway::Impl {
       if (!secret.ok()) return secret.status();
       options_.fleet_secret = *std::move(secret);
     }
+    telemetry::HideInLogs(options_.fleet_secret);
     std::string path = AccountsPath(options_.data_folder);
     auto accounts = Accounts::Open(path);
     if (!accounts.ok()) return accounts.status();
@@ -177,6 +180,8 @@ class Gateway::Impl {
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
+    driver_->SetObserver(&driver_log_);
+    figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
@@ -190,7 +195,7 @@ class Gateway::Impl {
       if (!lost.ok()) return lost.status();
       for (const SessionRow& row : *lost) driver_->Remember(row);
       if (!lost->empty())
-        Log(absl::StrCat(lost->size(), " sessions were lost with the process before this one"));
+        telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost->size()}});
     }
     blob_retention_->RestoreDone();
     return absl::OkStatus();
@@ -203,15 +208,16 @@ class Gateway::Impl {
       auto past = ledger_->UsageOfSession(session.row.session);
       if (!past.ok()) return past.status();
       if (absl::Status status = RestoreSnapshot(session.row); !status.ok()) {
-        Log(absl::StrCat("a snapshot is not whole any more: ", status.ToString()));
+        telemetry::LogError("snapshot_damaged", {{"session", session.row.session.Hex()},
+                                                 {"account", session.row.tenant.value},
+                                                 {"message", status.ToString()}});
         session.row.recoverable = false;  // the client no longer has its first items
         session.row.snapshot_root.clear();
       }
       driver_->Restore(session, *past);
     }
     if (!taken->empty())
-      Log(absl::StrCat(taken->size(),
-                       " sessions of the gateway before this one wait for their workers"));
+      telemetry::LogInfo("sessions_taken_over", {{"sessions", taken->size()}});
     return absl::OkStatus();
   }
 
@@ -302,7 +308,7 @@ class Gateway::Impl {
     return std::make_unique<ListenerWatch>(
         listener.address(),
         [this, address = listener.address()] {
-          Log(absl::StrCat(address, " is not served any more: the gateway ends"));
+          telemetry::LogError("listener_dead", {{"address", address}});
           options_.on_dead_listener();
         },
         options);
@@ -324,6 +330,7 @@ class Gateway::Impl {
     }
     local_.reset();
     ticker_.reset();
+    figures_.reset();
     turns_.Stop();
     if (door_ != nullptr) door_->Stop();
     clients_.reset();
@@ -347,7 +354,9 @@ class Gateway::Impl {
   std::unique_ptr<AccountLimits> account_limits_;
   std::unique_ptr<KeyDoor> door_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
+  DriverLog driver_log_;
   std::unique_ptr<CoreDriver> driver_;
+  std::unique_ptr<GatewayFigures> figures_;
   std::unique_ptr<Ticker> ticker_;
   bool clients_have_tls_ = false;
   std::string fingerprint_;

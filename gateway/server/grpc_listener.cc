@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "gateway/base/limits.h"
+#include "telemetry/log.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
@@ -94,8 +94,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
   if (listener->server_ == nullptr)
     return cannot_listen("is its folder there, and may this user write to it?");
   if (!IsLocalAddress(address) && tls == nullptr)
-    Log(absl::StrCat("connections to ", address,
-                     " are not encrypted (--insecure): whoever is between reads keys and data"));
+    telemetry::LogWarning("listening_in_the_clear",
+                          {{"address", address},
+                           {"advice", "leave --insecure away, or use a tunnel or a TLS proxy"}});
   if (has_port) {
     listener->address_ = listener->acceptor_->address();
     listener->acceptor_->Start(connections, [door = listener->door_.get()](int from, int fd) {
@@ -122,8 +123,8 @@ void GrpcListener::ListenLocally(ConnectionTable* connections) {
   if (local.ok()) {
     local_ = *std::move(local);
   } else {
-    Log(absl::StrCat("programs on this machine come to ", address_,
-                     " by TCP, which is slower: ", local.status().message()));
+    const absl::string_view why = local.status().message();
+    telemetry::LogWarning("no_local_socket", {{"address", address_}, {"message", why}});
   }
 }
 

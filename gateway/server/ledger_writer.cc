@@ -5,8 +5,9 @@
 #include <iterator>
 #include <utility>
 
-#include "base/log.h"
 #include "gateway/base/clock.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 
 namespace outboard::gateway {
 
@@ -24,7 +25,11 @@ LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows)
 LedgerWriter::~LedgerWriter() { Stop(); }
 
 void LedgerWriter::Post(std::vector<Charge> charges) {
-  Add({[this, charges = std::move(charges)] { return ledger_->Post(charges, WallNow()).status(); },
+  Add({[this, charges = std::move(charges)] {
+         absl::Status status = ledger_->Post(charges, WallNow()).status();
+         if (status.ok()) CountPosted(charges);
+         return status;
+       },
        nullptr, nullptr});
 }
 void LedgerWriter::Write(SessionRow row) {
@@ -45,6 +50,24 @@ void LedgerWriter::Then(std::function<void(absl::Status)> job) {
 }
 void LedgerWriter::ThenOrAtOnce(std::function<void()> job) {
   Add({nullptr, nullptr, std::move(job)});
+}
+
+void LedgerWriter::CountPosted(const std::vector<Charge>& charges) {
+  telemetry::Count(telemetry::Metric::kPostings, charges.size());
+  std::lock_guard lock(mutex_);
+  for (const Charge& charge : charges) {
+    Usage& charged = charged_[charge.tenant.value];
+    charged.device_seconds += charge.to_s - charge.from_s;
+    charged.amount.value += charge.amount.value;
+    telemetry::Count(telemetry::Metric::kChargedTime,
+                     static_cast<uint64_t>(charge.to_s - charge.from_s));
+    telemetry::Count(telemetry::Metric::kChargedUsd, static_cast<uint64_t>(charge.amount.value));
+  }
+}
+
+LedgerWriter::Figures LedgerWriter::figures() const {
+  std::lock_guard lock(mutex_);
+  return {jobs_.size(), !trouble_.ok(), charged_};
 }
 
 absl::Status LedgerWriter::trouble() const {
@@ -75,14 +98,20 @@ void LedgerWriter::Work() {
     Job& job = jobs_.front();  // stays at the front until it is done; others only append
     lock.unlock();
     absl::Status status;
-    if (job.write != nullptr)
+    if (job.write != nullptr) {
+      const auto begin = std::chrono::steady_clock::now();
       status = job.write();
-    else if (job.then != nullptr)
+      telemetry::ObserveNs(
+          telemetry::Metric::kLedgerWriteTime,
+          std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+      if (!status.ok()) telemetry::Count(telemetry::Metric::kLedgerErrors);
+    } else if (job.then != nullptr)
       job.then(given_up_);
     else
       job.goodbye();
     const bool passing = IsPassing(status);
-    if (!status.ok() && !passing) Log("accounts file: " + status.ToString());
+    if (!status.ok() && !passing)
+      telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
     lock.lock();
     if (job.write != nullptr) SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
@@ -111,8 +140,11 @@ void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
 
 void LedgerWriter::SetTrouble(absl::Status status) {
   if (status.ok() != trouble_.ok()) {
-    Log(status.ok() ? "accounts file: written again"
-                    : "accounts file: " + status.ToString() + "; trying again every second");
+    if (status.ok())
+      telemetry::LogInfo("ledger_written_again");
+    else
+      telemetry::LogError("ledger_blocked", {{"message", status.ToString()},
+                                             {"retry_seconds", kTryAgainAfter.count()}});
   }
   trouble_ = std::move(status);
 }

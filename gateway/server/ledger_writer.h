@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/data_path/host.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/ledger/usage.h"
 
 namespace outboard::gateway {
 
@@ -33,7 +35,14 @@ class LedgerWriter final : public WriteQueue {
   void EndLease(LeaseId lease, std::string why) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
-  absl::Status trouble() const override;
+  absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED
+  // For people who watch the gateway.
+  struct Figures {
+    size_t queued = 0;
+    bool blocked = false;
+    std::map<int64_t, Usage> charged;  // by tenant, since the start
+  };
+  Figures figures() const;
   // Writes what is queued, within reason, and ends the thread.
   void Stop();
 
@@ -47,6 +56,7 @@ class LedgerWriter final : public WriteQueue {
   void Work();
   void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
+  void CountPosted(const std::vector<Charge>& charges);
 
   Ledger* const ledger_;
   SessionRows* const rows_;
@@ -54,6 +64,7 @@ class LedgerWriter final : public WriteQueue {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   absl::Status trouble_, given_up_;
+  std::map<int64_t, Usage> charged_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -11,9 +11,11 @@
 #include "gateway/base/clock.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/observe/call_record.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
 #include "gateway/tls/worker_admission.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -21,17 +23,26 @@ namespace outboard::gateway {
 
 namespace {
 
+using telemetry::CallMethod;
+
 // Answers in the account's turn, when its key is good.
-grpc::ServerUnaryReactor* AnswerInTurn(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerContext* context,
                                        const google::protobuf::Message& request, KeyDoor* door,
                                        FairQueue& queue, Scopes any_of,
                                        std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto then = [reactor, &queue, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
-    if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+  auto record = std::make_shared<CallRecord>(method, *context);
+  const auto finish = [reactor, record](const absl::Status& status) {
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
+  };
+  const auto then = [record, finish, &queue,
+                     body = std::move(body)](absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return finish(admitted.status());
+    record->SetAccount(admitted->identity.tenant);
     const auto account = static_cast<uint64_t>(admitted->identity.tenant.value);
-    queue.Post(account, [reactor, body, admitted = *std::move(admitted)] {
-      reactor->Finish(wire::ToGrpc(body(admitted.identity)));
+    queue.Post(account, [finish, body, admitted = *std::move(admitted)] {
+      finish(body(admitted.identity));
     });
   };
   door->Admit(Authenticator::CredentialsOf(*context), any_of,
@@ -91,7 +102,8 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+  return AnswerInTurn(CallMethod::kCreateKey, context, *request, door_, turns_->books,
+                      KeyScope::kAdmin,
                       [this, request, reply](const Identity& who) {
                         auto rights = RightsOf(*request, who.rights);
                         if (!rights.ok()) return rights.status();
@@ -109,7 +121,8 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+  return AnswerInTurn(CallMethod::kListKeys, context, *request, door_, turns_->books,
+                      KeyScope::kAdmin,
                       [this, reply](const Identity& who) {
                         auto keys = accounts_->ListKeys(who.tenant);
                         if (!keys.ok()) return keys.status();
@@ -121,7 +134,8 @@ grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+  return AnswerInTurn(CallMethod::kRevokeKey, context, *request, door_, turns_->books,
+                      KeyScope::kAdmin,
                       [this, request](const Identity& who) {
                         return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
                       });
@@ -131,7 +145,7 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
   return AnswerInTurn(
-      context, *request, door_, turns_->reports, KeyScope::kUsage,
+      CallMethod::kUsage, context, *request, door_, turns_->reports, KeyScope::kUsage,
       [this, request, reply](const Identity& who) {
         const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
         absl::StatusOr<UsagePage> page = [&] {
@@ -183,20 +197,25 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
                                               const proto::EnrolRequest* request,
                                               proto::EnrolReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto finish = [reactor, record = std::make_shared<CallRecord>(CallMethod::kEnrol, *context)](
+                          const absl::Status& status) {
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
+  };
   absl::Status status = authenticator_->Worker(*context);
   if (status.ok() && admission_ == nullptr)
     status = absl::FailedPreconditionError("this port has no TLS: its workers need no certificate");
   if (!status.ok()) {
-    reactor->Finish(wire::ToGrpc(status));
+    finish(status);
     return reactor;
   }
   constexpr uint64_t kNoAccount = 0;  // accounts count from 1
-  turns_->pool.Post(kNoAccount, [this, reactor, request, reply] {  // signs, and writes a file
+  turns_->pool.Post(kNoAccount, [this, finish, request, reply] {  // signs, and writes a file
     const auto chain = admission_->Enrol(request->certificate_request(), request->name());
     if (chain.ok())
       for (const tls::Certificate& one : *chain)
         reply->mutable_certificate_chain()->append(one.ToPem());
-    reactor->Finish(wire::ToGrpc(chain.status()));
+    finish(chain.status());
   });
   return reactor;
 }
@@ -205,7 +224,10 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
                                              const proto::KeepRequest* request, proto::KeepReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Caller caller = Caller::Of(*context);
-  const auto finish = [reactor](const absl::Status& status) {
+  auto record = std::make_shared<CallRecord>(CallMethod::kKeep, *context);
+  if (caller.session.has_value()) record->SetSession(*caller.session);
+  const auto finish = [reactor, record](const absl::Status& status) {
+    record->End(status);
     reactor->Finish(wire::ToGrpc(status));
   };
   const auto refuse = [&](const absl::Status& status) {
@@ -242,15 +264,18 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
 
 namespace {
 
-grpc::Status NotHere() {
-  return wire::ToGrpc(absl::UnauthenticatedError(
-      "this address is for clients; workers join at the gateway's --fleet-listen"));
+grpc::Status NotHere(grpc::CallbackServerContext& context) {
+  const absl::Status status = absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen");
+  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
+  CallRecord(CallMethod::kRefusedJoin, context).End(status);
+  return wire::ToGrpc(status);
 }
 
 template <typename Request, typename Reply>
 class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
  public:
-  Refusal() { this->Finish(NotHere()); }
+  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
 
  private:
   void OnDone() override { delete this; }
@@ -259,26 +284,26 @@ class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
 }  // namespace
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
-    grpc::CallbackServerContext*) {
-  return new Refusal<proto::WorkerEvent, proto::GatewayCommand>;
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* NoFleetService::Attach(
-    grpc::CallbackServerContext*) {
-  return new Refusal<proto::ServerFrame, proto::ClientFrame>;
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
 }
 
 grpc::ServerUnaryReactor* NoFleetService::Keep(grpc::CallbackServerContext* context,
                                                const proto::KeepRequest*, proto::KeepReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(NotHere());
+  reactor->Finish(NotHere(*context));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* NoFleetService::Enrol(grpc::CallbackServerContext* context,
                                                 const proto::EnrolRequest*, proto::EnrolReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(NotHere());
+  reactor->Finish(NotHere(*context));
   return reactor;
 }
 
@@ -295,18 +320,19 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* StoreService::Answer(CallMethod method,
+                                               grpc::CallbackServerContext* context,
                                                const google::protobuf::Message& request,
                                                FairQueue& queue,
                                                std::function<absl::Status(TenantId)> body) {
-  return AnswerInTurn(context, request, door_, queue, KeyScope::kStore,
+  return AnswerInTurn(method, context, request, door_, queue, KeyScope::kStore,
                       [body = std::move(body)](const Identity& who) { return body(who.tenant); });
 }
 
 grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
                                              const proto::StoreListRequest* request,
                                              proto::StoreListReply* reply) {
-  return Answer(context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreList, context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
     auto rows = blob_retention_->names().List(tenant, request->prefix(), request->after(),
                                               kStoreNamesPerPage + 1);
     if (!rows.ok()) return rows.status();
@@ -320,7 +346,7 @@ grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const proto::StoreGetRequest* request,
                                             proto::StoreGetReply* reply) {
-  return Answer(context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreGet, context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
     auto stored = blob_retention_->Get(tenant, request->name());
     if (!stored.ok()) return stored.status();
     Fill(stored->row, *reply->mutable_stored());
@@ -335,14 +361,20 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             const proto::StoreSetRequest* request,
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto then = [this, reactor, request, reply](absl::StatusOr<Admitted> admitted) {
-    if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+  auto record = std::make_shared<CallRecord>(CallMethod::kStoreSet, *context);
+  const auto finish = [reactor, record](const absl::Status& status) {
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
+  };
+  const auto then = [this, record, finish, request, reply](absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return finish(admitted.status());
     const TenantId tenant = admitted->identity.tenant;
-    const auto done = [this, reactor, request, reply, tenant,
+    record->SetAccount(tenant);
+    const auto done = [this, finish, request, reply, tenant,
                        slot = admitted->slot](absl::Status status) {
       auto row = blob_retention_->names().Find(tenant, request->name());
       if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-      reactor->Finish(wire::ToGrpc(status));
+      finish(status);
     };
     turns_->pool.Post(static_cast<uint64_t>(tenant.value), [=, this] {
       blob_retention_->Set(tenant, request->name(), request->checkpoint(), done);
@@ -356,7 +388,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* context,
                                                const proto::StoreRemoveRequest* request,
                                                proto::StoreRemoveReply* reply) {
-  return Answer(context, *request, turns_->books, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreRemove, context, *request, turns_->books, [this, request, reply](TenantId tenant) {
     auto freed_bytes = blob_retention_->Remove(tenant, request->name());
     if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
     return freed_bytes.status();
@@ -366,7 +398,7 @@ grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context,
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
-  return Answer(context, *request, turns_->books, [this, request](TenantId tenant) {
+  return Answer(CallMethod::kStorePin, context, *request, turns_->books, [this, request](TenantId tenant) {
     return blob_retention_->Pin(tenant, request->name(), request->pinned());
   });
 }
@@ -374,7 +406,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* context,
                                               const proto::StoreUsageRequest* request,
                                               proto::StoreUsageReply* reply) {
-  return Answer(context, *request, turns_->pool, [this, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreUsage, context, *request, turns_->pool, [this, reply](TenantId tenant) {
     auto usage = blob_retention_->UsageOf(tenant);
     if (!usage.ok()) return usage.status();
     reply->set_used_bytes(usage->used_bytes);

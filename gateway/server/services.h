@@ -23,6 +23,7 @@
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
+#include "telemetry/metric.h"
 
 namespace outboard::gateway {
 
@@ -173,7 +174,8 @@ class StoreService final : public proto::Store::CallbackService {
                                   proto::StoreUsageReply* reply) override;
 
  private:
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
+                                   grpc::CallbackServerContext* context,
                                    const google::protobuf::Message& request, FairQueue& queue,
                                    std::function<absl::Status(TenantId)> body);
 

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "telemetry/counters.h"
+
 namespace outboard::gateway {
 
 using Clock = std::chrono::steady_clock;
@@ -50,6 +52,7 @@ void StallWatch::CancelStalled() {
     for (Watched* watched : stalled) {
       if (!all_.contains(watched)) continue;
       watched->since_.reset();
+      telemetry::CountRefused(telemetry::Refusal::kStalledReader);
       const std::function<void()> cancel = watched->cancel_;
       cancel();
     }

@@ -66,7 +66,9 @@ class SendingStream : public Reactor {
     {
       std::lock_guard lock(mutex_);
       if (ending_ || broken_) return;
+      const size_t before = queue_.bytes();
       queue_.Push(std::move(message));
+      OnQueued(queue_.bytes() - before);
       if (writing_) return;
       writing_ = true;
       out_ = queue_.Pop();
@@ -117,6 +119,8 @@ class SendingStream : public Reactor {
   // Before the first Send: a write that its reader does not take is watched.
   void WatchWrites(std::unique_ptr<StallWatch::Watched> writes) { writes_ = std::move(writes); }
   virtual void OnDrained() {}
+  virtual void OnQueued(size_t bytes) {}                // under a lock: count, no more
+  virtual void OnFinish(const absl::Status& status) {}  // once, before the call ends with it
   virtual void OnGone() = 0;  // the stream is deleted next: drop all pointers to it
 
  private:
@@ -183,6 +187,7 @@ class SendingStream : public Reactor {
       finished_ = true;
       status = status_;
     }
+    OnFinish(status);
     this->Finish(wire::ToGrpc(status));
   }
 

@@ -2,6 +2,7 @@
 
 #include "gateway/base/token.h"
 #include "gateway/server/caller.h"
+#include "telemetry/counters.h"
 #include "wire/frame_scan.h"
 #include "wire/limits.h"
 
@@ -9,14 +10,27 @@ namespace outboard::gateway {
 
 namespace {
 
+using telemetry::CallMethod;
+
 // An Open and the frame around it.
 constexpr size_t kFirstFrameBytesMax = wire::kOpenBytesMax + 1024;
+
+Credentials CredentialsOf(const grpc::CallbackServerContext& context, const CallRecord& record) {
+  Credentials credentials = Authenticator::CredentialsOf(context);
+  credentials.request_id = record.request_id();
+  return credentials;
+}
+
+void CountSent(size_t bytes) {
+  telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kOut, bytes);
+}
 
 }  // namespace
 
 ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
                            StallWatch* readers, grpc::CallbackServerContext& context)
-    : port_(driver, host, auth, this, Authenticator::CredentialsOf(context)) {
+    : record_(CallMethod::kSession, context),
+      port_(driver, host, auth, this, CredentialsOf(context, record_)) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
   port_.Begin();
 }
@@ -30,16 +44,23 @@ bool ClientStream::OnMessage(grpc::ByteBuffer bytes) {
   return false;
 }
 
+void ClientStream::OnQueued(size_t bytes) { CountSent(bytes); }
+
+void ClientStream::OnFinish(const absl::Status& status) {
+  if (port_.account().value != 0) record_.SetAccount(port_.account());
+  record_.End(status);
+}
+
 ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                               const grpc::CallbackServerContext& context,
-                               std::shared_ptr<void> held)
-    : held_(std::move(held)), port_(driver, this) {
+                               grpc::CallbackServerContext& context, std::shared_ptr<void> held)
+    : held_(std::move(held)), record_(CallMethod::kAttach, context), port_(driver, this) {
   absl::Status status = authenticator->Worker(context);
   const Caller caller = Caller::Of(context);
   if (status.ok() && !caller.session) {
     status = absl::InvalidArgumentError(
         "Attach needs outboard-session and outboard-token, 32 hex digits each");
   }
+  if (caller.session) record_.SetSession(*caller.session);
   if (status.ok()) status = port_.Attach(*caller.session, caller.token);
   if (!status.ok()) {
     End(status);
@@ -54,8 +75,8 @@ void ExecutorStream::OnReadEnd() {
 }
 
 ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                             const grpc::CallbackServerContext& context, std::shared_ptr<void> held)
-    : held_(std::move(held)), port_(driver, this) {
+                             grpc::CallbackServerContext& context, std::shared_ptr<void> held)
+    : held_(std::move(held)), record_(CallMethod::kJoin, context), port_(driver, this) {
   if (absl::Status status = authenticator->Worker(context); !status.ok()) {
     End(status);
     return;
@@ -76,7 +97,7 @@ void ControlStream::OnReadEnd() {
 ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* readers,
                            grpc::CallbackServerContext& context,
                            const proto::ValuesRequest& request)
-    : driver_(driver) {
+    : record_(CallMethod::kValues, context), driver_(driver) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
   const auto session = SessionId::FromBytes(request.session_id());
   const auto token = TokenFromBytes(request.resume_token());
@@ -85,12 +106,14 @@ ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* rea
     return;
   }
   session_ = *session;
+  record_.SetSession(*session);
   Hold();  // the stream is not over before it begins
   auth->Admit(Authenticator::CredentialsOf(context),
               [this, token = *token](absl::StatusOr<Admitted> admitted) {
                 absl::Status status = admitted.status();
                 if (admitted.ok()) {
                   admitted_ = *std::move(admitted);
+                  record_.SetAccount(admitted_.identity.tenant);
                   status = driver_->OpenValues(this, admitted_.identity, session_, token);
                 }
                 if (!status.ok()) End(status);
@@ -98,6 +121,7 @@ ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* rea
               });
 }
 
+void ValuesSender::OnQueued(size_t bytes) { CountSent(bytes); }
 void ValuesSender::OnDrained() { driver_->ValuesDrained(session_); }
 void ValuesSender::OnGone() { driver_->CloseValues(this, session_); }
 

@@ -12,6 +12,7 @@
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/ports.h"
+#include "gateway/observe/call_record.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stream.h"
 #include "proto/cloud.pb.h"
@@ -39,9 +40,12 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
   bool OnMessage(grpc::ByteBuffer bytes) override;
   void OnReadEnd() override { port_.OnReadEnd(); }
   void OnDrained() override { port_.OnDrained(); }
+  void OnQueued(size_t bytes) override;
+  void OnFinish(const absl::Status& status) override;
   void OnGone() override { port_.OnGone(); }
 
   bool is_first_ = true;  // the frame that is read next
+  CallRecord record_;
   ClientPort port_;
 };
 
@@ -51,7 +55,7 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
  public:
   // `held`: while the stream lives.
   ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                 const grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
+                 grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -62,9 +66,11 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
   bool OnMessage(proto::ServerFrame frame) override { return port_.OnFrame(std::move(frame)); }
   void OnReadEnd() override;
   void OnDrained() override { port_.OnDrained(); }
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.Leave(); }
 
   const std::shared_ptr<void> held_;
+  CallRecord record_;
   ExecutorPort port_;
 };
 
@@ -75,7 +81,7 @@ class ControlStream final
  public:
   // `held`: while the stream lives.
   ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                const grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
+                grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -83,9 +89,11 @@ class ControlStream final
  private:
   bool OnMessage(proto::WorkerEvent event) override;
   void OnReadEnd() override;
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.OnGone(); }
 
   const std::shared_ptr<void> held_;
+  CallRecord record_;
   WorkerPort port_;
 };
 
@@ -108,8 +116,11 @@ class ValuesSender final
 
  private:
   void OnDrained() override;
+  void OnQueued(size_t bytes) override;
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override;
 
+  CallRecord record_;
   CoreDriver* const driver_;
   SessionId session_;
   Admitted admitted_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
+#include "telemetry/counters.h"
 
 namespace outboard::gateway {
 
@@ -14,6 +15,7 @@ absl::StatusOr<std::unique_ptr<TransferLimiter::Transfer>> TransferLimiter::Begi
     const auto known = of_tenant_.find(tenant.value);
     const int count = known == of_tenant_.end() ? 0 : known->second;
     if (count >= kTransfersPerTenantMax || count_ >= kTransfersMax) {
+      telemetry::CountRefused(telemetry::Refusal::kStreams);
       return absl::UnavailableError(absl::StrCat(
           "too many ", what_, " at once: ", count, " of this account, limit ",
           kTransfersPerTenantMax, "; ", count_, " of all, limit ", kTransfersMax, "; try again"));

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
-#include "base/log.h"
+#include "telemetry/log.h"
 #include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
@@ -116,9 +116,8 @@ absl::Status ServerCertificates::CopyGiven() {
   given_stamp_ = stamp;
   const tls::Certificate& leaf = given.chain.front();
   if (leaf.not_after() < absl::Now())
-    Log(absl::StrCat("the certificate in ", options_.certificate_file,
-                     " has expired: clients will "
-                     "refuse it"));
+    telemetry::LogWarning("certificate_expired", {{"file", options_.certificate_file},
+                                                  {"effect", "clients will refuse it"}});
   std::lock_guard lock(mutex_);
   given_fingerprint_ = leaf.fingerprint().ToString();
   return absl::OkStatus();
@@ -133,7 +132,7 @@ void ServerCertificates::Follow() {
     if (status.ok() && has_given()) status = CopyGiven();
     // Once per reason: it is looked at every second. What was read before is presented meanwhile.
     if (const std::string why(status.message()); std::exchange(told, why) != why && !why.empty())
-      Log(absl::StrCat("the certificate stays as it was: ", why));
+      telemetry::LogWarning("certificate_not_renewed", {{"message", why}});
     lock.lock();
   }
 }

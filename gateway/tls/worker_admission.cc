@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "gateway/tls/authority_files.h"
 #include "wire/status.h"
 #include "wire/tls/credentials.h"

@@ -24,6 +24,7 @@
 #include "proto/account.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
 #include "tests/bench/flood_figures.h"
+#include "tests/bench/metrics_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/sandbox_figures.h"
 #include "tests/support/temp_folder.h"
@@ -215,6 +216,7 @@ void WallFigures() {
   StoreOpenFigures();
   FloodFigures();
   SandboxFigures();
+  MetricsFigures();
 }
 
 }  // namespace outboard::bench

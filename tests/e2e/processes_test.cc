@@ -342,8 +342,9 @@ TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
       {OUTBOARD_BINARY, "worker", "--gateway", address, "--identity-file", folder / "identity"},
       {"OUTBOARD_FLEET_SECRET=x"});
   EXPECT_TRUE(Eventually([&] {
-    return worker.err().find("cannot join the gateway: what answers is no gateway") !=
-           std::string::npos;
+    const std::string err = worker.err();
+    return err.find("event=not_joined") != std::string::npos &&
+           err.find("what answers is no gateway") != std::string::npos;
   })) << worker.err();
   EXPECT_EQ(worker.Stop(SIGINT), 0);
   server->Shutdown();

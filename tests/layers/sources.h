@@ -11,9 +11,9 @@
 
 namespace outboard::layers {
 
-inline const std::vector<std::string> kFolders = {"base",    "proto",   "wire",   "compiler",
-                                                  "runtime", "storage", "worker", "gateway",
-                                                  "client",  "cli",     "python", "tests"};
+inline const std::vector<std::string> kFolders = {
+    "base",   "proto",   "telemetry", "wire", "compiler", "runtime", "storage",
+    "worker", "gateway", "client",    "cli",  "python",   "tests"};
 
 struct Source {
   std::string path;  // from the repository's root, with '/'

@@ -45,7 +45,11 @@ class Cluster {
     EXPECT_TRUE(std::filesystem::exists(ready)) << process->err();
     std::istringstream lines(ReadFile(ready));
     lines >> last_address_;
-    if (std::string fleet; lines >> fleet) fleet_target_ = fleet;
+    for (std::string word; lines >> word;)
+      if (word == "metrics")
+        lines >> last_metrics_;
+      else
+        fleet_target_ = word;
     return process;
   }
 
@@ -79,6 +83,7 @@ class Cluster {
   const std::string& target() const { return target_; }
   const std::string& fleet_target() const { return fleet_target_; }  // where workers join
   const std::string& last_address() const { return last_address_; }  // of the server started last
+  const std::string& last_metrics() const { return last_metrics_; }  // where it shows its metrics
   Process& gateway() { return *gateway_; }
   const TempFolder& folder() const { return folder_; }
 
@@ -112,7 +117,7 @@ class Cluster {
 
  private:
   TempFolder folder_;
-  std::string target_, fleet_target_, key_, last_address_;
+  std::string target_, fleet_target_, key_, last_address_, last_metrics_;
   int started_ = 0;
   std::unique_ptr<Process> gateway_;
 };

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/process/message_io.h"
 
@@ -33,6 +34,7 @@ absl::Status CompileBox::EnsureBox() {
 absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
+  const auto begin = std::chrono::steady_clock::now();
   proto::CompileReply reply;
   IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
   limits.stop_fd = options_.stop_fd;
@@ -45,6 +47,13 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
     box_.Stop();
     return status;
   }
+  telemetry::ObserveNs(
+      telemetry::Metric::kCompileTime,
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+  telemetry::CountAs(
+      telemetry::Metric::kKernelsCompiled,
+      status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed,
+      kernels.size());
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
     const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);

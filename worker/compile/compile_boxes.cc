@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/process/message_io.h"
 
@@ -53,6 +54,9 @@ absl::StatusOr<CompiledKernel> CompileBoxes::Receive(Box& box) {
     box.child.Stop();
     return status;
   }
+  telemetry::CountAs(
+      telemetry::Metric::kKernelsCompiled,
+      status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed);
   if (status.ok() && reply.results_size() == 1) return FromResult(*reply.mutable_results(0));
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
     box.child.Stop();

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/environment.h"
 #include "compiler/ir/encoding.h"
+#include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 
 namespace outboard::worker {
@@ -67,6 +68,9 @@ std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(
       missing.push_back(kernels[i]);
     }
   }
+  telemetry::CountAs(telemetry::Metric::kObjectCache, telemetry::Lookup::kHit,
+                     kernels.size() - missing.size());
+  telemetry::CountAs(telemetry::Metric::kObjectCache, telemetry::Lookup::kMiss, missing.size());
   if (missing.empty()) return results;
   std::vector<absl::StatusOr<CompiledKernel>> compiled = inner_->Compile(missing);
   for (size_t i = 0; i < places.size(); ++i) {

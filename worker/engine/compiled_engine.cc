@@ -13,6 +13,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
+#include "telemetry/counters.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/repeat.h"
 #include "worker/executor/failed_node.h"
@@ -142,8 +143,10 @@ class CompiledEngine final : public Engine {
   }
 
   void AddDeviceTime(Clock::time_point start) {
-    stats_.device_time_us +=
-        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+    const auto us = static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count());
+    stats_.device_time_us += us;
+    telemetry::Count(telemetry::Metric::kWorkerDeviceTime, us);
   }
 
   // Requires inputs and bindings that fit.

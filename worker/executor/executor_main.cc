@@ -163,6 +163,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   }
   // The session is over; what its kernels have cost is for those that come after it.
   if (options.idle_search) engine->TellCosts([] { return false; });
+  requests.TellCounts();
   return 0;
 }
 

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/engine/engine.h"
 
 namespace outboard::worker {
@@ -27,6 +28,8 @@ absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(int fd, Engine& engine) {
 
 // How often a busy writer is polled; an idle session is notified within this time.
 constexpr std::chrono::milliseconds kWriterPatience{50};
+// How often counts are reported: more often than Prometheus asks for them.
+constexpr int64_t kCountsEveryMs = 2000;
 
 int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -59,23 +62,40 @@ void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, 
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
   } else if (command.has_stored()) {
     if (writer_ != nullptr) writer_->Stored(command.stored());
-    Stored(command.stored(), core, send);
+    if (command.stored().code() == 0) trouble_.clear();
+    core.OnStored(command.stored(), NowMs(), send);
   }
   if (passed >= 0) close(passed);
 }
 
 // A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker
-// does, once for each reason.
-void SupervisorClient::Stored(const proto::Stored& stored, ExecutorCore& core,
-                              const ExecutorCore::SendFrame& send) {
-  const std::string trouble = stored.code() == 0 ? "" : stored.message();
-  if (trouble != trouble_ && !trouble.empty())
-    std::fprintf(stderr, "outboard: a session could not be stored: %s\n", trouble.c_str());
-  trouble_ = trouble;
+// does, once for each reason. What the supervisor could not do it has said itself.
+void SupervisorClient::NotWritten(uint64_t id, const absl::Status& why, ExecutorCore& core,
+                                  const ExecutorCore::SendFrame& send) {
+  const proto::Stored stored = NotStored(id, why);
+  if (std::exchange(trouble_, stored.message()) != stored.message())
+    telemetry::LogWarning("session_not_written", {{"message", stored.message()}});
   core.OnStored(stored, NowMs(), send);
 }
 
+void SupervisorClient::TellCounts() {
+  may_count_ = false;
+  counted_ms_ = NowMs();
+  proto::NodeEvent event;
+  for (const telemetry::CellCount& count : telemetry::TakeCounts()) {
+    proto::Counts::Cell& cell = *event.mutable_counts()->add_cells();
+    cell.set_metric(count.metric);
+    cell.set_cell(count.cell);
+    cell.set_more(count.more);
+  }
+  if (event.has_counts()) tell_(event);
+}
+
 void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
+  if (NowMs() - counted_ms_ >= kCountsEveryMs)
+    TellCounts();
+  else
+    may_count_ = true;
   for (BlobWant& want : core.TakeBlobWants()) wants_.push_back(std::move(want));
   for (; !wants_.empty() && wants_in_flight_ < kBlobWantsMax; ++wants_in_flight_) {
     proto::NodeEvent event;
@@ -91,21 +111,25 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
         *event.mutable_store() = *std::move(written->blobs);
         tell_(event);
       } else {
-        Stored(NotStored(written->id, written->blobs.status()), core, send);
+        NotWritten(written->id, written->blobs.status(), core, send);
       }
     }
   while (std::shared_ptr<const PersistRequest> request = core.TakeStore(NowMs())) {
     if (writer_ != nullptr) return writer_->Write(std::move(request));
     const uint64_t id = request->id;
     request.reset();
-    Stored(NotStored(id, absl::FailedPreconditionError("this worker stores nothing")), core, send);
+    NotWritten(id, absl::FailedPreconditionError("this worker stores nothing"), core, send);
   }
 }
 
 std::optional<std::chrono::milliseconds> SupervisorClient::patience(
     const ExecutorCore& core) const {
   if (writer_ != nullptr && writer_->busy()) return kWriterPatience;
-  const std::optional<int64_t> wake_ms = core.wake_ms();
+  std::optional<int64_t> wake_ms = core.wake_ms();
+  if (may_count_) {
+    const int64_t counts_ms = counted_ms_ + kCountsEveryMs;
+    wake_ms = wake_ms ? std::min(*wake_ms, counts_ms) : counts_ms;
+  }
   if (!wake_ms) return std::nullopt;
   return std::chrono::milliseconds(std::max<int64_t>(0, *wake_ms - NowMs()));
 }

@@ -34,15 +34,21 @@ class SupervisorClient {
   std::optional<std::chrono::milliseconds> patience(const ExecutorCore& core) const;
   // As ExecutorOptions::let_go.
   void LetGo();
+  // Reports what this process has counted for /metrics (telemetry/counters.h) and not yet said.
+  // Turn does so every kCountsEveryMs; call it when the session is over.
+  void TellCounts();
 
  private:
-  void Stored(const proto::Stored& stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
+  void NotWritten(uint64_t id, const absl::Status& why, ExecutorCore& core,
+                  const ExecutorCore::SendFrame& send);
 
   const Tell tell_;
   std::deque<BlobWant> wants_;             // not sent yet
   size_t wants_in_flight_ = 0;             // sent, at most kBlobWantsMax
   std::unique_ptr<PersistWriter> writer_;  // created when Begin names a folder
-  std::string trouble_;                    // the storage error last printed on stderr
+  std::string trouble_;                    // the storage error last logged
+  int64_t counted_ms_ = 0;                 // when counts were last reported
+  bool may_count_ = false;                 // something may have been counted since
 };
 
 }  // namespace outboard::worker

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "proto/fleet.grpc.pb.h"
+#include "telemetry/log.h"
 #include "wire/status.h"
 #include "wire/tls/authority.h"
 
@@ -29,7 +29,7 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   if (certificate_ == nullptr) return status;
   const absl::Time now = absl::Now(), end = certificate_->chain.front().not_after();
   if (now >= end) return status;
-  Log(absl::StrCat("the worker's certificate is not renewed yet: ", status.message()));
+  telemetry::LogWarning("certificate_not_renewed", {{"message", status.message()}});
   due_unix_ms_ = absl::ToUnixMillis(now + std::min(kAgainAfter, (end - now) / 4));
   return channels_;
 }

@@ -11,15 +11,20 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/node/grpc_attach.h"
@@ -62,6 +67,13 @@ uint64_t MemoryOf(int pid) {
   return (resident - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+void AddCounts(const proto::Counts& counts) {
+  std::vector<telemetry::CellCount> cells;
+  for (const proto::Counts::Cell& cell : counts.cells())
+    cells.push_back({cell.metric(), cell.cell(), cell.more()});
+  telemetry::AddCounts(cells);
+}
+
 absl::Status WhyItEnded(const std::string& how) {
   if (how != absl::StrCat("exited with ", kExitStepTooLong))
     return absl::UnavailableError(absl::StrCat("executor ", how));
@@ -92,6 +104,14 @@ class ExecutorHost::Impl {
   }
 
   ~Impl() {
+    if (!ending_.exchange(true)) {
+      // First its side alone is closed: before it ends it says what it has counted.
+      blobs_.Cancel();
+      shutdown(executor_.fd(), SHUT_WR);
+      std::unique_lock lock(mutex_);
+      silent_.wait_for(lock, std::chrono::milliseconds(kReleasedWaitMs),
+                       [this] { return is_silent_; });
+    }
     End();
     control_.join();
   }
@@ -165,9 +185,13 @@ class ExecutorHost::Impl {
       if (event.has_want_blob()) status = blobs_.Want(event.want_blob());
       if (event.has_store()) status = blobs_.Store(event.store());
       if (!status.ok()) {  // no executor of ours does that
-        Log(absl::StrCat("an executor is ended: ", status.message()));
+        telemetry::LogWarning(
+            "executor_misbehaved",
+            {{"session", absl::BytesToHexString(options_.assign.session_id())},
+             {"message", status.message()}});
         break;
       }
+      if (event.has_counts()) AddCounts(event.counts());
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(options_.assign.session_id(), ++spells);
@@ -175,6 +199,11 @@ class ExecutorHost::Impl {
         options_.searcher->Applied(options_.assign.session_id(), spells);
       }
     }
+    {
+      std::lock_guard lock(mutex_);
+      is_silent_ = true;
+    }
+    silent_.notify_all();
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
@@ -182,7 +211,22 @@ class ExecutorHost::Impl {
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
     const bool orderly = ending_ || how == "exited with 0";
-    options_.on_end(orderly ? absl::OkStatus() : WhyItEnded(how));
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how);
+    NoteEnd(why, how);
+    options_.on_end(why);
+  }
+
+  void NoteEnd(const absl::Status& why, const std::string& how) const {
+    using telemetry::ExecutorEnd;
+    const std::string session = absl::BytesToHexString(options_.assign.session_id());
+    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, why.ok() ? ExecutorEnd::kOrderly
+                                                           : absl::IsDeadlineExceeded(why)
+                                                               ? ExecutorEnd::kStepTooLong
+                                                               : ExecutorEnd::kCrashed);
+    if (why.ok())
+      telemetry::LogInfo("executor_ended", {{"session", session}, {"how", how}});
+    else
+      telemetry::LogWarning("executor_failed", {{"session", session}, {"how", how}});
   }
 
   ExecutorHostOptions options_;
@@ -191,8 +235,10 @@ class ExecutorHost::Impl {
   std::atomic<bool> ending_{false};
   std::mutex control_mutex_;  // of writing
   SessionBlobs blobs_;
-  std::mutex mutex_;  // of grpc_
+  std::mutex mutex_;  // of the next three
   std::shared_ptr<GrpcAttach> grpc_;
+  std::condition_variable silent_;
+  bool is_silent_ = false;  // nothing more comes from the executor
   std::thread control_;
 };
 

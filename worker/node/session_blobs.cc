@@ -9,6 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/fleet.grpc.pb.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 #include "wire/status.h"
@@ -26,6 +28,13 @@ absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   if (!hash)
     return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", bytes.size(), " bytes"));
   return *hash;
+}
+
+void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>& sent) {
+  const auto what =
+      store.checkpoint() ? telemetry::StoredKind::kCheckpoint : telemetry::StoredKind::kSnapshot;
+  if (sent.ok()) return telemetry::CountAs(telemetry::Metric::kBlobsStored, what, *sent);
+  telemetry::CountAs(telemetry::Metric::kStoreFailures, what);
 }
 
 }  // namespace
@@ -90,6 +99,8 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
   if (++stores_ > 1) return absl::ResourceExhaustedError("two requests to store in flight");
   Post([this, store] {
     const absl::StatusOr<uint64_t> sent = Upload(store);
+    CountStored(store, sent);
+    Tell(sent.status());
     Empty(store);
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
@@ -101,6 +112,19 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
     options_.answer(command, -1);
   });
   return absl::OkStatus();
+}
+
+// Once for each reason: a snapshot is tried again.
+void SessionBlobs::Tell(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(trouble_, std::string(message)) == message || status.ok() || cancelled_)
+      return;
+  }
+  telemetry::LogWarning(
+      "session_not_stored",
+      {{"session", absl::BytesToHexString(options_.assign.session_id())}, {"message", message}});
 }
 
 // What was not stored the executor writes again.
@@ -143,9 +167,16 @@ absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
                                                    want.size_bytes(), " were wanted"));
   }
-  return options_.cache->Get(options_.owner, *root, blob->size_bytes, [&](int fd) {
-    return wire::DownloadBlob(connections, *blob, fd, /*fresh=*/true, Options()).status();
-  });
+  bool pulled = false;
+  absl::StatusOr<int> file =
+      options_.cache->Get(options_.owner, *root, blob->size_bytes, [&](int fd) {
+        pulled = true;
+        return wire::DownloadBlob(connections, *blob, fd, /*fresh=*/true, Options()).status();
+      });
+  telemetry::CountAs(telemetry::Metric::kBlobCache,
+                     pulled ? telemetry::Lookup::kMiss : telemetry::Lookup::kHit);
+  if (pulled && file.ok()) telemetry::Count(telemetry::Metric::kBlobsPulled, blob->size_bytes);
+  return file;
 }
 
 absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {

@@ -68,6 +68,7 @@ class SessionBlobs {
   absl::StatusOr<int> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
   void Empty(const proto::StoreBlobs& store) const;
+  void Tell(const absl::Status& status);  // of a Store
   wire::TransferOptions Options() const {
     return {.cancelled = &cancelled_, .retry_for = kOrphanMost};
   }
@@ -82,6 +83,7 @@ class SessionBlobs {
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   std::vector<std::thread> threads_;
+  std::string trouble_;  // why the last Store failed
 };
 
 }  // namespace outboard::worker

@@ -27,12 +27,15 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/cores.h"
-#include "base/log.h"
 #include "proto/fleet.grpc.pb.h"
 #include "runtime/devices.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
+#include "telemetry/samples.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
@@ -117,8 +120,7 @@ class Supervisor::Impl {
         spare_kernels_.reset();
         return status;
       }
-      if (!status.ok() && !ever_joined_ && !stopping_ && !std::exchange(told_, true))
-        Log(absl::StrCat("cannot join the gateway: ", status.message(), "; trying again"));
+      if (!status.ok() && !stopping_) LogNotJoined(status);
       pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
@@ -142,18 +144,22 @@ class Supervisor::Impl {
     const std::string missing = WhatIsMissing();
     if (!missing.empty() && !options_.is_single_account) {
       one_account_ = !options_.shared_anyway;
-      Log(absl::StrCat(missing, "; this worker serves ",
-                       one_account_ ? "one account at a time (--shared-anyway: any number)"
-                                    : "several accounts at a time, which are not walled off from "
-                                      "each other (--shared-anyway)"));
+      telemetry::LogWarning(
+          "sandbox_incomplete",
+          {{"missing", missing},
+           {"effect", one_account_ ? "this worker serves one account at a time (--shared-anyway: "
+                                     "any number)"
+                                   : "accounts on this worker are not walled off from each other "
+                                     "(--shared-anyway)"}});
     }
     const std::vector<int> cores = UsableCores();
     if (options_.share_cores) return;
     cores_of_devices_ = DivideCores(cores, options_.devices);
     if (cores.size() < static_cast<size_t>(options_.devices))
-      Log(absl::StrCat(options_.devices, " devices share ", cores.size(),
-                       cores.size() == 1 ? " core" : " cores",
-                       ": sessions slow each other down (--devices)"));
+      telemetry::LogWarning("devices_share_cores",
+                            {{"devices", options_.devices},
+                             {"cores", cores.size()},
+                             {"effect", "sessions slow each other down (--devices)"}});
   }
 
   // That a session on this device uses; empty: all.
@@ -183,6 +189,7 @@ class Supervisor::Impl {
       join_context_ = &context;
       joined_ = true;
     }
+    telemetry::Count(telemetry::Metric::kWorkerJoinAttempts);
     std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
     draining_ = false;  // said by the gateway before, which may have been another
     {
@@ -200,6 +207,10 @@ class Supervisor::Impl {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
+        welcome_ = true;
+        not_joined_.clear();
+        telemetry::LogInfo("worker_welcome", {{"worker", options_.name},
+                                              {"sessions", command.welcome().sessions_size()}});
         if (!std::exchange(ever_joined_, true)) options_.on_joined();
         if (!heart.joinable())
           heart = std::thread(
@@ -215,6 +226,7 @@ class Supervisor::Impl {
       }
       Reap();
     }
+    welcome_ = false;
     {
       std::lock_guard lock(mutex_);
       joined_ = false;
@@ -227,6 +239,30 @@ class Supervisor::Impl {
       stream_ = nullptr;
     }
     return wire::FromGrpc(stream->Finish());
+  }
+
+  // Once for each reason: it is tried every few seconds.
+  void LogNotJoined(const absl::Status& status) {
+    const absl::string_view message = status.message();
+    if (std::exchange(not_joined_, std::string(message)) == message) return;
+    telemetry::LogWarning(
+        "not_joined",
+        {{"worker", options_.name}, {"joined_before", ever_joined_}, {"message", message}});
+  }
+
+  // For /metrics; on the thread of a scrape.
+  void Sample(telemetry::Samples& samples) {
+    using telemetry::Metric;
+    const Clock::time_point ack{Clock::duration(last_ack_.load())};
+    samples.Set(Metric::kWorkerJoined, welcome_ ? 1 : 0);
+    if (last_ack_ != 0)
+      samples.Largest(Metric::kWorkerAckAge,
+                      std::chrono::duration<double>(Clock::now() - ack).count());
+    samples.Set(Metric::kWorkerDevices, options_.devices);
+    samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
+    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(options_.memory_bytes_max));
+    std::lock_guard lock(mutex_);
+    samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.size()));
   }
 
   // On the thread of Run. Of a session that has ended SessionEnded may have found no stream: it is
@@ -301,10 +337,14 @@ class Supervisor::Impl {
     auto child = ChildProcess::Start(
         options_.executor,
         {.profile = SandboxProfile::kExecutor, .cores = CoresOf(spare_device_)});
-    if (!child.ok()) return;
+    if (!child.ok()) {
+      has_spare_ = false;
+      return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
+    }
     spare_kernels_ =
         KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
-    if (spare_kernels_ != nullptr) spare_ = *std::move(child);
+    has_spare_ = spare_kernels_ != nullptr;
+    if (has_spare_) spare_ = *std::move(child);
   }
 
   uint32_t FirstFreeDevice() {
@@ -364,6 +404,10 @@ class Supervisor::Impl {
     auto relay = std::make_unique<ExecutorHost>(std::move(session), std::move(spare_));
     spare_ = ChildProcess();
     relay->Attach(*fleet_, local_socket_);
+    has_spare_ = false;
+    telemetry::Count(telemetry::Metric::kExecutorsStarted);
+    telemetry::LogInfo("executor_assigned", {{"session", absl::BytesToHexString(id)},
+                                             {"memory_bytes_max", memory}});
     {
       std::lock_guard lock(mutex_);
       sessions_[id] = std::move(relay);
@@ -433,6 +477,7 @@ class Supervisor::Impl {
   std::atomic<Clock::rep> last_ack_{0};
   bool one_account_ = false;
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
+  std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   ChildProcess spare_;
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
@@ -444,7 +489,7 @@ class Supervisor::Impl {
   std::condition_variable wake_;
   bool joined_ = false;
   bool ever_joined_ = false;  // of Run's thread
-  bool told_ = false;         // why it cannot join; of Run's thread
+  std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
   grpc::ClientContext* join_context_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
   std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;
@@ -452,6 +497,7 @@ class Supervisor::Impl {
 
   std::mutex write_mutex_;  // of stream_, which takes one write at a time
   JoinStream* stream_ = nullptr;
+  const telemetry::Sampled sampled_{[this](telemetry::Samples& samples) { Sample(samples); }};
 };
 
 Supervisor::Supervisor(SupervisorOptions options)

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "telemetry/counters.h"
 #include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
@@ -58,6 +59,7 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
 }
 
 Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph) {
+  telemetry::Count(telemetry::Metric::kWorkerSteps);
   Outcome outcome;
   absl::Status status = graph.status;
   uint64_t cause_seq = seq;

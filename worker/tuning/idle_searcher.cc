@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "telemetry/log.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
@@ -98,8 +98,7 @@ class IdleSearcher::Impl {
       job_ = std::move(job);
       if (job_ != nullptr) job_->Begin(child_);
     } else {
-      std::fprintf(stderr, "outboard: no search in idle time: %s\n",
-                   child.status().ToString().c_str());
+      telemetry::LogWarning("search_not_started", {{"message", child.status().ToString()}});
       failures_ = kFailuresMax;
     }
     return std::nullopt;
@@ -148,7 +147,7 @@ class IdleSearcher::Impl {
     lock.lock();
     if (killed) return;  // goes on when the worker is idle again
     failures_ = how == "exited with 0" ? 0 : failures_ + 1;
-    if (failures_ > 0) std::fprintf(stderr, "outboard: the search in idle time %s\n", how.c_str());
+    if (failures_ > 0) telemetry::LogWarning("search_failed", {{"how", how}});
     if (options_.on_end) options_.on_end(how);
   }
 

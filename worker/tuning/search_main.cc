@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "compiler/target.h"
 #include "proto/executor.pb.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/process/child_process.h"
 #include "worker/process/passed_socket.h"
@@ -62,7 +62,7 @@ int SearchMain(const SearchMainOptions& options) {
   BeginAsChild();
   const absl::Status status = SearchAll(options);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "outboard: idle search: %s\n", status.ToString().c_str());
+  telemetry::LogError("search_failed", {{"message", status.ToString()}});
   return 1;
 }
 

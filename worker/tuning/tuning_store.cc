@@ -16,6 +16,7 @@
 #include "compiler/optimize/opt.h"
 #include "proto/tuning.pb.h"
 #include "storage/sqlite.h"
+#include "telemetry/counters.h"
 
 namespace outboard::worker {
 namespace {
@@ -168,6 +169,8 @@ absl::StatusOr<std::optional<Tuning>> TuningFile::Find(const TuningKey& key) {
   OB_RETURN_IF_ERROR(Check(key));
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(std::vector<Tuning> found, Read(&key));
+  telemetry::CountAs(telemetry::Metric::kTuningLookups,
+                     found.empty() ? telemetry::Lookup::kMiss : telemetry::Lookup::kHit);
   if (found.empty()) return std::optional<Tuning>();
   return std::optional<Tuning>(std::move(found[0]));
 }

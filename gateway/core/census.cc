@@ -1,0 +1,42 @@
+#include "gateway/core/census.h"
+
+#include <algorithm>
+
+#include "gateway/core/core.h"
+#include "telemetry/metric.h"
+
+namespace outboard::gateway {
+namespace {
+
+double Age(MonoTime now, MonoTime then) { return static_cast<double>(now.ns - then.ns) * 1e-9; }
+
+}  // namespace
+
+Census GatewayCore::CountAll(MonoTime now) const {
+  using Label = telemetry::SessionStateLabel;
+  static_assert(static_cast<int>(State::kQueued) == static_cast<int>(Label::kQueued) &&
+                static_cast<int>(State::kParked) == static_cast<int>(Label::kParked) &&
+                static_cast<int>(State::kShelved) == static_cast<int>(Label::kShelved));
+  now = std::max(now, now_);
+  Census census;
+  for (const auto& [id, session] : sessions_) {
+    ++census.by_state.at(static_cast<size_t>(session.state));
+    ++census.by_tenant[session.tenant.value];
+    if (session.state == State::kLive && session.recoverable && session.busy)
+      census.snapshot_oldest_s = std::max(census.snapshot_oldest_s, Age(now, session.snapshot_at));
+  }
+  census.queued = queue_.size();
+  for (const SessionId& id : queue_) {
+    const auto session = sessions_.find(id);
+    if (session == sessions_.end()) continue;
+    census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session->second.since));
+  }
+  census.workers = workers_.size();
+  for (const auto& [id, worker] : workers_)
+    census.heartbeat_oldest_s = std::max(census.heartbeat_oldest_s, Age(now, worker.heard));
+  census.devices = devices_total();
+  census.devices_busy = devices_busy();
+  return census;
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,39 @@
+// What the driver and its relays tell about sessions and workers, for a log. They decide nothing by
+// it, and go on at once: an observer must not wait, nor call back.
+//
+// Threads: any, under the locks of the driver and of a relay. Names come from clients and workers:
+// an observer escapes them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "gateway/ledger/ids.h"
+
+namespace outboard::gateway {
+
+struct ObservedSession {
+  SessionId session;
+  TenantId tenant;
+  std::string_view request;  // id of the call that its client made; empty: none
+};
+
+class DriverObserver {
+ public:
+  virtual ~DriverObserver() = default;
+  virtual void OnLive(const ObservedSession&, uint64_t epoch, std::string_view worker,
+                      std::string_view client_name, std::string_view client_version) {}
+  virtual void OnQueued(const ObservedSession&, uint64_t ahead) {}
+  virtual void OnMoving(const ObservedSession&, std::string_view why) {}
+  virtual void OnEnded(const ObservedSession&, bool lost) {}
+  // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
+  // UNAVAILABLE ...); it may have had no session (value 0).
+  virtual void OnClientEnded(const ObservedSession&, const absl::Status& why) {}
+  virtual void OnStepFailed(const ObservedSession&, uint64_t seq, std::string_view op,
+                            absl::StatusCode code) {}
+  virtual void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {}
+  virtual void OnWorkerLeft(std::string_view name, std::string_view why) {}
+};
+
+}  // namespace outboard::gateway

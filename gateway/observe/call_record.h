@@ -1,0 +1,52 @@
+// The record of one call: its request id, and how it ended. Counts the call and its duration, and
+// writes one event of the log when it ends: at level debug where it went well, else at a level that
+// fits the code. A stream has one too, which ends with the stream.
+//
+// The id is the caller's own (metadata "x-request-id": 8 to 64 letters, digits, '-', '_', '.'), so
+// that it is found in the logs of a proxy and of the caller, else 32 random hex digits. It goes
+// back in the trailing metadata under the same name.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "gateway/core/events.h"
+#include "telemetry/metric.h"
+
+namespace outboard::gateway {
+
+inline constexpr char kRequestIdHeader[] = "x-request-id";
+
+// The id of a call that presents `given`, which may be anything.
+std::string RequestIdOf(std::string_view given);
+
+// Threads: one at a time.
+class CallRecord {
+ public:
+  // Adds the id to the call's trailing metadata: before anything is sent.
+  CallRecord(telemetry::CallMethod method, grpc::CallbackServerContext& context);
+
+  const std::string& request_id() const { return request_id_; }
+  void SetAccount(TenantId account) { account_ = account.value; }
+  void SetSession(SessionId session) { session_ = session; }
+  // With what the call answers: OK, or any error (NOT_FOUND ...). Only the first counts.
+  void End(const absl::Status& status);
+
+ private:
+  void WriteEvent(const absl::Status& status, double seconds) const;
+
+  const telemetry::CallMethod method_;
+  const std::string request_id_;
+  const std::string peer_;
+  const std::chrono::steady_clock::time_point begin_;
+  std::optional<int64_t> account_;
+  std::optional<SessionId> session_;
+  bool ended_ = false;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,66 @@
+#include "gateway/observe/driver_log.h"
+
+#include "telemetry/log.h"
+#include "telemetry/metric.h"
+
+namespace outboard::gateway {
+
+using telemetry::LogDebug;
+using telemetry::LogInfo;
+using telemetry::LogWarning;
+
+void DriverLog::OnLive(const ObservedSession& session, uint64_t epoch, std::string_view worker,
+                       std::string_view client_name, std::string_view client_version) {
+  LogInfo("session_live", {{"session", session.session.Hex()},
+                           {"account", session.tenant.value},
+                           {"request", session.request},
+                           {"epoch", epoch},
+                           {"worker", worker},
+                           {"client", client_name},
+                           {"client_version", client_version}});
+}
+
+void DriverLog::OnQueued(const ObservedSession& session, uint64_t ahead) {
+  LogInfo("session_queued",
+          {{"account", session.tenant.value}, {"request", session.request}, {"ahead", ahead}});
+}
+
+void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
+  LogWarning("session_moving",
+             {{"account", session.tenant.value}, {"request", session.request}, {"why", why}});
+}
+
+void DriverLog::OnEnded(const ObservedSession& session, bool lost) {
+  LogInfo("session_ended",
+          {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"lost", lost}});
+}
+
+void DriverLog::OnClientEnded(const ObservedSession& session, const absl::Status& why) {
+  const absl::string_view message = why.message();
+  LogInfo("client_refused",
+          {{"session", session.session == SessionId{} ? std::string() : session.session.Hex()},
+           {"account", session.tenant.value},
+           {"request", session.request},
+           {"code", telemetry::NameOfCode(why.raw_code())},
+           {"message", message}});
+}
+
+// Only the op: the message may show a tenant's numbers.
+void DriverLog::OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
+                             absl::StatusCode code) {
+  LogDebug("step_failed", {{"session", session.session.Hex()},
+                           {"step", seq},
+                           {"account", session.tenant.value},
+                           {"op", op},
+                           {"code", telemetry::NameOfCode(static_cast<int>(code))}});
+}
+
+void DriverLog::OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {
+  LogInfo("worker_joined", {{"worker", name}, {"devices", devices}, {"sessions", sessions}});
+}
+
+void DriverLog::OnWorkerLeft(std::string_view name, std::string_view why) {
+  LogWarning("worker_lost", {{"worker", name}, {"why", why}});
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,24 @@
+// The log of sessions and workers: a DriverObserver that writes an event for each thing it is told
+// (docs/logs.md lists them). Errors are named by their codes: RESOURCE_EXHAUSTED.
+#pragma once
+
+#include "gateway/data_path/observer.h"
+
+namespace outboard::gateway {
+
+// Threads: any. The log's queue is bounded, and nothing waits for it.
+class DriverLog final : public DriverObserver {
+ public:
+  void OnLive(const ObservedSession& session, uint64_t epoch, std::string_view worker,
+              std::string_view client_name, std::string_view client_version) override;
+  void OnQueued(const ObservedSession& session, uint64_t ahead) override;
+  void OnMoving(const ObservedSession& session, std::string_view why) override;
+  void OnEnded(const ObservedSession& session, bool lost) override;
+  void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
+  void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
+                    absl::StatusCode code) override;
+  void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
+  void OnWorkerLeft(std::string_view name, std::string_view why) override;
+};
+
+}  // namespace outboard::gateway
