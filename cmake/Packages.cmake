@@ -71,6 +71,7 @@ set(requires ${theirs})
 list(REMOVE_ITEM requires Threads::Threads)
 list(TRANSFORM requires REPLACE "^(gRPC|protobuf)::(lib)?" "")
 list(TRANSFORM requires REPLACE "^OpenSSL::Crypto$" "libcrypto")
+list(TRANSFORM requires REPLACE "^OpenSSL::SSL$" "libssl")
 list(TRANSFORM requires REPLACE "::" "_")
 list(JOIN requires ", " requires)
 string(REGEX REPLACE "[^/]+" ".." up ${library_folder}/pkgconfig)   # from that folder to the prefix
@@ -99,10 +100,12 @@ if(NOT OUTBOARD_CLIENT_ONLY)
     DEPENDS outboard ${packaging}/manual VERBATIM)
   add_custom_target(outboard_manual ALL DEPENDS ${manual})
   install(FILES ${manual} DESTINATION share/man/man1 COMPONENT program)
-  install(FILES docs/blobs.md docs/logs.md docs/metrics.md docs/own-box.md docs/quickstart.md docs/runbook.md docs/store.md
-    docs/tuning.md docs/viz.md docs/when-it-breaks.md
+  install(FILES docs/blobs.md docs/logs.md docs/metrics.md docs/own-box.md docs/quickstart.md docs/runbook.md docs/sandbox.md
+    docs/store.md docs/tls.md docs/tuning.md docs/viz.md docs/when-it-breaks.md
     DESTINATION share/doc/outboard COMPONENT program)
-  install(DIRECTORY deploy/grafana deploy/prometheus DESTINATION share/doc/outboard/deploy COMPONENT program)
+  # For whoever runs a gateway: to be read, and copied into /etc.
+  install(DIRECTORY deploy/grafana deploy/nginx deploy/prometheus deploy/systemd
+    DESTINATION share/doc/outboard/examples COMPONENT program)
 endif()
 
 # ---- Debian packages

@@ -118,7 +118,8 @@ TEST(Target, ThatNothingIsEncryptedIsToldOnceAndOfOtherMachinesOnly) {
   EXPECT_TRUE(lines.empty());
   for (int session = 0; session < 2; ++session) Teller(tell).TellOfPlainText("box:6667");
   ASSERT_EQ(lines.size(), 1u);
-  test::ExpectAsDocumented("The gateway is on another machine, and `CLOUD_INSECURE=1` is set", lines[0]);
+  test::ExpectAsDocumented("The gateway is on another machine, and `CLOUD_INSECURE=1` is set",
+                           lines[0]);
 }
 
 TEST(Connect, ChecksWhatItIsGiven) {
