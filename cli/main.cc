@@ -59,7 +59,8 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
                "What each tenant may keep in the store: 512MB, 8GiB ... (default: any amount)");
   app.Add("--quota-objects", &flags.quota_objects,
           "How many chunks and blobs each tenant may keep in the store")
-      .Positive();
+      .Positive()
+      .ShowDefault(std::to_string(flags.quota_objects));
   app.Add("--connections-per-address", &flags.connections_per_address,
           "Connections of one IPv4 address or /64 of IPv6; this machine has no such limit")
       .Positive();

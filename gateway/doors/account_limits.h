@@ -19,12 +19,14 @@
 
 namespace outboard::gateway {
 
+// What an operator may change; each is at least 1.
 struct AccountLimitsOptions {
   int calls = kCallsPerAccountMax;
   int streams = kStreamsPerAccountMax;
   int openings_per_minute = kOpeningsPerMinute;
 };
 
+// A call has one answer; a stream lasts as long as its session.
 enum class SlotKind { kCall, kStream };
 
 class AccountLimits {

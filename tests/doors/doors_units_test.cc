@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "gateway/data_path/graph_bytes.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/address_key.h"
 #include "gateway/doors/connection_table.h"
@@ -236,6 +238,22 @@ TEST(AccountLimits, Openings_ComeBackWithTime) {
   now += milliseconds(1500);
   EXPECT_TRUE(limits.MayOpen(TenantId{1}, now).ok());
   EXPECT_FALSE(limits.MayOpen(TenantId{1}, now).ok());
+}
+
+TEST(GraphBytes, OfAllSessionsOfAnAccount_AreOneSum) {
+  GraphBytes graphs(100);
+  GraphBytes::Held a, b, other;
+  EXPECT_TRUE(graphs.Add(TenantId{1}, 60, a).ok());
+  EXPECT_TRUE(graphs.Add(TenantId{1}, 40, b).ok());
+  const absl::Status full = graphs.Add(TenantId{1}, 1, a);
+  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  EXPECT_NE(full.message().find("100 bytes in flight"), std::string::npos) << full;
+  EXPECT_TRUE(graphs.Add(TenantId{2}, 100, other).ok());
+  GraphBytes::Held moved = std::move(a);
+  a.Clear();
+  EXPECT_FALSE(graphs.Add(TenantId{1}, 1, b).ok());
+  moved = {};
+  EXPECT_TRUE(graphs.Add(TenantId{1}, 60, b).ok());
 }
 
 TEST(Refusals, Reason_IsLoggedOnceAMinuteWithItsCount) {
