@@ -110,6 +110,18 @@ TEST_F(AccountsTest, ASuspendedTenantsKeysAreRefusedUntilItIsResumed) {
   EXPECT_TRUE(absl::IsNotFound(accounts->SuspendTenant("nobody", kNoon)));
 }
 
+TEST_F(AccountsTest, AnAccountSharesWhatIsMeasuredUnlessItOptsOut) {
+  const NewApiKey key = MakeKey("laptop");
+  EXPECT_TRUE(tenant.shares_tuning);
+  EXPECT_TRUE(accounts->Authenticate(key.text.Reveal(), kNoon)->shares_tuning);
+  for (const bool shares : {false, false, true}) {
+    ASSERT_TRUE(accounts->SetSharesTuning("ada", shares).ok());
+    EXPECT_EQ(accounts->GetTenant(tenant.id)->shares_tuning, shares);
+    EXPECT_EQ(accounts->Authenticate(key.text.Reveal(), kNoon)->shares_tuning, shares);
+  }
+  EXPECT_TRUE(absl::IsNotFound(accounts->SetSharesTuning("nobody", true)));
+}
+
 TEST_F(AccountsTest, RightsAndTheLastUseAreKept) {
   const KeyRights rights{.scopes = {KeyScope::kUsage, KeyScope::kAdmin},
                          .expires_at = After(60),

@@ -203,6 +203,19 @@ class CoreDriverTest : public ::testing::Test {
   ExecutorPort executor_port_{&driver_, &executor_}, next_port_{&driver_, &next_};
 };
 
+TEST_F(CoreDriverTest, AnExecutorsAccountIsNamedAndWhetherItSharesWhatIsMeasured) {
+  auth_.identity.shares_tuning = true;
+  Open();
+  ASSERT_NE(worker_.assign(), nullptr);
+  EXPECT_EQ(worker_.assign()->account(), 1u);
+  EXPECT_TRUE(worker_.assign()->shares_tuning());
+}
+
+TEST_F(CoreDriverTest, AnAccountThatDoesNotShareSaysSo) {
+  Open();
+  EXPECT_FALSE(worker_.assign()->shares_tuning());
+}
+
 TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
   Open();
   ASSERT_NE(worker_.assign(), nullptr);
