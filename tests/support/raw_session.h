@@ -19,9 +19,11 @@ namespace outboard::test {
 class RawSession {
  public:
   explicit RawSession(const session::SessionOptions& options)
-      : stub_(proto::Cloud::NewStub(
-            grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()))) {
-    if (!options.key.empty()) context_.AddMetadata("authorization", "Bearer " + options.key);
+      : RawSession(grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()),
+                   options.key) {}
+  RawSession(const std::shared_ptr<grpc::Channel>& channel, const std::string& key)
+      : stub_(proto::Cloud::NewStub(channel)) {
+    if (!key.empty()) context_.AddMetadata("authorization", "Bearer " + key);
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     stream_ = stub_->Session(&context_);
   }
@@ -34,10 +36,11 @@ class RawSession {
     End().IgnoreError();
   }
 
-  // Sends Open and waits for Opened.
-  void Open() {
+  // Sends Open and waits for Opened. With the token of a session: resumes it.
+  void Open(const std::string& resume_token = "") {
     proto::ClientItem item;
     proto::Open& open = *item.mutable_open();
+    open.set_resume_token(resume_token);
     for (proto::VersionRange* range : {open.mutable_protocol(), open.mutable_graph_schema()}) {
       range->set_min(1);
       range->set_max(1);
@@ -46,8 +49,19 @@ class RawSession {
     proto::ServerFrame frame;
     while (epoch_ == 0 && stream_->Read(&frame))
       for (const proto::ServerItem& answer : frame.items())
-        if (answer.has_opened()) epoch_ = frame.epoch();
+        if (answer.has_opened()) {
+          epoch_ = frame.epoch();
+          opened_ = answer.opened();
+        }
     EXPECT_GT(epoch_, 0u);
+  }
+  const proto::Opened& opened() const { return opened_; }
+  uint64_t epoch() const { return epoch_; }
+
+  // Breaks the stream without a word.
+  void Cancel() {
+    context_.TryCancel();
+    End().IgnoreError();
   }
 
   bool Send(std::vector<proto::ClientItem> items) { return Send(epoch_, std::move(items)); }
@@ -99,6 +113,7 @@ class RawSession {
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ClientFrame, proto::ServerFrame>> stream_;
   uint64_t epoch_ = 0;
+  proto::Opened opened_;
   proto::ServerFrame frame_;
   int at_ = 0;
   bool finished_ = false;

@@ -1,0 +1,224 @@
+// HTTP/2 itself: floods and half sentences, of which each costs the sender little.
+//
+// The server of HTTP/2 is gRPC's. What it does not stop is bounded here all the same: the honest
+// account works on during a flood, and the gateway's memory and time are near what they were.
+// docs/testing.md says what a proxy on the open internet has to do beyond that.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "proto/cloud.pb.h"
+#include "tests/hostile/hostile_case.h"
+
+namespace outboard::test {
+namespace {
+
+using absl::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What one flood may cost while it lasts; as after a case (hostile_world.cc).
+constexpr int64_t kFloodBytesMax = int64_t{64} << 20;
+constexpr size_t kFramePayload = 16 << 10;  // HTTP/2's least limit, which is gRPC's
+
+absl::Status AnswerWithTimeout(HostileWorld& world, const std::string& timeout) {
+  auto raw = world.Raw();
+  raw->Greet();
+  return world.replies().Note(raw->Await(raw->Call(
+      world.Authorized("Store/List", {{"grpc-timeout", timeout}}), GrpcMessage(""))));
+}
+
+std::string OpenMessage() {
+  proto::ClientFrame frame;
+  *frame.add_items()->mutable_open() = GoodOpen();
+  return GrpcMessage(frame.SerializeAsString());
+}
+
+}  // namespace
+
+absl::Status DeadlineZero(HostileWorld& world) {
+  EXPECT_EQ(AnswerWithTimeout(world, "1n").code(), StatusCode::kDeadlineExceeded);
+  return AnswerWithTimeout(world, "0S");
+}
+
+absl::Status DeadlineNegative(HostileWorld& world) { return AnswerWithTimeout(world, "-1S"); }
+
+absl::Status DeadlineHuge(HostileWorld& world) {
+  EXPECT_TRUE(AnswerWithTimeout(world, "99999999H").ok());  // the most that gRPC can say
+  return AnswerWithTimeout(world, "1000000000000S");
+}
+
+absl::Status RapidReset(HostileWorld& world) {
+  constexpr int kStreams = 20'000, kBatch = 100;
+  // Of the gateway's processor time: half a millisecond a stream. Over it, a stream costs more than
+  // a call that is answered.
+  constexpr double kCpuSecondsMax = 10;
+  auto raw = world.Raw();
+  raw->Greet();
+  const std::string calls[] = {HpackLiterals(CallHeaders("Cloud/Session")),
+                               HpackLiterals(world.Authorized("Store/List"))};
+  const double cpu_before = world.CpuSeconds();
+  const int64_t resident_before = world.ResidentBytes();
+  int sent = 0;
+  while (sent < kStreams && !raw->closed()) {
+    std::string frames;
+    for (int i = 0; i < kBatch; ++i, ++sent) {
+      const uint32_t stream = raw->NextStream();
+      frames += Http2Frame(FrameType::kHeaders, kEndHeaders, stream, calls[sent % 2]);
+      frames += Http2Frame(FrameType::kReset, 0, stream, BigEndian(8));  // CANCEL
+    }
+    raw->Send(frames);
+    if (sent % 5'000 != 0) continue;
+    const absl::Status step = world.honest().Step();
+    EXPECT_TRUE(step.ok()) << step;
+  }
+  const absl::Status fresh = world.honest().FreshStep();
+  EXPECT_TRUE(fresh.ok()) << fresh;
+  EXPECT_LT(world.ResidentBytes() - resident_before, kFloodBytesMax);
+  EXPECT_LT(world.CpuSeconds() - cpu_before, kCpuSecondsMax) << sent << " streams";
+  ::testing::Test::RecordProperty("cpu_s", std::to_string(world.CpuSeconds() - cpu_before));
+  if (raw->closed()) return raw->AwaitClosed(milliseconds(0));
+  // It was not cut off: then it is answered as before.
+  return raw->Await(raw->Call(world.Authorized("Store/List"), GrpcMessage("")));
+}
+
+absl::Status Header64KiB(HostileWorld& world) {
+  auto raw = world.Raw();
+  raw->Greet();
+  const std::string block =
+      HpackLiterals(world.Authorized("Store/List", {{"x-large", std::string(64 << 10, 'h')}}));
+  const uint32_t stream = raw->NextStream();
+  for (size_t at = 0; at < block.size(); at += kFramePayload) {
+    const bool last = at + kFramePayload >= block.size();
+    raw->Send(Http2Frame(at == 0 ? FrameType::kHeaders : FrameType::kContinuation,
+                         (last ? kEndHeaders : 0) | (at == 0 ? kEndStream : 0), stream,
+                         block.substr(at, kFramePayload)));
+  }
+  return world.replies().Note(raw->Await(stream));
+}
+
+absl::Status ContinuationFlood(HostileWorld& world) {
+  constexpr size_t kBytes = size_t{128} << 20;
+  const int64_t resident_before = world.ResidentBytes();
+  const double cpu_before = world.CpuSeconds();
+  absl::Status closed;
+  // Small headers that go on and on, then frames without any.
+  std::string small;
+  while (small.size() + 40 < kFramePayload)
+    small += HpackLiterals({{"x-" + std::to_string(small.size()), "v"}});
+  for (const std::string& block : {small, std::string()}) {
+    auto raw = world.Raw();
+    raw->Greet();
+    const uint32_t stream = raw->NextStream();
+    raw->Send(Http2Frame(FrameType::kHeaders, 0, stream,
+                         HpackLiterals(world.Authorized("Store/List"))));
+    const std::string more = Http2Frame(FrameType::kContinuation, 0, stream, block);
+    std::string frames;
+    while (frames.size() < (64 << 10)) frames += more;
+    const size_t most = block.empty() ? kBytes / 16 : kBytes;
+    size_t sent = 0;
+    for (; sent < most && !raw->closed(); sent += frames.size()) raw->Send(frames);
+    const absl::Status step = world.honest().Step();
+    EXPECT_TRUE(step.ok()) << step;
+    EXPECT_LT(world.ResidentBytes() - resident_before, kFloodBytesMax) << sent;
+    const absl::Status status = raw->AwaitClosed(seconds(2));
+    if (!block.empty()) closed = status;
+    std::printf("continuation %zu: sent %zu, %s, cpu %g\n", block.size(), sent,
+                status.ToString().c_str(), world.CpuSeconds() - cpu_before);
+  }
+  return closed;
+}
+
+absl::Status PingFlood(HostileWorld& world) {
+  constexpr int kPings = 20'000;
+  auto raw = world.Raw();
+  raw->Greet();
+  std::string frames;
+  for (int i = 0; i < 100; ++i) frames += Http2Frame(FrameType::kPing, 0, 0, "12345678");
+  for (int i = 0; i < kPings && !raw->closed(); i += 100) raw->Send(frames);
+  const absl::Status closed = raw->AwaitClosed(seconds(5));
+  EXPECT_LT(raw->frames(FrameType::kPing), size_t{kPings} / 10);  // that were answered
+  return closed;
+}
+
+namespace {
+
+// The streams of WindowZero: a session that is given a device, and nothing of it is taken.
+std::unique_ptr<RawHttp2> window_zero;
+
+}  // namespace
+
+void WindowZeroBegins(HostileWorld& world) {
+  window_zero = std::make_unique<RawHttp2>(world.target(), "127.0.0.4", /*initial_window=*/0);
+  window_zero->Greet();
+  window_zero->Call(world.Authorized("Cloud/Session"), OpenMessage(), /*ends=*/false);
+}
+
+absl::Status WindowZero(HostileWorld& world) {
+  // Since before the first case, so all but a few seconds of the limit are over.
+  const absl::Status cut = window_zero->Await(1, seconds(45));
+  EXPECT_EQ(window_zero->replies().at(1).data_bytes, 0u);
+  window_zero.reset();
+  return cut;
+}
+
+absl::Status Slowloris(HostileWorld& world) {
+  constexpr int kConnections = 500, kPerAddress = 50;
+  const std::string block = HpackLiterals(CallHeaders("Cloud/Session"));
+  std::vector<std::unique_ptr<RawHttp2>> connections;
+  for (int i = 0; i < kConnections; ++i) {
+    connections.push_back(world.Raw("127.0.2." + std::to_string(1 + i / kPerAddress)));
+    RawHttp2& raw = *connections.back();
+    // Half a preface, a preface, half a frame of headers, headers that go on.
+    if (i % 4 == 0) raw.Send("PRI * HTTP/2.0\r\n");
+    if (i % 4 != 0) raw.Greet();
+    if (i % 4 == 2)
+      raw.Send(Http2Frame(FrameType::kHeaders, kEndHeaders, 1, block).substr(0, block.size() / 2));
+    if (i % 4 == 3) raw.Send(Http2Frame(FrameType::kHeaders, 0, 1, block));
+  }
+  const absl::Status fresh = world.honest().FreshStep();
+  EXPECT_TRUE(fresh.ok()) << fresh;
+  const auto end = std::chrono::steady_clock::now() + seconds(35);
+  int open[4] = {kConnections};
+  while (std::chrono::steady_clock::now() < end) {
+    for (int& count : open) count = 0;
+    for (int i = 0; i < kConnections; ++i) {
+      connections[static_cast<size_t>(i)]->Pump([] { return false; }, milliseconds(0));
+      open[i % 4] += !connections[static_cast<size_t>(i)]->closed();
+    }
+    if (open[0] + open[1] + open[2] + open[3] == 0) break;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  std::printf("open: %d %d %d %d\n", open[0], open[1], open[2], open[3]);
+  return connections.front()->AwaitClosed(milliseconds(0));
+}
+
+absl::Status StreamsOpenMany(HostileWorld& world) {
+  constexpr int kStreams = 1'000, kConnections = 4;
+  std::vector<std::unique_ptr<RawHttp2>> connections;
+  std::vector<Header> headers = world.Authorized("Cloud/Session");
+  const std::string block = HpackLiterals(headers);
+  for (int c = 0; c < kConnections; ++c) {
+    connections.push_back(world.Raw("127.0.0.5"));
+    connections.back()->Greet();
+  }
+  std::vector<uint32_t> last;
+  for (auto& raw : connections) {
+    uint32_t stream = 0;
+    for (int i = 0; i < kStreams / kConnections; ++i) {
+      stream = raw->NextStream();
+      raw->Send(Http2Frame(FrameType::kHeaders, kEndHeaders, stream, block));
+    }
+    last.push_back(stream);
+  }
+  const absl::Status fresh = world.honest().FreshStep();
+  EXPECT_TRUE(fresh.ok()) << fresh;
+  absl::Status status;
+  for (size_t i = 0; i < connections.size(); ++i)
+    status = world.replies().Note(connections[i]->Await(last[i], seconds(10)));
+  return status;
+}
+
+}  // namespace outboard::test

@@ -1,0 +1,187 @@
+// Keys: none, garbled, revoked, expired, without the right, from elsewhere, guessed.
+//
+// These come from addresses of their own: what a wrong key costs its address costs no other case.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "gateway/base/clock.h"
+#include "tests/hostile/hostile_case.h"
+
+namespace outboard::test {
+namespace {
+
+using absl::StatusCode;
+using gateway::KeyRights;
+using gateway::KeyScope;
+using proto::Account;
+using proto::Blobs;
+using proto::Store;
+using std::chrono::steady_clock;
+
+// The answer to calls of every service, which must be the same everywhere.
+absl::Status AnswerEverywhere(HostileWorld& world, const std::string& key,
+                              const std::string& from) {
+  HostileClient client = world.ClientOf(key, from);
+  const absl::Status list = client.Ask(&Store::Stub::List, proto::StoreListRequest());
+  std::string bytes;
+  for (const absl::Status& status :
+       {client.Ask(&Store::Stub::Usage, proto::StoreUsageRequest()),
+        client.Ask(&Blobs::Stub::Missing, proto::MissingRequest()),
+        client.Ask(&Account::Stub::Usage, proto::UsageRequest()),
+        client.Ask(&Account::Stub::ListKeys, proto::ListKeysRequest()),
+        client.Upload({Piece(std::string(32, 'h'), 1, 0, "x")}),
+        client.Download({std::string(32, 'h')}, &bytes), client.Open(GoodOpen())})
+    EXPECT_EQ(status.code(), list.code()) << status;
+  EXPECT_EQ(bytes, "");
+  return list;
+}
+
+std::string TextOf(const gateway::NewApiKey& key) { return std::string(key.text.Reveal()); }
+
+}  // namespace
+
+absl::Status KeyMissing(HostileWorld& world) { return AnswerEverywhere(world, "", "127.0.1.1"); }
+
+absl::Status KeyGarbled(HostileWorld& world) {
+  const std::string good = world.mallory_key();
+  std::string flipped = good;
+  flipped.back() = flipped.back() == '0' ? '1' : '0';
+  std::string of_honest_id = world.honest().key().substr(0, good.size() - 64);
+  const std::string keys[] = {"x",
+                              "ob_live_",
+                              good + "0",
+                              good.substr(0, good.size() - 1),
+                              flipped,
+                              of_honest_id + good.substr(good.size() - 64),
+                              std::string(4000, 'k'),
+                              "' OR 1=1 --"};
+  std::string words;
+  for (const std::string& key : keys) {
+    HostileClient client = world.ClientOf(key, "127.0.1.2");
+    const absl::Status status = client.Ask(&Store::Stub::List, proto::StoreListRequest());
+    EXPECT_EQ(status.code(), StatusCode::kUnauthenticated) << key << ": " << status;
+    // Which part was wrong is told to nobody.
+    if (words.empty()) words = status.ToString();
+    EXPECT_EQ(status.ToString(), words);
+  }
+  return AnswerEverywhere(world, flipped, "127.0.1.3");
+}
+
+absl::Status KeyRevoked(HostileWorld& world) {
+  const gateway::NewApiKey key = world.MakeKey("mallory");
+  EXPECT_TRUE(world.ClientOf(TextOf(key), "127.0.1.4")
+                  .Ask(&Store::Stub::List, proto::StoreListRequest())
+                  .ok());
+  EXPECT_TRUE(world.accounts()->RevokeKey(key.key.id, gateway::WallNow()).ok());
+  return AnswerEverywhere(world, TextOf(key), "127.0.1.4");
+}
+
+absl::Status KeyExpired(HostileWorld& world) {
+  const gateway::NewApiKey key = world.MakeKey("mallory");
+  // Its time is over: as if it had been made for so long.
+  auto db = storage::Database::Open(gateway::AccountsPath(world.cluster().data())).value();
+  auto update = db->Prepare("UPDATE api_key SET expires_ms = ? WHERE id = ?").value();
+  EXPECT_TRUE(update.Bind(1, gateway::WallNow().unix_ms).BindText(2, key.key.id).Run().ok());
+  return AnswerEverywhere(world, TextOf(key), "127.0.1.5");
+}
+
+absl::Status KeyWrongScope(HostileWorld& world) {
+  const std::string reader = TextOf(world.MakeKey("mallory", {.scopes = KeyScope::kUsage}));
+  const std::string runner = TextOf(world.MakeKey("mallory", {.scopes = KeyScope::kRun}));
+  HostileClient reads = world.ClientOf(reader), runs = world.ClientOf(runner);
+  EXPECT_TRUE(reads.Ask(&Account::Stub::Usage, proto::UsageRequest()).ok());
+  proto::CreateKeyRequest more;
+  more.add_scopes("admin");
+  for (const absl::Status& status :
+       {reads.Open(GoodOpen()), reads.Ask(&Store::Stub::List, proto::StoreListRequest()),
+        reads.Ask(&Blobs::Stub::Missing, proto::MissingRequest()),
+        runs.Ask(&Account::Stub::Usage, proto::UsageRequest()),
+        runs.Ask(&Account::Stub::ListKeys, proto::ListKeysRequest()),
+        runs.Ask(&Account::Stub::CreateKey, more)})
+    EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status;
+  return runs.Ask(&Store::Stub::List, proto::StoreListRequest());
+}
+
+absl::Status KeyWrongAddress(HostileWorld& world) {
+  KeyRights rights;
+  rights.scopes = gateway::Scopes::All();
+  rights.from = gateway::ParseRanges("127.0.1.6,10.0.0.0/8").value();
+  const std::string key = TextOf(world.MakeKey("mallory", rights));
+  EXPECT_TRUE(world.ClientOf(key, "127.0.1.6")
+                  .Ask(&Store::Stub::List, proto::StoreListRequest())
+                  .ok());
+  return AnswerEverywhere(world, key, "127.0.1.7");
+}
+
+absl::Status KeyBruteForce(HostileWorld& world) {
+  constexpr int kGuesses = 10'000, kAnsweredMax = 1'000;
+  constexpr std::chrono::seconds kFor{3};
+  const std::string from = "127.0.1.8";
+  std::vector<std::unique_ptr<RawHttp2>> connections;
+  for (int i = 0; i < 8; ++i) {
+    connections.push_back(world.Raw(from));
+    connections.back()->Greet();
+  }
+  const auto end = steady_clock::now() + kFor;
+  int guesses = 0;
+  size_t answered = 0;
+  absl::Status last = absl::UnknownError("nothing was answered");
+  while (guesses < kGuesses && steady_clock::now() < end) {
+    answered = 0;
+    for (auto& raw : connections) {
+      if (!raw->closed() && raw->replies().size() + 100 > static_cast<size_t>(guesses) / 8) {
+        const std::string key = "ob_live_0123456789abcdef_" + std::string(58, 'a') +
+                                std::to_string(100'000 + guesses++);
+        raw->Call(CallHeaders("Store/List", {{"authorization", "Bearer " + key}}),
+                  GrpcMessage(""));
+      }
+      raw->Pump([] { return true; }, std::chrono::milliseconds(0));
+      for (const auto& [stream, reply] : raw->replies()) {
+        if (!reply.ended) continue;
+        ++answered;
+        EXPECT_NE(reply.grpc_status.value_or(UINT32_MAX), 0u);
+        if (reply.grpc_status)
+          last = absl::Status(static_cast<StatusCode>(*reply.grpc_status), reply.grpc_message);
+      }
+    }
+  }
+  EXPECT_LE(answered, static_cast<size_t>(kAnsweredMax))
+      << "of " << guesses << " guesses from one address within " << kFor.count() << " s";
+  // The account that is guessed at works on, from its own address.
+  const absl::Status step = world.honest().FreshStep();
+  EXPECT_TRUE(step.ok()) << step;
+  return world.replies().Note(last);
+}
+
+absl::Status MetadataGarbage(HostileWorld& world) {
+  std::string every_byte;
+  for (int byte = 1; byte < 256; ++byte)
+    if (byte != '\n' && byte != '\r') every_byte += static_cast<char>(byte);
+  const std::vector<std::vector<Header>> attempts = {
+      {{"authorization", every_byte}},
+      {{"authorization", std::string("Bearer \0", 8) + world.mallory_key()}},
+      {{"authorization", "Bearer " + std::string(6000, '\xff')}},
+      {{"authorization-bin", "!!!! no base64 !!!!"}},
+      {{"outboard-token-bin", "====", }, {"outboard-session", std::string(32, '\x80')}},
+      {{"outboard-session", "zz"}, {"outboard-token", std::string(4000, '0')}},
+      {{"grpc-trace-bin", std::string(3000, '\xfe')}},
+  };
+  absl::Status first = absl::UnknownError("");
+  for (const std::vector<Header>& headers : attempts) {
+    auto raw = world.Raw("127.0.1.9");
+    raw->Greet();
+    const absl::Status status = world.replies().Note(
+        raw->Await(raw->Call(CallHeaders("Store/List", headers), GrpcMessage(""))));
+    EXPECT_TRUE(status.code() == StatusCode::kUnauthenticated ||
+                status.code() == StatusCode::kUnavailable ||
+                status.code() == StatusCode::kInternal)
+        << status;
+    if (first.code() == StatusCode::kUnknown) first = status;
+  }
+  return first;
+}
+
+}  // namespace outboard::test
