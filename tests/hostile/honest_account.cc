@@ -57,23 +57,23 @@ absl::Status HonestAccount::Begin() {
   Graph g;
   const Dim size(kElements);
   const UOp* const f = Param(g, 0, DType::kF32, {size});
-  const UOp* const n = Param(g, 1, DType::kI32, {size});
-  const UOp* const x = Param(g, 2, DType::kF32, {size});
+  const UOp* const x = Param(g, 1, DType::kF32, {size});
+  const UOp* const n = Param(g, 2, DType::kI32, {size});
   const UOp* const m = Param(g, 3, DType::kI32, {size});
   const UOp* const half = Full(g, ConstFloat(g, DType::kF32, 0.5), {size});
   const UOp* const three = Full(g, ConstInt(g, DType::kI32, 3), {size});
   const UOp* const sink =
       Sink(g, {Add(g, Mul(g, f, half), x), Add(g, Mul(g, n, three), m)});
-  request_ = RequestOf(sink, {0, 0, session_->NewHandle(), session_->NewHandle()}, {0, 0}, false);
+  request_ = RequestOf(sink, {0, session_->NewHandle(), 0, session_->NewHandle()}, {0, 0}, false);
   request_.fetch = {0, 1};
-  request_.donate = {0, 1};
+  request_.donate = {0, 2};
   f_ = session_->NewHandle();
   n_ = session_->NewHandle();
   const int64_t dims[] = {kElements};
   for (absl::Status status :
        {session_->Put(f_, DType::kF32, dims, BytesOf(expected_[0].f)),
         session_->Put(n_, DType::kI32, dims, BytesOf(expected_[0].n)),
-        session_->Put(request_.inputs[2], DType::kF32, dims, BytesOf(x_)),
+        session_->Put(request_.inputs[1], DType::kF32, dims, BytesOf(x_)),
         session_->Put(request_.inputs[3], DType::kI32, dims, BytesOf(m_))})
     if (!status.ok()) return status;
   return Step();
@@ -81,7 +81,7 @@ absl::Status HonestAccount::Begin() {
 
 absl::Status HonestAccount::Step() {
   request_.inputs[0] = f_;
-  request_.inputs[1] = n_;
+  request_.inputs[2] = n_;
   f_ = request_.outputs[0] = session_->NewHandle();
   n_ = request_.outputs[1] = session_->NewHandle();
   auto seq = session_->Run(request_);

@@ -152,6 +152,7 @@ bool RawHttp2::Send(std::string_view bytes) {
     if (sent < 0 && errno != EAGAIN) closed_ = true;
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
   }
+  if (bytes.empty()) Answer();
   return !closed_;
 }
 
@@ -202,11 +203,15 @@ void RawHttp2::Read() {
     rest.remove_prefix(kFrameHeadBytes + size);
   }
   unread_.erase(0, unread_.size() - rest.size());
+}
+
+// Only between frames.
+void RawHttp2::Answer() {
+  const std::string answers = std::exchange(answers_, {});
   // Small, and of no use to a peer that takes nothing.
-  if (!answers_.empty() && send(fd_, answers_.data(), answers_.size(), MSG_NOSIGNAL) < 0 &&
+  if (!answers.empty() && send(fd_, answers.data(), answers.size(), MSG_NOSIGNAL) < 0 &&
       errno != EAGAIN)
     closed_ = true;
-  answers_.clear();
 }
 
 void RawHttp2::Take(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload) {
@@ -258,11 +263,12 @@ void RawHttp2::TakeHeaders(Reply& reply, std::string_view block) {
 
 bool RawHttp2::Pump(const std::function<bool()>& stop, Milliseconds limit) {
   const auto deadline = steady_clock::now() + limit;
-  while (!stop()) {
-    const auto left =
-        std::chrono::duration_cast<Milliseconds>(deadline - steady_clock::now());
-    if (closed_ || left.count() <= 0) return false;
+  for (bool first = true; !stop(); first = false) {
+    const auto left = std::max(
+        std::chrono::duration_cast<Milliseconds>(deadline - steady_clock::now()), Milliseconds(0));
+    if (closed_ || (left.count() == 0 && !first)) return false;
     Poll(/*write=*/false, left);
+    Answer();
   }
   return true;
 }

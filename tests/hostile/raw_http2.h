@@ -100,6 +100,7 @@ class RawHttp2 {
  private:
   bool Poll(bool write, Milliseconds limit);  // true: may be written
   void Read();
+  void Answer();
   void Take(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload);
   void TakeHeaders(Reply& reply, std::string_view block);
   absl::Status Closed() const;
