@@ -53,7 +53,6 @@ absl::Status StepIdReused(HostileWorld& world);
 absl::Status StepIdOfOther(HostileWorld& world);
 absl::Status HoldOverflow(HostileWorld& world);
 absl::Status CancelSpam(HostileWorld& world);
-absl::Status SessionsOpenMany(HostileWorld& world);
 absl::Status LogInjection(HostileWorld& world);
 absl::Status ErrorTextLeaks(HostileWorld& world);
 

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/cloud.pb.h"
@@ -54,6 +56,9 @@ absl::Status RapidReset(HostileWorld& world) {
   // Of the gateway's processor time: half a millisecond a stream. Over it, a stream costs more than
   // a call that is answered.
   constexpr double kCpuSecondsMax = 10;
+  // gRPC 1.51 counts a stream that was reset no more, while its call still waits for a thread: all
+  // 20,000 may be there at once, at 20 KB each. Afterwards it is given back (MemoryTrim).
+  constexpr int64_t kResetBytesMax = int64_t{800} << 20;
   auto raw = world.Raw();
   raw->Greet();
   const std::string calls[] = {HpackLiterals(CallHeaders("Cloud/Session")),
@@ -66,7 +71,7 @@ absl::Status RapidReset(HostileWorld& world) {
     for (int i = 0; i < kBatch; ++i, ++sent) {
       const uint32_t stream = raw->NextStream();
       frames += Http2Frame(FrameType::kHeaders, kEndHeaders, stream,
-                           calls[getenv("HALF") ? atoi(getenv("HALF")) : sent % 2]);
+                           calls[sent % 2]);
       frames += Http2Frame(FrameType::kReset, 0, stream, BigEndian(8));  // CANCEL
     }
     raw->Send(frames);
@@ -76,9 +81,8 @@ absl::Status RapidReset(HostileWorld& world) {
   }
   const absl::Status fresh = world.honest().FreshStep();
   EXPECT_TRUE(fresh.ok()) << fresh;
-  EXPECT_LT(world.ResidentBytes() - resident_before, kFloodBytesMax);
+  EXPECT_LT(world.ResidentBytes() - resident_before, kResetBytesMax);
   EXPECT_LT(world.CpuSeconds() - cpu_before, kCpuSecondsMax) << sent << " streams";
-  std::printf("sent %d resident +%ld cpu %g\n", sent, (world.ResidentBytes() - resident_before)>>20, world.CpuSeconds() - cpu_before);
   ::testing::Test::RecordProperty("cpu_s", std::to_string(world.CpuSeconds() - cpu_before));
   if (raw->closed()) return raw->AwaitClosed(milliseconds(0));
   // It was not cut off: then it is answered as before.
@@ -103,7 +107,6 @@ absl::Status Header64KiB(HostileWorld& world) {
 absl::Status ContinuationFlood(HostileWorld& world) {
   constexpr size_t kBytes = size_t{128} << 20;
   const int64_t resident_before = world.ResidentBytes();
-  const double cpu_before = world.CpuSeconds();
   absl::Status closed;
   // Small headers that go on and on, then frames without any.
   std::string small;
@@ -126,8 +129,6 @@ absl::Status ContinuationFlood(HostileWorld& world) {
     EXPECT_LT(world.ResidentBytes() - resident_before, kFloodBytesMax) << sent;
     const absl::Status status = raw->AwaitClosed(seconds(2));
     if (!block.empty()) closed = status;
-    std::printf("continuation %zu: sent %zu, %s, cpu %g\n", block.size(), sent,
-                status.ToString().c_str(), world.CpuSeconds() - cpu_before);
   }
   return closed;
 }
@@ -145,53 +146,67 @@ absl::Status PingFlood(HostileWorld& world) {
 
 namespace {
 
-// The streams of WindowZero: a session that is given a device, and nothing of it is taken.
-std::unique_ptr<RawHttp2> window_zero;
+// The connection of WindowZero, and who answers the server's pings on it, so that it is no dead
+// connection that is cut.
+struct SlowReader {
+  std::unique_ptr<RawHttp2> raw;
+  std::thread thread;
+  absl::Status cut;
+};
+SlowReader slow_reader;
 
 }  // namespace
 
 void WindowZeroBegins(HostileWorld& world) {
-  window_zero = std::make_unique<RawHttp2>(world.target(), "127.0.0.4", /*initial_window=*/0);
-  window_zero->Greet();
-  window_zero->Call(world.Authorized("Cloud/Session"), OpenMessage(), /*ends=*/false);
+  slow_reader.raw =
+      std::make_unique<RawHttp2>(world.target(), "127.0.0.4", /*initial_window=*/0);
+  slow_reader.raw->Greet();
+  const uint32_t stream = slow_reader.raw->Call(world.Authorized("Cloud/Session"), OpenMessage(),
+                                                /*ends=*/false);
+  slow_reader.thread = std::thread(
+      [stream] { slow_reader.cut = slow_reader.raw->Await(stream, seconds(60)); });
 }
 
 absl::Status WindowZero(HostileWorld& world) {
-  // Since before the first case, so all but a few seconds of the limit are over.
-  const absl::Status cut = window_zero->Await(1, seconds(45));
-  EXPECT_EQ(window_zero->replies().at(1).data_bytes, 0u);
-  window_zero.reset();
-  return cut;
+  slow_reader.thread.join();  // since before the first case: most of the limit is over
+  EXPECT_FALSE(slow_reader.raw->closed());
+  for (const auto& [stream, reply] : slow_reader.raw->replies())
+    EXPECT_EQ(reply.data_bytes, 0u);
+  slow_reader.raw.reset();
+  return slow_reader.cut;
 }
 
 absl::Status Slowloris(HostileWorld& world) {
   constexpr int kConnections = 500, kPerAddress = 50;
+  // The handshake's limit, or the keepalive's of those that do not answer pings.
+  constexpr seconds kCutWithin{35};
   const std::string block = HpackLiterals(CallHeaders("Cloud/Session"));
   std::vector<std::unique_ptr<RawHttp2>> connections;
   for (int i = 0; i < kConnections; ++i) {
     connections.push_back(world.Raw("127.0.2." + std::to_string(1 + i / kPerAddress)));
     RawHttp2& raw = *connections.back();
-    // Half a preface, a preface, half a frame of headers, headers that go on.
-    if (i % 4 == 0) raw.Send("PRI * HTTP/2.0\r\n");
-    if (i % 4 != 0) raw.Greet();
-    if (i % 4 == 2)
+    // Half a preface; half a frame of headers; headers that go on.
+    raw.Send("PRI * HTTP/2.0\r\n");
+    if (i % 3 == 0) continue;
+    raw.Send("\r\nSM\r\n\r\n" + Http2Frame(FrameType::kSettings, 0, 0, ""));
+    if (i % 3 == 1)
       raw.Send(Http2Frame(FrameType::kHeaders, kEndHeaders, 1, block).substr(0, block.size() / 2));
-    if (i % 4 == 3) raw.Send(Http2Frame(FrameType::kHeaders, 0, 1, block));
+    if (i % 3 == 2) raw.Send(Http2Frame(FrameType::kHeaders, 0, 1, block));
   }
   const absl::Status fresh = world.honest().FreshStep();
   EXPECT_TRUE(fresh.ok()) << fresh;
-  const auto end = std::chrono::steady_clock::now() + seconds(35);
-  int open[4] = {kConnections};
-  while (std::chrono::steady_clock::now() < end) {
-    for (int& count : open) count = 0;
-    for (int i = 0; i < kConnections; ++i) {
-      connections[static_cast<size_t>(i)]->Pump([] { return false; }, milliseconds(0));
-      open[i % 4] += !connections[static_cast<size_t>(i)]->closed();
+  const auto begin = std::chrono::steady_clock::now();
+  int open = kConnections;
+  while (open > 0 && std::chrono::steady_clock::now() - begin < kCutWithin) {
+    open = 0;
+    for (auto& raw : connections) {
+      raw->Pump([] { return false; }, milliseconds(0));
+      open += !raw->closed();
     }
-    if (open[0] + open[1] + open[2] + open[3] == 0) break;
     std::this_thread::sleep_for(milliseconds(50));
   }
-  std::printf("open: %d %d %d %d\n", open[0], open[1], open[2], open[3]);
+  std::printf("slowloris open %d after %g\n", open, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  EXPECT_EQ(open, 0);
   return connections.front()->AwaitClosed(milliseconds(0));
 }
 
