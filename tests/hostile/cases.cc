@@ -5,6 +5,9 @@ namespace {
 
 using enum absl::StatusCode;
 
+constexpr char kNoNodeTokens[] =
+    "nodes are not enrolled by single-use tokens yet: that belongs to booting nodes";
+
 }  // namespace
 
 const std::vector<HostileCase>& AllHostileCases() {
@@ -41,15 +44,44 @@ const std::vector<HostileCase>& AllHostileCases() {
        KeyWrongAddress},
       {115, "key_brute_force_10k", "guesses 10,000 keys", {kUnauthenticated, kResourceExhausted}, "",
        KeyBruteForce},
-      // ---- time
+      // ---- sessions and money
+      // A number that comes twice is a resend after a broken connection: the first counts.
+      {116, "step_id_reuse_other_body", "sends another item under a number that was used", {kOk}, "",
+       StepIdReused},
+      {117, "step_id_of_other_tenant", "shows another account's session and token", {kNotFound},
+       "no such session", StepIdOfOther},
+      {118, "hold_amount_overflow", "asks for the largest numbers there are", {kUnimplemented},
+       "devices", HoldOverflow},
+      {118, "negative_balance_race", "spends its balance in many sessions at once", {}, "", nullptr,
+       "no balance refuses anything yet: what is used is posted, whatever the balance"},
+      // Of each lease less than a second is not charged (decision 020).
+      {119, "cancel_spam_free_compute", "cancels what it has used", {kOk}, "", CancelSpam},
       {120, "deadline_zero", "asks for an answer at once", {kDeadlineExceeded}, "", DeadlineZero},
       {120, "deadline_negative", "asks for an answer before now",
        {kInvalidArgument, kDeadlineExceeded, kInternal, kOk}, "", DeadlineNegative},
       {120, "deadline_1e12", "waits for 30,000 years", {kOk}, "", DeadlineHuge},
+      {129, "log_injection_newlines_in_names", "puts line breaks into names", {kInvalidArgument},
+       "printable", LogInjection},
+      // ---- workers that lie
+      {131, "node_token_replay", "shows a node's token again", {}, "", nullptr, kNoNodeTokens},
+      {132, "node_two_claim_one_serial", "is the second node of a serial number", {}, "", nullptr,
+       kNoNodeTokens},
+      {133, "node_cert_expired", "joins with an expired certificate", {}, "", nullptr,
+       "workers of this cluster join on loopback, by the fleet secret; certificates have tests of "
+       "their own"},
+      {134, "node_stale_epoch_result", "sends results of another epoch, and after the end",
+       {kAborted}, "", NodeStaleEpoch},
+      {135, "node_result_for_other_tenant", "speaks for another account's session", {kAborted}, "",
+       NodeOfOtherAccount},
+      {136, "node_usage_over_hold", "says that more was used than there was time", {kOk}, "",
+       NodeUsageOverHold},
+      {137, "node_usage_overlap", "says that it has a session that another one has", {kOk}, "",
+       NodeUsageOverlap},
       // ---- HTTP/2
       {121, "h2_rapid_reset_20k", "opens 20,000 streams and resets each", {kUnavailable, kOk}, "",
        RapidReset},
-      {122, "h2_header_64KiB", "sends 64 KiB of headers", {kResourceExhausted, kUnavailable}, "",
+      {122, "h2_header_64KiB", "sends 64 KiB of headers",
+       {kResourceExhausted, kUnavailable, kUnimplemented}, "",
        Header64KiB},
       {123, "h2_continuation_flood", "sends headers without an end", {kUnavailable}, "",
        ContinuationFlood},
@@ -63,6 +95,8 @@ const std::vector<HostileCase>& AllHostileCases() {
       // Last of these, since it takes the 30 s that a reader has.
       {124, "h2_window_zero_slow_reader", "takes nothing of what it asked for",
        {kUnavailable, kCancelled}, "", WindowZero, "", WindowZeroBegins},
+      // The very last: it reads what all others were answered.
+      {130, "error_text_leaks", "reads what it was answered", {kOk}, "", ErrorTextLeaks},
   };
   return *cases;
 }
