@@ -114,7 +114,8 @@ absl::Status BlobRatioBomb(HostileWorld& world) {
     auto raw = world.Raw();
     raw->Greet();
     const uint32_t stream =
-        raw->Call(world.Authorized("Blobs/Upload", {{"grpc-encoding", encoding}}));
+        raw->Call(world.Authorized("Blobs/Upload", {{"grpc-encoding", encoding}}), {},
+                  /*ends=*/false);
     // In frames of HTTP/2's least limit.
     const std::string message = GrpcMessage(bomb, /*compressed=*/true);
     for (size_t at = 0; at < message.size(); at += 16 << 10)

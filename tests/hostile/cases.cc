@@ -85,14 +85,14 @@ const std::vector<HostileCase>& AllHostileCases() {
        Header64KiB},
       {123, "h2_continuation_flood", "sends headers without an end", {kUnavailable}, "",
        ContinuationFlood},
-      {125, "slowloris_500_half_requests", "begins 500 requests and ends none", {kUnavailable}, "",
-       Slowloris},
       {126, "stream_open_1000", "opens 1,000 streams", {kResourceExhausted, kDeadlineExceeded}, "",
        StreamsOpenMany},
       {127, "ping_flood", "sends 20,000 pings", {kUnavailable}, "GOAWAY 11", PingFlood},
       {128, "metadata_binary_header_garbage", "sends bytes that are no metadata",
        {kUnauthenticated, kUnavailable, kInternal}, "", MetadataGarbage},
-      // Last of these, since it takes the 30 s that a reader has.
+      // Last of these, since they take 30 s, which begin before the first case.
+      {125, "slowloris_500_half_requests", "begins 500 requests and ends none", {kUnavailable}, "",
+       Slowloris, "", SlowlorisBegins},
       {124, "h2_window_zero_slow_reader", "takes nothing of what it asked for",
        {kUnavailable, kCancelled}, "", WindowZero, "", WindowZeroBegins},
       // The very last: it reads what all others were answered.

@@ -65,6 +65,7 @@ absl::Status Header64KiB(HostileWorld& world);
 absl::Status ContinuationFlood(HostileWorld& world);
 void WindowZeroBegins(HostileWorld& world);
 absl::Status WindowZero(HostileWorld& world);
+void SlowlorisBegins(HostileWorld& world);
 absl::Status Slowloris(HostileWorld& world);
 absl::Status StreamsOpenMany(HostileWorld& world);
 absl::Status PingFlood(HostileWorld& world);

@@ -7,6 +7,7 @@
 // first case. At the end, CheckAtEnd expects sound books.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -51,6 +52,8 @@ class HostileWorld {
 
   void CheckAfterCase();
   void CheckAtEnd();
+  // Those of a case that goes on beside the others, and that the gateway has not cut off yet.
+  std::atomic<int> held_connections{0};
 
   // Of the gateway's process.
   int64_t ResidentBytes();
