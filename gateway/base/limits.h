@@ -16,6 +16,9 @@ inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never st
 // times as long, on two cores.
 inline constexpr int kPoolNiceness = 10;
 inline constexpr int64_t kTickMs = 200;
+// Freed memory beyond this is given back to the system every kTrimTicks: a flood's, never a step's.
+inline constexpr size_t kFreeBytesKept = size_t{32} << 20;
+inline constexpr int64_t kTrimTicks = 25;
 // From a connection to the end of its handshake, and from a stream to its first message.
 inline constexpr int64_t kFirstMessageMs = 5'000;
 // How often the keys of open calls are looked at: of sessions every kKeyCheckTicks, of transfers

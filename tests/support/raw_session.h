@@ -19,9 +19,11 @@ namespace outboard::test {
 class RawSession {
  public:
   explicit RawSession(const session::SessionOptions& options)
-      : stub_(proto::Cloud::NewStub(
-            grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()))) {
-    if (!options.key.empty()) context_.AddMetadata("authorization", "Bearer " + options.key);
+      : RawSession(grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()),
+                   options.key) {}
+  RawSession(const std::shared_ptr<grpc::Channel>& channel, const std::string& key)
+      : stub_(proto::Cloud::NewStub(channel)) {
+    if (!key.empty()) context_.AddMetadata("authorization", "Bearer " + key);
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     stream_ = stub_->Session(&context_);
   }
@@ -34,20 +36,44 @@ class RawSession {
     End().IgnoreError();
   }
 
-  // Sends Open and waits for Opened.
-  void Open() {
+  // Sends Open and waits for Opened, unless `or_queued` (then call AwaitOpened). With the token of a
+  // session: resumes it.
+  void Open(const std::string& resume_token = "", bool or_queued = false) {
     proto::ClientItem item;
     proto::Open& open = *item.mutable_open();
+    open.set_resume_token(resume_token);
     for (proto::VersionRange* range : {open.mutable_protocol(), open.mutable_graph_schema()}) {
       range->set_min(1);
       range->set_max(1);
     }
     Send({item});
+    if (!or_queued) AwaitOpened();
+  }
+  // True if it is opened; false if it waits for a device, or has ended.
+  bool IsOpenedOrQueued() {
+    bool queued = false;
     proto::ServerFrame frame;
-    while (epoch_ == 0 && stream_->Read(&frame))
-      for (const proto::ServerItem& answer : frame.items())
-        if (answer.has_opened()) epoch_ = frame.epoch();
+    while (epoch_ == 0 && !queued && stream_->Read(&frame))
+      for (const proto::ServerItem& answer : frame.items()) {
+        queued |= answer.notice().kind() == proto::Notice::QUEUED;
+        if (!answer.has_opened()) continue;
+        epoch_ = frame.epoch();
+        opened_ = answer.opened();
+      }
+    return epoch_ != 0;
+  }
+  void AwaitOpened() {
+    while (!IsOpenedOrQueued() && queued_reads_++ < kNoticesMax) {
+    }
     EXPECT_GT(epoch_, 0u);
+  }
+  const proto::Opened& opened() const { return opened_; }
+  const proto::Done& last_done() const { return last_done_; }  // that Next has seen
+
+  // Breaks the stream without a word.
+  void Cancel() {
+    context_.TryCancel();
+    End().IgnoreError();
   }
 
   bool Send(std::vector<proto::ClientItem> items) { return Send(epoch_, std::move(items)); }
@@ -74,6 +100,7 @@ class RawSession {
           ++at_;
           return true;
         }
+        if (item.has_done()) last_done_ = item.done();
         if (item.done().values_size() > 0) {
           answer = {{}, item.done().values(0).data(), item.done().values(0).seq()};
           ++at_;
@@ -95,10 +122,14 @@ class RawSession {
   }
 
  private:
+  static constexpr int kNoticesMax = 100;  // of a session that waits for a device
   std::unique_ptr<proto::Cloud::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ClientFrame, proto::ServerFrame>> stream_;
   uint64_t epoch_ = 0;
+  int queued_reads_ = 0;
+  proto::Opened opened_;
+  proto::Done last_done_;
   proto::ServerFrame frame_;
   int at_ = 0;
   bool finished_ = false;
