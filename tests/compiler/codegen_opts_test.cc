@@ -53,6 +53,15 @@ void CheckOpts(const UOp* sink, const std::string& text, const std::string& cpu 
   ASSERT_EQ(split, once) << "the split of tasks changes bits";
 }
 
+// Rows that fill no tile have a copy of their own: two of 2 MiB are more than a thread has, and no
+// kernel is made that the device would refuse to run.
+TEST(CodegenOpts, CopiesOfTilesAndTheirRestAreCounted) {
+  Graph g;
+  const std::vector<Opt> opts = *ParseOpts("VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 LOCAL:1:1");
+  const auto compiled = CompileKernel(MatMul(g, 256, 1024, 512), {.opts = opts});
+  EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << compiled.status();
+}
+
 // Tiles, blocks and copies that do not divide the extents, and that do.
 TEST(CodegenOpts, BlockedProducts) {
   for (const auto& [m, n, k] : {std::tuple{37, 83, 29}, {32, 96, 16}, {9, 50, 64}, {64, 49, 5}})
