@@ -1,8 +1,10 @@
 #include "compiler/compile.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
@@ -10,6 +12,7 @@
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
@@ -37,6 +40,23 @@ std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target&
   return codegen::HeuristicOpts(kernel, target);
 }
 
+// What is left over of a tile has copies of its own, which only the program shows: it may need
+// twice the memory that ApplyOpts counted. A thread has kLocalBytesMax.
+absl::Status CheckMemory(const program::Program& program) {
+  int64_t bytes = 0;
+  for (const program::Instruction& i : program.code) {
+    if (i.code != program::Code::kAlloc ||
+        i.imm[0] == static_cast<int64_t>(program::Space::kTile))
+      continue;
+    // Of small floats a register's width; masked lanes may touch a vector behind the end.
+    bytes += (i.imm[1] + 64) * std::max(4, ByteWidth(i.dtype));
+  }
+  if (bytes <= limits::kLocalBytesMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("Opts: copies of ", bytes,
+                                                   " bytes are over the limit of ",
+                                                   limits::kLocalBytesMax));
+}
+
 absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
@@ -57,6 +77,8 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
     OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
+    // The heuristic's copies are at most half of the limit.
+    if (options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)

@@ -253,8 +253,8 @@ class Chooser {
   bool IsFar(const Access& access) {
     const int inner = kernel_.groups[main_].ranges.back();
     if (!In(access.deps, inner)) return false;
-    const auto stride =
-        static_cast<uint64_t>(std::abs(ConstantStride(access, inner)) * ByteWidth(access.node->dtype));
+    const auto stride = static_cast<uint64_t>(std::abs(ConstantStride(access, inner)) *
+                                              ByteWidth(access.node->dtype));
     const uint64_t apart = stride & -stride;
     return apart >= kCopyRowBytesLeast &&
            Points(access.deps & ~kernel_.OutputSet()) * static_cast<double>(apart) >

@@ -53,6 +53,15 @@ void CheckOpts(const UOp* sink, const std::string& text, const std::string& cpu 
   ASSERT_EQ(split, once) << "the split of tasks changes bits";
 }
 
+// Rows that fill no tile have a copy of their own: two of 2 MiB are more than a thread has, and no
+// kernel is made that the device would refuse to run.
+TEST(CodegenOpts, CopiesOfTilesAndTheirRestAreCounted) {
+  Graph g;
+  const std::vector<Opt> opts = *ParseOpts("VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 LOCAL:1:1");
+  const auto compiled = CompileKernel(MatMul(g, 256, 1024, 512), {.opts = opts});
+  EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << compiled.status();
+}
+
 // Tiles, blocks and copies that do not divide the extents, and that do.
 TEST(CodegenOpts, BlockedProducts) {
   for (const auto& [m, n, k] : {std::tuple{37, 83, 29}, {32, 96, 16}, {9, 50, 64}, {64, 49, 5}})
@@ -261,6 +270,42 @@ TEST(CodegenOpts, LargeOperandsAreCopied) {
 }
 
 // OUTBOARD_SEED=n repeats kernel n alone; OUTBOARD_KERNELS=n makes n (20,000 in nightly runs).
+// out[i][j] = the sum over `steps` of x[step][i] * y[step][j].
+const UOp* WeightGradient(Graph& g, int64_t rows, int64_t columns, int64_t steps) {
+  const UOp *i = Range(g, 0, rows), *j = Range(g, 1, columns), *k = ReduceRange(g, 2, steps);
+  const UOp* const x =
+      LoadAt(g, 1, DType::kF32, steps * rows, RowMajor(g, {k, i}, {steps, rows}));
+  const UOp* const y =
+      LoadAt(g, 2, DType::kF32, steps * columns, RowMajor(g, {k, j}, {steps, columns}));
+  return Sink(g, {StoreAt(g, 0, rows * columns, RowMajor(g, {i, j}, {rows, columns}),
+                          Fold(g, Op::kAdd, Mul(g, x, y), {k}))});
+}
+
+// Rows that are 4 KiB apart from step to step drive each other out of the cache, so blocks of them
+// are copied; those that are 1 KiB apart are read where they are.
+TEST(CodegenOpts, FarRowsAreCopied) {
+  const Target target = TestTargetWith(64, 32);
+  Graph g;
+  const auto opts = [&](const UOp* sink) {
+    return OptsToString(codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), target));
+  };
+  const UOp* const far = WeightGradient(g, 1024, 256, 512);
+  EXPECT_EQ(opts(far), "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:0:48 THREAD:0:1 LOCAL:0:1");
+  EXPECT_THAT(opts(WeightGradient(g, 256, 256, 512)),
+              ::testing::Not(::testing::HasSubstr("LOCAL")));
+  // The lanes stay along the columns, whose copy costs two accesses a vector.
+  EXPECT_THAT(opts(WeightGradient(g, 256, 1024, 512)), ::testing::EndsWith("LOCAL:1:2"));
+  for (const int64_t rows : {96, 100, 50}) {
+    CheckOpts(WeightGradient(g, rows, 70, 33),
+              "VECTOR:1:8 UPCAST:0:6 UPCAST:1:2 BLOCK:0:48 THREAD:0:1 LOCAL:0:1");
+    if (HasFatalFailure()) return;
+  }
+  // As the heuristic has it, of rows that are no whole blocks.
+  const UOp* const odd = WeightGradient(g, 1024, 130, 257);
+  EXPECT_THAT(opts(odd), ::testing::HasSubstr("LOCAL:0:1"));
+  CheckOpts(odd, opts(odd));
+}
+
 TEST(CodegenOpts, RandomKernelsByRandomOpts) {
   const char* const only = std::getenv("OUTBOARD_SEED");
   const char* const count = std::getenv("OUTBOARD_KERNELS");
