@@ -286,14 +286,23 @@ int RunAccountResume(const AccountFlags& flags) {
   return Report((*accounts)->ResumeTenant(flags.tenant));
 }
 
+int RunAccountShareTuning(const AccountFlags& flags) {
+  if (flags.on_off != "on" && flags.on_off != "off")
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("share-tuning is \"on\" or \"off\", not \"", flags.on_off, "\"")));
+  auto accounts = OpenAccounts(flags);
+  if (!accounts.ok()) return Report(accounts.status());
+  return Report((*accounts)->SetSharesTuning(flags.tenant, flags.on_off == "on"));
+}
+
 int RunAccountList(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
   const auto tenants = (*accounts)->ListTenants();
   if (!tenants.ok()) return Report(tenants.status());
   for (const gateway::Tenant& tenant : *tenants)
-    std::printf("%-9s  %s\n", tenant.suspended_at.has_value() ? "suspended" : "good",
-                tenant.name.c_str());
+    std::printf("%-9s  %-15s  %s\n", tenant.suspended_at.has_value() ? "suspended" : "good",
+                tenant.shares_tuning ? "shares tuning" : "tunes alone", tenant.name.c_str());
   return 0;
 }
 

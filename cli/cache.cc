@@ -19,7 +19,7 @@ namespace {
 
 using search::Trial;
 using worker::Tuning;
-using worker::TuningStore;
+using worker::TuningFile;
 
 constexpr size_t kIdDigits = 12;  // of 64: enough to distinguish kernels
 
@@ -31,14 +31,14 @@ std::string TimeOf(const Trial* trial) {
                          static_cast<double>(trial->time_ns) / 1e3);
 }
 
-absl::StatusOr<std::unique_ptr<TuningStore>> Open(const CacheFlags& flags, bool create) {
+absl::StatusOr<std::unique_ptr<TuningFile>> Open(const CacheFlags& flags, bool create) {
   const std::string path = flags.store.empty() ? worker::KernelStorePath() : flags.store;
   if (path.empty())
     return absl::InvalidArgumentError(
         "OUTBOARD_KERNEL_STORE is empty, so there is no tuning store");
   if (!create && !std::filesystem::exists(path))
     return absl::NotFoundError(absl::StrCat("nothing was measured yet: there is no ", path));
-  return TuningStore::Open(path);
+  return TuningFile::Open(path);
 }
 
 absl::Status List(const CacheFlags& flags) {

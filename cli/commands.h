@@ -63,6 +63,7 @@ struct AccountFlags {
   std::string expires;                     // key create: "30d" or a time; empty: never
   std::vector<std::string> from;           // key create: ranges of addresses; empty: anywhere
   bool json = false;
+  std::string on_off;                      // account share-tuning
 };
 
 int RunKeyCreate(const AccountFlags& flags);
@@ -71,6 +72,7 @@ int RunKeyRevoke(const AccountFlags& flags);
 // `outboard account`: each on the tenant `flags.tenant`; a running gateway follows within 5 s.
 int RunAccountSuspend(const AccountFlags& flags);
 int RunAccountResume(const AccountFlags& flags);
+int RunAccountShareTuning(const AccountFlags& flags);  // of sessions that open from then on
 int RunAccountList(const AccountFlags& flags);
 int RunUsage(const AccountFlags& flags);
 

@@ -148,13 +148,17 @@ int Main(int argc, char** argv) {
   Command list = key.Subcommand("list", "List all keys, without their secrets");
   Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
   revoke.Add("id", &account.id, "The key's id, from list").Required();
-  Command accounts = app.Subcommand("account", "Suspend and resume accounts in a data folder");
+  Command accounts = app.Subcommand("account", "Manage the accounts in a data folder");
   accounts.RequireSubcommand();
   Command suspend = accounts.Subcommand(
       "suspend", "Refuse all keys of an account; what is open ends within seconds");
   Command resume = accounts.Subcommand("resume", "Undo suspend");
-  for (Command command : {suspend, resume})
+  Command share_tuning = accounts.Subcommand(
+      "share-tuning", "Whether speeds measured of kernels without constants are shared between "
+                      "accounts (docs/tuning.md)");
+  for (Command command : {suspend, resume, share_tuning})
     command.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  share_tuning.Add("on|off", &account.on_off, "on or off (default: on)").Required();
   Command account_list = accounts.Subcommand("list", "List all accounts");
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
@@ -162,7 +166,7 @@ int Main(int argc, char** argv) {
             "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
-  for (Command command : {create, list, revoke, usage, suspend, resume, account_list}) {
+  for (Command command : {create, list, revoke, usage, suspend, resume, share_tuning, account_list}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
@@ -237,6 +241,7 @@ int Main(int argc, char** argv) {
   if (revoke.Given()) return RunKeyRevoke(account);
   if (suspend.Given()) return RunAccountSuspend(account);
   if (resume.Given()) return RunAccountResume(account);
+  if (share_tuning.Given()) return RunAccountShareTuning(account);
   if (account_list.Given()) return RunAccountList(account);
   if (usage.Given()) return RunUsage(account);
   if (push.Given()) return RunPush(stored);

@@ -310,13 +310,13 @@ int RunServe(const ServerFlags& flags) {
                                  .executor = {},
                                  .search = search,
                                  .devices = flags.devices,
-                                 .share_cores = true,
                                  .shared_anyway = flags.shared_anyway,
                                  .is_single_account = flags.no_auth,
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
                                                          ? MemoryOf(flags)
-                                                         : runtime::DefaultMemoryBytesMax()});
+                                                         : runtime::DefaultMemoryBytesMax(),
+                                 .one_user = true});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");

@@ -1,7 +1,5 @@
 #include "runtime/device.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,13 +32,11 @@ std::vector<LoadedKernel> Device::LoadAll(std::span<const CompiledKernel> kernel
   return loaded;
 }
 
-absl::StatusOr<DeviceBuffer> Device::MapFile(const std::string& path, int64_t bytes) {
+absl::StatusOr<DeviceBuffer> Device::MapFile(int fd, int64_t bytes) {
   absl::StatusOr<DeviceBuffer> buffer = Allocate(bytes);
   if (!buffer.ok() || bytes == 0) return buffer;
   const absl::Status failure =
       absl::DataLossError(absl::StrCat("the file of ", bytes, " bytes cannot be read"));
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return failure;
   std::string piece(static_cast<size_t>(std::min(bytes, kFilePieceBytes)), '\0');
   absl::Status status;
   for (int64_t offset = 0; status.ok() && offset < bytes;) {
@@ -55,7 +51,6 @@ absl::StatusOr<DeviceBuffer> Device::MapFile(const std::string& path, int64_t by
     status = Upload(buffer->address() + offset, {piece.data(), static_cast<size_t>(n)});
     offset += n;
   }
-  close(fd);
   if (!status.ok()) return status;
   return buffer;
 }

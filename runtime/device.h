@@ -120,11 +120,12 @@ class Device {
   //         RESOURCE_EXHAUSTED  names the bytes requested, those in use and the limit
   virtual absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes) = 0;
 
-  // Returns the first `bytes` bytes of a file as writable memory. Writes do not change the file,
-  // which must not be truncated meanwhile. A device that shares the host's memory maps the file, so
-  // pages are read on first use; other devices copy it.
+  // Returns the first `bytes` bytes of an open file as writable memory. `fd` needs to be open for
+  // reading only, and may be closed afterwards. Writes do not change the file, which must not be
+  // truncated meanwhile. A device that shares the host's memory maps the file, so pages are read on
+  // first use; other devices copy it.
   // Errors: as Allocate; DATA_LOSS  the file cannot be read, or has fewer bytes
-  virtual absl::StatusOr<DeviceBuffer> MapFile(const std::string& path, int64_t bytes);
+  virtual absl::StatusOr<DeviceBuffer> MapFile(int fd, int64_t bytes);
 
   // Lowers the limit of memory in use plus memory cached for reuse; a higher limit has no effect.
   virtual void LimitMemory(int64_t bytes_max) = 0;

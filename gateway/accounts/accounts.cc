@@ -17,13 +17,15 @@ namespace {
 using storage::Database;
 using storage::Statement;
 
-constexpr char kTenantColumns[] = "SELECT id, name, created_ms, suspended_ms FROM tenant ";
+constexpr char kTenantColumns[] =
+    "SELECT id, name, created_ms, suspended_ms, shares_tuning FROM tenant ";
 
 Tenant ReadTenant(const Statement& row) {
   return Tenant{.id = TenantId{row.Int(0)},
                 .name = std::string(row.Text(1)),
                 .created_at = WallTime{row.Int(2)},
-                .suspended_at = OptionalTime(row, 3)};
+                .suspended_at = OptionalTime(row, 3),
+                .shares_tuning = row.Int(4) != 0};
 }
 
 absl::StatusOr<std::optional<Tenant>> TenantNamed(Database& db, std::string_view name) {
@@ -41,7 +43,7 @@ absl::StatusOr<std::optional<Tenant>> TenantWithId(Database& db, TenantId id) {
 absl::StatusOr<Tenant> AddTenant(Database& db, std::string_view name, WallTime now) {
   OB_ASSIGN_OR_RETURN(Statement insert,
                       db.Prepare("INSERT INTO tenant(name, created_ms) VALUES(?, ?) "
-                                 "RETURNING id, name, created_ms, suspended_ms"));
+                                 "RETURNING id, name, created_ms, suspended_ms, shares_tuning"));
   OB_ASSIGN_OR_RETURN(const bool row, insert.BindText(1, name).Bind(2, now.unix_ms).Step());
   OB_CHECK(row);
   Tenant tenant = ReadTenant(insert);
@@ -148,6 +150,18 @@ absl::Status Accounts::SetSuspended(std::string_view name, std::optional<WallTim
   update.BindText(1, name);
   if (since.has_value()) update.Bind(2, since->unix_ms);
   OB_ASSIGN_OR_RETURN(const bool found, update.Step());
+  if (!found) return absl::NotFoundError("there is no tenant of that name");
+  OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement and so commits
+  OB_CHECK(!more);
+  return absl::OkStatus();
+}
+
+absl::Status Accounts::SetSharesTuning(std::string_view name, bool shares) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(
+      Statement update,
+      db_->Prepare("UPDATE tenant SET shares_tuning = ?2 WHERE name = ?1 RETURNING id"));
+  OB_ASSIGN_OR_RETURN(const bool found, update.BindText(1, name).Bind(2, shares ? 1 : 0).Step());
   if (!found) return absl::NotFoundError("there is no tenant of that name");
   OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement and so commits
   OB_CHECK(!more);

@@ -56,6 +56,8 @@ struct Tenant {
   std::string name;
   WallTime created_at;
   std::optional<WallTime> suspended_at;  // since then none of its keys is accepted
+  // What is measured of its kernels without constants may be used by others, and theirs by it.
+  bool shares_tuning = true;
 };
 
 // The stored part of a key, which may be shown; never the secret.
@@ -84,6 +86,7 @@ struct Identity {
   TenantId tenant;
   std::string key_id;  // empty: no key, of a caller that needs none
   KeyRights rights = {};
+  bool shares_tuning = false;  // as Tenant has it
 };
 
 class Accounts {
@@ -105,6 +108,8 @@ class Accounts {
   // first suspension. NOT_FOUND: no tenant of that name.
   absl::Status SuspendTenant(std::string_view name, WallTime now);
   absl::Status ResumeTenant(std::string_view name);
+  // For sessions that are opened from now on. NOT_FOUND: no tenant of that name.
+  absl::Status SetSharesTuning(std::string_view name, bool shares);
 
   // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, no scope, more than kKeyRangesMax ranges, or
   // an expiry that is not in the future. RESOURCE_EXHAUSTED: kKeysPerTenantMax keys stand. Of those

@@ -30,6 +30,10 @@ ALTER TABLE api_key ADD COLUMN allowed_from TEXT NOT NULL DEFAULT '';
 ALTER TABLE api_key ADD COLUMN used_ms INTEGER;
 ALTER TABLE tenant ADD COLUMN suspended_ms INTEGER;
 )sql",
+    R"sql(
+ALTER TABLE tenant ADD COLUMN shares_tuning INTEGER NOT NULL DEFAULT 1
+  CHECK(shares_tuning IN (0, 1));
+)sql",
 };
 
 // `worker` and `end` are text, for people and for routing; `state` holds the numbers of

@@ -55,9 +55,9 @@ Sha256Digest HashOf(std::string_view secret_hex) { return Sha256(secret_hex); }
 
 constexpr char kKeyColumns[] =
     "SELECT k.id, k.tenant, k.name, k.created_ms, k.scopes, k.expires_ms, k.allowed_from, "
-    "k.used_ms, k.revoked_ms, k.secret_hash, t.suspended_ms "
+    "k.used_ms, k.revoked_ms, k.secret_hash, t.suspended_ms, t.shares_tuning "
     "FROM api_key k JOIN tenant t ON t.id = k.tenant ";
-constexpr int kHashColumn = 9, kSuspendedColumn = 10;
+constexpr int kHashColumn = 9, kSuspendedColumn = 10, kSharesTuningColumn = 11;
 
 // SQL of keys that stand at the time ?2.
 constexpr char kStands[] = "(revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?2))";
@@ -189,7 +189,10 @@ absl::StatusOr<Identity> Accounts::Authenticate(std::string_view key, WallTime n
   if (!found || stored.size() != kHashBytes || !same) return NotValid();
   OB_ASSIGN_OR_RETURN(ApiKey known, ReadKey(query));
   OB_RETURN_IF_ERROR(CheckStands(known, query, now));
-  return Identity{known.tenant, std::move(known.id), std::move(known.rights)};
+  return Identity{.tenant = known.tenant,
+                  .key_id = std::move(known.id),
+                  .rights = std::move(known.rights),
+                  .shares_tuning = query.Int(kSharesTuningColumn) != 0};
 }
 
 absl::Status Accounts::CheckKey(std::string_view key_id, WallTime now) {

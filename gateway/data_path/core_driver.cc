@@ -205,6 +205,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (client == nullptr) return;
   client->identity = identity;
   client->open = open;
+  identity.shares_tuning ? static_cast<void>(sharing_.insert(identity.tenant))
+                         : static_cast<void>(sharing_.erase(identity.tenant));
   auto refuse = [&](const absl::Status& why) { Relay::SendEnd(client->endpoint(), why, {}, 0, 0); };
   const auto protocol = wire::AgreeOn(open.protocol(), wire::kProtocolOfClients,
                                       "the client speaks protocol", "this gateway");

@@ -194,6 +194,8 @@ class CoreDriver {
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  // Tenants that share what is measured of their kernels, as the last client of each opened.
+  std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   // Resume hashes of sessions that ended with the previous gateway process.
   std::vector<Token> lost_;

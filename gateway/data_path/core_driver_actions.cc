@@ -50,6 +50,8 @@ void CoreDriver::Do(Assign& action) {
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
   assign.set_memory_bytes_max(options_.memory_bytes_max);
+  assign.set_account(static_cast<uint64_t>(action.tenant.value));
+  assign.set_shares_tuning(sharing_.contains(action.tenant));
   worker->endpoint->Send(std::move(command));
 }
 

@@ -70,17 +70,15 @@ absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(int64_t bytes) {
   return MakeBuffer(AddressOf(*data), bytes, /*mapped=*/false);
 }
 
-absl::StatusOr<DeviceBuffer> CpuDevice::MapFile(const std::string& path, int64_t bytes) {
+absl::StatusOr<DeviceBuffer> CpuDevice::MapFile(int fd, int64_t bytes) {
   if (bytes <= 0) return Allocate(bytes);
   if (absl::Status status = memory_.Count(bytes); !status.ok()) return status;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info {};
   void* data = MAP_FAILED;
-  if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size >= bytes) {
+  if (fstat(fd, &info) == 0 && info.st_size >= bytes) {
     data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   }
-  if (fd >= 0) close(fd);
   if (data == MAP_FAILED) {
     memory_.Uncount(bytes);
     return absl::DataLossError(absl::StrCat("the file of ", bytes, " bytes cannot be mapped"));

@@ -23,7 +23,7 @@ class CpuDevice final : public runtime::Device {
 
   absl::StatusOr<runtime::DeviceBuffer> Allocate(int64_t bytes) override;
   // Maps the file copy-on-write.
-  absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) override;
+  absl::StatusOr<runtime::DeviceBuffer> MapFile(int fd, int64_t bytes) override;
   void LimitMemory(int64_t bytes_max) override { memory_.Limit(bytes_max); }
   int64_t memory_bytes_max() const override { return memory_.bytes_max(); }
   int64_t memory_bytes_in_use() const override { return memory_.bytes_in_use(); }

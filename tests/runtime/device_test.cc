@@ -2,6 +2,9 @@
 // them; a device that this machine lacks is skipped by its name.
 #include "runtime/device.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -142,15 +145,17 @@ TEST_P(DeviceTest, MapFile_MayBeWrittenOver) {
   test::TempFolder folder;
   const std::string path = folder / "blob";
   std::ofstream(path) << "0123456789";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   {
-    const DeviceBuffer first = *device_->MapFile(path, 10), second = *device_->MapFile(path, 4);
+    const DeviceBuffer first = *device_->MapFile(fd, 10), second = *device_->MapFile(fd, 4);
     ASSERT_TRUE(device_->Upload(first.address(), "changed").ok());
     EXPECT_EQ(Bytes(first), "changed789");
     EXPECT_EQ(Bytes(second), "0123");
   }
   EXPECT_EQ(ReadFile(path), "0123456789");
-  EXPECT_EQ(device_->MapFile(path, 11).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(device_->MapFile(folder / "none", 1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(device_->MapFile(fd, 11).status().code(), absl::StatusCode::kDataLoss);
+  close(fd);
+  EXPECT_EQ(device_->MapFile(-1, 1).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(device_->memory_bytes_in_use(), 0);
 }
 

@@ -3,13 +3,16 @@
 #include "worker/node/blob_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "tests/support/device.h"
 #include "tests/support/temp_folder.h"
@@ -23,40 +26,52 @@ class BlobCacheTest : public ::testing::Test {
     cache_ = BlobCache::Open(folder_ / "blobs", bytes_max).value();
   }
   // What a pull of these bytes would do.
-  absl::StatusOr<std::string> Get(const std::string& bytes, absl::Status status = {}) {
-    std::string own = NewName();
-    const absl::Status got =
-        cache_->Get(wire::NameBlob(bytes).root, bytes.size(), own, [&](int fd) {
+  absl::StatusOr<int> Get(const std::string& bytes, absl::Status status = {}) {
+    const absl::StatusOr<int> got =
+        cache_->Get(wire::NameBlob(bytes).root, bytes.size(), [&](int fd) {
           ++pulls_;
           EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
           return status;
         });
-    if (!got.ok()) return got;
-    return own;
+    if (got.ok()) open_.push_back(*got);
+    return got;
   }
-  std::string NewName() { return folder_ / ("own-" + std::to_string(names_++)); }
+  static std::string Read(int fd) {
+    std::string bytes(100, '\0');
+    const ssize_t count = pread(fd, bytes.data(), bytes.size(), 0);
+    bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    return bytes;
+  }
+  std::string PathOf(const std::string& bytes) {
+    return (std::filesystem::path(cache_->folder()).parent_path() /
+            wire::ToHex(wire::NameBlob(bytes).root))
+        .string();
+  }
+  void TearDown() override {
+    for (const int fd : open_) close(fd);
+  }
   bool Has(const std::string& bytes) {
-    return std::filesystem::exists(std::filesystem::path(cache_->folder()).parent_path() /
-                                   wire::ToHex(wire::NameBlob(bytes).root));
+    return std::filesystem::exists(PathOf(bytes));
   }
   // Used so many seconds ago.
-  void Age(const std::string& path, int seconds) {
+  void Age(const std::string& bytes, int seconds) {
     const auto now = std::filesystem::file_time_type::clock::now();
-    std::filesystem::last_write_time(path, now - std::chrono::seconds(seconds));
+    std::filesystem::last_write_time(PathOf(bytes), now - std::chrono::seconds(seconds));
   }
 
   test::TempFolder folder_;
   std::unique_ptr<BlobCache> cache_;
-  std::atomic<int> pulls_{0}, names_{0};
+  std::atomic<int> pulls_{0};
+  std::vector<int> open_;
 };
 
 TEST_F(BlobCacheTest, PullsOnceAndRemembersOverARestart) {
   Open();
-  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
-  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
+  EXPECT_EQ(Read(Get("weights").value()), "weights");
+  EXPECT_EQ(Read(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
   Open();
-  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
+  EXPECT_EQ(Read(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
 }
 
@@ -75,14 +90,14 @@ TEST_F(BlobCacheTest, SeveralWhoWantTheSameWaitForOnePull) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      got += cache_
-                 ->Get(root, 4, NewName(),
-                       [&](int) {
-                         ++pulls_;
-                         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                         return absl::OkStatus();
-                       })
-                 .ok();
+      const absl::StatusOr<int> file = cache_->Get(root, 4, [&](int) {
+        ++pulls_;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        return absl::OkStatus();
+      });
+      if (!file.ok()) return;
+      ++got;
+      close(*file);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -92,8 +107,9 @@ TEST_F(BlobCacheTest, SeveralWhoWantTheSameWaitForOnePull) {
 
 TEST_F(BlobCacheTest, TheLeastRecentlyUsedGoes) {
   Open(10);
-  Age(Get("aaaa").value(), 30);
-  Age(Get("bbbb").value(), 20);
+  ASSERT_TRUE(Get("aaaa").ok() && Get("bbbb").ok());
+  Age("aaaa", 30);
+  Age("bbbb", 20);
   ASSERT_TRUE(Get("aaaa").ok());  // used now
   ASSERT_TRUE(Get("cccc").ok());
   EXPECT_TRUE(Has("aaaa"));
@@ -104,13 +120,21 @@ TEST_F(BlobCacheTest, TheLeastRecentlyUsedGoes) {
 
 TEST_F(BlobCacheTest, WhatWasGotStaysWhenItGoesFromTheCache) {
   Open(10);
-  const std::string first = Get("aaaaaaaa").value();
-  const std::string again = Get("aaaaaaaa").value();
+  const int first = Get("aaaaaaaa").value(), again = Get("aaaaaaaa").value();
   ASSERT_TRUE(Get("bbbbbbbb").ok());
   EXPECT_FALSE(Has("aaaaaaaa"));
-  EXPECT_EQ(test::ReadFile(first), "aaaaaaaa");
-  std::filesystem::remove(first);
-  EXPECT_EQ(test::ReadFile(again), "aaaaaaaa");
+  EXPECT_EQ(Read(first), "aaaaaaaa");
+  EXPECT_EQ(Read(again), "aaaaaaaa");
+}
+
+TEST_F(BlobCacheTest, WhatItHandsOutCannotBeWritten) {
+  Open();
+  const int fd = Get("weights").value();
+  EXPECT_EQ(write(fd, "forged!", 7), -1);
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(ftruncate(fd, 0), -1);
+  EXPECT_EQ(mmap(nullptr, 7, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_EQ(Read(Get("weights").value()), "weights");
 }
 
 TEST_F(BlobCacheTest, AnotherBootsAreNotBelieved) {
@@ -155,23 +179,24 @@ TEST_F(BlobCacheTest, WhatADeadProcessLeftGoesAndWhatALivingOneHasStays) {
 
 TEST_F(BlobCacheTest, AMappedFileMayBeWrittenOverAndRemoved) {
   Open();
-  const std::string path = Get("0123456789").value();
+  const int file = Get("0123456789").value();
   const auto device = test::MakeDevice(1 << 20);
   const int64_t empty = device->memory_bytes_in_use();
   {
-    const runtime::DeviceBuffer first = device->MapFile(path, 10).value();
-    const runtime::DeviceBuffer second = device->MapFile(path, 10).value();
+    const runtime::DeviceBuffer first = device->MapFile(file, 10).value();
+    const runtime::DeviceBuffer second = device->MapFile(file, 10).value();
     EXPECT_GE(device->memory_bytes_in_use(), empty + 20);
     ASSERT_TRUE(device->Upload(first.address(), "changed").ok());
     EXPECT_EQ(test::BytesOf(second), "0123456789");
-    unlink(path.c_str());
+    EXPECT_EQ(Read(file), "0123456789") << "the cached file is as it was";
+    unlink(PathOf("0123456789").c_str());
     EXPECT_EQ(test::BytesOf(first), "changed789");
     EXPECT_EQ(static_cast<uint64_t>(first.address()) % 64, 0u);
   }
   EXPECT_EQ(device->memory_bytes_in_use(), empty);
-  EXPECT_EQ(device->MapFile(path, 10).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(device->MapFile(-1, 10).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(device->MapFile(Get("short").value(), 6).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(device->MapFile(path, 2 << 20).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(device->MapFile(file, 2 << 20).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -157,6 +161,30 @@ TEST_F(CompileBoxTest, HangIsCutAtTheDeadline) {
   const auto results = box.Compile(Sources{"!hang"});
   EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(box.Compile(Sources{SquareKernel(10)})[0].ok());
+}
+
+TEST_F(CompileBoxTest, AStopEndsItAndIsNotHeldAgainstTheKernels) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  CompileBoxOptions options = Options();
+  options.stop_fd = pair[0];
+  CompileBox box(options);
+  const int pid = box.box_pid();
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(write(pair[1], "!", 1), 1);
+  });
+  for (const auto& result : box.Compile(Sources{"!hang", SquareKernel(8), SquareKernel(9)}))
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
+  stopper.join();
+  EXPECT_NE(box.box_pid(), pid) << "a box that hangs is killed";
+  char ignored;
+  ASSERT_EQ(read(pair[0], &ignored, 1), 1);
+  EXPECT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());
+  close(pair[1]);  // whoever asked has gone
+  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(),
+            absl::StatusCode::kCancelled);
+  close(pair[0]);
 }
 
 TEST_F(CompileBoxTest, KilledFromOutsideIsReplaced) {

@@ -60,12 +60,12 @@ TEST_F(CompileBoxesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
   }
 }
 
-// Without the preempt this would wait for a minute.
+// Without the stop this would wait for a minute.
 TEST_F(CompileBoxesTest, AKnockEndsIt) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   CompileBoxes boxes(
-      {.program = COMPILER, .count = 1, .deadline = milliseconds(60'000), .preempt_fd = pair[0]});
+      {.program = COMPILER, .count = 1, .deadline = milliseconds(60'000), .stop_fd = pair[0]});
   ASSERT_TRUE(boxes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
   ASSERT_EQ(write(pair[1], "!", 1), 1);
   const auto results = boxes.Compile(Plain({"!hang", test::SquareKernel(9)}));

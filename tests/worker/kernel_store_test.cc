@@ -27,7 +27,7 @@ Trial Made(std::string_view opts, int64_t time_ns, bool exact = true, bool verif
 class KernelStoreTest : public ::testing::Test {
  protected:
   std::string path() const { return folder_ / "made/kernels.db"; }
-  std::unique_ptr<TuningStore> Open() { return ValueOrDie(TuningStore::Open(path())); }
+  std::unique_ptr<TuningFile> Open() { return ValueOrDie(TuningFile::Open(path())); }
 
   test::TempFolder folder_;
 };

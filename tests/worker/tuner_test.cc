@@ -88,7 +88,7 @@ class TunerTest : public ::testing::Test {
   }
 
   test::TempFolder folder_;
-  std::unique_ptr<TuningStore> store_ = ValueOrDie(TuningStore::Open(folder_ / "kernels.db"));
+  std::unique_ptr<TuningFile> store_ = ValueOrDie(TuningFile::Open(folder_ / "kernels.db"));
   CountingCompiler compiler_;
 };
 

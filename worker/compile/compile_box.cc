@@ -8,8 +8,8 @@
 namespace outboard::worker {
 namespace {
 
-std::string NameOf(const KernelSource& kernel) {
-  return absl::StrCat(kernel.encoding, kernel.opts.has_value() ? "\n" + *kernel.opts : "");
+Sha256Digest NameOf(const KernelSource& kernel) {
+  return Sha256(absl::StrCat(kernel.encoding, kernel.opts.has_value() ? "\n" + *kernel.opts : ""));
 }
 
 }  // namespace
@@ -17,6 +17,11 @@ std::string NameOf(const KernelSource& kernel) {
 CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options)) {
   if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
   EnsureBox().IgnoreError();  // said by Compile
+}
+
+void CompileBox::SetTarget(Target target) {
+  options_.target = std::move(target);
+  refused_.clear();
 }
 
 absl::Status CompileBox::EnsureBox() {
@@ -29,10 +34,17 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
   proto::CompileReply reply;
-  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target));
-  if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
+  IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
+  limits.stop_fd = options_.stop_fd;
+  limits.bytes_max = kCompileMessageBytesMax;
+  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target), limits);
+  if (status.ok()) status = ReadMessage(box_.fd(), &reply, limits);
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");
+  if (absl::IsCancelled(status)) {
+    box_.Stop();
+    return status;
+  }
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
     const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
@@ -52,8 +64,13 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
                                                       absl::InternalError("not compiled"));
   if (kernels.empty()) return results;
   bool any_refused = false;
-  for (const KernelSource& kernel : kernels) any_refused |= refused_.contains(NameOf(kernel));
-  if (!any_refused && Ask(kernels, &results).ok()) return results;
+  if (!refused_.empty())
+    for (const KernelSource& kernel : kernels) any_refused |= refused_.contains(NameOf(kernel));
+  absl::Status together;
+  if (!any_refused) {
+    together = Ask(kernels, &results);
+    if (together.ok()) return results;
+  }
 
   // Somebody in the batch brought the box down, or is known to: one by one.
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -61,10 +78,17 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
       results[i] = refused->second;
       continue;
     }
+    if (absl::IsCancelled(together)) {
+      results[i] = together;
+      continue;
+    }
     std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
     const absl::Status status = Ask(kernels.subspan(i, 1), &one);
-    if (status.code() == absl::StatusCode::kResourceExhausted)
+    if (absl::IsCancelled(status)) together = status;
+    if (status.code() == absl::StatusCode::kResourceExhausted) {
+      if (refused_.size() >= kRefusedKernelsMax) refused_.clear();
       refused_[NameOf(kernels[i])] = status;
+    }
     results[i] = status.ok() ? std::move(one[0]) : absl::StatusOr<CompiledKernel>(status);
   }
   return results;

@@ -1,9 +1,9 @@
 // The compile box: LLVM in a process of its own, with limits, since it may abort or run away on
 // input it cannot handle.
 //
-// The box is a child of its executor: it ends with it, and is killed and replaced by it after a
-// crash or a deadline. It reads requests (proto/compiler.proto) one at a time and keeps nothing of
-// a session.
+// The box is a child of the supervisor and serves one executor: it ends with it, and is killed and
+// replaced after a crash or a deadline. It reads requests (proto/compiler.proto) one at a time and
+// keeps nothing of a session.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
 #include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/process/child_process.h"
@@ -27,20 +28,28 @@ struct CompileBoxOptions {
   // For one kernel; each further kernel of a batch adds a fifth of it. LLVM normally takes
   // milliseconds.
   std::chrono::milliseconds deadline{20000};
+  // If not -1: when this descriptor becomes readable, or its other side has closed, the compilation
+  // in flight is given up and its box killed.
+  int stop_fd = -1;
 };
 
-// The executor's side. The first box is started at once, so that LLVM is warm when the first graph
-// comes.
+// Kernels that brought a box down and are remembered; more of them, and all are forgotten.
+inline constexpr size_t kRefusedKernelsMax = 4096;
+
+// The supervisor's side. The first box is started at once, so that LLVM is warm when the first graph
+// comes. Threads: one, which must stay: boxes end with it.
 class CompileBox final : public KernelCompiler {
  public:
   explicit CompileBox(CompileBoxOptions options = {});
 
   // If a box crashes or misses its deadline, the kernel that caused it fails with
   // RESOURCE_EXHAUSTED, which is remembered, so that the kernel is not tried again. UNAVAILABLE if
-  // no box can be started.
+  // no box can be started. CANCELLED if stop_fd ended it.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
   const Target& target() const override { return options_.target; }
+  // Compiles for `target` from now on.
+  void SetTarget(Target target);
 
   int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
 
@@ -55,7 +64,7 @@ class CompileBox final : public KernelCompiler {
 
   CompileBoxOptions options_;
   ChildProcess box_;
-  std::map<std::string, absl::Status> refused_;  // by encoding and Opts
+  std::map<Sha256Digest, absl::Status> refused_;  // by encoding and Opts
 };
 
 }  // namespace outboard::worker

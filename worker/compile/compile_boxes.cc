@@ -35,16 +35,24 @@ absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
     OB_ASSIGN_OR_RETURN(box.child, ChildProcess::Start({options_.program}, {}));
   }
   box.due = Clock::now() + options_.deadline;
-  // A box that does not take it has ended, and Receive says how.
-  WriteMessage(box.child.fd(), ToRequest({&kernel, 1}, options_.target)).IgnoreError();
+  // A box that does not take it has ended or hangs, and Receive says how.
+  WriteMessage(box.child.fd(), ToRequest({&kernel, 1}, options_.target), LimitsOf(box))
+      .IgnoreError();
   return absl::OkStatus();
+}
+
+IoLimits CompileBoxes::LimitsOf(const Box& box) const {
+  return {.deadline = box.due, .stop_fd = options_.stop_fd, .bytes_max = kCompileMessageBytesMax};
 }
 
 absl::StatusOr<CompiledKernel> CompileBoxes::Receive(Box& box) {
   box.kernel = kNone;
-  const auto left = std::chrono::duration_cast<milliseconds>(box.due - Clock::now());
   proto::CompileReply reply;
-  absl::Status status = ReadMessage(box.child.fd(), &reply, std::max(left, milliseconds(0)));
+  absl::Status status = ReadMessage(box.child.fd(), &reply, LimitsOf(box));
+  if (absl::IsCancelled(status)) {
+    box.child.Stop();
+    return status;
+  }
   if (status.ok() && reply.results_size() == 1) return FromResult(*reply.mutable_results(0));
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
     box.child.Stop();
@@ -73,7 +81,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBoxes::Compile(
       }
     if (busy == 0) return results;
 
-    std::vector<pollfd> waited{{options_.preempt_fd, POLLIN, 0}};  // a negative one is left out
+    std::vector<pollfd> waited{{options_.stop_fd, POLLIN, 0}};  // a negative one is left out
     Clock::time_point due = Clock::time_point::max();
     for (const Box& box : boxes_) {
       waited.push_back({box.kernel == kNone ? -1 : box.child.fd(), POLLIN, 0});

@@ -3,7 +3,7 @@
 // but itself.
 //
 //   idle --a kernel is sent--> busy --its reply--> idle
-//                               +--crash, deadline, preempt--> killed; restarted when needed
+//                               +--crash, deadline, stop--> killed; restarted when needed
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/process/child_process.h"
+#include "worker/process/message_io.h"
 
 namespace outboard::worker {
 
@@ -21,9 +22,9 @@ struct CompileBoxesOptions {
   Target target = HostTarget();
   int count = 0;                             // boxes; 0: one a processor
   std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
-  // If not -1: when this descriptor becomes readable, compilations in flight are cancelled at once,
-  // since a Run preempts them.
-  int preempt_fd = -1;
+  // If not -1: when this descriptor becomes readable, or its other side has closed, compilations in
+  // flight are cancelled at once.
+  int stop_fd = -1;
 };
 
 // Boxes are started when they are first needed. Threads: one, which must stay: boxes end with it.
@@ -32,8 +33,8 @@ class CompileBoxes final : public KernelCompiler {
   explicit CompileBoxes(CompileBoxesOptions options = {});
 
   // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its box down, or took
-  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by
-  // preempt_fd
+  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  ended by
+  // stop_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
   const Target& target() const override { return options_.target; }
@@ -48,6 +49,7 @@ class CompileBoxes final : public KernelCompiler {
     Clock::time_point due;
   };
 
+  IoLimits LimitsOf(const Box& box) const;
   absl::Status Send(Box& box, const KernelSource& kernel);
   absl::StatusOr<CompiledKernel> Receive(Box& box);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -107,9 +108,10 @@ bool ObjectCache::Load(const std::string& key, CompiledKernel* kernel) {
 }
 
 void ObjectCache::Store(const std::string& key, const CompiledKernel& kernel) {
+  static std::atomic<uint64_t> next{0};  // several caches of a process may share a folder
   const std::string payload = ToResult(kernel).SerializeAsString();
   const std::string temporary =
-      (fs::path(options_.folder) / absl::StrCat("new-", getpid(), "-", stored_++, ".tmp")).string();
+      (fs::path(options_.folder) / absl::StrCat("new-", getpid(), "-", next++, ".tmp")).string();
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     file << kMagic << key << Sha256(payload) << payload;

@@ -7,8 +7,8 @@
 // format is as good as absent and is removed. Files appear whole (written aside, then renamed), so
 // that processes may share a folder and die at any moment.
 //
-// Processes that read the cache execute its contents: a folder belongs to one user, and to tenants
-// that trust each other.
+// Whoever reads the cache executes its contents: a folder belongs to one account
+// (worker/kernels/account_kernels.h), and supervisors alone read and write it.
 //
 // Errors: those of the compiler behind the cache; INTERNAL if it returns too few results.
 #pragma once
@@ -51,7 +51,6 @@ class ObjectCache final : public KernelCompiler {
   KernelCompiler* inner_;
   ObjectCacheOptions options_;
   int64_t hits_ = 0;
-  int64_t stored_ = 0;
   int64_t stored_bytes_ = 0;  // since the last Trim
 };
 

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,6 +27,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "rewrites-", kSuffix = ".jsonl";
 // The last line is always whole: it fits into what is kept free for it.
 constexpr std::string_view kFull = "{\"full\":true}\n";
+// Lines that are passed on before their plan has ended.
+constexpr size_t kPassedOnBytes = size_t{256} << 10;
 
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
@@ -57,34 +61,63 @@ std::FILE* NewLog(const std::string& folder) {
   fs::create_directories(folder, error);
   const std::vector<fs::path> logs = LogsOf(folder);
   for (size_t i = 0; i + kLogsMax <= logs.size(); ++i) fs::remove(logs[i], error);
-  const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  const std::string path = absl::StrCat(folder, "/", std::string(kPrefix), now_us.count(), "-",
-                                        getpid(), std::string(kSuffix));
-  std::FILE* const file = std::fopen(path.c_str(), "wex");
+  std::FILE* file = nullptr;
+  do {  // sessions of one process may begin at the same time
+    const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    const std::string path = absl::StrCat(folder, "/", std::string(kPrefix), now_us.count(), "-",
+                                          getpid(), std::string(kSuffix));
+    file = std::fopen(path.c_str(), "wex");
+  } while (file == nullptr && errno == EEXIST);
   if (file == nullptr)
     std::fprintf(stderr, "VIZ: cannot write a file in %s; rewrites are not recorded\n",
                  folder.c_str());
   return file;
 }
 
-class RewriteLog final : public RewriteRecorder {
+class FolderLog final : public RewriteLogFile {
  public:
-  RewriteLog(const std::string& folder, int64_t bytes_max)
+  FolderLog(const std::string& folder, int64_t bytes_max)
       : folder_(folder), bytes_left_(bytes_max) {}
-  ~RewriteLog() override {
+  ~FolderLog() override {
     if (file_ != nullptr) std::fclose(file_);
   }
-  RewriteLog(const RewriteLog&) = delete;
-  RewriteLog& operator=(const RewriteLog&) = delete;
+  FolderLog(const FolderLog&) = delete;
+  FolderLog& operator=(const FolderLog&) = delete;
+
+  bool Append(std::string_view lines) override {
+    const auto bytes = static_cast<int64_t>(lines.size());
+    if (bytes > bytes_left_) bytes_left_ = 0;
+    if (bytes_left_ == 0) return false;
+    if (file_ == nullptr && (file_ = NewLog(folder_)) == nullptr) {
+      bytes_left_ = 0;
+      return false;
+    }
+    bytes_left_ -= bytes;
+    // Flushed so that it can be looked at while the session goes on.
+    const bool written = std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() &&
+                         std::fflush(file_) == 0;
+    if (!written) bytes_left_ = 0;
+    return written;
+  }
+
+ private:
+  const std::string folder_;
+  std::FILE* file_ = nullptr;  // from the first lines on
+  int64_t bytes_left_;
+};
+
+class LineRecorder final : public RewriteRecorder {
+ public:
+  LineRecorder(AppendLines append, int64_t bytes_max)
+      : append_(std::move(append)), bytes_left_(bytes_max) {}
+  ~LineRecorder() override { PassOn(); }
+  LineRecorder(const LineRecorder&) = delete;
+  LineRecorder& operator=(const LineRecorder&) = delete;
 
   void BeginPass(std::string_view name, Sources of, const UOp* before) override {
     if (depth_++ == 0) numbers_.clear();  // nodes of a Graph that may be gone
     if (full_) return;
-    if (file_ == nullptr && (file_ = NewLog(folder_)) == nullptr) {
-      full_ = true;
-      return;
-    }
     std::vector<int64_t> values;
     for (const UOp* value : of) values.push_back(NumberOf(value));
     const int64_t graph = NumberOf(before);
@@ -103,8 +136,7 @@ class RewriteLog final : public RewriteRecorder {
     if (!full_)
       Write(after == nullptr ? "{\"end\":null}\n"
                              : absl::StrCat("{\"end\":", NumberOf(after), "}\n"));
-    if (depth_ == 0 && file_ != nullptr)
-      std::fflush(file_);  // so that it can be looked at while the session goes on
+    if (depth_ == 0) PassOn();
   }
 
  private:
@@ -134,18 +166,20 @@ class RewriteLog final : public RewriteRecorder {
   }
 
   void Write(std::string_view line) {
-    const int64_t needed = static_cast<int64_t>(line.size() + kFull.size());
-    if (full_ || bytes_left_ < needed ||
-        std::fwrite(line.data(), 1, line.size(), file_) != line.size()) {
-      if (!full_) std::fwrite(kFull.data(), 1, kFull.size(), file_);
-      full_ = true;
-      return;
-    }
+    if (full_) return;
+    full_ = bytes_left_ < static_cast<int64_t>(line.size() + kFull.size());
+    if (full_) line = kFull;
     bytes_left_ -= static_cast<int64_t>(line.size());
+    lines_ += line;
+    if (lines_.size() >= kPassedOnBytes) PassOn();
   }
 
-  const std::string folder_;
-  std::FILE* file_ = nullptr;  // from the first pass on
+  void PassOn() {
+    if (!lines_.empty() && !append_(std::exchange(lines_, {}))) full_ = true;
+  }
+
+  const AppendLines append_;
+  std::string lines_;  // not passed on yet
   int64_t bytes_left_;
   bool full_ = false;  // nothing more is written
   int depth_ = 0;
@@ -166,8 +200,18 @@ std::string LogFolderFromEnvironment() {
   return value == "1" ? DefaultLogFolder() : std::string(value);
 }
 
+std::unique_ptr<RewriteRecorder> MakeRewriteRecorder(AppendLines append, int64_t bytes_max) {
+  return std::make_unique<LineRecorder>(std::move(append), bytes_max);
+}
+
+std::unique_ptr<RewriteLogFile> MakeRewriteLogFile(const std::string& folder, int64_t bytes_max) {
+  return std::make_unique<FolderLog>(folder, bytes_max);
+}
+
 std::unique_ptr<RewriteRecorder> MakeRewriteLog(const std::string& folder, int64_t bytes_max) {
-  return std::make_unique<RewriteLog>(folder, bytes_max);
+  const std::shared_ptr<RewriteLogFile> file = MakeRewriteLogFile(folder, bytes_max);
+  return MakeRewriteRecorder([file](std::string_view lines) { return file->Append(lines); },
+                             bytes_max);
 }
 
 absl::StatusOr<std::string> NewestLog(const std::string& folder) {

@@ -57,9 +57,9 @@ class Engine {
     return device_->Allocate(bytes);
   }
 
-  // Returns the blob in this file as memory for an array; see runtime::Device::MapFile.
-  absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) {
-    return device_->MapFile(path, bytes);
+  // Returns the blob in this open file as memory for an array; see runtime::Device::MapFile.
+  absl::StatusOr<runtime::DeviceBuffer> MapFile(int fd, int64_t bytes) {
+    return device_->MapFile(fd, bytes);
   }
 
   // The device that holds the arrays.

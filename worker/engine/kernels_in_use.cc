@@ -95,13 +95,14 @@ bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKern
   return true;
 }
 
-absl::Status KernelsInUse::FindTuningId(KernelInUse& kernel, Demand* demand) {
-  if (!kernel.tuning_id_.empty() && demand == nullptr) return absl::OkStatus();
+absl::Status KernelsInUse::FindTuningKey(KernelInUse& kernel, Demand* demand) {
+  if (!kernel.tuning_key_.kernel.empty() && demand == nullptr) return absl::OkStatus();
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* const sink,
                       DecodeGraph(graph, kernel.source.encoding, Level::kKernel));
   OB_ASSIGN_OR_RETURN(EncodedGraph canonical, CanonicalKernel(sink));
-  kernel.tuning_id_ = canonical.id.ToBytes();
+  kernel.tuning_key_ = {canonical.id.ToBytes(), search::kSpaceVersion, hardware_,
+                        IsShareable(sink)};
   if (demand != nullptr) demand->encoding = std::move(canonical.bytes);
   return absl::OkStatus();
 }
@@ -113,10 +114,10 @@ void KernelsInUse::TellCosts(const std::function<bool()>& preempted) {
   for (const std::shared_ptr<KernelInUse>& kernel : All()) {
     if (preempted()) return;
     if (kernel->runs == kernel->told_runs_) continue;
-    Demand demand{.key = {"", search::kSpaceVersion, hardware_}, .name = kernel->name};
+    Demand demand{.name = kernel->name};
     told.emplace_back(kernel, kernel->runs);
-    if (!FindTuningId(*kernel, &demand).ok()) continue;
-    demand.key.kernel = kernel->tuning_id_;
+    if (!FindTuningKey(*kernel, &demand).ok()) continue;
+    demand.key = kernel->tuning_key_;
     demand.cost_us = static_cast<int64_t>(kernel->least_us *
                                           static_cast<double>(kernel->runs - kernel->told_runs_));
     demands.push_back(std::move(demand));
@@ -130,8 +131,8 @@ void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
   if (store_ == nullptr || idle_compiler_ == nullptr) return;
   for (const std::shared_ptr<KernelInUse>& kernel : All()) {
     if (preempted()) return;
-    if (pinned_.contains(kernel->id) || !FindTuningId(*kernel, nullptr).ok()) continue;
-    const auto known = store_->Find({kernel->tuning_id_, search::kSpaceVersion, hardware_});
+    if (pinned_.contains(kernel->id) || !FindTuningKey(*kernel, nullptr).ok()) continue;
+    const auto known = store_->Find(kernel->tuning_key_);
     if (!known.ok() || !known->has_value()) continue;
     const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
     if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)

@@ -36,7 +36,7 @@ struct KernelInUse {
  private:
   friend class KernelsInUse;
   uint64_t told_runs_ = 0;              // runs that TellCosts has reported
-  std::string tuning_id_;               // 32 bytes; computed on first use
+  TuningKey tuning_key_;                // computed on first use
   std::optional<std::string> refused_;  // Opts that did not compile
 };
 
@@ -70,7 +70,7 @@ class KernelsInUse {
 
  private:
   std::vector<std::shared_ptr<KernelInUse>> All();
-  absl::Status FindTuningId(KernelInUse& kernel, Demand* demand);
+  absl::Status FindTuningKey(KernelInUse& kernel, Demand* demand);
   // Returns false if the kernel was not replaced.
   bool Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
               std::optional<std::string> opts);

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/environment.h"
 #include "runtime/devices.h"
-#include "worker/compile/compile_box.h"
-#include "worker/compile/compile_boxes.h"
-#include "worker/compile/object_cache.h"
 #include "worker/compile/rewrite_log.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/engine/device_target.h"
@@ -23,6 +20,7 @@
 #include "worker/executor/executor_sockets.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/executor/supervisor_client.h"
+#include "worker/kernels/kernel_client.h"
 #include "worker/node/device.h"
 #include "worker/process/child_process.h"
 
@@ -39,16 +37,6 @@ constexpr std::chrono::milliseconds kQuiet{500};
 // In the store, for what the search has found meanwhile.
 constexpr std::chrono::milliseconds kLookAgain{2000};
 
-// What this machine knows of kernels; nullptr where it knows nothing and will not learn.
-std::unique_ptr<TuningStore> OpenStore(bool learns) {
-  const std::string path = KernelStorePath();
-  if (path.empty() || (!learns && !std::filesystem::exists(path))) return nullptr;
-  absl::StatusOr<std::unique_ptr<TuningStore>> store = TuningStore::Open(path);
-  if (store.ok()) return *std::move(store);
-  std::fprintf(stderr, "outboard: kernels are not tuned: %s\n", store.status().ToString().c_str());
-  return nullptr;
-}
-
 }  // namespace
 
 ExecutorMainOptions ExecutorOptionsFromEnvironment() {
@@ -57,8 +45,6 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   if (const char* const device = std::getenv("OUTBOARD_DEVICE"); device != nullptr && *device != 0)
     options.device = device;
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
-  if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE"))
-    options.object_cache = folder;
   if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
     options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
   if (const char* const beam = std::getenv("BEAM"))
@@ -66,7 +52,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
   options.no_opt = IsSet("NOOPT");
   options.flash = IsSet("FLASH");
-  options.rewrite_log = LogFolderFromEnvironment();
+  options.record_rewrites = !LogFolderFromEnvironment().empty();
   return options;
 }
 
@@ -77,13 +63,6 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   DeviceInfo device = DescribeDevice(options.device);
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : runtime::DefaultMemoryBytesMax();
-  std::unique_ptr<RewriteRecorder> log;
-  if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
-  const RecordedThread recorded(log.get());
-  std::unique_ptr<CompileBox> box;
-  std::unique_ptr<CompileBoxes> candidates, idle_compiler;
-  std::unique_ptr<ObjectCache> cache;
-  std::unique_ptr<TuningStore> store;
   std::unique_ptr<Engine> engine;
   absl::StatusOr<std::unique_ptr<runtime::Device>> made =
       runtime::MakeDevice(options.device, {.memory_bytes_max = memory});
@@ -95,28 +74,26 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const Target target = TargetOf(properties);
   const bool host_kernels = properties.form == CompiledKernel::Form::kElfX86;
   if (!host_kernels) device.name = properties.name;
+  proto::NodeCommand command;
+  int kernel_socket = -1;
+  if (sockets.FirstCommand(command, kernel_socket) != ExecutorSockets::Came::kCommand ||
+      !command.has_kernel_socket() || kernel_socket < 0)
+    return 0;  // the supervisor has ended
+  KernelClient kernels(kernel_socket, target, kDataSocket);
+  std::unique_ptr<RewriteRecorder> log;
+  if (options.record_rewrites)
+    log = MakeRewriteRecorder([&](std::string_view lines) { return kernels.AppendRewrites(lines); });
+  const RecordedThread recorded(log.get());
+  // What was measured of the host's kernels says nothing of another device's.
+  const bool tunes = command.kernel_socket().tunes() && !options.no_opt && host_kernels;
   if (options.reference) {
     engine = MakeReferenceEngine(*std::move(made));
   } else {
-    box = std::make_unique<CompileBox>(CompileBoxOptions{.target = target});
-    KernelCompiler* compiler = box.get();
-    if (!options.object_cache.empty()) {
-      cache = std::make_unique<ObjectCache>(
-          compiler, ObjectCacheOptions{
-                        .folder = options.object_cache,
-                        .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"), target)});
-      compiler = cache.get();
-    }
-    // What was measured of the host's kernels says nothing of another device's.
-    if (!options.no_opt && host_kernels) store = OpenStore(options.beam > 0 || options.idle_search);
-    candidates = std::make_unique<CompileBoxes>(CompileBoxesOptions{.target = target});
-    idle_compiler = std::make_unique<CompileBoxes>(
-        CompileBoxesOptions{.target = target, .count = 1, .preempt_fd = kDataSocket});
-    engine = MakeCompiledEngine(compiler, *std::move(made),
+    engine = MakeCompiledEngine(kernels.compiler(), *std::move(made),
                                 {.debug = options.debug,
-                                 .store = store.get(),
-                                 .candidates = candidates.get(),
-                                 .idle_compiler = idle_compiler.get(),
+                                 .store = tunes ? kernels.store() : nullptr,
+                                 .candidates = kernels.candidates(),
+                                 .idle_compiler = kernels.idle_compiler(),
                                  .beam = options.beam,
                                  .flash = options.flash});
   }
@@ -139,7 +116,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     watchdog.Working(working);
   };
   const auto preempted = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
-  const bool uses_idle_time = options.idle_search && store != nullptr;
+  const bool uses_idle_time = options.idle_search && tunes && !options.reference;
   enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
   const auto tell_activity = [&sockets](bool working) {
     proto::NodeEvent event;
@@ -151,14 +128,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     watchdog.Working(true);
   };
   proto::ClientFrame frame;
-  proto::NodeCommand command;
   while (!core.ended()) {
     std::optional<std::chrono::milliseconds> patience;
     if (pace == kWorking) patience = kQuiet;
     if (pace == kLookingAgain) patience = kLookAgain;
     const std::optional<std::chrono::milliseconds> turn = requests.patience(core);
     const bool turn_first = turn && (!patience || *turn < *patience);
-    const ExecutorSockets::Came came = sockets.Next(frame, command, turn_first ? turn : patience);
+    int passed = -1;
+    const ExecutorSockets::Came came =
+        sockets.Next(frame, command, passed, turn_first ? turn : patience);
     if (came == ExecutorSockets::Came::kEnd) break;  // the supervisor has let go
     if (came == ExecutorSockets::Came::kFrame) {
       works();
@@ -170,7 +148,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
       // Runs may have waited for the blob.
       command.has_blob_here() ? works() : static_cast<void>(watchdog.Working(true));
-      requests.OnCommand(command, core, *engine, send);
+      requests.OnCommand(command, passed, core, *engine, send);
       watchdog.Working(false);
     } else if (!turn_first) {
       if (pace == kWorking) {

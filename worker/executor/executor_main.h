@@ -1,6 +1,7 @@
 // The executor: one session's process. Applies the ClientFrames of its data socket in order and
 // answers with ServerFrames (executor_sockets.h), until its supervisor closes the control socket or
-// the session ends.
+// the session ends. Opens no file but in the folder that Begin names, and starts no process: what
+// else it needs, its supervisor passes to it as descriptors (worker/kernels/kernel_client.h).
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,14 @@ struct ExecutorMainOptions {
   bool flash = false;              // FLASH: attention without its scores in memory
   int beam = 0;                    // BEAM: width of searches for Opts within a step; 0: none
   bool no_opt = false;             // NOOPT=1 (also read by the compile box): no tuning
-  std::string object_cache;        // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
-                                   // (object_cache.h); empty: none
-  std::string rewrite_log;         // VIZ: a folder for rewrite logs (rewrite_log.h); empty: none
+  bool record_rewrites = false;    // VIZ: the supervisor writes them into a file (rewrite_log.h)
 };
 
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
 // Reads the options from OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH,
-// OUTBOARD_OBJECT_CACHE, OUTBOARD_STEP_SECONDS and VIZ.
+// OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

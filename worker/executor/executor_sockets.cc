@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "wire/limits.h"
@@ -48,7 +49,8 @@ void ExecutorSockets::DropData() {
 }
 
 ExecutorSockets::Came ExecutorSockets::Next(proto::ClientFrame& frame, proto::NodeCommand& command,
-                                            std::optional<milliseconds> patience) {
+                                            int& passed, std::optional<milliseconds> patience) {
+  passed = -1;
   for (;;) {
     if (has_data_) {
       const absl::StatusOr<bool> taken = reader_.Take(frame);
@@ -60,17 +62,16 @@ ExecutorSockets::Came ExecutorSockets::Next(proto::ClientFrame& frame, proto::No
     }
     const int ready = Poll(has_data_, patience);
     if (ready == 0) return Came::kNothing;
-    if ((ready & 1) != 0) return ReadCommand(command);
+    if ((ready & 1) != 0) return ReadCommand(command, passed);
     if (!reader_.Fill(kDataSocket).ok()) DropData();
   }
 }
 
-ExecutorSockets::Came ExecutorSockets::ReadCommand(proto::NodeCommand& command) {
-  int passed = -1;
-  if (!ReadMessageWithSocket(kChildSocket, &command, &passed).ok()) return Came::kEnd;
-  if (passed >= 0) {
+ExecutorSockets::Came ExecutorSockets::ReadCommand(proto::NodeCommand& command, int& passed) {
+  if (!ReadMessageWithDescriptor(kChildSocket, &command, &passed).ok()) return Came::kEnd;
+  if (command.has_begin() && passed >= 0) {
     OB_CHECK(dup3(passed, kDataSocket, O_CLOEXEC) == kDataSocket);
-    close(passed);
+    close(std::exchange(passed, -1));
     reader_.Clear();
     has_data_ = true;
   }

@@ -25,8 +25,13 @@ class ExecutorSockets {
   ExecutorSockets();
 
   enum class Came { kFrame, kCommand, kNothing, kEnd };
-  // Returns the next message of either socket; kNothing after `patience`.
-  Came Next(proto::ClientFrame& frame, proto::NodeCommand& command,
+  // Waits for the supervisor's first command: it comes before any frame.
+  Came FirstCommand(proto::NodeCommand& command, int& passed) {
+    return ReadCommand(command, passed);
+  }
+  // Returns the next message of either socket; kNothing after `patience`. A descriptor that comes
+  // with a command, and is no data socket, is then `passed`, else -1; it belongs to the caller.
+  Came Next(proto::ClientFrame& frame, proto::NodeCommand& command, int& passed,
             std::optional<std::chrono::milliseconds> patience);
   // True if Next would return a message or kEnd within `patience`.
   bool Knocked(std::chrono::milliseconds patience);
@@ -37,7 +42,7 @@ class ExecutorSockets {
   void Tell(const proto::NodeEvent& event);  // any thread; messages are not interleaved
 
  private:
-  Came ReadCommand(proto::NodeCommand& command);
+  Came ReadCommand(proto::NodeCommand& command, int& passed);
   void DropData();
 
   wire::MessageReader reader_;

@@ -1,10 +1,11 @@
 #include "worker/executor/supervisor_client.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -14,19 +15,14 @@ namespace outboard::worker {
 
 namespace {
 
-// Maps a blob that the supervisor has put into a file (BlobHere in proto/executor.proto) as memory
-// of the session. The supervisor has verified the bytes. The mapping is private: pages are read on
-// first use, and writes do not reach the file. The file name, which belongs to the executor, is
-// removed after mapping.
+// Maps a blob that the supervisor has passed as an open file (BlobHere in proto/executor.proto) as
+// memory of the session. The supervisor has verified the bytes. The mapping is private: pages are
+// read on first use, and writes do not reach the file.
 // Errors: DATA_LOSS  the file cannot be mapped;  RESOURCE_EXHAUSTED  over the session's memory
-absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engine& engine) {
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) return absl::DataLossError("a downloaded blob is missing");
-  absl::StatusOr<runtime::DeviceBuffer> mapped = engine.MapFile(path, static_cast<int64_t>(bytes));
-  // The mapping holds the bytes; with the name, they would stay on disk as long as the session.
-  std::filesystem::remove(path, error);
-  return mapped;
+absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(int fd, Engine& engine) {
+  struct stat info {};
+  if (fd < 0 || fstat(fd, &info) != 0) return absl::DataLossError("a downloaded blob is missing");
+  return engine.MapFile(fd, info.st_size);
 }
 
 // How often a busy writer is polled; an idle session is notified within this time.
@@ -48,15 +44,16 @@ proto::Stored NotStored(uint64_t id, const absl::Status& why) {
 
 }  // namespace
 
-void SupervisorClient::OnCommand(const proto::NodeCommand& command, ExecutorCore& core,
+void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, ExecutorCore& core,
                                  Engine& engine, const ExecutorCore::SendFrame& send) {
   if (command.has_begin()) {
     const std::string& folder = command.begin().store_folder();
     if (writer_ == nullptr && !folder.empty()) writer_ = std::make_unique<PersistWriter>(folder);
   } else if (command.has_blob_here()) {
     const proto::BlobHere& blob = command.blob_here();
+    if (wants_in_flight_ > 0) --wants_in_flight_;
     if (blob.code() == 0)
-      core.OnBlob(blob.root(), MapBlobFile(blob.path(), engine), send);
+      core.OnBlob(blob.root(), MapBlobFile(passed, engine), send);
     else
       core.OnBlob(blob.root(),
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
@@ -64,6 +61,7 @@ void SupervisorClient::OnCommand(const proto::NodeCommand& command, ExecutorCore
     if (writer_ != nullptr) writer_->Stored(command.stored());
     Stored(command.stored(), core, send);
   }
+  if (passed >= 0) close(passed);
 }
 
 // A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker
@@ -78,11 +76,13 @@ void SupervisorClient::Stored(const proto::Stored& stored, ExecutorCore& core,
 }
 
 void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
-  for (BlobWant& want : core.TakeBlobWants()) {
+  for (BlobWant& want : core.TakeBlobWants()) wants_.push_back(std::move(want));
+  for (; !wants_.empty() && wants_in_flight_ < kBlobWantsMax; ++wants_in_flight_) {
     proto::NodeEvent event;
-    event.mutable_want_blob()->set_root(std::move(want.root));
-    event.mutable_want_blob()->set_size_bytes(want.size_bytes);
+    event.mutable_want_blob()->set_root(std::move(wants_.front().root));
+    event.mutable_want_blob()->set_size_bytes(wants_.front().size_bytes);
     tell_(event);
+    wants_.pop_front();
   }
   if (writer_ != nullptr)
     if (std::optional<PersistWriter::Written> written = writer_->Take()) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,7 +24,8 @@ class SupervisorClient {
 
   explicit SupervisorClient(Tell tell) : tell_(std::move(tell)) {}
 
-  void OnCommand(const proto::NodeCommand& command, ExecutorCore& core, Engine& engine,
+  // `passed`: the descriptor that came with the command, which is closed; -1: none.
+  void OnCommand(const proto::NodeCommand& command, int passed, ExecutorCore& core, Engine& engine,
                  const ExecutorCore::SendFrame& send);
   // Carries out the core's pending requests. Call after every event of the core, and when
   // `patience` has passed.
@@ -36,6 +39,8 @@ class SupervisorClient {
   void Stored(const proto::Stored& stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
 
   const Tell tell_;
+  std::deque<BlobWant> wants_;             // not sent yet
+  size_t wants_in_flight_ = 0;             // sent, at most kBlobWantsMax
   std::unique_ptr<PersistWriter> writer_;  // created when Begin names a folder
   std::string trouble_;                    // the storage error last printed on stderr
 };

@@ -79,6 +79,10 @@ int Lock(const std::string& folder) {
   return -1;
 }
 
+int OpenToRead(const std::string& path) {
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
 constexpr char kOfProcess[] = "process-";
 
 void RemoveFoldersOfTheDead(const std::string& folder) {
@@ -147,42 +151,43 @@ std::string BlobCache::PathOf(const wire::Hash& root) const {
   return absl::StrCat(folder_, "/", wire::ToHex(root));
 }
 
-absl::Status BlobCache::Get(const wire::Hash& root, uint64_t size_bytes, const std::string& own,
-                            const std::function<absl::Status(int fd)>& pull) {
+absl::StatusOr<int> BlobCache::Get(const wire::Hash& root, uint64_t size_bytes,
+                                   const std::function<absl::Status(int fd)>& pull) {
   const std::string path = PathOf(root);
   std::unique_lock lock(mutex_);
   pulled_.wait(lock, [&] { return !pulling_.contains(root); });
-  if (link(path.c_str(), own.c_str()) == 0) {
-    utimensat(AT_FDCWD, own.c_str(), nullptr, 0);  // its time is when it was last used
-    return absl::OkStatus();
+  if (const int fd = OpenToRead(path); fd >= 0) {
+    futimens(fd, nullptr);  // its time is when it was last used
+    return fd;
   }
-  if (errno != ENOENT) return FileError("cannot rename a blob's file");
+  if (errno != ENOENT) return FileError("cannot open a blob's file");
   pulling_.insert(root);
   lock.unlock();
-  absl::Status status = Pull(path, size_bytes, own, pull);
+  absl::StatusOr<int> pulled = Pull(path, size_bytes, pull);
   lock.lock();
   pulling_.erase(root);
   pulled_.notify_all();
-  return status;
+  return pulled;
 }
 
-// `own` before the name that others see: from then on it may go any time.
-absl::Status BlobCache::Pull(const std::string& path, uint64_t size_bytes, const std::string& own,
-                             const std::function<absl::Status(int fd)>& pull) {
+// Opened for the caller before it has the name that others see: from then on it may go any time.
+absl::StatusOr<int> BlobCache::Pull(const std::string& path, uint64_t size_bytes,
+                                    const std::function<absl::Status(int fd)>& pull) {
   static std::atomic<uint64_t> next{0};
   if (absl::Status status = MakeRoom(size_bytes); !status.ok()) return status;
   const std::string part = absl::StrCat(process_folder_, "/part-", next++);
-  const int fd = open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  // Nobody writes to it after this descriptor is closed.
+  const int fd = open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
   if (fd < 0) return FileError("cannot write a blob");
   absl::Status status = pull(fd);
   if (close(fd) != 0 && status.ok()) status = FileError("cannot write a blob");
-  if (status.ok() && link(part.c_str(), own.c_str()) != 0)
+  int own = -1;
+  if (status.ok() && (own = OpenToRead(part)) < 0) status = FileError("cannot open a blob's file");
+  if (status.ok() && rename(part.c_str(), path.c_str()) != 0)
     status = FileError("cannot rename a blob's file");
-  if (status.ok() && rename(part.c_str(), path.c_str()) != 0) {
-    status = FileError("cannot rename a blob's file");
-    unlink(own.c_str());
-  }
-  if (!status.ok()) unlink(part.c_str());
+  if (status.ok()) return own;
+  if (own >= 0) close(own);
+  unlink(part.c_str());
   return status;
 }
 

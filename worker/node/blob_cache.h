@@ -8,7 +8,7 @@
 // only those written since the machine booted are trusted: folders of other boots are removed.
 // Several processes may share a folder, even across containers: each holds a lock (flock) on its
 // process folder, and unlocked process folders, left by dead processes, are removed. Get hands out
-// a hard link, so an evicted file stays available to its users.
+// an open file, so an evicted one stays available to its users.
 //
 // The cache does not check access rights: the caller does, before Get. Threads: any.
 #pragma once
@@ -43,14 +43,14 @@ class BlobCache {
   BlobCache(const BlobCache&) = delete;
   BlobCache& operator=(const BlobCache&) = delete;
 
-  // Creates `own`, a new path on the same disk, as a hard link to the blob's file, which must not
-  // be written to. If the blob is not cached, `pull` writes it, verified, into the open file `fd`.
-  // Of several concurrent calls for the same blob one pulls and the others wait.
+  // Returns the blob's file, open for reading only; the caller closes it. If the blob is not cached,
+  // `pull` writes it, verified, into the open file `fd`. Of several concurrent calls for the same
+  // blob one pulls and the others wait.
   // Errors: RESOURCE_EXHAUSTED  larger than the whole cache
   //         UNAVAILABLE         the disk failed
   //         and those of `pull`
-  absl::Status Get(const wire::Hash& root, uint64_t size_bytes, const std::string& own,
-                   const std::function<absl::Status(int fd)>& pull);
+  absl::StatusOr<int> Get(const wire::Hash& root, uint64_t size_bytes,
+                          const std::function<absl::Status(int fd)>& pull);
   // A folder for temporary files of this process; on the same disk.
   const std::string& folder() const { return process_folder_; }
 
@@ -63,8 +63,8 @@ class BlobCache {
         bytes_max_(bytes_max) {}
   std::string PathOf(const wire::Hash& root) const;
   absl::Status MakeRoom(uint64_t size_bytes);
-  absl::Status Pull(const std::string& path, uint64_t size_bytes, const std::string& own,
-                    const std::function<absl::Status(int fd)>& pull);
+  absl::StatusOr<int> Pull(const std::string& path, uint64_t size_bytes,
+                           const std::function<absl::Status(int fd)>& pull);
 
   const std::string folder_;  // of this boot
   const std::string process_folder_;

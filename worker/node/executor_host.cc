@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/node/grpc_attach.h"
@@ -28,6 +29,10 @@
 namespace outboard::worker {
 namespace {
 
+// A manifest that is stored, as the gateway limits it.
+constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;
+// StoreBlobs names the blobs that a manifest names, in no more bytes.
+constexpr uint32_t kNodeEventBytesMax = 64u << 20;
 constexpr int kReleasedWaitMs = 300;
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
@@ -63,8 +68,16 @@ class ExecutorHost::Impl {
   Impl(ExecutorHostOptions options, ChildProcess executor)
       : options_(std::move(options)),
         executor_(std::move(executor)),
-        blobs_({options_.assign, options_.fleet_secret, options_.bulk, options_.blob_cache,
-                [this](const proto::NodeCommand& command) { Command(command, -1); }}) {
+        blobs_({.assign = options_.assign,
+                .fleet_secret = options_.fleet_secret,
+                .channels = options_.bulk,
+                .cache = options_.blob_cache,
+                .store_folder = options_.store_folder,
+                .store_bytes_max = options_.memory_bytes_max + kManifestBytesMax,
+                .answer = [this](const proto::NodeCommand& command, int passed) {
+                  Command(command, passed);
+                }}) {
+    if (options_.kernels != nullptr) options_.kernels->Serve(options_.files);
     control_ = std::thread([this] { ReadEvents(); });
   }
 
@@ -92,7 +105,9 @@ class ExecutorHost::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
-    command.mutable_begin()->set_store_folder(blobs_.store_folder());
+    command.mutable_begin()->set_store_folder(options_.store_folder_inside.empty()
+                                                  ? blobs_.store_folder()
+                                                  : options_.store_folder_inside);
     Command(command, passed);
     close(passed);
     if (ours >= 0)
@@ -118,11 +133,11 @@ class ExecutorHost::Impl {
     grpc_.swap(next);
   }
 
-  // passed: a socket that goes with it; -1: none.
+  // passed: a descriptor that goes with it; -1: none.
   void Command(const proto::NodeCommand& command, int passed) {
     std::lock_guard lock(control_mutex_);
     if (passed >= 0)
-      WriteMessageWithSocket(executor_.fd(), command, passed).IgnoreError();
+      WriteMessageWithDescriptor(executor_.fd(), command, passed).IgnoreError();
     else
       WriteMessage(executor_.fd(), command).IgnoreError();
   }
@@ -130,9 +145,14 @@ class ExecutorHost::Impl {
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::NodeEvent event;
-    while (ReadMessage(executor_.fd(), &event).ok()) {
-      if (event.has_want_blob()) blobs_.Want(event.want_blob());
-      if (event.has_store()) blobs_.Store(event.store());
+    while (ReadMessage(executor_.fd(), &event, {.bytes_max = kNodeEventBytesMax}).ok()) {
+      absl::Status status;
+      if (event.has_want_blob()) status = blobs_.Want(event.want_blob());
+      if (event.has_store()) status = blobs_.Store(event.store());
+      if (!status.ok()) {  // no executor of ours does that
+        Log(absl::StrCat("an executor is ended: ", status.message()));
+        break;
+      }
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(options_.assign.session_id(), ++spells);
@@ -143,13 +163,14 @@ class ExecutorHost::Impl {
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
     const bool orderly = ending_ || how == "exited with 0";
     options_.on_end(orderly ? absl::OkStatus() : WhyItEnded(how));
   }
 
-  const ExecutorHostOptions options_;
+  ExecutorHostOptions options_;
   ChildProcess executor_;
   std::atomic<bool> ending_{false};
   std::mutex control_mutex_;  // of writing

@@ -17,7 +17,9 @@
 #include "absl/status/status.h"
 #include "proto/executor.pb.h"
 #include "proto/fleet.grpc.pb.h"
+#include "worker/kernels/kernel_service.h"
 #include "worker/node/blob_cache.h"
+#include "worker/node/executor_folder.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/idle_searcher.h"
 
@@ -30,6 +32,14 @@ struct ExecutorHostOptions {
   BlobCache* blob_cache = nullptr;
   std::vector<std::shared_ptr<grpc::Channel>> bulk;  // to the gateway, for blobs
   IdleSearcher* searcher = nullptr;                  // notified of items; may be nullptr
+  // Compiles for the executor; the host tells it the account.
+  std::unique_ptr<KernelService> kernels;
+  AccountFiles files;
+  // Where the executor writes what is to be stored, and the same folder as the executor sees it.
+  // Empty: a folder of the session's own, under the same name.
+  std::string store_folder;
+  std::string store_folder_inside;
+  std::unique_ptr<ExecutorFolder> folder;  // that store_folder is, if it is the executor's own
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };

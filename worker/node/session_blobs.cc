@@ -1,6 +1,5 @@
 #include "worker/node/session_blobs.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "wire/blobs/upload.h"
 #include "wire/status.h"
 #include "worker/node/grpc_attach.h"
+#include "worker/session/blob_inbox.h"
 
 namespace outboard::worker {
 namespace {
@@ -28,31 +28,25 @@ absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   return *hash;
 }
 
-// Opened for each read, since a session may store more files than a process may have open.
-wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
-  return {size_bytes, [path](uint64_t offset, std::span<char> out) -> absl::Status {
-            const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-            if (fd < 0) return absl::DataLossError("a file to be stored has disappeared");
-            absl::Status status = wire::SourceOf(fd, 0, offset + out.size()).read(offset, out);
-            close(fd);
-            return status;
-          }};
-}
-
 }  // namespace
 
 SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
   connections_.channels = options_.channels;
   connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
-  store_folder_ = absl::StrCat(options_.cache->folder(), "/store-",
-                               absl::BytesToHexString(options_.assign.session_id()));
-  std::error_code ignored;  // an executor that cannot write there says so
-  std::filesystem::create_directories(store_folder_, ignored);
+  store_folder_ = options_.store_folder;
+  if (store_folder_.empty()) {
+    store_folder_ = absl::StrCat(options_.cache->folder(), "/store-",
+                                 absl::BytesToHexString(options_.assign.session_id()));
+    std::error_code ignored;  // an executor that cannot write there says so
+    std::filesystem::create_directories(store_folder_, ignored);
+  }
+  files_ = StoredFiles::Open(store_folder_);
 }
 
 SessionBlobs::~SessionBlobs() {
   Cancel();
   for (std::thread& thread : threads_) thread.join();
+  if (!options_.store_folder.empty()) return;
   std::error_code ignored;
   std::filesystem::remove_all(store_folder_, ignored);
 }
@@ -63,20 +57,27 @@ void SessionBlobs::Cancel() {
   wake_.notify_all();
 }
 
-void SessionBlobs::Want(const proto::WantBlob& want) {
+absl::Status SessionBlobs::Want(const proto::WantBlob& want) {
+  if (absl::StatusOr<wire::Hash> root = ToHash(want.root()); !root.ok()) return root.status();
+  if (++wants_ > kBlobWantsMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kBlobWantsMax, " requests for blobs in flight"));
   Post([this, want] {
-    const absl::StatusOr<std::string> path = Pull(want);
+    const absl::StatusOr<int> file = Pull(want);
     proto::NodeCommand command;
     proto::BlobHere& here = *command.mutable_blob_here();
     here.set_root(want.root());
-    here.set_code(static_cast<uint32_t>(path.status().code()));
-    here.set_message(std::string(path.status().message()));
-    if (path.ok()) here.set_path(*path);
-    options_.answer(command);
+    here.set_code(static_cast<uint32_t>(file.status().code()));
+    here.set_message(std::string(file.status().message()));
+    --wants_;  // before the executor can send the next
+    options_.answer(command, file.value_or(-1));
+    if (file.ok()) close(*file);
   });
+  return absl::OkStatus();
 }
 
-void SessionBlobs::Store(const proto::StoreBlobs& store) {
+absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
+  if (++stores_ > 1) return absl::ResourceExhaustedError("two requests to store in flight");
   Post([this, store] {
     const absl::StatusOr<uint64_t> sent = Upload(store);
     Empty(store);
@@ -86,16 +87,19 @@ void SessionBlobs::Store(const proto::StoreBlobs& store) {
     stored.set_code(static_cast<uint32_t>(sent.status().code()));
     stored.set_message(std::string(sent.status().message()));
     if (sent.ok()) stored.set_sent_bytes(*sent);
-    options_.answer(command);
+    --stores_;
+    options_.answer(command, -1);
   });
+  return absl::OkStatus();
 }
 
 // What was not stored the executor writes again.
 void SessionBlobs::Empty(const proto::StoreBlobs& store) const {
+  if (!files_.ok()) return;
   std::vector<std::string> roots(store.roots().begin(), store.roots().end());
   roots.push_back(store.manifest_root());
-  for (const std::string& root : roots)
-    unlink(absl::StrCat(store_folder_, "/", wire::ToHex(root)).c_str());
+  for (const std::string& bytes : roots)
+    if (const std::optional<wire::Hash> root = wire::HashFromBytes(bytes)) (*files_)->Remove(*root);
 }
 
 void SessionBlobs::Post(std::function<void()> job) {
@@ -119,7 +123,7 @@ void SessionBlobs::Work() {
   }
 }
 
-absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
+absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
   const absl::StatusOr<wire::Hash> root = ToHash(want.root());
   if (!root.ok()) return root.status();
   const absl::StatusOr<wire::ChunkList> blob = wire::ListBlob(connections_, *root, Options());
@@ -128,34 +132,32 @@ absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
                                                    want.size_bytes(), " were wanted"));
   }
-  std::string own = absl::StrCat(store_folder_, "/pulled-", pulled_++);
-  const absl::Status here = options_.cache->Get(*root, blob->size_bytes, own, [&](int fd) {
+  return options_.cache->Get(*root, blob->size_bytes, [&](int fd) {
     return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
   });
-  if (!here.ok()) return here;
-  return own;
 }
 
 absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
   std::set<std::string> roots(store.roots().begin(), store.roots().end());
   roots.insert(store.manifest_root());
+  if (!files_.ok()) return files_.status();
   std::vector<wire::BlobSource> sources;
-  std::vector<wire::Hash> named;  // as sources
+  uint64_t bytes_left = options_.store_bytes_max;
   for (const std::string& bytes : roots) {
     const absl::StatusOr<wire::Hash> root = ToHash(bytes);
     if (!root.ok()) return root.status();
-    const std::string path = absl::StrCat(store_folder_, "/", wire::ToHex(*root));
-    std::error_code absent;
-    const uint64_t size = std::filesystem::file_size(path, absent);
-    if (absent) continue;  // stored before
-    sources.push_back(SourceOfFile(path, size));
-    named.push_back(*root);
+    absl::StatusOr<std::optional<wire::BlobSource>> source =
+        (*files_)->Find(*root, bytes_left, cancelled_);
+    if (!source.ok()) return source.status();
+    if (!source->has_value()) continue;  // stored before
+    bytes_left -= (*source)->size_bytes;
+    sources.push_back(**std::move(source));
   }
   const absl::StatusOr<wire::Uploaded> uploaded =
       wire::UploadBlobs(connections_, sources, Options());
   if (!uploaded.ok()) return uploaded.status();
-  for (size_t i = 0; i < named.size(); ++i) {
-    if (uploaded->names[i].root != named[i])
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (uploaded->names[i].root != sources[i].name->root)
       return absl::DataLossError("a file to be stored does not match its hash");
   }
   proto::KeepRequest request;

@@ -1,8 +1,9 @@
 // The blobs of one session: downloads the blobs that its executor requests to this machine's disk,
-// and uploads those that it stores (proto/executor.proto). Both use the session's credentials, so a
-// session can reach only the blobs of its tenant.
+// passes them as open files, and uploads those that it stores (proto/executor.proto). Both use the
+// session's credentials, so a session can reach only the blobs of its tenant.
 //
-// Every request is checked with the gateway, even if the blob is cached here: only the gateway
+// The executor may be hostile: it has a limited number of requests in flight, and what it stores is
+// read as stored_files.h says. Every request is checked with the gateway, even if the blob is cached here: only the gateway
 // knows whether the tenant has it. Threads: calls return at once; a few threads of this class do
 // the work and call `answer`.
 #pragma once
@@ -11,15 +12,19 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/executor.pb.h"
 #include "proto/fleet.pb.h"
 #include "wire/blobs/transfer.h"
 #include "worker/node/blob_cache.h"
+#include "worker/node/stored_files.h"
 #include "worker/process/orphan.h"
 
 namespace outboard::worker {
@@ -29,20 +34,25 @@ struct SessionBlobsOptions {
   std::string fleet_secret;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
-  std::function<void(const proto::NodeCommand&)> answer;  // any thread
+  // An existing folder, to which the executor writes; empty: a new one of its own.
+  std::string store_folder;
+  uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
+  // Sends a command, with a descriptor or -1; any thread.
+  std::function<void(const proto::NodeCommand&, int passed)> answer;
 };
 
 class SessionBlobs {
  public:
   explicit SessionBlobs(SessionBlobsOptions options);
-  ~SessionBlobs();  // cancels transfers in flight and removes store_folder()
+  ~SessionBlobs();  // cancels transfers in flight and removes the folder that it has made
   SessionBlobs(const SessionBlobs&) = delete;
   SessionBlobs& operator=(const SessionBlobs&) = delete;
 
-  void Want(const proto::WantBlob& want);
-  void Store(const proto::StoreBlobs& store);
-  // The folder where the executor writes blobs to be stored, and finds downloaded ones. Each Want
-  // gets a file of its own, which is not evicted to free space for other downloads.
+  // Errors: RESOURCE_EXHAUSTED  more requests in flight than an executor may have
+  //         INVALID_ARGUMENT    a root of another length
+  absl::Status Want(const proto::WantBlob& want);
+  absl::Status Store(const proto::StoreBlobs& store);
+  // The folder where the executor writes blobs to be stored.
   const std::string& store_folder() const { return store_folder_; }
   // Ends transfers in flight soon; no new one starts.
   void Cancel();
@@ -50,7 +60,7 @@ class SessionBlobs {
  private:
   void Post(std::function<void()> job);
   void Work();
-  absl::StatusOr<std::string> Pull(const proto::WantBlob& want);
+  absl::StatusOr<int> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
   void Empty(const proto::StoreBlobs& store) const;
   wire::TransferOptions Options() const {
@@ -60,7 +70,8 @@ class SessionBlobs {
   const SessionBlobsOptions options_;
   wire::BlobConnections connections_;
   std::string store_folder_;
-  std::atomic<uint64_t> pulled_{0};  // count of downloads; names the next file
+  absl::StatusOr<std::unique_ptr<StoredFiles>> files_;  // of store_folder_
+  std::atomic<size_t> wants_{0}, stores_{0};            // not answered yet
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -37,9 +37,13 @@
 #include "wire/status.h"
 #include "wire/version.h"
 #include "worker/executor/executor_main.h"
+#include "worker/kernels/account_kernels.h"
+#include "worker/kernels/kernel_service.h"
+#include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/device.h"
+#include "worker/node/executor_folder.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
 #include "worker/process/child_process.h"
@@ -62,11 +66,24 @@ void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
   context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
 }
 
+AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
+  AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
+  kernels.fleet_secret = options.fleet_secret;
+  kernels.one_user = options.one_user;
+  if (!options.one_user)  // the search in idle time is the first device's
+    kernels.hardware =
+        DescribeDevice(std::string(runtime::kCpu),
+                       static_cast<int>(DivideCores(UsableCores(), options.devices)[0].size()))
+            .hardware_class;
+  return kernels;
+}
+
 }  // namespace
 
 class Supervisor::Impl {
  public:
-  explicit Impl(SupervisorOptions options) : options_(std::move(options)) {
+  explicit Impl(SupervisorOptions options)
+      : options_(std::move(options)), accounts_(KernelsOf(options_)) {
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
       char host[256] = "worker";
@@ -85,7 +102,10 @@ class Supervisor::Impl {
     blob_cache_ = *std::move(cache);
     SayWhatIsShared();
     if (!options_.search.empty())
-      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{.command = options_.search});
+      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
+          .command = options_.search,
+           .cores = CoresOf(0),
+          .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
     fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
@@ -99,6 +119,7 @@ class Supervisor::Impl {
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
         spare_ = ChildProcess();
+        spare_kernels_.reset();
         return status;
       }
       if (!status.ok() && !ever_joined_ && !stopping_ && !std::exchange(told_, true))
@@ -109,6 +130,7 @@ class Supervisor::Impl {
     }
     EndSessions();
     spare_ = ChildProcess();
+    spare_kernels_.reset();
     return absl::OkStatus();
   }
 
@@ -131,7 +153,7 @@ class Supervisor::Impl {
                                       "each other (--shared-anyway)"));
     }
     const std::vector<int> cores = UsableCores();
-    if (options_.share_cores) return;
+    if (options_.one_user) return;
     cores_of_devices_ = DivideCores(cores, options_.devices);
     if (cores.size() < static_cast<size_t>(options_.devices))
       Log(absl::StrCat(options_.devices, " devices share ", cores.size(),
@@ -261,10 +283,15 @@ class Supervisor::Impl {
   void StartSpare() {
     if (spare_.running() || stopping_) return;
     spare_device_ = FirstFreeDevice();
-    auto child = ChildProcess::Start(
-        options_.executor,
-        {.profile = SandboxProfile::kExecutor, .cores = CoresOf(spare_device_)});
-    if (child.ok()) spare_ = *std::move(child);
+    spare_folder_ = std::make_unique<ExecutorFolder>(
+        absl::StrCat(blob_cache_->folder(), "/executor-", ++executors_started_));
+    auto child = ChildProcess::Start(options_.executor, {.profile = SandboxProfile::kExecutor,
+                                                         .root = spare_folder_->path(),
+                                                         .cores = CoresOf(spare_device_)});
+    if (!child.ok()) return;
+    spare_kernels_ =
+        KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
+    if (spare_kernels_ != nullptr) spare_ = *std::move(child);
   }
 
   uint32_t FirstFreeDevice() {
@@ -311,6 +338,12 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
+    session.kernels = std::move(spare_kernels_);
+    session.store_folder = spare_folder_->path();
+    session.folder = std::move(spare_folder_);
+    if (PartsFor(SandboxProfile::kExecutor).has(SandboxPart::kFiles))
+      session.store_folder_inside = "/";
+    session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
         std::lock_guard lock(mutex_);
@@ -393,6 +426,10 @@ class Supervisor::Impl {
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   ChildProcess spare_;
   uint32_t spare_device_ = 0;  // whose cores it uses
+  std::unique_ptr<ExecutorFolder> spare_folder_;
+  uint64_t executors_started_ = 0;
+  std::unique_ptr<KernelService> spare_kernels_;
+  AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

@@ -39,16 +39,15 @@ struct SupervisorOptions {
   std::vector<std::string> search;
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
-  int devices = 1;  // sessions at a time
-  // The devices of a CPU worker are disjoint sets of cores, unless this says that each may use all:
-  // sessions of one user, who shares the machine with nobody.
-  bool share_cores = false;
+  int devices = 1;  // sessions at a time; of a CPU worker, disjoint sets of cores but for `one_user`
   // Sessions of several accounts at a time even if the kernel does not grant all of the sandbox
   // (docs/sandbox.md).
   bool shared_anyway = false;
   bool is_single_account = false;  // there is only one, so that nothing follows from a missing part
   // Of one session; an Assign may lower it. 0: runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
+  // All accounts are one user's: what is compiled and measured is kept in common.
+  bool one_user = false;
 };
 
 class Supervisor {

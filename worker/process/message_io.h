@@ -1,5 +1,5 @@
-// Messages over a socket pair: a length in bytes (u32, little-endian), then the message. All calls
-// block.
+// Messages over a socket pair: a length in bytes (u32, little-endian), then the message. Calls block,
+// as long as their IoLimits say.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -14,22 +14,37 @@
 
 namespace outboard::worker {
 
-// Limit of one message. Frames are at most 1 MiB; a batch of compiled kernels may be larger.
+// Limit of one message where nothing says otherwise: frames are at most 1 MiB, and what a supervisor
+// says to its children is smaller than what they answer.
 inline constexpr uint32_t kMessageBytesMax = 256u << 20;
 
+// What ends a call before it is done, and how much it takes.
+struct IoLimits {
+  std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
+  // The call ends when this descriptor becomes readable, or its other side has closed; -1: none.
+  int stop_fd = -1;
+  uint32_t bytes_max = kMessageBytesMax;
+
+  static IoLimits Within(std::chrono::milliseconds time) {
+    return {.deadline = std::chrono::steady_clock::now() + time};
+  }
+};
+
+// A call that failed may have moved a part of its message: nothing can follow it.
 // Errors: UNAVAILABLE        the peer has closed the socket
 //         INVALID_ARGUMENT   a message that is too long or cannot be parsed
-//         DEADLINE_EXCEEDED  ReadMessage only: no complete message arrived within `timeout`
-absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message);
+//         DEADLINE_EXCEEDED  not done by the deadline
+//         CANCELLED          stop_fd became readable
+absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message,
+                          const IoLimits& limits = {});
 absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message,
-                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+                         const IoLimits& limits = {});
 
 // The parts of the above, for callers that interleave other reads or writes.
-absl::Status WriteBytes(int fd, std::string_view bytes);
-absl::Status ReadBytes(int fd, char* to, size_t count);
+absl::Status WriteBytes(int fd, std::string_view bytes, const IoLimits& limits = {});
+absl::Status ReadBytes(int fd, char* to, size_t count, const IoLimits& limits = {});
 // Reads a message whose length has been read already.
-absl::Status ReadMessageOf(
-    int fd, uint32_t length, google::protobuf::MessageLite* message,
-    std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt);
+absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::MessageLite* message,
+                           const IoLimits& limits = {});
 
 }  // namespace outboard::worker

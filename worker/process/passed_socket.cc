@@ -27,11 +27,11 @@ union Control {
 
 }  // namespace
 
-absl::Status WriteMessageWithSocket(int fd, const google::protobuf::MessageLite& message,
+absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageLite& message,
                                     int passed) {
   std::string bytes = wire::Framed(message);
   Control control{};
-  iovec first{bytes.data(), 1};  // the socket goes with the first byte
+  iovec first{bytes.data(), 1};  // the descriptor goes with the first byte
   msghdr header{};
   header.msg_iov = &first;
   header.msg_iovlen = 1;
@@ -50,7 +50,7 @@ absl::Status WriteMessageWithSocket(int fd, const google::protobuf::MessageLite&
   return WriteBytes(fd, std::string_view(bytes).substr(1));
 }
 
-absl::Status ReadMessageWithSocket(int fd, google::protobuf::MessageLite* message, int* passed) {
+absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message, int* passed) {
   *passed = -1;
   uint32_t length = 0;
   Control control{};

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
@@ -32,18 +33,19 @@ constexpr const char* kExecutor[] = {
     "OUTBOARD_STEP_SECONDS",
     "REF",
     "VIZ",
-    // Of stores that it opens by path.
+};
+
+// OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled.
+constexpr const char* kDriver[] = {
     "HOME",
-    "OUTBOARD_BOX_FAULTS",
-    "OUTBOARD_KERNEL_STORE",
-    "OUTBOARD_OBJECT_CACHE",
-    "XDG_CACHE_HOME",
-    // OpenCL's loader and PoCL, its driver for processors.
     "OCL_ICD_VENDORS",
     "OCL_ICD_FILENAMES",
+    "PATH",
     "POCL_CACHE_DIR",
     "POCL_DEVICES",
     "POCL_MAX_PTHREAD_COUNT",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
 };
 
 void Add(std::span<const char* const> names, std::vector<std::string>& environment) {
@@ -59,6 +61,7 @@ std::vector<std::string> BoxedEnvironment(SandboxProfile profile) {
   Add(kAll, environment);
   Add(kCompiler, environment);
   if (profile != SandboxProfile::kCompiler) Add(kExecutor, environment);
+  if (profile == SandboxProfile::kExecutor && NeedsDriver()) Add(kDriver, environment);
   return environment;
 }
 

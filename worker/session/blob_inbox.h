@@ -21,6 +21,10 @@
 
 namespace outboard::worker {
 
+// Requests of one executor that its supervisor has not answered: enough to keep its transfers busy.
+// The supervisor ends a session that has more.
+inline constexpr size_t kBlobWantsMax = 256;
+
 struct BlobWant {
   std::string root;         // 32 bytes
   uint64_t size_bytes = 0;  // 0: not known

@@ -69,18 +69,36 @@ class IdleSearcher::Impl {
     killed_ = true;
   }
   void WorkWasDone() {
+    new_round_ = true;
     if (!std::exchange(hope_, true)) Wake();
   }
   // Until when there is nothing to do but wait; nullopt: until somebody wakes us.
-  std::optional<Clock::time_point> StartIfIdle() {
+  std::optional<Clock::time_point> StartIfIdle(std::unique_lock<std::mutex>& lock) {
     if (child_.pid() > 0 || !hope_ || failures_ >= kFailuresMax) return std::nullopt;
-    const std::optional<Clock::time_point> from = watch_.IdleFrom();
-    // While busy nobody wakes us for each answer: steps must not pay for it.
-    if (!from.has_value()) return Clock::now() + options_.quiet;
-    if (*from > Clock::now()) return *from;
+    if (const auto later = NotIdleUntil()) return later;
+    std::unique_ptr<SearchJob> job;
+    if (options_.prepare) {
+      const bool new_round = std::exchange(new_round_, false);
+      lock.unlock();  // it reads files, and whoever sends work must not wait for that
+      job = options_.prepare(new_round);
+      lock.lock();
+      if (job == nullptr) {
+        hope_ = new_round_;  // work that was done meanwhile
+        return hope_ ? std::optional(Clock::now() + options_.quiet) : std::nullopt;
+      }
+      if (stopping_) return std::nullopt;
+      if (const auto later = NotIdleUntil()) {
+        new_round_ = true;
+        return later;
+      }
+    }
     killed_ = false;
-    if (auto child = ChildProcess::Start(options_.command, {.profile = SandboxProfile::kSearch}); child.ok()) {
+    if (auto child = ChildProcess::Start(
+            options_.command, {.profile = SandboxProfile::kSearch, .cores = options_.cores});
+        child.ok()) {
       child_ = *std::move(child);
+      job_ = std::move(job);
+      if (job_ != nullptr) job_->Begin(child_);
     } else {
       std::fprintf(stderr, "outboard: no search in idle time: %s\n",
                    child.status().ToString().c_str());
@@ -89,10 +107,19 @@ class IdleSearcher::Impl {
     return std::nullopt;
   }
 
+  // nullopt: now.
+  std::optional<Clock::time_point> NotIdleUntil() const {
+    const std::optional<Clock::time_point> from = watch_.IdleFrom();
+    // While busy nobody wakes us for each answer: steps must not pay for it.
+    if (!from.has_value()) return Clock::now() + options_.quiet;
+    return *from > Clock::now() ? from : std::nullopt;
+  }
+
   void Main() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const std::optional<Clock::time_point> until = StartIfIdle();
+      const std::optional<Clock::time_point> until = StartIfIdle(lock);
+      if (stopping_) break;
       pollfd waited[] = {{wake_, POLLIN, 0}, {child_.fd(), POLLIN, 0}};  // -1 is left out
       int timeout_ms = -1;
       if (until.has_value())
@@ -106,16 +133,20 @@ class IdleSearcher::Impl {
       if (waited[1].revents != 0) OnEnd(lock);
     }
     child_.Stop();
+    job_.reset();
   }
 
   // With the lock, but not while it waits: whoever sends work must not wait for a process to end.
   void OnEnd(std::unique_lock<std::mutex>& lock) {
     ChildProcess ended = std::move(child_);
+    std::unique_ptr<SearchJob> job = std::move(job_);
     const bool killed = killed_;
-    if (!killed) hope_ = false;  // until work is done, which may be while we wait
+    // Until work is done, which may be while we wait; a round goes on.
+    if (!killed && !options_.prepare) hope_ = false;
     lock.unlock();
     const std::string how = ended.Wait(kEndWaitMs);
     ended.Stop();
+    job.reset();
     lock.lock();
     if (killed) return;  // goes on when the worker is idle again
     failures_ = how == "exited with 0" ? 0 : failures_ + 1;
@@ -132,8 +163,10 @@ class IdleSearcher::Impl {
   std::mutex mutex_;
   IdleWatch watch_;
   ChildProcess child_;
+  std::unique_ptr<SearchJob> job_;  // of child_
   bool killed_ = false;  // child_, by us
   bool hope_ = false;    // that there is something to search for: work was done since the last end
+  bool new_round_ = true;  // work was done since `prepare` was called
   int failures_ = 0;     // in a row
   bool stopping_ = false;
   const int wake_;

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/process/child_process.h"
+
 namespace outboard::worker {
 
 // Detects when a worker is idle: every item sent to its sessions has been answered, for at least
@@ -50,8 +52,21 @@ class IdleWatch {
   Time last_{};
 };
 
+// What one search process needs of its worker; destroyed when the process has ended.
+class SearchJob {
+ public:
+  virtual ~SearchJob() = default;
+  // Gives it to the process, which has just been started.
+  virtual void Begin(const ChildProcess& process) = 0;
+};
+
 struct IdleSearcherOptions {
   std::vector<std::string> command;  // of the search process
+  std::vector<int> cores = {};       // that it may use; empty: all
+  // Prepares the next search of a round; nullptr: nothing is left to search for. A round begins when
+  // the worker is idle and work was done since the last (`new_round`), and goes on until it is
+  // nullptr. From the searcher's thread. Empty: a round is one search, which needs nothing.
+  std::function<std::unique_ptr<SearchJob>(bool new_round)> prepare = {};
   // Time from the last answer to the start of a search: longer than the pause of a training loop
   // between two steps, such as reading a batch or writing a line.
   std::chrono::milliseconds quiet{2000};

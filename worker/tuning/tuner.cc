@@ -44,7 +44,7 @@ std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& 
   const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel);
   if (!canonical.ok()) return std::nullopt;
   const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion,
-                      options_.target.Fingerprint()};
+                      options_.target.Fingerprint(), IsShareable(kernel)};
   absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
   if (!known.ok()) return std::nullopt;
   const bool searched = known->has_value() && (*known)->width >= options_.width;
@@ -78,8 +78,11 @@ absl::Status Tuner::SearchFor(const Demand& demand) {
   Graph graph;
   const absl::StatusOr<const UOp*> kernel = DecodeGraph(graph, demand.encoding, Level::kKernel);
   absl::Status status = kernel.status();
-  if (kernel.ok())
-    status = Search(*kernel, demand.name, demand.key, std::move(trials), kForeverSeconds);
+  if (kernel.ok()) {
+    TuningKey key = demand.key;
+    key.shareable = IsShareable(*kernel);
+    status = Search(*kernel, demand.name, key, std::move(trials), kForeverSeconds);
+  }
   if (status.ok() || absl::IsUnavailable(status)) return status;
   if (options_.report)
     std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), demand.name.c_str());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/bind.h"
@@ -18,6 +19,12 @@ bool IsAnyNumber(const UOp* node) {
   return node->is_const() && IsFloat(node->dtype) && node->float_value() != 0 &&
          std::isfinite(node->float_value());
 }
+
+bool IsZero(const UOp* constant) {
+  return IsFloat(constant->dtype) ? constant->float_value() == 0 : constant->int_value() == 0;
+}
+
+bool IsStrideOf(Op user) { return user == Op::kMul || user == Op::kIDiv || user == Op::kMod; }
 
 }  // namespace
 
@@ -36,6 +43,25 @@ absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel) {
     }
   }
   return EncodeGraph(abstracted.at(kernel));
+}
+
+bool IsShareable(const UOp* kernel) {
+  const std::vector<const UOp*> nodes = PostOrder(kernel);
+  // Nodes whose values are computed with, not only elements addressed.
+  absl::flat_hash_set<const UOp*> values{kernel};
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {  // users first
+    if (!values.contains(*node) || (*node)->op == Op::kRange) continue;
+    const size_t sources = (*node)->op == Op::kIndex ? 1 : (*node)->src.size();
+    for (size_t i = 0; i < sources; ++i) values.insert((*node)->src[i]);
+  }
+  for (const UOp* node : nodes) {
+    if (node->op == Op::kRange) continue;  // its extent is a shape's
+    for (const UOp* source : node->src)
+      if (source->is_const() && !IsZero(source) &&
+          (values.contains(node) || !IsStrideOf(node->op)))
+        return false;
+  }
+  return true;
 }
 
 }  // namespace outboard::worker

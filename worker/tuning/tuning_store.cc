@@ -43,7 +43,6 @@ constexpr const char* kSchema[] = {
 constexpr int64_t kPagesMax = 16384;
 constexpr size_t kKernelIdBytes = 32;
 constexpr size_t kTextBytesMax = 4096;
-constexpr size_t kEncodingBytesMax = size_t{64} << 10;
 // Half an hour of a device: more of it says no more.
 constexpr int64_t kCostMostUs = int64_t{1} << 31;
 
@@ -109,26 +108,26 @@ const Trial* Tuning::best() const {
   return best;
 }
 
-TuningStore::TuningStore(std::unique_ptr<Database> db) : db_(std::move(db)) {}
-TuningStore::~TuningStore() = default;
+TuningFile::TuningFile(std::unique_ptr<Database> db) : db_(std::move(db)) {}
+TuningFile::~TuningFile() = default;
 
-absl::StatusOr<std::unique_ptr<TuningStore>> TuningStore::Open(const std::string& path) {
-  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<TuningStore>> {
+absl::StatusOr<std::unique_ptr<TuningFile>> TuningFile::Open(const std::string& path) {
+  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<TuningFile>> {
     storage::OpenOptions options;
     options.pages_max = kPagesMax;
     OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
     OB_RETURN_IF_ERROR(db->Migrate("kernels", kSchema));
-    return std::unique_ptr<TuningStore>(new TuningStore(std::move(db)));
+    return std::unique_ptr<TuningFile>(new TuningFile(std::move(db)));
   };
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  absl::StatusOr<std::unique_ptr<TuningStore>> store = open();
+  absl::StatusOr<std::unique_ptr<TuningFile>> store = open();
   if (!absl::IsDataLoss(store.status())) return store;
   for (const char* part : {"", "-wal", "-shm"}) std::filesystem::remove(path + part, ignored);
   return open();
 }
 
-absl::StatusOr<std::vector<Tuning>> TuningStore::Read(const TuningKey* key) {
+absl::StatusOr<std::vector<Tuning>> TuningFile::Read(const TuningKey* key) {
   const std::string columns =
       "SELECT k.id, k.kernel, k.search, k.hardware, k.name, k.width, t.opts, t.time_ns, "
       "t.exact, t.verified "
@@ -155,6 +154,7 @@ absl::StatusOr<std::vector<Tuning>> TuningStore::Read(const TuningKey* key) {
                          .width = static_cast<int>(query.Int(5)),
                          .trials = {}});
     }
+    if (tunings.back().trials.size() >= kTrialsMax) continue;
     // What a damaged or hostile file holds is as good as not there.
     absl::StatusOr<Trial> trial =
         MakeTrial(query.Text(6), query.Int(7), query.Int(8) != 0, query.Int(9) != 0);
@@ -164,7 +164,7 @@ absl::StatusOr<std::vector<Tuning>> TuningStore::Read(const TuningKey* key) {
   return tunings;
 }
 
-absl::StatusOr<std::optional<Tuning>> TuningStore::Find(const TuningKey& key) {
+absl::StatusOr<std::optional<Tuning>> TuningFile::Find(const TuningKey& key) {
   OB_RETURN_IF_ERROR(Check(key));
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(std::vector<Tuning> found, Read(&key));
@@ -172,12 +172,17 @@ absl::StatusOr<std::optional<Tuning>> TuningStore::Find(const TuningKey& key) {
   return std::optional<Tuning>(std::move(found[0]));
 }
 
-absl::Status TuningStore::Add(const TuningKey& key, const std::string& name, const Trial& trial) {
+absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, const Trial& trial) {
   OB_RETURN_IF_ERROR(Check(key));
   OB_RETURN_IF_ERROR(Check(trial));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, key, name));
+    OB_ASSIGN_OR_RETURN(Statement count, db_->Prepare("SELECT count(*) FROM trial WHERE kernel = ?"));
+    OB_RETURN_IF_ERROR(count.Bind(1, row).Step().status());
+    if (count.Int(0) >= kTrialsMax)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("tuning: a kernel with ", count.Int(0), " trials"));
     OB_ASSIGN_OR_RETURN(Statement insert,
                         db_->Prepare("INSERT INTO trial (kernel, opts, time_ns, exact, verified) "
                                      "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, opts) DO UPDATE "
@@ -192,7 +197,7 @@ absl::Status TuningStore::Add(const TuningKey& key, const std::string& name, con
   });
 }
 
-absl::Status TuningStore::Finish(const TuningKey& key, int width) {
+absl::Status TuningFile::Finish(const TuningKey& key, int width) {
   OB_RETURN_IF_ERROR(Check(key));
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement update,
@@ -205,7 +210,7 @@ absl::Status TuningStore::Finish(const TuningKey& key, int width) {
       .Run();
 }
 
-absl::Status TuningStore::AddCosts(std::span<const Demand> demands) {
+absl::Status TuningFile::AddCosts(std::span<const Demand> demands) {
   for (const Demand& demand : demands) OB_RETURN_IF_ERROR(Check(demand.key));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -215,7 +220,7 @@ absl::Status TuningStore::AddCosts(std::span<const Demand> demands) {
                      "ON CONFLICT (kernel) DO UPDATE SET "
                      "cost_us = min(cost_us + excluded.cost_us, ?), encoding = excluded.encoding"));
     for (const Demand& demand : demands) {
-      if (demand.encoding.empty() || demand.encoding.size() > kEncodingBytesMax) continue;
+      if (demand.encoding.empty() || demand.encoding.size() > kDemandBytesMax) continue;
       OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, demand.key, demand.name));
       OB_RETURN_IF_ERROR(insert.Bind(1, row)
                              .BindBlob(2, demand.encoding)
@@ -228,7 +233,7 @@ absl::Status TuningStore::AddCosts(std::span<const Demand> demands) {
   });
 }
 
-absl::StatusOr<std::optional<Demand>> TuningStore::Costliest(int search_version,
+absl::StatusOr<std::optional<Demand>> TuningFile::Costliest(int search_version,
                                                              const std::string& hardware,
                                                              int width) {
   absl::MutexLock lock(&mutex_);
@@ -246,12 +251,12 @@ absl::StatusOr<std::optional<Demand>> TuningStore::Costliest(int search_version,
                                       .cost_us = query.Int(3)});
 }
 
-absl::StatusOr<std::vector<Tuning>> TuningStore::List() {
+absl::StatusOr<std::vector<Tuning>> TuningFile::List() {
   absl::MutexLock lock(&mutex_);
   return Read(nullptr);
 }
 
-absl::StatusOr<int64_t> TuningStore::Remove(const std::string& prefix) {
+absl::StatusOr<int64_t> TuningFile::Remove(const std::string& prefix) {
   absl::MutexLock lock(&mutex_);
   int64_t removed = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -274,20 +279,45 @@ absl::StatusOr<int64_t> TuningStore::Remove(const std::string& prefix) {
   return removed;
 }
 
-absl::StatusOr<std::string> TuningToLine(const Tuning& tuning) {
-  proto::TunedKernel message;
+void TrialToWire(const Trial& trial, proto::Trial& message) {
+  message.set_opts(codegen::OptsToString(trial.opts));
+  message.set_time_ns(trial.time_ns);
+  message.set_over(!trial.exact);
+  message.set_verified(trial.verified);
+}
+
+absl::StatusOr<Trial> TrialFromWire(const proto::Trial& trial) {
+  return MakeTrial(trial.opts(), trial.time_ns(), !trial.over(), trial.verified());
+}
+
+void TuningToWire(const Tuning& tuning, proto::TunedKernel& message) {
   message.set_kernel(tuning.key.kernel);
   message.set_search_version(tuning.key.search_version);
   message.set_hardware(tuning.key.hardware);
   message.set_name(tuning.name);
   message.set_width(tuning.width);
-  for (const Trial& trial : tuning.trials) {
-    proto::Trial* const out = message.add_trials();
-    out->set_opts(codegen::OptsToString(trial.opts));
-    out->set_time_ns(trial.time_ns);
-    out->set_over(!trial.exact);
-    out->set_verified(trial.verified);
+  for (const Trial& trial : tuning.trials) TrialToWire(trial, *message.add_trials());
+}
+
+absl::StatusOr<Tuning> TuningFromWire(const proto::TunedKernel& message) {
+  Tuning tuning{.key = {.kernel = message.kernel(),
+                        .search_version = message.search_version(),
+                        .hardware = message.hardware()},
+                .name = message.name(),
+                .width = message.width(),
+                .trials = {}};
+  OB_RETURN_IF_ERROR(Check(tuning.key));
+  for (const proto::Trial& trial : message.trials()) {
+    OB_ASSIGN_OR_RETURN(Trial read, TrialFromWire(trial));
+    tuning.trials.push_back(std::move(read));
   }
+  if (tuning.trials.empty()) return absl::InvalidArgumentError("tuning: a kernel without a trial");
+  return tuning;
+}
+
+absl::StatusOr<std::string> TuningToLine(const Tuning& tuning) {
+  proto::TunedKernel message;
+  TuningToWire(tuning, message);
   std::string line;
   if (!google::protobuf::util::MessageToJsonString(message, &line).ok())
     return absl::InvalidArgumentError("tuning: a text that is not UTF-8");
@@ -298,20 +328,7 @@ absl::StatusOr<Tuning> TuningFromLine(const std::string& line) {
   proto::TunedKernel message;
   if (!google::protobuf::util::JsonStringToMessage(line, &message).ok())
     return absl::InvalidArgumentError("tuning: not a line of `outboard cache export`");
-  Tuning tuning{.key = {.kernel = message.kernel(),
-                        .search_version = message.search_version(),
-                        .hardware = message.hardware()},
-                .name = message.name(),
-                .width = message.width(),
-                .trials = {}};
-  OB_RETURN_IF_ERROR(Check(tuning.key));
-  for (const proto::Trial& trial : message.trials()) {
-    OB_ASSIGN_OR_RETURN(Trial read,
-                        MakeTrial(trial.opts(), trial.time_ns(), !trial.over(), trial.verified()));
-    tuning.trials.push_back(std::move(read));
-  }
-  if (tuning.trials.empty()) return absl::InvalidArgumentError("tuning: a kernel without a trial");
-  return tuning;
+  return TuningFromWire(message);
 }
 
 }  // namespace outboard::worker

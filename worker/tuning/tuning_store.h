@@ -1,9 +1,10 @@
 // Stores measurements of kernels on this machine: every list of Opts that was tried, and its time.
 //
-// One SQLite file, shared by all processes of this user on the machine: executors of all workers,
-// searches. It holds decisions, never code: the worst that a wrong or forged entry can do is to be
-// refused by ApplyOpts or to be slow. Each trial is written as soon as it is measured, so that a
-// stopped search can continue.
+// TuningFile is an SQLite file, which supervisors read and write: one for each account
+// (worker/kernels/account_kernels.h). Processes that run tenants' kernels ask their supervisor
+// (worker/kernels/kernel_client.h). A store holds decisions, never code: the worst that a wrong or
+// forged entry can do is to be refused by ApplyOpts or to be slow. Each trial is written as soon as
+// it is measured, so that a stopped search can continue.
 //
 // Errors of every call, besides its own: those of storage/sqlite.h (UNAVAILABLE,
 // RESOURCE_EXHAUSTED, DATA_LOSS). A worker without a store still works. Threads: any; calls are
@@ -27,8 +28,9 @@ namespace outboard::storage {
 class Database;
 }
 namespace outboard::proto {
+class Trial;
 class TunedKernel;
-}
+}  // namespace outboard::proto
 
 namespace outboard::worker {
 
@@ -42,6 +44,8 @@ struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // Target::Fingerprint (compiler/target.h)
+  // The kernel has no constants (IsShareable in tuning_key.h). Not part of the entry's identity.
+  bool shareable = false;
 };
 
 // The measurements of one kernel.
@@ -66,23 +70,44 @@ struct Demand {
 
 class TuningStore {
  public:
-  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
-  static absl::StatusOr<std::unique_ptr<TuningStore>> Open(const std::string& path);
-  ~TuningStore();
+  virtual ~TuningStore() = default;
 
   // Returns std::nullopt if there is no entry.
-  absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key);
+  virtual absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) = 0;
   // Adds a trial of the kernel; replaces an earlier trial of the same Opts.
-  absl::Status Add(const TuningKey& key, const std::string& name, const search::Trial& trial);
+  // Errors: RESOURCE_EXHAUSTED  the kernel has kTrialsMax trials
+  virtual absl::Status Add(const TuningKey& key, const std::string& name,
+                           const search::Trial& trial) = 0;
   // Records that a search of this width is complete.
-  absl::Status Finish(const TuningKey& key, int width);
+  virtual absl::Status Finish(const TuningKey& key, int width) = 0;
 
-  // Adds to the accumulated costs of kernels. Skips kernels whose encoding is over 64 KiB.
-  absl::Status AddCosts(std::span<const Demand> demands);
+  // Adds to the accumulated costs of kernels. Skips kernels whose encoding is over
+  // kDemandBytesMax.
+  virtual absl::Status AddCosts(std::span<const Demand> demands) = 0;
   // Returns the costliest kernel without a finished search of this width or a wider one; cost_us is
   // its total.
+  virtual absl::StatusOr<std::optional<Demand>> Costliest(int search_version,
+                                                          const std::string& hardware,
+                                                          int width) = 0;
+};
+
+// A search of width 4 makes a hundred to five hundred; all of one kernel's travel in one message.
+inline constexpr int kTrialsMax = 4096;
+inline constexpr size_t kDemandBytesMax = size_t{64} << 10;
+
+class TuningFile final : public TuningStore {
+ public:
+  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
+  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(const std::string& path);
+  ~TuningFile() override;
+
+  absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override;
+  absl::Status Add(const TuningKey& key, const std::string& name,
+                   const search::Trial& trial) override;
+  absl::Status Finish(const TuningKey& key, int width) override;
+  absl::Status AddCosts(std::span<const Demand> demands) override;
   absl::StatusOr<std::optional<Demand>> Costliest(int search_version, const std::string& hardware,
-                                                  int width);
+                                                  int width) override;
 
   // Returns all entries, ordered by name, then key.
   absl::StatusOr<std::vector<Tuning>> List();
@@ -91,13 +116,20 @@ class TuningStore {
   absl::StatusOr<int64_t> Remove(const std::string& prefix);
 
  private:
-  explicit TuningStore(std::unique_ptr<storage::Database> db);
+  explicit TuningFile(std::unique_ptr<storage::Database> db);
   absl::StatusOr<std::vector<Tuning>> Read(const TuningKey* key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
 };
+
+// For messages: a trial as its Opts' text and numbers.
+// Errors: INVALID_ARGUMENT  Opts that cannot be read, or a time that cannot be
+absl::StatusOr<search::Trial> TrialFromWire(const proto::Trial& trial);
+void TrialToWire(const search::Trial& trial, proto::Trial& message);
+absl::StatusOr<Tuning> TuningFromWire(const proto::TunedKernel& message);
+void TuningToWire(const Tuning& tuning, proto::TunedKernel& message);
 
 // Text format of `outboard cache export` and `import`: one entry per line, proto/tuning.proto as
 // JSON.

@@ -1,0 +1,15 @@
+// What the search in idle time needs of its supervisor: the turn of one account, and compilers that
+// take only the processor time that nobody else wants.
+#pragma once
+
+#include <memory>
+
+#include "worker/kernels/account_kernels.h"
+#include "worker/tuning/idle_searcher.h"
+
+namespace outboard::worker {
+
+// As IdleSearcherOptions::prepare. `accounts` lives longer.
+std::unique_ptr<SearchJob> PrepareSearch(AccountKernels& accounts, bool new_round);
+
+}  // namespace outboard::worker
