@@ -81,6 +81,14 @@ int UseAnyDescriptor(const Outside&) {
   return EBADF;
 }
 
+int ReadStandardError(const Outside&) {
+  const int flags = fcntl(2, F_GETFL);
+  struct stat info {};
+  if (flags < 0 || fstat(2, &info) != 0) return EBADF;
+  if (S_ISSOCK(info.st_mode)) return ENOTSUP;  // nothing is sent by that way
+  return (flags & O_ACCMODE) == O_WRONLY ? EBADF : 0;
+}
+
 int SeeAnotherName(const Outside&) {
   char name[256] = {};
   if (syscall(SYS_uname, name) != 0) return errno;
@@ -162,6 +170,7 @@ int TypeIntoTerminal(const Outside&) {
 const std::vector<SandboxAttempt>& SandboxAttempts() {
   constexpr char kRoot[] = "the empty root", kRights[] = "no rights (capabilities)";
   constexpr char kNetwork[] = "the network namespace", kPids[] = "the PID namespace";
+  constexpr char kAppend[] = "opened again, to append only";
   constexpr char kReadOnly[] = "a root that is read-only";
   constexpr char kDescriptors[] = "close_range at the start", kLimit[] = "the limit (setrlimit)";
   static const std::vector<SandboxAttempt> attempts = {
@@ -226,6 +235,14 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        [](const Outside&) { return Errno(mknod("/null", S_IFCHR | 0600, 0x103)); }, kRights},
       {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); }, kRights},
       {"find a descriptor that was left open", UseAnyDescriptor, kDescriptors},
+      {"read from the supervisor's terminal or log", ReadStandardError, kAppend},
+      {"write over the supervisor's log",
+       [](const Outside&) {
+         struct stat info {};
+         if (fstat(2, &info) == 0 && !S_ISREG(info.st_mode)) return EINVAL;  // there is none
+         return Errno(ftruncate(2, info.st_size));
+       },
+       nullptr},
       // ---- other processes
       {"signal the supervisor", [](const Outside& outside) { return Errno(kill(outside.pid, 0)); },
        kPids},
