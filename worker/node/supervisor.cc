@@ -104,7 +104,7 @@ class Supervisor::Impl {
     if (!options_.search.empty())
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
-           .cores = CoresOf(0),
+          .cores = CoresOf(0),
           .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
     fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;

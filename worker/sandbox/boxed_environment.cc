@@ -26,25 +26,14 @@ constexpr const char* kCompiler[] = {
 };
 
 constexpr const char* kExecutor[] = {
-    "BEAM",
-    "FLASH",
-    "OUTBOARD_DEVICE",
-    "OUTBOARD_IDLE_SEARCH",
-    "OUTBOARD_STEP_SECONDS",
-    "REF",
-    "VIZ",
+    "BEAM", "FLASH", "OUTBOARD_DEVICE", "OUTBOARD_IDLE_SEARCH", "OUTBOARD_STEP_SECONDS",
+    "REF",  "VIZ",
 };
 
 // OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled.
 constexpr const char* kDriver[] = {
-    "HOME",
-    "OCL_ICD_VENDORS",
-    "OCL_ICD_FILENAMES",
-    "PATH",
-    "POCL_CACHE_DIR",
-    "POCL_DEVICES",
-    "POCL_MAX_PTHREAD_COUNT",
-    "TMPDIR",
+    "HOME",           "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES",      "PATH",
+    "POCL_CACHE_DIR", "POCL_DEVICES",    "POCL_MAX_PTHREAD_COUNT", "TMPDIR",
     "XDG_CACHE_HOME",
 };
 

@@ -43,9 +43,8 @@ int64_t UserWithoutNamespace() {
   if (geteuid() != 0) return -1;
   static std::atomic<uint32_t> started{0};
   constexpr uint32_t kPids = 1u << 22;
-  const uint32_t fresh =
-      limits::kFirstUser + kPids +
-      (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
+  const uint32_t fresh = limits::kFirstUser + kPids +
+                         (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
   for (const uint32_t id : {fresh, limits::kNobody})
     if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
   return -1;

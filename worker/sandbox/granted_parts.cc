@@ -77,8 +77,8 @@ bool NeedsDriver() { return ValueOf("OUTBOARD_DEVICE") == "opencl"; }
 SandboxParts PartsFor(SandboxProfile profile) {
   SandboxParts parts = GrantedParts();
   if (profile != SandboxProfile::kExecutor || !NeedsDriver()) return parts;
-  for (const SandboxPart part : {SandboxPart::kFiles, SandboxPart::kProcesses,
-                                 SandboxPart::kSystemCalls})
+  for (const SandboxPart part :
+       {SandboxPart::kFiles, SandboxPart::kProcesses, SandboxPart::kSystemCalls})
     parts.Remove(part);
   if (geteuid() == 0) parts.Remove(SandboxPart::kUser);  // the files are root's
   static const bool granted = Grants(parts);
@@ -91,7 +91,7 @@ std::string WhatIsMissing() {
   if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
     return absl::StrCat("the kernel does not grant ", missing);
   if (NeedsDriver())
-    return "OUTBOARD_DEVICE=opencl loads a driver from the machine's files, which executors then see";
+    return "OUTBOARD_DEVICE=opencl loads a driver from the machine's files, which executors see";
   return "";
 }
 

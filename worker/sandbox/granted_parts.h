@@ -1,4 +1,5 @@
-// Which parts of the sandbox this machine grants.
+// Which parts of the sandbox this machine grants, which of them each program gets, and what that
+// means for whoever runs the worker. Threads: any.
 #pragma once
 
 #include <string>

@@ -117,9 +117,8 @@ std::vector<AllowedCall> CallsOfKernels() {
 // links, no folders, no special files.
 std::vector<AllowedCall> CallsOfFiles() {
   return {
-      {SCMP_SYS(openat)},     {SCMP_SYS(open)},   {SCMP_SYS(access)},
-      {SCMP_SYS(faccessat2)}, {SCMP_SYS(rename)}, {SCMP_SYS(unlink)},
-      {SCMP_SYS(unlinkat)},   {SCMP_SYS(stat)},
+      {SCMP_SYS(openat)}, {SCMP_SYS(open)},   {SCMP_SYS(access)},   {SCMP_SYS(faccessat2)},
+      {SCMP_SYS(rename)}, {SCMP_SYS(unlink)}, {SCMP_SYS(unlinkat)}, {SCMP_SYS(stat)},
   };
 }
 
