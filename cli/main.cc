@@ -166,7 +166,8 @@ int Main(int argc, char** argv) {
             "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
-  for (Command command : {create, list, revoke, usage, suspend, resume, share_tuning, account_list}) {
+  for (Command command :
+       {create, list, revoke, usage, suspend, resume, share_tuning, account_list}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");

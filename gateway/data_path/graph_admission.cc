@@ -1,12 +1,15 @@
 #include "gateway/data_path/graph_admission.h"
 
+#include <algorithm>
+
 #include "compiler/ir/encoding.h"
 #include "gateway/base/limits.h"
 #include "wire/merkle.h"
 
 namespace outboard::gateway {
 
-absl::Status GraphAdmission::Check(const std::string& id, std::string_view bytes) {
+absl::Status GraphAdmission::Check(TenantId tenant, const std::string& id,
+                                   std::string_view bytes) {
   // The verdict belongs to the hash, so the hash is always computed: an id is only a claim.
   wire::Hash hash = Sha256(bytes);
   if (wire::AsBytes(hash) != id) {
@@ -14,17 +17,33 @@ absl::Status GraphAdmission::Check(const std::string& id, std::string_view bytes
   }
   {
     std::lock_guard lock(mutex_);
-    if (auto it = verdicts_.find(id); it != verdicts_.end()) return it->second;
+    const std::map<std::string, absl::Status>& known = verdicts_[tenant].by_id;
+    if (auto it = known.find(id); it != known.end()) return it->second;
   }
   Graph graph;
   absl::Status verdict = DecodeGraph(graph, bytes, Level::kTensor).status();
   std::lock_guard lock(mutex_);
-  if (verdicts_.emplace(id, verdict).second) order_.push_back(id);
-  if (order_.size() > kGraphVerdictsMax) {
-    verdicts_.erase(order_.front());
-    order_.pop_front();
+  Verdicts& known = verdicts_[tenant];
+  if (known.by_id.emplace(id, verdict).second) {
+    known.order.push_back(id);
+    if (++count_ > kGraphVerdictsMax) DropOldest();
   }
   return verdict;
+}
+
+bool GraphAdmission::Knows(TenantId tenant, const std::string& id) {
+  std::lock_guard lock(mutex_);
+  return verdicts_[tenant].by_id.contains(id);
+}
+
+void GraphAdmission::DropOldest() {
+  const auto most = std::max_element(
+      verdicts_.begin(), verdicts_.end(), [](const auto& a, const auto& b) {
+        return a.second.order.size() < b.second.order.size();
+      });
+  most->second.by_id.erase(most->second.order.front());
+  most->second.order.pop_front();
+  --count_;
 }
 
 }  // namespace outboard::gateway

@@ -266,7 +266,7 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
   if (!joined->has_value()) return absl::OkStatus();
   const std::string& bytes = **joined;
   const uint64_t check_ns = trace_.Now();
-  absl::Status verdict = gate_->Check(graph.id(), bytes);
+  absl::Status verdict = gate_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());
   if (!verdict.ok()) {
     proto::Graph& refused = *out.add_items()->mutable_graph();

@@ -11,8 +11,10 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
+#include "gateway/base/limits.h"
 #include "tests/support/unbound_stream.h"
 #include "wire/limits.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 namespace {
@@ -60,6 +62,24 @@ TEST_F(RelayTest, AGraphLeavesWhenItIsWhole) {
   EXPECT_EQ(executor_.queued_bytes(), 0u);
   EXPECT_TRUE(Send(first_, 1, 10, bytes_).ok());
   EXPECT_GT(executor_.queued_bytes(), bytes_);
+}
+
+// The time of an answer must not tell what another account has sent.
+TEST_F(RelayTest, AVerdictIsKnownToTheTenantWhoseGraphItWas) {
+  Connect(first_, 1);
+  EXPECT_TRUE(Send(first_, 1, 0, bytes_).ok());
+  EXPECT_TRUE(gate_.Knows(TenantId{1}, graph_.id.ToBytes()));
+  EXPECT_FALSE(gate_.Knows(TenantId{2}, graph_.id.ToBytes()));
+  EXPECT_TRUE(gate_.Check(TenantId{2}, graph_.id.ToBytes(), graph_.bytes).ok());
+  EXPECT_TRUE(gate_.Knows(TenantId{2}, graph_.id.ToBytes()));
+  // One that sends very many forgets its own.
+  for (size_t i = 0; i < kGraphVerdictsMax + 10; ++i) {
+    const std::string bytes = "no graph " + std::to_string(i);
+    const auto hash = Sha256(bytes);
+    EXPECT_FALSE(gate_.Check(TenantId{2}, std::string(wire::AsBytes(hash)), bytes).ok());
+  }
+  EXPECT_TRUE(gate_.Knows(TenantId{1}, graph_.id.ToBytes()));
+  EXPECT_FALSE(gate_.Knows(TenantId{2}, graph_.id.ToBytes()));
 }
 
 TEST_F(RelayTest, BuffersTheGraphsThatTheDecoderAccepts) {

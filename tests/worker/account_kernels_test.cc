@@ -60,15 +60,17 @@ class AccountKernelsTest : public ::testing::Test {
 
 TEST_F(AccountKernelsTest, NoTwoAccountsHaveAFileInCommon) {
   AccountKernels elsewhere(Options("another fleet"));
-  std::set<std::string> objects, tuning;
+  std::set<std::string> owners, objects, tuning;
   for (AccountKernels* kernels : {&kernels_, &elsewhere})
     for (const uint64_t account : {1, 2, 12}) {
       const AccountFiles files = kernels->FilesOf(account, kAlone);
+      owners.insert(files.owner);
       objects.insert(files.objects);
       tuning.insert(files.tuning);
       EXPECT_EQ(files.shared_tuning, "");
       EXPECT_EQ(files.objects.find("fleet"), std::string::npos) << "no secret is in a path";
     }
+  EXPECT_EQ(owners.size(), 6u);
   EXPECT_EQ(objects.size(), 6u);
   EXPECT_EQ(tuning.size(), 6u);
 }
@@ -84,7 +86,7 @@ TEST_F(AccountKernelsTest, OneUserHasTheWholeCache) {
   AccountKernels kernels(options);
   for (const uint64_t account : {0, 1, 2})
     EXPECT_EQ(kernels.FilesOf(account, kShares),
-              (AccountFiles{folder_ / "objects", folder_ / "kernels.db", "", true}));
+              (AccountFiles{"", folder_ / "objects", folder_ / "kernels.db", "", true}));
 }
 
 TEST_F(AccountKernelsTest, WhatLearnsNothingMakesNoFile) {
@@ -177,8 +179,8 @@ const UOp* Scalar(Graph& g, double value) {
 
 TEST(IsShareableTest, ShapesAreNoConstants) {
   EXPECT_TRUE(AllShareable([](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, x); }));
-  EXPECT_TRUE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Reduce(g, Op::kAdd, x, {1}); }));
+  EXPECT_TRUE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Reduce(g, Op::kAdd, x, {1}); }));
   EXPECT_TRUE(AllShareable([](Graph& g, const UOp* x, const UOp* y) {
     return Add(g, x, Permute(g, y, {1, 0}));  // strides
   }));
@@ -188,12 +190,13 @@ TEST(IsShareableTest, ShapesAreNoConstants) {
 }
 
 TEST(IsShareableTest, WhatAnAuthorChoseIsAConstant) {
-  EXPECT_FALSE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, Scalar(g, 0.001)); }));
-  EXPECT_FALSE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Add(g, x, Scalar(g, 1)); }));
+  EXPECT_FALSE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, Scalar(g, 0.001)); }));
+  EXPECT_FALSE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Add(g, x, Scalar(g, 1)); }));
   EXPECT_FALSE(AllShareable([](Graph& g, const UOp* x, const UOp*) {
-    const UOp* const part = Shrink(g, x, {Dim(5), Dim(45), Dim(7), Dim(60)});  // where a slice begins
+    // Where a slice begins.
+    const UOp* const part = Shrink(g, x, {Dim(5), Dim(45), Dim(7), Dim(60)});
     return Mul(g, part, part);
   }));
 }

@@ -28,7 +28,7 @@ class BlobCacheTest : public ::testing::Test {
   // What a pull of these bytes would do.
   absl::StatusOr<int> Get(const std::string& bytes, absl::Status status = {}) {
     const absl::StatusOr<int> got =
-        cache_->Get(wire::NameBlob(bytes).root, bytes.size(), [&](int fd) {
+        cache_->Get(owner_, wire::NameBlob(bytes).root, bytes.size(), [&](int fd) {
           ++pulls_;
           EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
           return status;
@@ -44,15 +44,14 @@ class BlobCacheTest : public ::testing::Test {
   }
   std::string PathOf(const std::string& bytes) {
     return (std::filesystem::path(cache_->folder()).parent_path() /
-            wire::ToHex(wire::NameBlob(bytes).root))
+            wire::ToHex(Sha256("blob of " + owner_ + "\n" +
+                               std::string(wire::AsBytes(wire::NameBlob(bytes).root)))))
         .string();
   }
   void TearDown() override {
     for (const int fd : open_) close(fd);
   }
-  bool Has(const std::string& bytes) {
-    return std::filesystem::exists(PathOf(bytes));
-  }
+  bool Has(const std::string& bytes) { return std::filesystem::exists(PathOf(bytes)); }
   // Used so many seconds ago.
   void Age(const std::string& bytes, int seconds) {
     const auto now = std::filesystem::file_time_type::clock::now();
@@ -61,6 +60,7 @@ class BlobCacheTest : public ::testing::Test {
 
   test::TempFolder folder_;
   std::unique_ptr<BlobCache> cache_;
+  std::string owner_ = "7";
   std::atomic<int> pulls_{0};
   std::vector<int> open_;
 };
@@ -90,7 +90,7 @@ TEST_F(BlobCacheTest, SeveralWhoWantTheSameWaitForOnePull) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      const absl::StatusOr<int> file = cache_->Get(root, 4, [&](int) {
+      const absl::StatusOr<int> file = cache_->Get("7", root, 4, [&](int) {
         ++pulls_;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         return absl::OkStatus();
@@ -125,6 +125,16 @@ TEST_F(BlobCacheTest, WhatWasGotStaysWhenItGoesFromTheCache) {
   EXPECT_FALSE(Has("aaaaaaaa"));
   EXPECT_EQ(Read(first), "aaaaaaaa");
   EXPECT_EQ(Read(again), "aaaaaaaa");
+}
+
+TEST_F(BlobCacheTest, NobodyFindsWhatAnotherHasPulled) {
+  Open();
+  ASSERT_TRUE(Get("weights").ok() && Get("weights").ok());
+  EXPECT_EQ(pulls_, 1);
+  owner_ = "8";
+  EXPECT_FALSE(Has("weights"));
+  EXPECT_EQ(Read(Get("weights").value()), "weights");
+  EXPECT_EQ(pulls_, 2);
 }
 
 TEST_F(BlobCacheTest, WhatItHandsOutCannotBeWritten) {

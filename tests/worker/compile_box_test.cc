@@ -182,8 +182,7 @@ TEST_F(CompileBoxTest, AStopEndsItAndIsNotHeldAgainstTheKernels) {
   ASSERT_EQ(read(pair[0], &ignored, 1), 1);
   EXPECT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());
   close(pair[1]);  // whoever asked has gone
-  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(), absl::StatusCode::kCancelled);
   close(pair[0]);
 }
 

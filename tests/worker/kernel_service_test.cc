@@ -273,8 +273,7 @@ TEST_F(KernelServiceTest, TargetsOtherThanThisMachinesProcessorAreRefused) {
     EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}))), StatusCode::kOk);
     Target other = HostTarget();
     other.kind = TargetKind::kOpenCl;
-    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), other)),
-              StatusCode::kInvalidArgument)
+    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), other)), StatusCode::kInvalidArgument)
         << "the first request has decided";
   }
 }

@@ -36,8 +36,8 @@ struct CompileBoxOptions {
 // Kernels that brought a box down and are remembered; more of them, and all are forgotten.
 inline constexpr size_t kRefusedKernelsMax = 4096;
 
-// The supervisor's side. The first box is started at once, so that LLVM is warm when the first graph
-// comes. Threads: one, which must stay: boxes end with it.
+// The supervisor's side. The first box is started at once, so that LLVM is warm when the first
+// graph comes. Threads: one, which must stay: boxes end with it.
 class CompileBox final : public KernelCompiler {
  public:
   explicit CompileBox(CompileBoxOptions options = {});

@@ -82,7 +82,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   KernelClient kernels(kernel_socket, target, kDataSocket);
   std::unique_ptr<RewriteRecorder> log;
   if (options.record_rewrites)
-    log = MakeRewriteRecorder([&](std::string_view lines) { return kernels.AppendRewrites(lines); });
+    log =
+        MakeRewriteRecorder([&](std::string_view lines) { return kernels.AppendRewrites(lines); });
   const RecordedThread recorded(log.get());
   // What was measured of the host's kernels says nothing of another device's.
   const bool tunes = command.kernel_socket().tunes() && !options.no_opt && host_kernels;

@@ -137,6 +137,7 @@ AccountFiles AccountKernels::Locate(uint64_t account, bool shares) const {
     files.tuning = options_.store;
   } else if (account != 0) {
     const std::string name = absl::StrCat(prefix_, account);
+    files.owner = name;
     if (!options_.objects.empty())
       files.objects = (fs::path(options_.objects) / "accounts" / name).string();
     if (!options_.store.empty()) {

@@ -29,6 +29,7 @@ namespace outboard::worker {
 
 // One account's files; each path is empty where nothing is kept.
 struct AccountFiles {
+  std::string owner;          // names the account; empty: the only user, or nobody
   std::string objects;        // a folder
   std::string tuning;         // a file
   std::string shared_tuning;  // a file; empty: the account does not share
@@ -41,7 +42,8 @@ struct AccountFiles {
 //   Find: what the account has measured itself, unless others have searched a kernel without
 //         constants more widely.
 //   Add, Finish: also to what is shared, for kernels without constants.
-// Returns nullptr where nothing is kept. Errors: as TuningFile::Open
+// Returns nullptr where nothing is kept.
+// Errors: UNAVAILABLE, RESOURCE_EXHAUSTED, DATA_LOSS  as TuningFile::Open
 absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& files);
 
 struct AccountKernelsOptions {
@@ -72,7 +74,8 @@ class AccountKernels {
     std::shared_ptr<void> lock;
   };
   // Returns the account whose kernels have cost the most without a finished search, of those that
-  // had sessions here; nullopt: none, or somebody else searches. Each account gets one turn a round.
+  // had sessions here. Each account gets one turn a round. nullopt: none, or another process
+  // searches.
   std::optional<SearchTurn> NextSearch(bool new_round);
 
  private:

@@ -35,9 +35,9 @@ class KernelConnection {
 
   // Sends the request and awaits its reply. `preempt`: cancels what is in flight when preempt_fd
   // becomes readable; the reply comes all the same.
-  absl::StatusOr<proto::KernelReply> Ask(const proto::KernelRequest& request, bool preempt = false) {
-    OB_RETURN_IF_ERROR(
-        WriteMessage(socket_, request, {.bytes_max = kKernelRequestBytesMax}));
+  absl::StatusOr<proto::KernelReply> Ask(const proto::KernelRequest& request,
+                                         bool preempt = false) {
+    OB_RETURN_IF_ERROR(WriteMessage(socket_, request, {.bytes_max = kKernelRequestBytesMax}));
     if (preempt && preempt_fd_ >= 0) {
       pollfd waited[] = {{socket_, POLLIN, 0}, {preempt_fd_, POLLIN, 0}};
       while (poll(waited, 2, -1) < 0) {  // EINTR
@@ -50,8 +50,7 @@ class KernelConnection {
     }
     proto::KernelReply reply;
     OB_RETURN_IF_ERROR(ReadMessage(socket_, &reply, {.bytes_max = kKernelReplyBytesMax}));
-    if (reply.code() != 0)
-      return absl::Status(wire::CodeFromWire(reply.code()), reply.message());
+    if (reply.code() != 0) return absl::Status(wire::CodeFromWire(reply.code()), reply.message());
     return reply;
   }
 
@@ -91,10 +90,10 @@ class RemoteCompiler final : public KernelCompiler {
     if (reply.ok() && reply->compiled().results_size() != static_cast<int>(kernels.size()))
       reply = absl::InternalError("the supervisor answered another question");
     for (size_t i = 0; i < kernels.size(); ++i)
-      results->push_back(
-          reply.ok() ? FromResult(std::move(
-                           *reply->mutable_compiled()->mutable_results(static_cast<int>(i))))
-                     : absl::StatusOr<CompiledKernel>(reply.status()));
+      results->push_back(reply.ok()
+                             ? FromResult(std::move(*reply->mutable_compiled()->mutable_results(
+                                   static_cast<int>(i))))
+                             : absl::StatusOr<CompiledKernel>(reply.status()));
   }
 
   KernelConnection* const connection_;

@@ -12,8 +12,8 @@
 
 namespace outboard::worker {
 
-// Of one request: the longest kernel that there can be, and its header. A batch of more kernels than
-// fit is sent as several requests. A supervisor holds one request of each process.
+// Of one request: the longest kernel that there can be, and its header. A batch of more kernels
+// than fit is sent as several requests. A supervisor holds one request of each process.
 inline constexpr uint32_t kKernelRequestBytesMax =
     static_cast<uint32_t>(limits::kGraphBytesMax) + (1u << 20);
 // Of one reply: a batch of compiled kernels as the box sent it, and its header.

@@ -252,9 +252,8 @@ class KernelService::Impl {
         return tuning_->Finish(KeyFromWire(request.finish().key()), request.finish().width());
       case proto::KernelRequest::kCosts: {
         if (request.costs().demands_size() > static_cast<int>(kBatchDemandsMax))
-          return absl::InvalidArgumentError(
-              absl::StrCat("costs of ", request.costs().demands_size(), " kernels; limit ",
-                           kBatchDemandsMax));
+          return absl::InvalidArgumentError(absl::StrCat(
+              "costs of ", request.costs().demands_size(), " kernels; limit ", kBatchDemandsMax));
         std::vector<Demand> demands;
         for (const proto::KernelDemand& demand : request.costs().demands())
           demands.push_back(DemandFromWire(demand));

@@ -79,6 +79,10 @@ int Lock(const std::string& folder) {
   return -1;
 }
 
+wire::Hash NameOf(const std::string& owner, const wire::Hash& root) {
+  return Sha256(absl::StrCat("blob of ", owner, "\n", std::string(wire::AsBytes(root))));
+}
+
 int OpenToRead(const std::string& path) {
   return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
@@ -147,25 +151,27 @@ absl::StatusOr<std::unique_ptr<BlobCache>> BlobCache::OpenDefault() {
   return Open(folder, bytes != nullptr ? std::strtoull(bytes, nullptr, 10) : 0);
 }
 
-std::string BlobCache::PathOf(const wire::Hash& root) const {
-  return absl::StrCat(folder_, "/", wire::ToHex(root));
+std::string BlobCache::PathOf(const wire::Hash& name) const {
+  return absl::StrCat(folder_, "/", wire::ToHex(name));
 }
 
-absl::StatusOr<int> BlobCache::Get(const wire::Hash& root, uint64_t size_bytes,
+absl::StatusOr<int> BlobCache::Get(const std::string& owner, const wire::Hash& root,
+                                   uint64_t size_bytes,
                                    const std::function<absl::Status(int fd)>& pull) {
-  const std::string path = PathOf(root);
+  const wire::Hash name = NameOf(owner, root);
+  const std::string path = PathOf(name);
   std::unique_lock lock(mutex_);
-  pulled_.wait(lock, [&] { return !pulling_.contains(root); });
+  pulled_.wait(lock, [&] { return !pulling_.contains(name); });
   if (const int fd = OpenToRead(path); fd >= 0) {
     futimens(fd, nullptr);  // its time is when it was last used
     return fd;
   }
   if (errno != ENOENT) return FileError("cannot open a blob's file");
-  pulling_.insert(root);
+  pulling_.insert(name);
   lock.unlock();
   absl::StatusOr<int> pulled = Pull(path, size_bytes, pull);
   lock.lock();
-  pulling_.erase(root);
+  pulling_.erase(name);
   pulled_.notify_all();
   return pulled;
 }

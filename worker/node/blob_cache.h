@@ -1,7 +1,8 @@
-// A cache of blobs on this machine's disk, for executors to map: by root, with eviction of the
-// least recently used.
+// A cache of blobs on this machine's disk, for executors to map: by account and root, with eviction
+// of the least recently used.
 //
-//   <folder>/<boot id>/<hex of the root>       complete and verified
+//   <folder>/<boot id>/<hex of a name>         complete and verified; the name is a hash of the
+//                                              root and of the account whose copy it is
 //   <folder>/<boot id>/process-XXXXXX/         of one process: downloads in flight, and folder()
 //
 // A file appears by rename once all of its chunks are verified. Files are not synced to disk, so
@@ -43,13 +44,15 @@ class BlobCache {
   BlobCache(const BlobCache&) = delete;
   BlobCache& operator=(const BlobCache&) = delete;
 
-  // Returns the blob's file, open for reading only; the caller closes it. If the blob is not cached,
-  // `pull` writes it, verified, into the open file `fd`. Of several concurrent calls for the same
-  // blob one pulls and the others wait.
+  // Returns the blob's file, open for reading only; the caller closes it. If the blob is not
+  // cached, `pull` writes it, verified, into the open file `fd`. Of several concurrent calls for
+  // the same blob one pulls and the others wait.
   // Errors: RESOURCE_EXHAUSTED  larger than the whole cache
   //         UNAVAILABLE         the disk failed
   //         and those of `pull`
-  absl::StatusOr<int> Get(const wire::Hash& root, uint64_t size_bytes,
+  // `owner`: whose copy it is. Nobody finds what another has pulled, so that the time of an answer
+  // does not tell what that is.
+  absl::StatusOr<int> Get(const std::string& owner, const wire::Hash& root, uint64_t size_bytes,
                           const std::function<absl::Status(int fd)>& pull);
   // A folder for temporary files of this process; on the same disk.
   const std::string& folder() const { return process_folder_; }
@@ -61,7 +64,7 @@ class BlobCache {
         process_folder_(std::move(process_folder)),
         lock_(lock),
         bytes_max_(bytes_max) {}
-  std::string PathOf(const wire::Hash& root) const;
+  std::string PathOf(const wire::Hash& name) const;
   absl::Status MakeRoom(uint64_t size_bytes);
   absl::StatusOr<int> Pull(const std::string& path, uint64_t size_bytes,
                            const std::function<absl::Status(int fd)>& pull);
@@ -72,7 +75,7 @@ class BlobCache {
   const uint64_t bytes_max_;
   std::mutex mutex_;
   std::condition_variable pulled_;
-  std::set<wire::Hash> pulling_;
+  std::set<wire::Hash> pulling_;  // names of files
 };
 
 }  // namespace outboard::worker

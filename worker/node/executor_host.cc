@@ -72,6 +72,7 @@ class ExecutorHost::Impl {
                 .fleet_secret = options_.fleet_secret,
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
+                .owner = options_.files.owner,
                 .store_folder = options_.store_folder,
                 .store_bytes_max = options_.memory_bytes_max + kManifestBytesMax,
                 .answer = [this](const proto::NodeCommand& command, int passed) {

@@ -132,7 +132,7 @@ absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
                                                    want.size_bytes(), " were wanted"));
   }
-  return options_.cache->Get(*root, blob->size_bytes, [&](int fd) {
+  return options_.cache->Get(options_.owner, *root, blob->size_bytes, [&](int fd) {
     return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
   });
 }

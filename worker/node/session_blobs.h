@@ -3,9 +3,10 @@
 // session's credentials, so a session can reach only the blobs of its tenant.
 //
 // The executor may be hostile: it has a limited number of requests in flight, and what it stores is
-// read as stored_files.h says. Every request is checked with the gateway, even if the blob is cached here: only the gateway
-// knows whether the tenant has it. Threads: calls return at once; a few threads of this class do
-// the work and call `answer`.
+// read as stored_files.h says. Every request is checked with the gateway, even if the blob is
+// cached here: only the gateway knows whether the tenant has it.
+//
+// Threads: calls return at once; a few threads of this class do the work and call `answer`.
 #pragma once
 
 #include <atomic>
@@ -34,6 +35,7 @@ struct SessionBlobsOptions {
   std::string fleet_secret;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
+  std::string owner;  // of the cached copies: the account
   // An existing folder, to which the executor writes; empty: a new one of its own.
   std::string store_folder;
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs

@@ -61,10 +61,9 @@ wire::BlobSource SourceOfFile(int folder, const std::string& name, const FileId&
             const int fd = OpenIn(folder, name);
             if (fd < 0) return absl::DataLossError("a file to be stored has disappeared");
             struct stat info {};
-            absl::Status status =
-                fstat(fd, &info) == 0 && FileId::Of(info) == id
-                    ? wire::SourceOf(fd, 0, offset + out.size()).read(offset, out)
-                    : Changed();
+            absl::Status status = fstat(fd, &info) == 0 && FileId::Of(info) == id
+                                      ? wire::SourceOf(fd, 0, offset + out.size()).read(offset, out)
+                                      : Changed();
             close(fd);
             return status;
           }};
@@ -120,8 +119,7 @@ absl::StatusOr<std::optional<wire::BlobSource>> StoredFiles::Find(
                                                      " bytes; the session may store ", bytes_max));
   wire::BlobSource source = SourceOfFile(folder_, name, FileId::Of(info));
   OB_ASSIGN_OR_RETURN(wire::BlobName found, NameOf(source, cancelled));
-  if (found.root != root)
-    return absl::DataLossError("a file to be stored does not match its hash");
+  if (found.root != root) return absl::DataLossError("a file to be stored does not match its hash");
   source.name = std::move(found);
   return std::optional<wire::BlobSource>(std::move(source));
 }

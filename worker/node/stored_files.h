@@ -2,8 +2,8 @@
 // supervisor sees them: the executor may be hostile, and goes on writing in the folder meanwhile.
 //
 // A file is opened relative to the open folder, without following a link. It counts only if it is a
-// regular file with one name and as large as allowed. Before any of its bytes is sent anywhere it is
-// hashed, and must have the root that it is named by; a file that is another afterwards, by its
+// regular file with one name and as large as allowed. Before any of its bytes is sent anywhere it
+// is hashed, and must have the root that it is named by; a file that is another afterwards, by its
 // number, size or times, fails the read. The folder's path is used by nobody but its maker.
 //
 // Threads: any.

@@ -1,5 +1,5 @@
-// Messages over a socket pair: a length in bytes (u32, little-endian), then the message. Calls block,
-// as long as their IoLimits say.
+// Messages over a socket pair: a length in bytes (u32, little-endian), then the message. Calls
+// block, as long as their IoLimits say.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -14,8 +14,8 @@
 
 namespace outboard::worker {
 
-// Limit of one message where nothing says otherwise: frames are at most 1 MiB, and what a supervisor
-// says to its children is smaller than what they answer.
+// Limit of one message where the sender is trusted and nothing says otherwise: a frame of at most
+// 1 MiB, or a batch of compiled kernels.
 inline constexpr uint32_t kMessageBytesMax = 256u << 20;
 
 // What ends a call before it is done, and how much it takes.

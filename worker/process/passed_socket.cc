@@ -28,7 +28,7 @@ union Control {
 }  // namespace
 
 absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageLite& message,
-                                    int passed) {
+                                        int passed) {
   std::string bytes = wire::Framed(message);
   Control control{};
   iovec first{bytes.data(), 1};  // the descriptor goes with the first byte
@@ -50,7 +50,8 @@ absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageL
   return WriteBytes(fd, std::string_view(bytes).substr(1));
 }
 
-absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message, int* passed) {
+absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message,
+                                       int* passed) {
   *passed = -1;
   uint32_t length = 0;
   Control control{};

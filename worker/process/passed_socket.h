@@ -1,5 +1,5 @@
-// Passes a message together with a socket, or an open file, from one process of a worker to another,
-// over a unix socket (SCM_RIGHTS; unix(7)).
+// Passes a message together with a socket, or an open file, from one process of a worker to
+// another, over a unix socket (SCM_RIGHTS; unix(7)).
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -11,7 +11,7 @@ namespace outboard::worker {
 // As WriteMessage; the caller keeps ownership of `passed`.
 // Errors: UNAVAILABLE  the peer has closed the socket
 absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageLite& message,
-                                    int passed);
+                                        int passed);
 // As ReadMessage. Sets `passed` to the descriptor that came with the message, which the caller then
 // owns and which is closed on exec, or to -1.
 absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message, int* passed);

@@ -164,10 +164,10 @@ class IdleSearcher::Impl {
   IdleWatch watch_;
   ChildProcess child_;
   std::unique_ptr<SearchJob> job_;  // of child_
-  bool killed_ = false;  // child_, by us
-  bool hope_ = false;    // that there is something to search for: work was done since the last end
+  bool killed_ = false;             // child_, by us
+  bool hope_ = false;  // that there is something to search for: work was done since the last end
   bool new_round_ = true;  // work was done since `prepare` was called
-  int failures_ = 0;     // in a row
+  int failures_ = 0;       // in a row
   bool stopping_ = false;
   const int wake_;
   std::thread thread_;

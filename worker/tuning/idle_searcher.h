@@ -63,8 +63,8 @@ class SearchJob {
 struct IdleSearcherOptions {
   std::vector<std::string> command;  // of the search process
   std::vector<int> cores = {};       // that it may use; empty: all
-  // Prepares the next search of a round; nullptr: nothing is left to search for. A round begins when
-  // the worker is idle and work was done since the last (`new_round`), and goes on until it is
+  // Prepares the next search of a round; nullptr: nothing is left to search for. A round begins
+  // when the worker is idle and work was done since the last (`new_round`), and goes on until it is
   // nullptr. From the searcher's thread. Empty: a round is one search, which needs nothing.
   std::function<std::unique_ptr<SearchJob>(bool new_round)> prepare = {};
   // Time from the last answer to the start of a search: longer than the pause of a training loop

@@ -1,7 +1,7 @@
 // The search process, which uses a worker's device while no session does. It is a child of the
 // supervisor (idle_searcher.h) and searches, at the lowest priority, for the best Opts of the
-// kernels that have cost one account the most (TuningStore::Costliest), one after the other. Like an
-// executor it opens no file and starts no process: compilers and store are the supervisor's
+// kernels that have cost one account the most (TuningStore::Costliest), one after the other. Like
+// an executor it opens no file and starts no process: compilers and store are the supervisor's
 // (worker/kernels/kernel_client.h).
 //
 // It is stopped by killing it: each trial is stored as soon as it is measured, so the next search

@@ -43,8 +43,8 @@ Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, runtime::Device* devi
 std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& name) {
   const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel);
   if (!canonical.ok()) return std::nullopt;
-  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion,
-                      options_.target.Fingerprint(), IsShareable(kernel)};
+  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion, options_.target.Fingerprint(),
+                      IsShareable(kernel)};
   absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
   if (!known.ok()) return std::nullopt;
   const bool searched = known->has_value() && (*known)->width >= options_.width;

@@ -57,8 +57,7 @@ bool IsShareable(const UOp* kernel) {
   for (const UOp* node : nodes) {
     if (node->op == Op::kRange) continue;  // its extent is a shape's
     for (const UOp* source : node->src)
-      if (source->is_const() && !IsZero(source) &&
-          (values.contains(node) || !IsStrideOf(node->op)))
+      if (source->is_const() && !IsZero(source) && (values.contains(node) || !IsStrideOf(node->op)))
         return false;
   }
   return true;

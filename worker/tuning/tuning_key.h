@@ -16,12 +16,12 @@ namespace outboard::worker {
 // Errors: as EncodeGraph (RESOURCE_EXHAUSTED for a kernel over the encoding's limits).
 absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel);
 
-// True if the kernel has no constant that its author chose: then its measurements may be shared with
-// other accounts, since whether they are there tells no more than that somebody computes with these
-// shapes. 0 is no such constant, nor are the strides by which elements are addressed: factors,
-// divisors and moduli of indices. Everything else is: a scale, a learning rate, the place of a
-// slice, a position that an index is compared with. The canonical form alone would not do, since it
-// keeps integers and which float constants are equal.
+// True if the kernel has no constant that its author chose: then its measurements may be shared
+// with other accounts, since whether they are there tells no more than that somebody computes with
+// these shapes. 0 is no such constant, nor are the strides by which elements are addressed:
+// factors, divisors and moduli of indices. Everything else is: a scale, a learning rate, the place
+// of a slice, a position that an index is compared with. The canonical form alone would not do,
+// since it keeps integers and which float constants are equal.
 bool IsShareable(const UOp* kernel);
 
 }  // namespace outboard::worker

@@ -178,7 +178,8 @@ absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, cons
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, key, name));
-    OB_ASSIGN_OR_RETURN(Statement count, db_->Prepare("SELECT count(*) FROM trial WHERE kernel = ?"));
+    OB_ASSIGN_OR_RETURN(Statement count,
+                        db_->Prepare("SELECT count(*) FROM trial WHERE kernel = ?"));
     OB_RETURN_IF_ERROR(count.Bind(1, row).Step().status());
     if (count.Int(0) >= kTrialsMax)
       return absl::ResourceExhaustedError(
@@ -234,8 +235,8 @@ absl::Status TuningFile::AddCosts(std::span<const Demand> demands) {
 }
 
 absl::StatusOr<std::optional<Demand>> TuningFile::Costliest(int search_version,
-                                                             const std::string& hardware,
-                                                             int width) {
+                                                            const std::string& hardware,
+                                                            int width) {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement query,
                       db_->Prepare("SELECT k.kernel, k.name, d.encoding, d.cost_us "
