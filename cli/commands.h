@@ -11,6 +11,9 @@
 #include "absl/status/statusor.h"
 #include "cli/common.h"
 #include "cli/page_server.h"
+#include "gateway/base/limits.h"
+#include "gateway/blobs/limits.h"
+#include "gateway/core/events.h"
 
 namespace outboard::cli {
 
@@ -34,6 +37,11 @@ struct ServerFlags {
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;
   uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
+  // What a tenant or an address may have at a gateway (docs/limits.md).
+  uint64_t quota_objects = gateway::kStoreObjectsMax;
+  int connections_per_address = gateway::kConnectionsPerAddressMax;
+  int sessions_per_account = static_cast<int>(gateway::CoreOptions().sessions_per_tenant_max);
+  int openings_per_minute = gateway::kOpeningsPerMinute;
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
   bool shared_anyway = false;   // up, worker, serve

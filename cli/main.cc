@@ -39,6 +39,18 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
   app.Add("--data", &flags.data, kDataHelp);
   app.AddBytes("--quota", &flags.quota_bytes,
                "What each tenant may keep in the store: 512MB, 8GiB ... (default: any amount)");
+  app.Add("--quota-objects", &flags.quota_objects,
+          "How many chunks and blobs each tenant may keep in the store")
+      .Positive();
+  app.Add("--connections-per-address", &flags.connections_per_address,
+          "Connections of one IPv4 address or /64 of IPv6; this machine has no such limit")
+      .Positive();
+  app.Add("--sessions-per-account", &flags.sessions_per_account,
+          "Sessions that a tenant may have at a time")
+      .Positive();
+  app.Add("--openings-per-minute", &flags.openings_per_minute,
+          "Sessions that a tenant may open or resume within a minute")
+      .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
   app.Add("--snapshot-every", &flags.snapshot_every_s,

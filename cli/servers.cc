@@ -105,6 +105,10 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
       !status.ok())
     return status;
   options.quota_bytes = flags.quota_bytes;
+  options.quota_objects = flags.quota_objects;
+  options.connections_per_address = static_cast<size_t>(flags.connections_per_address);
+  options.account.openings_per_minute = flags.openings_per_minute;
+  options.core.sessions_per_tenant_max = static_cast<uint32_t>(flags.sessions_per_account);
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};

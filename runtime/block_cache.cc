@@ -42,29 +42,33 @@ absl::StatusOr<void*> BlockCache::Allocate(int64_t bytes) {
     it->second.pop_back();
     bytes_kept_ -= size;
   } else {
-    if (absl::Status status = CheckRoom(bytes, size); !status.ok()) return status;
+    const int64_t wanted = size + limits::kBlockOverheadBytes;
+    if (absl::Status status = CheckRoom(bytes, wanted); !status.ok()) return status;
     block = source_.allocate(size);
     if (block == nullptr) {
       return absl::ResourceExhaustedError(
           absl::StrCat("a buffer of ", bytes, " bytes: the system has no memory"));
     }
   }
-  bytes_in_use_ += size;
+  bytes_in_use_ += size + limits::kBlockOverheadBytes;
   return block;
 }
 
 void BlockCache::Free(void* block, int64_t bytes) {
   const int64_t size = SizeClass(bytes);
-  bytes_in_use_ -= size;
+  bytes_in_use_ -= size + limits::kBlockOverheadBytes;
   bytes_kept_ += size;
   kept_[size].push_back(block);
 }
 
 absl::Status BlockCache::Count(int64_t bytes) {
-  absl::Status status = CheckRoom(bytes, bytes);
-  if (status.ok()) bytes_in_use_ += bytes;
+  const int64_t size = bytes + limits::kBlockOverheadBytes;
+  absl::Status status = CheckRoom(bytes, size);
+  if (status.ok()) bytes_in_use_ += size;
   return status;
 }
+
+void BlockCache::Uncount(int64_t bytes) { bytes_in_use_ -= bytes + limits::kBlockOverheadBytes; }
 
 void BlockCache::Limit(int64_t bytes_max) { bytes_max_ = std::min(bytes_max_, bytes_max); }
 

@@ -2,7 +2,8 @@
 //
 // A training step allocates and frees the same sizes over and over; getting them from the system
 // each time would cost a page fault for every 4 KiB. Freed blocks are cached by size class (at most
-// 1/8 larger than requested) and count against the limit until another size needs the memory. One
+// 1/8 larger than requested) and count against the limit until another size needs the memory. A
+// block in use also counts what an array takes beside its bytes (limits::kBlockOverheadBytes). One
 // process serves one session, so the old contents of a reused block belong to the same session.
 //
 // Threads: one at a time.
@@ -43,7 +44,7 @@ class BlockCache {
   // Counts memory that was not allocated here (a mapped file) against the limit, until Uncount.
   // Errors: RESOURCE_EXHAUSTED  as above
   absl::Status Count(int64_t bytes);
-  void Uncount(int64_t bytes) { bytes_in_use_ -= bytes; }
+  void Uncount(int64_t bytes);
 
   // Frees all cached blocks.
   void DropKept();

@@ -12,6 +12,9 @@ namespace outboard::gateway {
 // memory.
 inline constexpr size_t kQueuedBytesMax = size_t{8} << 20;
 inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never steps
+// Of those threads. An upload of one account otherwise made one step in a hundred of another ten
+// times as long, on two cores.
+inline constexpr int kPoolNiceness = 10;
 inline constexpr int64_t kTickMs = 200;
 // From a connection to the end of its handshake, and from a stream to its first message.
 inline constexpr int64_t kFirstMessageMs = 5'000;
@@ -23,7 +26,43 @@ inline constexpr int64_t kKeyUseMs = 60'000;  // at most once in this time a key
 inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;
+// gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
+// milliseconds behind two uploads.
+inline constexpr int kReadAtOnceBytesMax = 128 << 10;
 inline constexpr int kStreamsPerConnectionMax = 256;
+// Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a
+// household or office behind one address has several programs.
+inline constexpr size_t kConnectionsPerAddressMax = 64;
+inline constexpr size_t kConnectionsPerWorkerAddressMax = 1024;  // where workers join
+// Of all, where the limit of descriptors is higher: each takes 20 to 50 KB.
+inline constexpr size_t kConnectionsMax = 8192;
+// Not given to connections: the accounts file, chunks that are read and written, executors.
+inline constexpr int kDescriptorsForDisk = 64;
+// From a connection to a key that is good. Longer than kFirstMessageMs: a connection that is set up
+// may wait for its program, which comes again if it takes longer.
+inline constexpr int64_t kConnectionKeyMs = 30'000;
+// A wrong key's answer is delayed: the first by kWrongKeyDelayMs, the next of the address twice as
+// long, up to kWrongKeyDelayMsMax. Each kWrongKeyForgetMs without one takes half of it back.
+inline constexpr int64_t kWrongKeyDelayMs = 50;
+inline constexpr int64_t kWrongKeyDelayMsMax = 4'000;  // within kFirstMessageMs
+inline constexpr int64_t kWrongKeyForgetMs = 30'000;
+// What is kept of a request while the answer to its key waits.
+inline constexpr size_t kUnprovedBytesMax = size_t{16} << 10;
+inline constexpr size_t kWrongKeyAddressesMax = 65'536;  // remembered: 100 bytes each
+// Answers that wait; an address that has more waiting is answered without a look at its keys.
+inline constexpr int kWrongKeysWaitingMax = 16;
+inline constexpr size_t kWrongKeysWaitingInTotalMax = 4096;
+// Of an account, at a time: calls that wait for an answer, and streams of sessions and of their
+// large values (a program that comes back has its old stream beside the new one for a moment).
+inline constexpr int kCallsPerAccountMax = 256;
+inline constexpr int kStreamsPerAccountMax = 256;
+// Sessions that are opened or resumed: so many at once, then kOpeningsPerMinute. Each writes rows.
+inline constexpr int kOpeningsAtOnce = 120;
+inline constexpr int kOpeningsPerMinute = 600;
+// Bytes of graphs of an account that wait to be whole or to be checked, of all its sessions.
+inline constexpr size_t kGraphBytesInFlightMax = size_t{64} << 20;
+inline constexpr int kAuthThreads = 2;   // keys, and nothing else: they wait for no account's work
+inline constexpr int kBooksThreads = 1;  // names and keys, which are written to the accounts file
 inline constexpr int kLocalStrangersMax = 256;  // local connections that have not authenticated yet
 inline constexpr size_t kWorkerNameBytesMax = 80;
 inline constexpr size_t kWorkerIdentityBytes = 32;

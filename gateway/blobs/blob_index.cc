@@ -1,11 +1,12 @@
 // Invariants, after every call:
-//   B1  used_bytes is the sum of size_bytes of the chunks that are not absent.
+//   B1  used_bytes is the sum of what is charged for the chunks that are not absent and for all
+//       lists; list_entries is the sum of the lists' lengths.
 //   B2  chunk.listed is the number of times that blobs list it; an absent chunk is listed.
 //   B3  blob.absent is the number of its entries whose chunk is absent.
 //   B4  idle holds the blobs with protections = 0, under their used_ms.
 //   B5  loose holds the chunks with listed = 0, under their loose_since_ms.
 //   B6  chunk.held is the number of times that protected blobs list it; protected_bytes is the sum
-//       of size_bytes of the chunks that are held and not absent.
+//       of what is charged for the chunks that are held and not absent, and for protected lists.
 #include "gateway/blobs/blob_index.h"
 
 #include <algorithm>
@@ -56,19 +57,21 @@ void BlobIndex::RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Ch
   tenant.idle_bytes -= chunk.size_bytes;
 }
 
-void BlobIndex::Hold(Tenant& tenant, const Blob& blob) {
+void BlobIndex::Hold(Tenant& tenant, const Blob& blob) const {
+  tenant.protected_bytes += charges_.OfList(blob.chunks.size());
   for (const wire::Hash& hash : blob.chunks) {
     Chunk& chunk = tenant.chunks.at(hash);
     if (chunk.held++ == 0 && chunk.state != ChunkState::kAbsent)
-      tenant.protected_bytes += chunk.size_bytes;
+      tenant.protected_bytes += charges_.OfChunk(chunk.size_bytes);
   }
 }
 
-void BlobIndex::Unhold(Tenant& tenant, const Blob& blob) {
+void BlobIndex::Unhold(Tenant& tenant, const Blob& blob) const {
+  tenant.protected_bytes -= charges_.OfList(blob.chunks.size());
   for (const wire::Hash& hash : blob.chunks) {
     Chunk& chunk = tenant.chunks.at(hash);
     if (--chunk.held == 0 && chunk.state != ChunkState::kAbsent)
-      tenant.protected_bytes -= chunk.size_bytes;
+      tenant.protected_bytes -= charges_.OfChunk(chunk.size_bytes);
   }
 }
 
@@ -80,8 +83,8 @@ void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_
   chunk.state = state;
   chunk.size_bytes = size_bytes;
   chunk.verified = false;
-  t.used_bytes += size_bytes;
-  if (chunk.held > 0) t.protected_bytes += size_bytes;
+  t.used_bytes += charges_.OfChunk(size_bytes);
+  if (chunk.held > 0) t.protected_bytes += charges_.OfChunk(size_bytes);
   if (chunk.listed == 0) return AddLoose(t, hash, chunk, now_ms);
   // A lost chunk was added again. Rare enough to search all blobs.
   for (auto& [root, blob] : t.blobs) {
@@ -89,12 +92,13 @@ void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_
   }
 }
 
-void BlobIndex::RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone) {
+void BlobIndex::RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone) const {
   const auto found = tenant.chunks.find(hash);
   OB_CHECK(found != tenant.chunks.end());
   if (found->second.state != ChunkState::kAbsent) {
-    tenant.used_bytes -= found->second.size_bytes;
-    gone.bytes += found->second.size_bytes;
+    const uint64_t charged = charges_.OfChunk(found->second.size_bytes);
+    tenant.used_bytes -= charged;
+    gone.bytes += charged;
     gone.chunks.emplace_back(hash, found->second.state);
   }
   tenant.chunks.erase(found);
@@ -111,8 +115,8 @@ void BlobIndex::LoseChunk(TenantId tenant, const wire::Hash& hash, int64_t now_m
     return RemoveChunk(t, hash, gone);
   }
   chunk.state = ChunkState::kAbsent;
-  t.used_bytes -= chunk.size_bytes;
-  if (chunk.held > 0) t.protected_bytes -= chunk.size_bytes;
+  t.used_bytes -= charges_.OfChunk(chunk.size_bytes);
+  if (chunk.held > 0) t.protected_bytes -= charges_.OfChunk(chunk.size_bytes);
   for (auto& [root, blob] : t.blobs) {
     blob.absent += static_cast<uint32_t>(std::count(blob.chunks.begin(), blob.chunks.end(), hash));
   }
@@ -131,6 +135,8 @@ void BlobIndex::AddBlob(TenantId tenant, const wire::Hash& root, Blob blob) {
     OB_CHECK(found != t.chunks.end() && found->second.state != ChunkState::kAbsent);
     if (found->second.listed++ == 0) RemoveFromLoose(t, hash, found->second);
   }
+  t.used_bytes += charges_.OfList(blob.chunks.size());
+  t.list_entries += blob.chunks.size();
   AddIdle(t, root, blob);
   t.blobs.emplace(root, std::move(blob));
 }
@@ -181,13 +187,17 @@ BlobIndex::Gone BlobIndex::Unprotect(TenantId tenant, std::span<const wire::Hash
   return gone;
 }
 
-void BlobIndex::RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone) {
+void BlobIndex::RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone) const {
   const auto found = tenant.blobs.find(root);
   OB_CHECK(found != tenant.blobs.end() && found->second.protections == 0);
   RemoveFromIdle(tenant, root, found->second);
   const Blob blob = std::move(found->second);
   tenant.blobs.erase(found);
   gone.blobs.emplace_back(root, blob.origin);
+  const uint64_t charged = charges_.OfList(blob.chunks.size());
+  tenant.used_bytes -= charged;
+  tenant.list_entries -= blob.chunks.size();
+  gone.bytes += charged;
   for (const wire::Hash& hash : blob.chunks) {
     if (--tenant.chunks.at(hash).listed == 0) RemoveChunk(tenant, hash, gone);
   }
@@ -249,23 +259,30 @@ uint64_t BlobIndex::UsedBytes(TenantId tenant) const {
 BlobIndex::Usage BlobIndex::UsageOf(TenantId tenant) const {
   const auto found = tenants_.find(tenant.value);
   if (found == tenants_.end()) return {};
-  return {.used_bytes = found->second.used_bytes, .protected_bytes = found->second.protected_bytes};
+  const Tenant& t = found->second;
+  return {.used_bytes = t.used_bytes,
+          .protected_bytes = t.protected_bytes,
+          .objects = t.chunks.size() + t.blobs.size(),
+          .list_entries = t.list_entries};
 }
 
 BlobIndex::Usage BlobIndex::RecountUsage(TenantId tenant) const {
   const auto found = tenants_.find(tenant.value);
   if (found == tenants_.end()) return {};
   const Tenant& t = found->second;
-  Usage usage;
+  Usage usage{.objects = t.chunks.size() + t.blobs.size()};
   for (const auto& [hash, chunk] : t.chunks)
-    if (chunk.state != ChunkState::kAbsent) usage.used_bytes += chunk.size_bytes;
+    if (chunk.state != ChunkState::kAbsent) usage.used_bytes += charges_.OfChunk(chunk.size_bytes);
   std::unordered_set<wire::Hash, HashOfHash> counted;
   for (const auto& [root, blob] : t.blobs) {
+    usage.used_bytes += charges_.OfList(blob.chunks.size());
+    usage.list_entries += blob.chunks.size();
     if (blob.protections == 0) continue;
+    usage.protected_bytes += charges_.OfList(blob.chunks.size());
     for (const wire::Hash& hash : blob.chunks) {
       const Chunk& chunk = t.chunks.at(hash);
       if (chunk.state != ChunkState::kAbsent && counted.insert(hash).second)
-        usage.protected_bytes += chunk.size_bytes;
+        usage.protected_bytes += charges_.OfChunk(chunk.size_bytes);
     }
   }
   return usage;

@@ -7,12 +7,16 @@
 // evicted in order of last use; a loose chunk not before kLooseMs, since the upload that it belongs
 // to may still be running. Protected blobs are never evicted.
 //
+// What things cost is counted, not only what they hold (Charges): a tiny object takes a file and an
+// entry here, and a list takes 32 bytes for each chunk that it names, here and on the disk.
+//
 // Answers about one tenant never read the data of another: what tenant B learns, and how long the
 // answer takes, does not depend on what tenant A stores.
 //
 // Errors: NOT_FOUND  no such blob, or some of its chunks are absent. Times are Unix milliseconds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -36,8 +40,21 @@ inline constexpr int64_t kLooseMs = 10 * 60 * 1000;
 // with its last protection.
 enum class BlobOrigin { kClient, kSession };
 
+// How much each object counts, against the quota and in Usage.
+struct Charges {
+  uint64_t object_bytes_min = 0;  // a chunk or list that is smaller counts as this
+  uint64_t list_entry_bytes = 0;  // for each chunk that a blob lists
+
+  uint64_t OfChunk(uint64_t size_bytes) const { return std::max(size_bytes, object_bytes_min); }
+  uint64_t OfList(size_t chunks) const {
+    return std::max(chunks * list_entry_bytes, object_bytes_min);
+  }
+};
+
 class BlobIndex {
  public:
+  explicit BlobIndex(const Charges& charges = {}) : charges_(charges) {}
+
   enum class ChunkState {
     kAbsent,   // was damaged; blobs still list it, and are incomplete until it is uploaded again
     kFresh,    // complete, but perhaps not on the disk yet
@@ -61,14 +78,17 @@ class BlobIndex {
     int64_t used_ms = 0;
   };
   struct Usage {
-    uint64_t used_bytes = 0;
-    uint64_t protected_bytes = 0;  // chunks of protected blobs, each once
+    uint64_t used_bytes = 0;       // as charged
+    uint64_t protected_bytes = 0;  // lists of protected blobs, and their chunks, each once
+    uint64_t objects = 0;          // chunks and blobs
+    uint64_t list_entries = 0;     // of all blobs
+    bool operator==(const Usage&) const = default;
   };
   // Blobs and chunks that left the index; the caller removes their files.
   struct Gone {
     std::vector<std::pair<wire::Hash, BlobOrigin>> blobs;
     std::vector<std::pair<wire::Hash, ChunkState>> chunks;
-    uint64_t bytes = 0;  // of the chunks
+    uint64_t bytes = 0;  // as charged
     void Add(Gone&& more);
   };
 
@@ -126,18 +146,20 @@ class BlobIndex {
     std::set<std::pair<int64_t, wire::Hash>> loose;  // by loose_since_ms
     uint64_t used_bytes = 0;
     uint64_t protected_bytes = 0;
+    uint64_t list_entries = 0;
     uint64_t idle_bytes = 0;  // of idle blobs as if they shared no chunks, and of loose chunks
   };
   static void AddIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void RemoveFromIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void AddLoose(Tenant& tenant, const wire::Hash& hash, Chunk& chunk, int64_t now_ms);
   static void RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Chunk& chunk);
-  static void Hold(Tenant& tenant, const Blob& blob);
-  static void Unhold(Tenant& tenant, const Blob& blob);
-  static void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone);
+  void Hold(Tenant& tenant, const Blob& blob) const;
+  void Unhold(Tenant& tenant, const Blob& blob) const;
+  void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone) const;
   // Removes an idle blob, and those of its chunks that no other blob lists.
-  static void RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone);
+  void RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone) const;
 
+  const Charges charges_;
   std::map<int64_t, Tenant> tenants_;
 };
 

@@ -81,11 +81,10 @@ void BlobRetention::Set(TenantId tenant, const std::string& name,
     OB_RETURN_IF_ERROR(CheckName(name));
     OB_RETURN_IF_ERROR(CheckCheckpoint(checkpoint));
     for (const NamedBlob& blob : BlobsOf(checkpoint)) {
-      OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
-      if (found.size_bytes != blob.size_bytes) {
-        return absl::InvalidArgumentError(absl::StrCat("blob ", wire::ToHex(blob.root), " has ",
-                                                       found.size_bytes, " bytes, not ",
-                                                       blob.size_bytes));
+      OB_ASSIGN_OR_RETURN(const uint64_t size_bytes, store_->FindSize(tenant, blob.root));
+      if (size_bytes != blob.size_bytes) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "blob ", wire::ToHex(blob.root), " has ", size_bytes, " bytes, not ", blob.size_bytes));
       }
       row.size_bytes += blob.size_bytes;
       roots.push_back(blob.root);
@@ -176,8 +175,7 @@ void BlobRetention::BeginSession(TenantId tenant, const SessionId& session) {
 }
 
 absl::StatusOr<uint64_t> BlobRetention::SizeOf(TenantId tenant, const wire::Hash& root) {
-  OB_ASSIGN_OR_RETURN(const BlobStore::Blob blob, store_->Find(tenant, root));
-  return blob.size_bytes;
+  return store_->FindSize(tenant, root);
 }
 
 absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,

@@ -23,6 +23,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "wire/limits.h"
 
@@ -59,7 +60,8 @@ absl::Status CheckSizes(size_t chunks, uint64_t size_bytes) {
 BlobStore::BlobStore(std::string folder, BlobStoreOptions options)
     : folder_(std::move(folder)),
       options_(std::move(options)),
-      disk_(options_.disk != nullptr ? *options_.disk : system_disk_) {}
+      disk_(options_.disk != nullptr ? *options_.disk : system_disk_),
+      index_(options_.charges) {}
 
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder,
                                                            BlobStoreOptions options) {
@@ -146,10 +148,18 @@ absl::StatusOr<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(TenantId ten
                                                                     const wire::Hash& chunk) {
   if (absl::Status status = MakeTenant(tenant); !status.ok()) return status;
   if (absl::Status status = MakeRoomOnDisk(); !status.ok()) return status;
+  // Before its bytes come: an object counts as a few KiB, however small it is.
+  const uint64_t least = options_.charges.object_bytes_min;
+  if (absl::Status status = Reserve(tenant, least); !status.ok()) return status;
   std::string temporary = TemporaryPath();
   auto fd = disk_.Create(temporary);
-  if (!fd.ok()) return fd.status();
-  return std::unique_ptr<Writer>(new Writer(this, tenant, std::move(temporary), chunk, *fd));
+  if (!fd.ok()) {
+    Unreserve(tenant, least);
+    return fd.status();
+  }
+  std::unique_ptr<Writer> writer(new Writer(this, tenant, std::move(temporary), chunk, *fd));
+  writer->reserved_ = least;
+  return writer;
 }
 
 BlobStore::Writer::Writer(BlobStore* store, TenantId tenant, std::string temporary,
@@ -160,7 +170,7 @@ BlobStore::Writer::~Writer() {
   if (fd_ >= 0) store_->disk_.Close(fd_).IgnoreError();
   if (temporary_.empty()) return;
   store_->disk_.Remove(temporary_).IgnoreError();
-  store_->Unreserve(tenant_, bytes_);
+  store_->Unreserve(tenant_, reserved_);
 }
 
 absl::Status BlobStore::Writer::Append(std::string_view bytes) {
@@ -168,8 +178,12 @@ absl::Status BlobStore::Writer::Append(std::string_view bytes) {
     return absl::OutOfRangeError(
         absl::StrCat("a chunk of more than ", wire::kBlobChunkBytes, " bytes"));
   }
-  if (absl::Status status = store_->Reserve(tenant_, bytes.size()); !status.ok()) return status;
   const uint64_t offset = bytes_;
+  if (const uint64_t all = bytes_ + bytes.size(); all > reserved_) {
+    if (absl::Status status = store_->Reserve(tenant_, all - reserved_); !status.ok())
+      return status;
+    reserved_ = all;
+  }
   bytes_ += bytes.size();
   hasher_.Update(bytes);
   for (;;) {
@@ -196,7 +210,7 @@ absl::Status BlobStore::Writer::Finish() {
                             store_->Now());
     store_->QueueSync({tenant_, hash_, false});
   }
-  store_->reserved_bytes_[tenant_.value] -= bytes_;
+  store_->reserved_bytes_[tenant_.value] -= reserved_;
   temporary_.clear();
   return absl::OkStatus();
 }
@@ -295,6 +309,9 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
     if (absl::Status status = check(); !status.ok()) return status;
   }
   if (absl::Status status = MakeTenant(tenant); !status.ok()) return status;
+  const uint64_t charged = options_.charges.OfList(chunks.size());
+  if (absl::Status status = Reserve(tenant, charged, chunks.size()); !status.ok()) return status;
+  const absl::Cleanup unreserve = [&] { Unreserve(tenant, charged); };
   std::string text = absl::StrCat(size_bytes, " ", chunks.size(), "\n");
   for (const wire::Hash& chunk : chunks) text += wire::AsBytes(chunk);
   const std::string temporary = TemporaryPath();
@@ -341,7 +358,20 @@ absl::StatusOr<wire::Hash> BlobStore::Write(TenantId tenant, std::string_view by
 
 absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Hash& root) {
   std::lock_guard lock(mutex_);
-  const BlobIndex::Blob* blob = index_.FindBlob(tenant, root);
+  auto blob = FindWhole(tenant, root);
+  if (!blob.ok()) return blob.status();
+  return Blob{(*blob)->size_bytes, (*blob)->chunks};
+}
+
+absl::StatusOr<uint64_t> BlobStore::FindSize(TenantId tenant, const wire::Hash& root) {
+  std::lock_guard lock(mutex_);
+  auto blob = FindWhole(tenant, root);
+  if (!blob.ok()) return blob.status();
+  return (*blob)->size_bytes;
+}
+
+absl::StatusOr<BlobIndex::Blob*> BlobStore::FindWhole(TenantId tenant, const wire::Hash& root) {
+  BlobIndex::Blob* blob = index_.FindBlob(tenant, root);
   if (blob == nullptr)
     return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " was committed"));
   if (blob->absent > 0) {
@@ -350,7 +380,7 @@ absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Has
   }
   index_.Use(tenant, root, Now());
   used_since_.insert({tenant.value, root});
-  return Blob{blob->size_bytes, blob->chunks};
+  return blob;
 }
 
 absl::StatusOr<std::string> BlobStore::Read(TenantId tenant, const wire::Hash& root,
@@ -394,19 +424,39 @@ void BlobStore::RemoveIdleOfSessions() {
 
 // ---- space --------------------------------------------------------------------------------------
 
-absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes) {
+absl::Status BlobStore::CheckQuota(TenantId tenant, uint64_t reserved_bytes,
+                                   size_t list_entries) const {
+  const BlobIndex::Usage usage = index_.UsageOf(tenant);
+  constexpr char kWhatToDo[] = "; `outboard store ls` shows what could be removed";
+  if (const uint64_t quota = options_.quota_bytes;
+      quota > 0 && usage.used_bytes + reserved_bytes > quota) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the quota of ", quota, " bytes is used up: ", usage.used_bytes,
+                     " stored, of which ", usage.protected_bytes, " under names or in use, ",
+                     reserved_bytes, " being written", kWhatToDo));
+  }
+  if (options_.objects_max > 0 && usage.objects >= options_.objects_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("the quota of ", options_.objects_max,
+                                                     " objects is used up: ", usage.objects,
+                                                     " chunks and blobs are stored", kWhatToDo));
+  }
+  if (options_.list_entries_max > 0 &&
+      usage.list_entries + list_entries > options_.list_entries_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the quota of ", options_.list_entries_max, " entries in lists of chunks is used up: ",
+        usage.list_entries, " stored, ", list_entries, " more wanted", kWhatToDo));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes, size_t list_entries) {
   std::lock_guard lock(mutex_);
   uint64_t& reserved = reserved_bytes_[tenant.value];
-  const uint64_t quota = options_.quota_bytes;
-  while (quota > 0 && index_.UsedBytes(tenant) + reserved + bytes > quota) {
+  for (;;) {
+    absl::Status status = CheckQuota(tenant, reserved + bytes, list_entries);
+    if (status.ok()) break;
     const auto gone = index_.Evict(tenant, Now());
-    if (!gone.has_value()) {
-      const BlobIndex::Usage usage = index_.UsageOf(tenant);
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the quota of ", quota, " bytes is used up: ", usage.used_bytes, " stored, of which ",
-          usage.protected_bytes, " under names or in use, ", reserved + bytes,
-          " being written; `outboard store ls` shows what could be removed"));
-    }
+    if (!gone.has_value()) return status;
     RemoveFiles(tenant, *gone);
   }
   reserved += bytes;

@@ -12,9 +12,10 @@
 // Bytes are verified when they are first read: a chunk that does not match its hash is DATA_LOSS
 // and is removed, so that the client sends it again.
 //
-// Space. A tenant stores at most quota_bytes, and all tenants together leave a part of the disk to
-// the ledger (kReservePart). Unprotected blobs are evicted, the least recently used first
-// (blob_index.h). Used space is counted from the files when the store is opened.
+// Space. A tenant stores at most quota_bytes and a number of objects, and all tenants together
+// leave a part of the disk to the ledger (kReservePart). Unprotected blobs are evicted, the least
+// recently used first (blob_index.h). Used space is counted from the files when the store is
+// opened.
 //
 // Isolation. A tenant sees its own chunks only: Missing does not reveal what others store, and
 // knowing a hash does not allow reading it. Missing, Has and Find of absent data touch no file, so
@@ -45,8 +46,12 @@
 namespace outboard::gateway {
 
 struct BlobStoreOptions {
-  uint64_t quota_bytes = 0;  // per tenant; 0: none
-  Disk* disk = nullptr;      // owned by the caller, for tests; null: the system's
+  // Per tenant; 0: none. The index in memory grows with the last two.
+  uint64_t quota_bytes = 0;  // as charged
+  uint64_t objects_max = 0;  // chunks and blobs
+  uint64_t list_entries_max = 0;
+  Charges charges;
+  Disk* disk = nullptr;  // owned by the caller, for tests; null: the system's
   // False: data reaches the disk only by SyncSome, which the test calls.
   bool sync_thread = true;
   std::function<int64_t()> unix_ms;  // empty: the system's clock
@@ -87,6 +92,7 @@ class BlobStore {
     wire::ChunkHasher hasher_;
     int fd_;
     uint64_t bytes_ = 0;
+    uint64_t reserved_ = 0;  // of the quota
   };
   absl::StatusOr<std::unique_ptr<Writer>> Begin(TenantId tenant, const wire::Hash& chunk);
 
@@ -103,6 +109,8 @@ class BlobStore {
   };
   // Counts as a use. NOT_FOUND; DATA_LOSS: a chunk of it was damaged.
   absl::StatusOr<Blob> Find(TenantId tenant, const wire::Hash& root);
+  // The same, without a copy of the list: its size in bytes.
+  absl::StatusOr<uint64_t> FindSize(TenantId tenant, const wire::Hash& root);
   // Returns a copy in memory, verified when the chunk is first read. Not mapped, since a page that
   // the disk cannot read would end the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it could not be
   // opened or read now, and stays.
@@ -158,8 +166,13 @@ class BlobStore {
   absl::Status MakeTenant(TenantId tenant);
   // Commits a blob that exists already. mutex_ held.
   absl::Status CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin);
-  // Reserves `bytes`, which count as used until Unreserve.
-  absl::Status Reserve(TenantId tenant, uint64_t bytes);
+  absl::StatusOr<BlobIndex::Blob*> FindWhole(TenantId tenant,
+                                             const wire::Hash& root);  // mutex_ held
+  // Reserves `bytes`, which count as used until Unreserve, and looks whether there is room for a
+  // further object and `list_entries`. Evicts what may go.
+  absl::Status Reserve(TenantId tenant, uint64_t bytes, size_t list_entries = 0);
+  // Why it does not fit; OK: it does. mutex_ held.
+  absl::Status CheckQuota(TenantId tenant, uint64_t reserved_bytes, size_t list_entries) const;
   void Unreserve(TenantId tenant, uint64_t bytes);
   bool EvictForDisk();  // false: nothing can be evicted
   absl::Status MakeRoomOnDisk();

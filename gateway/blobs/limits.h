@@ -8,6 +8,12 @@
 namespace outboard::gateway {
 
 inline constexpr size_t kStoreNameBytesMax = 255;
+// What an object takes on the disk and in the index, however small it is; and an entry of a list.
+inline constexpr uint64_t kObjectBytesMin = 4096;
+inline constexpr uint64_t kListEntryBytes = 32;
+// Chunks and blobs of a tenant, unless the operator says otherwise: 150 bytes of memory each. Lists
+// may name twice as many chunks, 32 bytes each: 4 TiB without what two blobs share.
+inline constexpr uint64_t kStoreObjectsMax = 500'000;
 inline constexpr uint64_t kStoreNamesMax = 65'536;   // per tenant
 inline constexpr size_t kStoreNamesPerPage = 2'000;  // 2,000 * (255 + 80) bytes fit
 inline constexpr int kCheckpointEntriesMax = 16'384;

@@ -97,22 +97,23 @@ absl::StatusOr<std::unique_ptr<Names>> Names::Open(const std::string& path,
                                                    const storage::OpenOptions& options) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
   OB_RETURN_IF_ERROR(db->Migrate("names", kSchema));
-  return std::unique_ptr<Names>(new Names(std::move(db)));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> reads, Database::Open(path, options));
+  return std::unique_ptr<Names>(new Names(std::move(db), std::move(reads)));
 }
 
 absl::StatusOr<NameRow> Names::Find(TenantId tenant, std::string_view name) {
   OB_RETURN_IF_ERROR(CheckName(name));
-  absl::MutexLock lock(&mutex_);
-  return FindRow(*db_, tenant, name);
+  absl::MutexLock lock(&reads_mutex_);
+  return FindRow(*reads_, tenant, name);
 }
 
 absl::StatusOr<std::vector<NameRow>> Names::List(TenantId tenant, std::string_view prefix,
                                                  std::string_view after, size_t limit) {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&reads_mutex_);
   OB_ASSIGN_OR_RETURN(Statement query,
-                      db_->Prepare(std::string(kColumns) +
-                                   "WHERE tenant = ? AND name >= ? AND name < ? AND name <> ? "
-                                   "ORDER BY name LIMIT ?"));
+                      reads_->Prepare(std::string(kColumns) +
+                                      "WHERE tenant = ? AND name >= ? AND name < ? AND name <> ? "
+                                      "ORDER BY name LIMIT ?"));
   // Every character of a name is smaller than the last of ASCII. With one lower bound, a late page
   // does not read those ahead of it.
   query.Bind(1, tenant.value)
@@ -129,8 +130,8 @@ absl::StatusOr<std::vector<NameRow>> Names::List(TenantId tenant, std::string_vi
 }
 
 absl::StatusOr<std::vector<std::pair<TenantId, NameRow>>> Names::All() {
-  absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare(std::string(kColumns)));
+  absl::MutexLock lock(&reads_mutex_);
+  OB_ASSIGN_OR_RETURN(Statement query, reads_->Prepare(std::string(kColumns)));
   std::vector<std::pair<TenantId, NameRow>> rows;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool found, query.Step());
@@ -141,8 +142,8 @@ absl::StatusOr<std::vector<std::pair<TenantId, NameRow>>> Names::All() {
 }
 
 absl::StatusOr<uint64_t> Names::Count(TenantId tenant) {
-  absl::MutexLock lock(&mutex_);
-  return CountRows(*db_, tenant);
+  absl::MutexLock lock(&reads_mutex_);
+  return CountRows(*reads_, tenant);
 }
 
 absl::Status Names::Set(TenantId tenant, const NameRow& row) {

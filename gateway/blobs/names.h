@@ -51,10 +51,14 @@ class Names {
   absl::Status Pin(TenantId tenant, std::string_view name, bool pinned);
 
  private:
-  explicit Names(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+  Names(std::unique_ptr<storage::Database> db, std::unique_ptr<storage::Database> reads)
+      : db_(std::move(db)), reads_(std::move(reads)) {}
 
   absl::Mutex mutex_;
   const std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
+  // For what only reads: a write waits for the disk, and for other writers.
+  absl::Mutex reads_mutex_;
+  const std::unique_ptr<storage::Database> reads_ ABSL_GUARDED_BY(reads_mutex_);
 };
 
 }  // namespace outboard::gateway

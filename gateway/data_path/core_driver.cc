@@ -33,6 +33,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/graph_admission.h"
+#include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/relay.h"
 #include "gateway/ledger/usage.h"
@@ -89,6 +90,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       options_(options),
       planted_(planted),
       gate_(std::make_unique<GraphAdmission>()),
+      graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
       core_(options) {}
 
 CoreDriver::~CoreDriver() = default;
@@ -500,7 +502,7 @@ void CoreDriver::CheckKeys() {
     if (session->values != nullptr) keys.insert(session->values_key);
   keys.erase("");
   if (keys.empty()) return;
-  host_->Post([this, keys = std::move(keys)] {
+  host_->PostKeys([this, keys = std::move(keys)] {
     for (const std::string& key_id : keys) {
       const absl::Status status = auth_->Check(key_id);
       if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status))

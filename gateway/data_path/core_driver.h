@@ -41,6 +41,7 @@ class ClientAuth;
 class ClientPort;
 class DriverHost;
 class GraphAdmission;
+class GraphBytes;
 class Relay;
 class WriteQueue;
 struct Identity;
@@ -184,6 +185,7 @@ class CoreDriver {
   const CoreOptions options_;
   const DriverPlanted planted_;
   const std::unique_ptr<GraphAdmission> gate_;
+  const std::unique_ptr<GraphBytes> graphs_;
   std::string local_socket_;
 
   mutable std::mutex mutex_;

@@ -15,6 +15,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(id, tenant, blobs_, gate_.get(),
                                           [host = host_] { return host->Now(); });
+  session.relay->CountGraphs(graphs_.get());
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,7 +18,7 @@
 
 namespace outboard::gateway {
 
-struct Identity;
+struct Admitted;
 struct LeaseRow;
 struct SessionRow;
 
@@ -29,6 +30,10 @@ class DriverHost {
   virtual Token DrawToken() = 0;  // 128 unpredictable bits
   // Runs `job` on another thread, or later. It may wait for the disk, hash or verify.
   virtual void Post(std::function<void()> job) = 0;
+  // The same, for an account: jobs of different accounts take turns.
+  virtual void PostFor(TenantId, std::function<void()> job) { Post(std::move(job)); }
+  // The same, for a job that looks at keys: it waits for no account's work.
+  virtual void PostKeys(std::function<void()> job) { Post(std::move(job)); }
 };
 
 // Queues writes and performs them later, in order.
@@ -54,15 +59,19 @@ struct Credentials {
   std::string peer;  // where it comes from, as gRPC names it: "ipv4:10.0.0.1:6667"
 };
 
-// Checks API keys. Both methods read the disk: call them on a thread that may wait.
+// Checks API keys.
 class ClientAuth {
  public:
   virtual ~ClientAuth() = default;
-  // Authenticates a client that wants a session.
+  // Authenticates a client that wants a session. Calls `then` once, later or on another thread.
   // Errors: UNAUTHENTICATED    no key, or one that does not stand or is not for this peer
   //         PERMISSION_DENIED  the key may not run sessions, or its account is suspended
-  virtual absl::StatusOr<Identity> Client(const Credentials& credentials) = 0;
-  // OK while the key stands. The same errors.
+  //         UNAVAILABLE        the account has too many streams, or the peer too many wrong keys
+  virtual void Admit(const Credentials& credentials,
+                     std::function<void(absl::StatusOr<Admitted>)> then) = 0;
+  // UNAVAILABLE: the account opens and resumes too many sessions a minute.
+  virtual absl::Status MayOpen(TenantId) { return absl::OkStatus(); }
+  // OK while the key stands; the first two of the errors above. Reads the disk.
   virtual absl::Status Check(const std::string& key_id) = 0;
 };
 

@@ -39,6 +39,8 @@ absl::Status TakeOpen(proto::Open& open) {
   for (const proto::KernelUse& use : open.kernel_uses())
     if (use.kernel().size() != wire::kHashBytes)
       return absl::InvalidArgumentError("Open: a kernel's id has 32 bytes");
+  // A new session has used no kernel yet.
+  if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();
 }
 

@@ -10,7 +10,8 @@ class Open;
 
 namespace outboard::gateway {
 
-// Checks the numbers, names and sizes in `open`, and clears what only a gateway may set.
+// Checks the numbers, names and sizes in `open`, and clears what only a gateway may set and what
+// the session does not need.
 // Errors: INVALID_ARGUMENT  which of them is over its limit (wire/limits.h)
 absl::Status TakeOpen(proto::Open& open);
 

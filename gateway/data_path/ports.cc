@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/base/limits.h"
+#include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/open_check.h"
 #include "gateway/data_path/relay.h"
@@ -25,6 +27,20 @@ ClientPort::ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
       endpoint_(endpoint),
       credentials_(std::move(credentials)),
       conn_(driver->AddClient(this)) {}
+ClientPort::~ClientPort() = default;
+
+void ClientPort::Begin() {
+  if (!endpoint_->Hold()) return;
+  auth_->Admit(credentials_, [this](absl::StatusOr<Admitted> admitted) {
+    if (admitted.ok()) {
+      admitted_ = std::make_unique<const Admitted>(*std::move(admitted));
+      endpoint_->ResumeReading();
+    } else {
+      Relay::SendEnd(*endpoint_, admitted.status(), {}, 0, 0);
+    }
+    endpoint_->Unhold();
+  });
+}
 
 void ClientPort::SetRelay(std::shared_ptr<Relay> relay) {
   std::lock_guard lock(mutex_);
@@ -41,30 +57,27 @@ bool ClientPort::Open(proto::ClientFrame frame) {
     endpoint_->End(absl::InvalidArgumentError("a session must begin with Open"));
     return true;
   }
-  if (absl::Status status = TakeOpen(*frame.mutable_items(0)->mutable_open()); !status.ok()) {
+  proto::Open& open = *frame.mutable_items(0)->mutable_open();
+  if (absl::Status status = TakeOpen(open); !status.ok()) {
     endpoint_->End(status);
     return true;
   }
   driver_->ClientSpoke(conn_);
-  if (!endpoint_->Hold()) return false;
-  // Keys are on disk.
-  host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {
-    auto identity = auth_->Client(credentials_);
-    if (identity.ok()) {
-      may_store_ = identity->rights.scopes.HasAny(KeyScope::kStore);
-      driver_->Open(conn_, *identity, open);
-    } else {
-      Relay::SendEnd(*endpoint_, identity.status(), {}, 0, 0);
-    }
-    endpoint_->Unhold();
-  });
+  const Identity& identity = admitted_->identity;
+  if (absl::Status status = auth_->MayOpen(identity.tenant); !status.ok()) {
+    Relay::SendEnd(*endpoint_, status, {}, 0, 0);
+    return true;
+  }
+  driver_->Open(conn_, identity, open);
   return true;
 }
 
 bool ClientPort::OnFrame(proto::ClientFrame frame) {
+  OB_CHECK(admitted_ != nullptr);
   if (!std::exchange(opened_, true)) return Open(std::move(frame));
   for (const proto::ClientItem& item : frame.items()) {
-    if (item.has_save() && !may_store_) {  // it writes a name
+    if (item.has_save() &&  // it writes a name
+        !admitted_->identity.rights.scopes.HasAny(KeyScope::kStore)) {
       driver_->Deny(conn_, CheckScope({}, KeyScope::kStore));
       return true;
     }
@@ -81,7 +94,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     return !pause;
   }
   if (!endpoint_->Hold()) return false;
-  host_->Post([this, frame = std::move(frame)]() mutable {
+  host_->PostFor(admitted_->identity.tenant, [this, frame = std::move(frame)]() mutable {
     bool pause = false;
     absl::Status status;
     std::shared_ptr<Relay> relay = this->relay();
@@ -91,6 +104,12 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     endpoint_->Unhold();
   });
   return false;
+}
+
+// Ends the session, as any violation of the protocol does, or the stream where there is none yet.
+void ClientPort::OnBadFrame(const absl::Status& why) {
+  if (opened_) return driver_->Fail(conn_, why);
+  endpoint_->End(why);
 }
 
 void ClientPort::OnReadEnd() {

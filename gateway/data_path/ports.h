@@ -21,6 +21,7 @@ class WorkerEvent;
 
 namespace outboard::gateway {
 
+struct Admitted;
 class CoreDriver;
 class Relay;
 
@@ -30,10 +31,15 @@ class ClientPort {
  public:
   ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth, ClientEndpoint* endpoint,
              Credentials credentials);
+  ~ClientPort();
 
+  // Called first, once: looks at the key. The first frame is read when it is good, which
+  // ClientEndpoint::ResumeReading tells; otherwise the stream ends, and nothing of it was read.
+  void Begin();
   // Returns false to pause: pass no further frame until ClientEndpoint::ResumeReading.
   bool OnFrame(proto::ClientFrame frame);
-  void OnReadEnd();  // the client half-closed, or the stream broke
+  void OnBadFrame(const absl::Status& why);  // it could not be read; no other follows
+  void OnReadEnd();                          // the client half-closed, or the stream broke
   void OnDrained();
   void OnGone();  // the endpoint is not used after this returns
 
@@ -51,8 +57,8 @@ class ClientPort {
   ClientEndpoint* const endpoint_;
   const Credentials credentials_;
   const ConnId conn_;
-  bool opened_ = false;                 // the first frame was read
-  std::atomic<bool> may_store_{false};  // whether Save is allowed; set before the relay
+  std::unique_ptr<const Admitted> admitted_;  // set before the first frame
+  bool opened_ = false;                       // the first frame was read
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;
 };

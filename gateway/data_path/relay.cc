@@ -47,8 +47,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   start_ = start;
-  graph_id_.clear();
-  graph_bytes_.clear();
+  DropGraph();
   trace_.Begin(open.trace());
   if (executor_ == nullptr) return;  // it has just gone; the driver will hear of it
   proto::ClientFrame frame;
@@ -74,7 +73,15 @@ void Relay::DropClient(ClientEndpoint* client) {
   if (client != nullptr && client_ != client) return;
   ResumeClient();  // another relay may be its next
   client_ = nullptr;
+  DropGraph();
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+}
+
+// R2.
+void Relay::DropGraph() {
+  graph_id_.clear();
+  graph_bytes_ = {};
+  graph_held_.Clear();
 }
 
 void Relay::DropExecutor(ExecutorEndpoint* executor) {
@@ -235,8 +242,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
 
 // The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
 // frame when its client comes back on another stream, whose pieces these then are.
-absl::StatusOr<std::optional<std::string>> Relay::Join(ClientEndpoint* client,
-                                                       const proto::Graph& piece) {
+absl::StatusOr<std::optional<Relay::Joined>> Relay::Join(ClientEndpoint* client,
+                                                         const proto::Graph& piece) {
   if (piece.id().size() != wire::kHashBytes ||
       piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
     return absl::InvalidArgumentError(
@@ -246,16 +253,20 @@ absl::StatusOr<std::optional<std::string>> Relay::Join(ClientEndpoint* client,
   std::lock_guard lock(mutex_);
   if (client_ != client) return std::nullopt;
   if (piece.offset() == 0) {
+    DropGraph();
     graph_id_ = piece.id();
-    graph_bytes_.clear();
   }
   if (piece.id() != graph_id_ || piece.offset() != graph_bytes_.size() ||
       graph_bytes_.size() + piece.data().size() > piece.total_bytes()) {
     return absl::InvalidArgumentError("the pieces of a graph are not consecutive");
   }
+  if (graphs_ != nullptr) {
+    if (absl::Status full = graphs_->Add(tenant_, piece.data().size(), graph_held_); !full.ok())
+      return full;
+  }
   graph_bytes_ += piece.data();
   if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
-  return std::exchange(graph_bytes_, {});
+  return Joined{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
 }
 
 // Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
@@ -264,7 +275,7 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
   auto joined = Join(client, graph);
   if (!joined.ok()) return joined.status();
   if (!joined->has_value()) return absl::OkStatus();
-  const std::string& bytes = **joined;
+  const std::string& bytes = (*joined)->bytes;
   const uint64_t check_ns = trace_.Now();
   absl::Status verdict = gate_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());

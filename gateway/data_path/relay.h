@@ -26,6 +26,7 @@
 #include "gateway/core/events.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/graph_admission.h"
+#include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/relay_trace.h"
 #include "proto/cloud.pb.h"
 
@@ -49,6 +50,8 @@ class Relay {
         RelayTrace::Clock clock = MonoNow);
 
   // ---- the driver
+  // Of all relays; before any frame. Without it graphs are not counted.
+  void CountGraphs(GraphBytes* graphs) { graphs_ = graphs; }
   void SetExecutor(ExecutorEndpoint* executor);
   // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
@@ -91,8 +94,12 @@ class Relay {
 
  private:
   absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
-  absl::StatusOr<std::optional<std::string>> Join(ClientEndpoint* client,
-                                                  const proto::Graph& piece);
+  struct Joined {
+    std::string bytes;
+    GraphBytes::Held held;
+  };
+  absl::StatusOr<std::optional<Joined>> Join(ClientEndpoint* client, const proto::Graph& piece);
+  void DropGraph();
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
   void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
@@ -103,6 +110,7 @@ class Relay {
   const TenantId tenant_;
   BlobUses* const blobs_;
   GraphAdmission* const gate_;
+  GraphBytes* graphs_ = nullptr;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   RelayTrace trace_;
 
@@ -115,6 +123,7 @@ class Relay {
   Bill bill_;
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // partially received from client_
+  GraphBytes::Held graph_held_;         // of graph_bytes_
   KernelUses kernel_uses_;              // since the last snapshot
   size_t kernel_uses_bytes_ = 0;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses

@@ -1,5 +1,6 @@
 // Authenticates callers: clients by API key, workers by the fleet secret. A client's method says
-// which scope its key needs (docs/keys.md). Threads: any; Client and Check read the disk.
+// which scope its key needs (docs/keys.md). Threads: any; Client and Check read the disk, on
+// threads of gateway/doors/key_door.h.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -17,8 +18,9 @@ namespace outboard::gateway {
 
 class KeyUses;
 
-class Authenticator final : public ClientAuth {
+class Authenticator {
  public:
+  // `accounts`: a connection of its own to the file, which nobody writes through.
   // `everybody`: if set, keys are not checked and all clients are this tenant.
   // `fleet_secret`: not empty. `uses`: told of keys that are used; may be null.
   Authenticator(Accounts* accounts, KeyUses* uses, std::optional<TenantId> everybody,
@@ -27,11 +29,8 @@ class Authenticator final : public ClientAuth {
   // Errors: UNAUTHENTICATED    no key; or it is wrong, revoked, expired, or not for this peer
   //         PERMISSION_DENIED  it has none of the scopes, or its account is suspended
   absl::StatusOr<Identity> Client(const Credentials& credentials, Scopes any_of);
-  absl::StatusOr<Identity> Client(const Credentials& credentials) override {
-    return Client(credentials, KeyScope::kRun);
-  }
   // OK while the key stands. The same errors.
-  absl::Status Check(const std::string& key_id) override;
+  absl::Status Check(const std::string& key_id);
   // UNAUTHENTICATED: without the fleet secret, or with a wrong one.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
   absl::Status Worker(std::string_view secret) const;

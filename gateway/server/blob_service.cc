@@ -54,23 +54,28 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 
 }  // namespace
 
-absl::StatusOr<Identity> BlobService::IdentityOf(const Caller& caller) {
-  if (callers_ == BlobCallers::kClients) return authenticator_->Client(caller.credentials, kScopes);
+void BlobService::Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then) {
+  if (callers_ == BlobCallers::kClients)
+    return door_->Admit(caller.credentials, kScopes, what, std::move(then));
   if (!caller.session.has_value())
-    return absl::UnauthenticatedError("only executors of sessions reach their blobs here");
+    return then(absl::UnauthenticatedError("only executors of sessions reach their blobs here"));
   auto tenant = driver_->TenantOf(*caller.session, caller.token);
-  if (!tenant.ok()) return tenant.status();
-  return Identity{*tenant, ""};
+  if (!tenant.ok()) return then(tenant.status());
+  then(Admitted{Identity{*tenant, ""}});
 }
 
-// Authenticates and answers on the pool: both read the disk.
 grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* context,
+                                              const google::protobuf::Message& request,
                                               std::function<absl::Status(TenantId)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body)] {
-    auto identity = IdentityOf(caller);
-    reactor->Finish(wire::ToGrpc(identity.ok() ? body(identity->tenant) : identity.status()));
-  });
+  Admit(Caller::Of(*context), {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
+        [this, reactor, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
+          if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+          const TenantId tenant = admitted->identity.tenant;
+          Post(tenant, [reactor, tenant, body, slot = admitted->slot] {
+            reactor->Finish(wire::ToGrpc(body(tenant)));
+          });
+        });
   return reactor;
 }
 
@@ -80,13 +85,31 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : service_(service), context_(context), caller_(Caller::Of(*context)), reply_(reply) {
-    StartRead(&buffer_);
+      : service_(service), context_(context), reply_(reply) {
+    service_->Admit(Caller::Of(*context), {.slot = SlotKind::kStream},
+                    [this](absl::StatusOr<Admitted> admitted) {
+                      absl::Status status = admitted.status();
+                      if (admitted.ok()) status = Begin(*std::move(admitted));
+                      if (!status.ok()) return Finish(wire::ToGrpc(status));
+                      transfer_->Waits();
+                      Read();
+                    });
   }
 
  private:
+  absl::Status Begin(Admitted admitted) {
+    admitted_ = std::move(admitted);
+    auto transfer = service_->uploads_.Begin(tenant(), [this] { context_->TryCancel(); });
+    if (!transfer.ok()) return transfer.status();
+    transfer_ = *std::move(transfer);
+    watched_ = service_->watch_.Watch(admitted_.identity.key_id,
+                                      [this](const absl::Status& why) { Deny(why); });
+    return absl::OkStatus();
+  }
+  TenantId tenant() const { return admitted_.identity.tenant; }
+
   void OnReadDone(bool ok) override {
-    if (transfer_ != nullptr) transfer_->Goes();
+    transfer_->Goes();
     {
       std::lock_guard lock(mutex_);
       if (!std::exchange(reads_, false)) return;  // denied, and finished with it
@@ -98,7 +121,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       return Finish(grpc::Status::OK);
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
-    service_->pool_->Post([this] {
+    service_->Post(tenant(), [this] {
       if (absl::Status status = Take(); !status.ok()) {
         writer_.reset();
         return Finish(wire::ToGrpc(status));
@@ -131,20 +154,10 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
   }
 
   absl::Status Take() {
-    if (!tenant_.has_value()) {
-      auto identity = service_->IdentityOf(caller_);
-      if (!identity.ok()) return identity.status();
-      auto transfer = service_->uploads_.Begin(identity->tenant, [this] { context_->TryCancel(); });
-      if (!transfer.ok()) return transfer.status();
-      tenant_ = identity->tenant;
-      transfer_ = *std::move(transfer);
-      watched_ =
-          service_->watch_.Watch(identity->key_id, [this](const absl::Status& why) { Deny(why); });
-    }
     auto piece = wire::DecodeBlobPiece(buffer_);
     if (!piece.ok()) return piece.status();
     if (piece->offset == 0 && writer_ == nullptr) {
-      if (absl::Status status = Begin(*piece); !status.ok()) return status;
+      if (absl::Status status = BeginChunk(*piece); !status.ok()) return status;
     }
     if (writer_ == nullptr || piece->chunk != chunk_ || piece->chunk_bytes != chunk_bytes_ ||
         piece->offset != writer_->bytes() || piece->data_bytes == 0 ||
@@ -170,12 +183,12 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     return joined_;
   }
 
-  absl::Status Begin(const wire::BlobPieceView& piece) {
+  absl::Status BeginChunk(const wire::BlobPieceView& piece) {
     if (piece.chunk_bytes == 0 || piece.chunk_bytes > wire::kBlobChunkBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("a chunk of ", piece.chunk_bytes, " bytes; limit ", wire::kBlobChunkBytes));
     }
-    auto writer = service_->store_->Begin(*tenant_, piece.chunk);
+    auto writer = service_->store_->Begin(tenant(), piece.chunk);
     if (!writer.ok()) return writer.status();
     writer_ = *std::move(writer);
     chunk_ = piece.chunk;
@@ -187,19 +200,18 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
-  const Caller caller_;
+  Admitted admitted_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer buffer_;
   std::string joined_;
   proto::UploadReply stored_;
-  std::optional<TenantId> tenant_;
-  std::unique_ptr<TransferLimiter::Transfer> transfer_;  // set together with tenant_
+  std::unique_ptr<TransferLimiter::Transfer> transfer_;  // set before the first read
   std::unique_ptr<BlobStore::Writer> writer_;
   wire::Hash chunk_{};
   uint32_t chunk_bytes_ = 0;
 
   std::mutex mutex_;
-  bool reads_ = true;                           // a read is pending, and the stream is not finished
+  bool reads_ = false;                          // a read is pending, and the stream is not finished
   absl::Status denied_;                         // set once
   std::unique_ptr<KeyWatch::Watched> watched_;  // last: Deny uses the rest
 };
@@ -212,23 +224,27 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
                  grpc::ByteBuffer request)
       : service_(service), context_(context) {
-    service_->pool_->Post([this, caller = Caller::Of(*context), request = std::move(request)] {
-      if (absl::Status status = Begin(caller, request); !status.ok())
-        return Finish(wire::ToGrpc(status));
-      Next();
-    });
+    const KeyDoor::What what{.slot = SlotKind::kStream, .held_bytes = request.Length()};
+    service_->Admit(Caller::Of(*context), what,
+                    [this, request = std::move(request)](absl::StatusOr<Admitted> admitted) {
+                      if (!admitted.ok()) return Finish(wire::ToGrpc(admitted.status()));
+                      admitted_ = *std::move(admitted);
+                      tenant_ = admitted_.identity.tenant;
+                      service_->Post(tenant_, [this, request] {
+                        if (absl::Status status = Begin(request); !status.ok())
+                          return Finish(wire::ToGrpc(status));
+                        Next();
+                      });
+                    });
   }
 
  private:
-  absl::Status Begin(const Caller& caller, grpc::ByteBuffer request) {
-    auto identity = service_->IdentityOf(caller);
-    if (!identity.ok()) return identity.status();
-    tenant_ = identity->tenant;
+  absl::Status Begin(grpc::ByteBuffer request) {
     auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
     if (!transfer.ok()) return transfer.status();
     transfer_ = *std::move(transfer);
-    watched_ =
-        service_->watch_.Watch(identity->key_id, [this](const absl::Status& why) { Deny(why); });
+    watched_ = service_->watch_.Watch(admitted_.identity.key_id,
+                                      [this](const absl::Status& why) { Deny(why); });
     proto::DownloadRequest wanted;
     if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
       return absl::InvalidArgumentError("the message is not a request for chunks");
@@ -243,7 +259,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     if (!ok) return Finish(wire::ToGrpc(absl::CancelledError("nobody reads")));
     if (const absl::Status why = denied(); !why.ok()) return Finish(wire::ToGrpc(why));
     if (at_ < bytes_->size()) return Write();
-    service_->pool_->Post([this] { Next(); });
+    service_->Post(tenant_, [this] { Next(); });
   }
 
   void Next() {
@@ -281,6 +297,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
+  Admitted admitted_;
   TenantId tenant_{};
   std::unique_ptr<TransferLimiter::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
@@ -297,7 +314,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
                                                const proto::MissingRequest* request,
                                                proto::MissingReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(context, *request, [this, request, reply](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
@@ -316,7 +333,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
                                               proto::CommitReply* reply) {
   // A worker's upload stays until the session names its purpose (Keep), or ends.
   const std::optional<SessionId> session = Caller::Of(*context).session;
-  return Answer(context, [this, request, session](TenantId tenant) {
+  return Answer(context, *request, [this, request, session](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     auto root = ToHash(request->root());
@@ -333,7 +350,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
                                             const proto::ListChunksRequest* request,
                                             proto::ListChunksReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(context, *request, [this, request, reply](TenantId tenant) {
     auto root = ToHash(request->root());
     if (!root.ok()) return root.status();
     auto blob = store_->Find(tenant, *root);

@@ -2,17 +2,20 @@
 // which blobs a tenant may see; this class assembles pieces in order, without a copy through a
 // message.
 //
-// Threads: any. Disk and hashing happen on the pool; a stream has one job there at a time, which is
-// the backpressure on a client that sends faster than the disk writes.
+// Threads: any. Disk and hashing happen on the pool, in the account's turn; a stream has one job
+// there at a time, which is the backpressure on a client that sends faster than the disk writes.
+// Nothing of a stream is read before its key is known to be good.
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <utility>
 
-#include "base/work_queue.h"
+#include "base/fair_queue.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
-#include "gateway/server/authenticator.h"
+#include "gateway/doors/key_door.h"
 #include "gateway/server/caller.h"
 #include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
@@ -31,12 +34,12 @@ class BlobService final
     : public proto::Blobs::WithRawCallbackMethod_Upload<
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
-  BlobService(BlobCallers callers, BlobStore* store, BlobRetention* blob_retention,
-              Authenticator* authenticator, CoreDriver* driver, WorkQueue* pool)
+  BlobService(BlobCallers callers, BlobStore* store, BlobRetention* blob_retention, KeyDoor* door,
+              CoreDriver* driver, FairQueue* pool)
       : callers_(callers),
         store_(store),
         blob_retention_(blob_retention),
-        authenticator_(authenticator),
+        door_(door),
         driver_(driver),
         pool_(pool) {}
 
@@ -62,19 +65,23 @@ class BlobService final
   //                            this one serves
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
-  absl::StatusOr<Identity> IdentityOf(const Caller& caller);
+  void Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   const google::protobuf::Message& request,
                                    std::function<absl::Status(TenantId)> body);
+  void Post(TenantId tenant, std::function<void()> job) {
+    pool_->Post(static_cast<uint64_t>(tenant.value), std::move(job));
+  }
 
   const BlobCallers callers_;
   BlobStore* const store_;
   BlobRetention* const blob_retention_;
-  Authenticator* const authenticator_;
+  KeyDoor* const door_;
   CoreDriver* const driver_;
-  WorkQueue* const pool_;
+  FairQueue* const pool_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
-  KeyWatch watch_{authenticator_};
+  KeyWatch watch_{door_};
 };
 
 }  // namespace outboard::gateway

@@ -12,15 +12,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/work_queue.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/host.h"
+#include "gateway/doors/account_limits.h"
+#include "gateway/doors/connection_table.h"
+#include "gateway/doors/key_door.h"
+#include "gateway/doors/refusals.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
@@ -32,25 +36,34 @@
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 
 namespace {
 
 // A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
-// pool; and the thread that tells it of time.
+// threads that take turns; and the thread that tells it of time.
 //
 // Threads: any.
 class ProcessHost final : public DriverHost {
  public:
-  explicit ProcessHost(WorkQueue* pool) : pool_(pool) {}
+  explicit ProcessHost(Turns* turns) : turns_(turns) {}
+  void SetDoor(KeyDoor* door) { door_ = door; }
   MonoTime Now() override { return MonoNow(); }
   WallTime WallNow() override { return gateway::WallNow(); }
   Token DrawToken() override { return Draw<Token>(); }
-  void Post(std::function<void()> job) override { pool_->Post(std::move(job)); }
+  void Post(std::function<void()> job) override { turns_->pool.Post(kOwnTurn, std::move(job)); }
+  void PostFor(TenantId tenant, std::function<void()> job) override {
+    turns_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
+  }
+  void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
 
  private:
-  WorkQueue* const pool_;
+  static constexpr uint64_t kOwnTurn = 0;  // no account has this number
+
+  Turns* const turns_;
+  KeyDoor* door_ = nullptr;
 };
 
 // Calls OnTick every kTickMs until its end.
@@ -91,7 +104,7 @@ std::string AccountsPath(const std::string& data_folder) { return data_folder + 
 
 class Gateway::Impl {
  public:
-  explicit Impl(GatewayOptions options) : options_(std::move(options)), pool_(kPoolThreads) {}
+  explicit Impl(GatewayOptions options) : options_(std::move(options)) {}
   ~Impl() { Stop(std::chrono::milliseconds(0)); }
 
   absl::Status Start() {
@@ -126,8 +139,12 @@ class Gateway::Impl {
     auto rows = SessionRows::Open(path);
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
-    auto blobs =
-        BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
+    auto blobs = BlobStore::Open(
+        options_.data_folder + "/blobs",
+        {.quota_bytes = options_.quota_bytes,
+         .objects_max = options_.quota_objects,
+         .list_entries_max = std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
+         .charges = {.object_bytes_min = kObjectBytesMin, .list_entry_bytes = kListEntryBytes}});
     if (!blobs.ok()) return blobs.status();
     blobs_ = *std::move(blobs);
     auto blob_retention = BlobRetention::Open(blobs_.get(), path, WallNow);
@@ -142,11 +159,18 @@ class Gateway::Impl {
     auto uses = Accounts::Open(path);
     if (!uses.ok()) return uses.status();
     key_uses_ = std::make_unique<KeyUses>(*std::move(uses));
-    authenticator_ = std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
+    // Of its own, so that nobody who shows a key waits for a write.
+    auto keys = Accounts::Open(path);
+    if (!keys.ok()) return keys.status();
+    keys_ = *std::move(keys);
+    authenticator_ = std::make_unique<Authenticator>(keys_.get(), key_uses_.get(), everybody,
                                                      options_.fleet_secret);
+    account_limits_ = std::make_unique<AccountLimits>(options_.account, &refusals_);
+    door_ = std::make_unique<KeyDoor>(authenticator_.get(), account_limits_.get(), &refusals_);
+    host_.SetDoor(door_.get());
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
-                                           blob_retention_.get(), authenticator_.get());
+                                           blob_retention_.get(), door_.get());
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
@@ -197,29 +221,39 @@ class Gateway::Impl {
     if (!local.ok()) return local.status();
     local_ = *std::move(local);
     driver_->SetLocalSocket(local_->name());
-    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, authenticator_.get(), &pool_,
+    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            authenticator_.get(), &pool_);
+                                            authenticator_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
-                                           authenticator_.get(), driver_.get(), &pool_);
+                                           door_.get(), driver_.get(), &turns_.pool);
     };
     blob_service_ = blobs_for(BlobCallers::kClients);
     fleet_blobs_ = blobs_for(BlobCallers::kExecutors);
-    store_service_ =
-        std::make_unique<StoreService>(blob_retention_.get(), authenticator_.get(), &pool_);
+    store_service_ = std::make_unique<StoreService>(blob_retention_.get(), door_.get(), &turns_);
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                authenticator_.get(), &pool_, &reports_);
+                                                door_.get(), &turns_);
+    ConnectionLimits limits = DefaultConnectionLimits();
+    limits.per_address = options_.connections_per_address;
+    limits.proxies = options_.proxies;
+    client_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
     auto clients = GrpcListener::Start(
         options_.listen,
-        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_});
+        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_},
+        client_connections_.get());
     if (!clients.ok()) return clients.status();
+    door_->SetConnections(client_connections_.get());
     clients_ = *std::move(clients);
     watches_.push_back(Watch(*clients_));
-    auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()});
+    // A machine with many devices has many executors, and none of them has a key.
+    limits.per_address = kConnectionsPerWorkerAddressMax;
+    limits.key_within = std::chrono::milliseconds(0);
+    worker_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
+    auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()},
+                                       worker_connections_.get());
     if (!workers.ok()) return workers.status();
     workers_ = *std::move(workers);
     watches_.push_back(Watch(*workers_));
@@ -244,13 +278,14 @@ class Gateway::Impl {
       driver_->AwaitEmpty(drain);
       driver_->StopAll();
       ledger_writer_->Stop();  // the last bills are written and told
+      door_->Stop();           // answers to wrong keys wait no longer
       for (GrpcListener* listener : {clients_.get(), workers_.get()})
         if (listener != nullptr) listener->Stop();
     }
     local_.reset();
     ticker_.reset();
-    pool_.Stop();
-    reports_.Stop();
+    turns_.Stop();
+    if (door_ != nullptr) door_->Stop();
     clients_.reset();
     workers_.reset();
     driver_.reset();
@@ -259,16 +294,18 @@ class Gateway::Impl {
 
   GatewayOptions options_;
   FolderLock folder_lock_;
-  WorkQueue pool_;
-  WorkQueue reports_{1};
-  ProcessHost host_{&pool_};
-  std::unique_ptr<Accounts> accounts_;
+  Refusals refusals_;
+  Turns turns_;
+  ProcessHost host_{&turns_};
+  std::unique_ptr<Accounts> accounts_, keys_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<BlobRetention> blob_retention_;
   std::unique_ptr<KeyUses> key_uses_;
   std::unique_ptr<Authenticator> authenticator_;
+  std::unique_ptr<AccountLimits> account_limits_;
+  std::unique_ptr<KeyDoor> door_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<Ticker> ticker_;
@@ -279,6 +316,7 @@ class Gateway::Impl {
   std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;
   NoFleetService no_fleet_;
+  std::unique_ptr<ConnectionTable> client_connections_, worker_connections_;
   std::unique_ptr<GrpcListener> clients_, workers_;
   std::vector<std::unique_ptr<ListenerWatch>> watches_;
   bool stopped_ = false;
@@ -296,6 +334,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options) 
 const std::string& Gateway::address() const { return impl_->clients_->address(); }
 const std::string& Gateway::fleet_address() const { return impl_->workers_->address(); }
 const std::string& Gateway::fleet_secret() const { return impl_->options_.fleet_secret; }
+const Refusals& Gateway::refusals() const { return impl_->refusals_; }
 std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
   return impl_->clients_->InProcessChannel();
 }

@@ -10,10 +10,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "gateway/accounts/address_range.h"
 #include "gateway/base/limits.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/core/events.h"
+#include "gateway/doors/account_limits.h"
+#include "gateway/doors/refusals.h"
 
 namespace outboard::gateway {
 
@@ -27,6 +32,7 @@ struct GatewayOptions {
   bool no_auth = false;
   // Bytes that each tenant may store; 0: as many as the disk holds.
   uint64_t quota_bytes = 0;
+  uint64_t quota_objects = kStoreObjectsMax;  // chunks and blobs
   // What workers must present. Empty: the one in the data folder, which is made if it is not there
   // (gateway/server/fleet_secret.h).
   std::string fleet_secret;
@@ -36,6 +42,12 @@ struct GatewayOptions {
   // Called once, by a thread of the gateway's, when one of its ports is not served any more: the
   // process should then end (gateway/server/listener_watch.h).
   std::function<void()> on_dead_listener = [] {};
+  // Connections that one address may have, and proxies that may have more, since others are behind
+  // them.
+  size_t connections_per_address = kConnectionsPerAddressMax;
+  std::vector<AddressRange> proxies;
+  // What one account may have at a time.
+  AccountLimitsOptions account;
   // A client that takes nothing of what is sent to it for so long is cut off; it may come back.
   std::chrono::milliseconds reader_stalls_after{kReaderStalledMs};
   CoreOptions core;
@@ -57,6 +69,7 @@ class Gateway {
   const std::string& address() const;
   const std::string& fleet_address() const;
   const std::string& fleet_secret() const;
+  const Refusals& refusals() const;  // what its doors refused since the start
   // Channels within this process: for clients, and for the workers of `serve`.
   std::shared_ptr<grpc::Channel> InProcessChannel();
   std::shared_ptr<grpc::Channel> InProcessFleetChannel();

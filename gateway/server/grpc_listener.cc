@@ -4,14 +4,10 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -26,33 +22,6 @@ namespace {
 constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
 constexpr std::string_view kUnix = "unix:";
 
-// Why no server can listen at "HOST:PORT" or "unix:PATH", for people: gRPC does not say.
-std::string WhyNotListening(const std::string& address) {
-  if (address.starts_with("unix:")) return "is its folder there, and may this user write to it?";
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  if (colon == std::string::npos ||
-      getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0)
-    return "there is no such host or port; write HOST:PORT with a name or address of this machine";
-  int error = 0;
-  for (const addrinfo* at = found; at != nullptr && error == 0; at = at->ai_next) {
-    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-    if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0) error = errno;
-    if (fd >= 0) close(fd);
-  }
-  freeaddrinfo(found);
-  switch (error) {
-    case EADDRINUSE: return "the port is in use; is another gateway running there?";
-    case EADDRNOTAVAIL: return "that is no address of this machine";
-    case EACCES: return "only root may use that port";
-    default: return error == 0 ? "try again" : std::string(strerror(error));
-  }
-}
-
 // The only place where the server gets its credentials; TLS would be added here.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
   return grpc::InsecureServerCredentials();
@@ -66,6 +35,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              static_cast<int>(kFirstMessageMs));
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadAtOnceBytesMax);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
@@ -95,35 +65,55 @@ bool IsLocalAddress(const std::string& address) {
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
-    const std::string& address, const std::vector<grpc::Service*>& services) {
+    const std::string& address, const std::vector<grpc::Service*>& services,
+    ConnectionTable* connections) {
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener);
   listener->address_ = address;
   grpc::ServerBuilder builder;
   SetLimits(builder);
-  int port = 0;
   const bool is_unix = address.starts_with(kUnix), has_port = !address.empty() && !is_unix;
-  if (!address.empty())
-    builder.AddListeningPort(address, ServerCredentialsFor(address), has_port ? &port : nullptr);
+  const auto cannot_listen = [&](const absl::string_view why) {
+    return absl::UnavailableError(absl::StrCat("cannot listen at ", address, ": ", why));
+  };
+  if (is_unix) builder.AddListeningPort(address, ServerCredentialsFor(address));
+  if (has_port) {
+    auto acceptor = Acceptor::Listen(address);
+    if (!acceptor.ok()) return cannot_listen(acceptor.status().message());
+    listener->acceptor_ = *std::move(acceptor);
+    listener->door_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        ServerCredentialsFor(address));
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::optional<PrivateFiles> private_files;
   if (is_unix) private_files.emplace();
   listener->server_ = builder.BuildAndStart();
   private_files.reset();
-  if (listener->server_ == nullptr || (has_port && port == 0))
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen at ", address, ": ", WhyNotListening(address)));
+  if (listener->server_ == nullptr)
+    return cannot_listen("is its folder there, and may this user write to it?");
   if (!IsLocalAddress(address))
     Log(absl::StrCat("connections to ", address,
                      " are not encrypted: let them come through a tunnel or a TLS proxy"));
   if (has_port) {
-    listener->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
-    listener->ListenLocally();
+    listener->address_ = listener->acceptor_->address();
+    listener->acceptor_->Start(connections, [door = listener->door_.get()](int from, int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = from;
+      connection.fd = fd;
+      door->HandleNewConnection(&connection);
+    });
+    listener->ListenLocally(connections);
   }
   return listener;
 }
 
-void GrpcListener::ListenLocally() {
-  auto local = AbstractListener::Listen("outboard-" + address_, [this](int fd) {
+void GrpcListener::ListenLocally(ConnectionTable* connections) {
+  auto local = AbstractListener::Listen("outboard-" + address_, [this, connections](int fd) {
+    if (!connections->Add(fd, {.is_local = true}, absl::StrCat("fd:", fd),
+                          ConnectionTable::Clock::now())) {
+      close(fd);
+      return;
+    }
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     grpc::AddInsecureChannelFromFd(server_.get(), fd);
   });
@@ -143,6 +133,7 @@ void GrpcListener::StopAccepting() { local_.reset(); }
 
 void GrpcListener::Stop() {
   StopAccepting();
+  acceptor_.reset();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
   server_->Wait();

@@ -8,12 +8,15 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gateway/doors/acceptor.h"
+#include "gateway/doors/connection_table.h"
 #include "gateway/streams/abstract_listener.h"
 
 namespace outboard::gateway {
@@ -24,10 +27,12 @@ bool IsLocalAddress(const std::string& address);
 class GrpcListener {
  public:
   // `address`: "host:port" (port 0: any), "unix:/path", which this user alone may open, or empty:
-  // no socket, InProcessChannel only. The services must outlive the listener.
+  // no socket, InProcessChannel only. `connections` decides which connections of a port it takes.
+  // Both arguments must outlive the listener.
   // Errors: UNAVAILABLE  the address is taken or is none of this machine's
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Start(
-      const std::string& address, const std::vector<grpc::Service*>& services);
+      const std::string& address, const std::vector<grpc::Service*>& services,
+      ConnectionTable* connections);
   ~GrpcListener();  // as Stop
 
   const std::string& address() const { return address_; }  // with the port that was chosen
@@ -38,9 +43,12 @@ class GrpcListener {
 
  private:
   GrpcListener() = default;
-  void ListenLocally();
+  void ListenLocally(ConnectionTable* connections);
 
   std::string address_;
+  // Passes what the acceptor takes on to the server, with its credentials.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door_;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AbstractListener> local_;
 };

@@ -1,5 +1,7 @@
 #include "gateway/server/services.h"
 
+#include <google/protobuf/message.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -18,16 +20,21 @@ namespace outboard::gateway {
 
 namespace {
 
-// Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* authenticator,
-                                 WorkQueue* pool, Scopes any_of,
-                                 std::function<absl::Status(const Identity&)> body) {
+// Answers in the account's turn, when its key is good.
+grpc::ServerUnaryReactor* AnswerInTurn(grpc::CallbackServerContext* context,
+                                       const google::protobuf::Message& request, KeyDoor* door,
+                                       FairQueue& queue, Scopes any_of,
+                                       std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool->Post([reactor, authenticator, credentials = Authenticator::CredentialsOf(*context), any_of,
-              body = std::move(body)] {
-    auto identity = authenticator->Client(credentials, any_of);
-    reactor->Finish(wire::ToGrpc(identity.ok() ? body(*identity) : identity.status()));
-  });
+  const auto then = [reactor, &queue, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+    const auto account = static_cast<uint64_t>(admitted->identity.tenant.value);
+    queue.Post(account, [reactor, body, admitted = *std::move(admitted)] {
+      reactor->Finish(wire::ToGrpc(body(admitted.identity)));
+    });
+  };
+  door->Admit(Authenticator::CredentialsOf(*context), any_of,
+              {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()}, then);
   return reactor;
 }
 
@@ -68,14 +75,14 @@ void Fill(const ApiKey& key, proto::KeyInfo& info) {
 
 }  // namespace
 
-grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::Session(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* CloudService::Session(
     grpc::CallbackServerContext* context) {
-  return new ClientStream(driver_, host_, authenticator_, &readers_, *context);
+  return new ClientStream(driver_, host_, auth_, &readers_, *context);
 }
 
 grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
     grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(driver_, authenticator_, pool_, &readers_, *context, *request);
+  return new ValuesSender(driver_, auth_, &readers_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------
@@ -83,76 +90,77 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
-                [this, request, reply](const Identity& who) {
-                  auto rights = RightsOf(*request, who.rights);
-                  if (!rights.ok()) return rights.status();
-                  if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
-                    return status;
-                  auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
-                  if (!made.ok()) return made.status();
-                  reply->set_id(made->key.id);
-                  reply->set_key(std::string(made->text.Reveal()));
-                  return absl::OkStatus();
-                });
+  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+                      [this, request, reply](const Identity& who) {
+                        auto rights = RightsOf(*request, who.rights);
+                        if (!rights.ok()) return rights.status();
+                        if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
+                          return status;
+                        auto made =
+                            accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
+                        if (!made.ok()) return made.status();
+                        reply->set_id(made->key.id);
+                        reply->set_key(std::string(made->text.Reveal()));
+                        return absl::OkStatus();
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
-                [this, reply](const Identity& who) {
-                  auto keys = accounts_->ListKeys(who.tenant);
-                  if (!keys.ok()) return keys.status();
-                  for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
-                  return absl::OkStatus();
-                });
+  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+                      [this, reply](const Identity& who) {
+                        auto keys = accounts_->ListKeys(who.tenant);
+                        if (!keys.ok()) return keys.status();
+                        for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
+                        return absl::OkStatus();
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
-                [this, request](const Identity& who) {
-                  return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
-                });
+  return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
+                      [this, request](const Identity& who) {
+                        return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, reports_, KeyScope::kUsage,
-                [this, request, reply](const Identity& who) {
-                  const int64_t since_s =
-                      std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
-                  absl::StatusOr<UsagePage> page = [&] {
-                    absl::MutexLock lock(&usage_mutex_);
-                    return usage_->Read({.tenant = who.tenant,
-                                         .since = WallTime{since_s * 1000},
-                                         .now = WallNow(),
-                                         .after = request->after()});
-                  }();
-                  if (!page.ok()) return page.status();
-                  for (const SessionUsage& session : page->sessions) {
-                    proto::UsageLine& line = *reply->add_lines();
-                    line.set_session_id(session.session.Hex());
-                    line.set_devices(static_cast<uint32_t>(session.devices));
-                    line.set_started_unix_s(session.began_at.unix_ms / 1000);
-                    line.set_running(session.open);
-                    if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
-                    line.set_used_at_least(session.used_at_least);
-                    line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
-                    line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
-                  }
-                  reply->set_next(page->next);
-                  if (!page->total.has_value()) return absl::OkStatus();
-                  auto balance = ledger_->Balance(who.tenant);
-                  if (!balance.ok()) return balance.status();
-                  reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
-                  reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
-                  reply->set_balance_micro_usd(balance->value);
-                  return absl::OkStatus();
-                });
+  return AnswerInTurn(
+      context, *request, door_, turns_->reports, KeyScope::kUsage,
+      [this, request, reply](const Identity& who) {
+        const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
+        absl::StatusOr<UsagePage> page = [&] {
+          absl::MutexLock lock(&usage_mutex_);
+          return usage_->Read({.tenant = who.tenant,
+                               .since = WallTime{since_s * 1000},
+                               .now = WallNow(),
+                               .after = request->after()});
+        }();
+        if (!page.ok()) return page.status();
+        for (const SessionUsage& session : page->sessions) {
+          proto::UsageLine& line = *reply->add_lines();
+          line.set_session_id(session.session.Hex());
+          line.set_devices(static_cast<uint32_t>(session.devices));
+          line.set_started_unix_s(session.began_at.unix_ms / 1000);
+          line.set_running(session.open);
+          if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
+          line.set_used_at_least(session.used_at_least);
+          line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
+          line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
+        }
+        reply->set_next(page->next);
+        if (!page->total.has_value()) return absl::OkStatus();
+        auto balance = ledger_->Balance(who.tenant);
+        if (!balance.ok()) return balance.status();
+        reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
+        reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
+        reply->set_balance_micro_usd(balance->value);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
@@ -168,20 +176,25 @@ grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::A
 grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
                                              const proto::KeepRequest* request, proto::KeepReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, request, caller = Caller::Of(*context)] {
-    const auto finish = [reactor](const absl::Status& status) {
-      reactor->Finish(wire::ToGrpc(status));
-    };
-    if (!caller.session.has_value())
-      return finish(absl::UnauthenticatedError(
-          "Keep: the metadata outboard-session and outboard-token are missing"));
-    const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
-    if (!manifest) return finish(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
-    const SessionId session = *caller.session;
-    const auto tenant = driver_->TenantOf(session, caller.token);
-    if (absl::IsUnavailable(tenant.status())) return finish(tenant.status());
-    // Not PERMISSION_DENIED: it once was this session's executor.
-    if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
+  const Caller caller = Caller::Of(*context);
+  const auto finish = [reactor](const absl::Status& status) {
+    reactor->Finish(wire::ToGrpc(status));
+  };
+  const auto refuse = [&](const absl::Status& status) {
+    finish(status);
+    return reactor;
+  };
+  if (!caller.session.has_value())
+    return refuse(absl::UnauthenticatedError(
+        "Keep: the metadata outboard-session and outboard-token are missing"));
+  const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
+  if (!manifest) return refuse(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
+  const SessionId session = *caller.session;
+  const auto tenant = driver_->TenantOf(session, caller.token);
+  if (absl::IsUnavailable(tenant.status())) return refuse(tenant.status());
+  // Not PERMISSION_DENIED: it once was this session's executor.
+  if (!tenant.ok()) return refuse(absl::AbortedError(tenant.status().message()));
+  turns_->pool.Post(static_cast<uint64_t>(tenant->value), [=, this] {
     if (request->what() == proto::KeepRequest::CHECKPOINT)
       return blob_retention_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
     const auto write = [this, session, token = caller.token, root = request->manifest_root(),
@@ -247,18 +260,18 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 
 }  // namespace
 
-// Authenticates and answers on the pool: both read the disk.
 grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* context,
+                                               const google::protobuf::Message& request,
+                                               FairQueue& queue,
                                                std::function<absl::Status(TenantId)> body) {
-  return gateway::Answer(
-      context, authenticator_, pool_, KeyScope::kStore,
-      [body = std::move(body)](const Identity& who) { return body(who.tenant); });
+  return AnswerInTurn(context, request, door_, queue, KeyScope::kStore,
+                      [body = std::move(body)](const Identity& who) { return body(who.tenant); });
 }
 
 grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
                                              const proto::StoreListRequest* request,
                                              proto::StoreListReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
     auto rows = blob_retention_->names().List(tenant, request->prefix(), request->after(),
                                               kStoreNamesPerPage + 1);
     if (!rows.ok()) return rows.status();
@@ -272,7 +285,7 @@ grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const proto::StoreGetRequest* request,
                                             proto::StoreGetReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
     auto stored = blob_retention_->Get(tenant, request->name());
     if (!stored.ok()) return stored.status();
     Fill(stored->row, *reply->mutable_stored());
@@ -287,25 +300,28 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             const proto::StoreSetRequest* request,
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post(
-      [this, reactor, request, reply, credentials = Authenticator::CredentialsOf(*context)] {
-        auto identity = authenticator_->Client(credentials, KeyScope::kStore);
-        if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
-        const TenantId tenant = identity->tenant;
-        blob_retention_->Set(tenant, request->name(), request->checkpoint(),
-                             [this, reactor, request, reply, tenant](absl::Status status) {
-                               auto row = blob_retention_->names().Find(tenant, request->name());
-                               if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-                               reactor->Finish(wire::ToGrpc(status));
-                             });
-      });
+  const auto then = [this, reactor, request, reply](absl::StatusOr<Admitted> admitted) {
+    if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
+    const TenantId tenant = admitted->identity.tenant;
+    const auto done = [this, reactor, request, reply, tenant,
+                       slot = admitted->slot](absl::Status status) {
+      auto row = blob_retention_->names().Find(tenant, request->name());
+      if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
+      reactor->Finish(wire::ToGrpc(status));
+    };
+    turns_->pool.Post(static_cast<uint64_t>(tenant.value), [=, this] {
+      blob_retention_->Set(tenant, request->name(), request->checkpoint(), done);
+    });
+  };
+  door_->Admit(Authenticator::CredentialsOf(*context), KeyScope::kStore,
+               {.slot = SlotKind::kCall, .held_bytes = request->ByteSizeLong()}, then);
   return reactor;
 }
 
 grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* context,
                                                const proto::StoreRemoveRequest* request,
                                                proto::StoreRemoveReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(context, *request, turns_->books, [this, request, reply](TenantId tenant) {
     auto freed_bytes = blob_retention_->Remove(tenant, request->name());
     if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
     return freed_bytes.status();
@@ -315,7 +331,7 @@ grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context,
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
-  return Answer(context, [this, request](TenantId tenant) {
+  return Answer(context, *request, turns_->books, [this, request](TenantId tenant) {
     return blob_retention_->Pin(tenant, request->name(), request->pinned());
   });
 }
@@ -323,7 +339,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* context,
                                               const proto::StoreUsageRequest* request,
                                               proto::StoreUsageReply* reply) {
-  return Answer(context, [this, reply](TenantId tenant) {
+  return Answer(context, *request, turns_->pool, [this, reply](TenantId tenant) {
     auto usage = blob_retention_->UsageOf(tenant);
     if (!usage.ok()) return usage.status();
     reply->set_used_bytes(usage->used_bytes);

@@ -1,7 +1,8 @@
-// The gateway's services but for blobs (gateway/server/blob_service.h). Each method starts a stream
-// or a job on the pool and makes no decisions.
+// The gateway's services but for blobs (gateway/server/blob_service.h). Each method lets its caller
+// in (gateway/doors/key_door.h), starts a stream or a job in its account's turn, and makes no
+// decisions.
 //
-// Threads: any. Disk and SQL on the pool.
+// Threads: any. Disk and SQL on those of Turns.
 #pragma once
 
 #include <chrono>
@@ -10,9 +11,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "base/work_queue.h"
+#include "base/fair_queue.h"
 #include "gateway/accounts/usage_report.h"
+#include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
+#include "gateway/doors/key_door.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stall_watch.h"
@@ -23,45 +26,51 @@
 
 namespace outboard::gateway {
 
-// CloudService and AccountService (cloud.proto, account.proto): each method starts a stream or a
-// job on the pool. No decisions are made here.
-
 class CoreDriver;
 class DriverHost;
 
-class CloudService final : public proto::Cloud::CallbackService {
+// The queues of the gateway's threads, in which accounts take turns. Each kind of work that could
+// keep a thread waiting for a lock or the disk has threads of its own.
+struct Turns {
+  // Graphs, hashing, chunks: they let the threads go first that pass steps on.
+  FairQueue pool{{.threads = kPoolThreads, .at_once = kPoolThreads - 1, .niceness = kPoolNiceness}};
+  FairQueue books{{.threads = kBooksThreads}};  // writes to the accounts file
+  FairQueue reports{{.threads = kBooksThreads, .niceness = kPoolNiceness}};  // usage, read in pages
+
+  void Stop() {
+    for (FairQueue* queue : {&pool, &books, &reports}) queue->Stop();
+  }
+};
+
+// Sessions as bytes: a frame is looked at before it is parsed.
+class CloudService final : public proto::Cloud::WithRawCallbackMethod_Session<
+                               proto::Cloud::WithCallbackMethod_Values<proto::Cloud::Service>> {
  public:
   // A stream whose client takes nothing for `reader_stalls_after` is cut.
-  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* authenticator, WorkQueue* pool,
+  CloudService(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
                std::chrono::milliseconds reader_stalls_after)
-      : driver_(driver),
-        host_(host),
-        authenticator_(authenticator),
-        pool_(pool),
-        readers_(reader_stalls_after) {}
+      : driver_(driver), host_(host), auth_(auth), readers_(reader_stalls_after) {}
   grpc::ServerWriteReactor<proto::ServerFrame>* Values(
       grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
-  grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override;
 
  private:
   CoreDriver* const driver_;
   DriverHost* const host_;
-  Authenticator* const authenticator_;
-  WorkQueue* const pool_;
+  ClientAuth* const auth_;
   StallWatch readers_;
 };
 
 class AccountService final : public proto::Account::CallbackService {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 Authenticator* authenticator, WorkQueue* pool, WorkQueue* reports)
+                 KeyDoor* door, Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
-        authenticator_(authenticator),
-        pool_(pool),
-        reports_(reports) {}
+        door_(door),
+        turns_(turns) {}
   grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
                                       const proto::CreateKeyRequest* request,
                                       proto::CreateKeyReply* reply) override;
@@ -80,27 +89,22 @@ class AccountService final : public proto::Account::CallbackService {
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
-  Authenticator* const authenticator_;
-  WorkQueue* const pool_;
-  // For usage: its calls wait for each other, and no thread of the pool with them.
-  WorkQueue* const reports_;
+  KeyDoor* const door_;
+  Turns* const turns_;
 };
 
 // FleetService (fleet.proto): workers and their executors. Blobs that an executor stores become the
 // session's snapshot, or a checkpoint, here.
 //
 // Threads: any. Disk is read on the pool.
-
-class CoreDriver;
-
 class FleetService final : public proto::Fleet::CallbackService {
  public:
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, Authenticator* authenticator,
-               WorkQueue* pool)
+               Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         authenticator_(authenticator),
-        pool_(pool) {}
+        turns_(turns) {}
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
@@ -113,7 +117,7 @@ class FleetService final : public proto::Fleet::CallbackService {
   CoreDriver* const driver_;
   BlobRetention* const blob_retention_;
   Authenticator* const authenticator_;
-  WorkQueue* const pool_;
+  Turns* const turns_;
 };
 
 // In FleetService's place where clients connect: whoever tries to join there is refused, with or
@@ -134,8 +138,8 @@ class NoFleetService final : public proto::Fleet::CallbackService {
 
 class StoreService final : public proto::Store::CallbackService {
  public:
-  StoreService(BlobRetention* blob_retention, Authenticator* authenticator, WorkQueue* pool)
-      : blob_retention_(blob_retention), authenticator_(authenticator), pool_(pool) {}
+  StoreService(BlobRetention* blob_retention, KeyDoor* door, Turns* turns)
+      : blob_retention_(blob_retention), door_(door), turns_(turns) {}
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const proto::StoreListRequest* request,
                                  proto::StoreListReply* reply) override;
@@ -157,11 +161,12 @@ class StoreService final : public proto::Store::CallbackService {
 
  private:
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   const google::protobuf::Message& request, FairQueue& queue,
                                    std::function<absl::Status(TenantId)> body);
 
   BlobRetention* const blob_retention_;
-  Authenticator* const authenticator_;
-  WorkQueue* const pool_;
+  KeyDoor* const door_;
+  Turns* const turns_;
 };
 
 }  // namespace outboard::gateway

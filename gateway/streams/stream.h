@@ -10,14 +10,18 @@
 //   W3  No message is queued after End.
 #pragma once
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/check.h"
 #include "gateway/base/limits.h"
 #include "gateway/streams/stall_watch.h"
 #include "wire/frame_queue.h"
@@ -51,8 +55,9 @@ class PlainQueue {
   size_t bytes_ = 0;
 };
 
-// `Reactor` is the gRPC reactor of a call that sends `Out`.
-template <typename Reactor, typename Out, typename Queue = wire::FrameQueue<Out>>
+// `Reactor` is the gRPC reactor of a call that sends `Out`, as `Written`: itself, or encoded.
+template <typename Reactor, typename Out, typename Queue = wire::FrameQueue<Out>,
+          typename Written = Out>
 class SendingStream : public Reactor {
  public:
   // Queues or writes `message`. May be called by any thread while the stream is alive: before
@@ -117,7 +122,16 @@ class SendingStream : public Reactor {
  private:
   void Write() {
     if (writes_ != nullptr) writes_->Waits();
-    this->StartWrite(&out_);
+    if constexpr (std::is_same_v<Written, Out>) {
+      this->StartWrite(&out_);
+    } else {
+      bool own = false;
+      written_.Clear();
+      const bool good = grpc::SerializationTraits<Out>::Serialize(out_, &written_, &own).ok();
+      OB_CHECK(good);
+      out_.Clear();
+      this->StartWrite(&written_);
+    }
   }
 
   void OnWriteDone(bool ok) final {
@@ -173,6 +187,7 @@ class SendingStream : public Reactor {
   }
 
   Out out_;
+  Written written_;                              // out_, where they are not the same
   std::unique_ptr<StallWatch::Watched> writes_;  // or null: not watched
   mutable std::mutex mutex_;
   Queue queue_;
@@ -181,10 +196,11 @@ class SendingStream : public Reactor {
   bool writing_ = false, ending_ = false, finished_ = false, broken_ = false, drain_asked_ = false;
 };
 
-template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>>
-class Stream : public SendingStream<grpc::ServerBidiReactor<In, Out>, Out, Queue> {
+// `In` as it is read: a message, or the bytes of one.
+template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>, typename Written = Out>
+class Stream : public SendingStream<grpc::ServerBidiReactor<In, Written>, Out, Queue, Written> {
  public:
-  // Continues reading after OnMessage returned false.
+  // Begins to read, where Begin was not called; continues after OnMessage returned false.
   void ResumeReading() {
     if (!this->Hold()) return;
     this->StartRead(&in_);

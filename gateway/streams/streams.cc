@@ -2,14 +2,32 @@
 
 #include "gateway/base/token.h"
 #include "gateway/server/caller.h"
+#include "wire/frame_scan.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 
-ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
+namespace {
+
+// An Open and the frame around it.
+constexpr size_t kFirstFrameBytesMax = wire::kOpenBytesMax + 1024;
+
+}  // namespace
+
+ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
                            StallWatch* readers, grpc::CallbackServerContext& context)
-    : port_(driver, host, authenticator, this, Authenticator::CredentialsOf(context)) {
+    : port_(driver, host, auth, this, Authenticator::CredentialsOf(context)) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
-  Begin();
+  port_.Begin();
+}
+
+bool ClientStream::OnMessage(grpc::ByteBuffer bytes) {
+  const size_t bytes_max =
+      std::exchange(is_first_, false) ? kFirstFrameBytesMax : wire::kMessageBytesMax;
+  auto frame = wire::ParseFrame(bytes, bytes_max);
+  if (frame.ok()) return port_.OnFrame(*std::move(frame));
+  port_.OnBadFrame(frame.status());
+  return false;
 }
 
 ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
@@ -54,8 +72,8 @@ void ControlStream::OnReadEnd() {
   End(absl::OkStatus());
 }
 
-ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
-                           StallWatch* readers, grpc::CallbackServerContext& context,
+ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* readers,
+                           grpc::CallbackServerContext& context,
                            const proto::ValuesRequest& request)
     : driver_(driver) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
@@ -67,14 +85,16 @@ ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, Wor
   }
   session_ = *session;
   Hold();  // the stream is not over before it begins
-  pool->Post([this, authenticator, token = *token,
-              credentials = Authenticator::CredentialsOf(context)] {
-    auto identity = authenticator->Client(credentials, KeyScope::kRun);  // reads the disk
-    const absl::Status status =
-        identity.ok() ? driver_->OpenValues(this, *identity, session_, token) : identity.status();
-    if (!status.ok()) End(status);
-    Unhold();
-  });
+  auth->Admit(Authenticator::CredentialsOf(context),
+              [this, token = *token](absl::StatusOr<Admitted> admitted) {
+                absl::Status status = admitted.status();
+                if (admitted.ok()) {
+                  admitted_ = *std::move(admitted);
+                  status = driver_->OpenValues(this, admitted_.identity, session_, token);
+                }
+                if (!status.ok()) End(status);
+                Unhold();
+              });
 }
 
 void ValuesSender::OnDrained() { driver_->ValuesDrained(session_); }

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "base/work_queue.h"
+#include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/ports.h"
@@ -19,12 +19,14 @@
 
 namespace outboard::gateway {
 
-// Cloud.Session.
-class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>,
+// Cloud.Session. Nothing is read before the key is known to be good, and no frame is parsed before
+// its items are counted (wire/frame_scan.h).
+class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
+                                         wire::FrameQueue<proto::ServerFrame>, grpc::ByteBuffer>,
                            public ClientEndpoint {
  public:
-  ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
-               StallWatch* readers, grpc::CallbackServerContext& context);
+  ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* auth, StallWatch* readers,
+               grpc::CallbackServerContext& context);
 
   void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -34,11 +36,12 @@ class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>
   void Unhold() override { Stream::Unhold(); }
 
  private:
-  bool OnMessage(proto::ClientFrame frame) override { return port_.OnFrame(std::move(frame)); }
+  bool OnMessage(grpc::ByteBuffer bytes) override;
   void OnReadEnd() override { port_.OnReadEnd(); }
   void OnDrained() override { port_.OnDrained(); }
   void OnGone() override { port_.OnGone(); }
 
+  bool is_first_ = true;  // the frame that is read next
   ClientPort port_;
 };
 
@@ -92,9 +95,8 @@ class ValuesSender final
       public ValuesEndpoint {
  public:
   // Ends with NOT_FOUND unless id and token match a session of the caller's tenant.
-  ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
-               StallWatch* readers, grpc::CallbackServerContext& context,
-               const proto::ValuesRequest& request);
+  ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* readers,
+               grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
 
   void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
   void End(absl::Status why) override { SendingStream::End(std::move(why)); }
@@ -106,6 +108,7 @@ class ValuesSender final
 
   CoreDriver* const driver_;
   SessionId session_;
+  Admitted admitted_;
 };
 
 }  // namespace outboard::gateway

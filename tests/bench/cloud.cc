@@ -58,7 +58,8 @@ std::string OutputOf(const std::string& command) {
   return Trimmed(output);
 }
 
-Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>& environment) {
+Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>& environment,
+             const std::vector<std::string>& arguments) {
   char folder[] = "/tmp/outboard-bench.XXXXXX";
   if (mkdtemp(folder) == nullptr) Die("no temporary folder");
   folder_ = folder;
@@ -73,8 +74,12 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
     setenv("OUTBOARD_KERNEL_STORE", (folder_ + "/kernels.db").c_str(), 1);
     setenv("OUTBOARD_IDLE_SEARCH", "0", 1);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    execl(outboard.c_str(), "outboard", "up", "--workers", count.c_str(), "--port", "0", "--data",
-          folder_.c_str(), "--ready-file", ready.c_str(), nullptr);
+    std::vector<const char*> argv{"outboard",     "up",         "--workers", count.c_str(),
+                                  "--port",       "0",          "--data",    folder_.c_str(),
+                                  "--ready-file", ready.c_str()};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    argv.push_back(nullptr);
+    execv(outboard.c_str(), const_cast<char* const*>(argv.data()));
     _exit(127);
   }
   for (int i = 0; i < 300 && target_.empty(); ++i) {
@@ -85,6 +90,11 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
   }
   if (target_.empty()) Die("the gateway was not ready within 30 s; see " + folder_ + "/log");
   key_ = OutputOf(outboard + " key create --data " + folder_ + " --name bench 2>/dev/null");
+}
+
+std::string Cloud::MakeKey(const std::string& account) const {
+  return OutputOf(absl::StrCat(Beside("outboard"), " key create --data ", folder_, " --name bench",
+                               " --tenant ", account, " 2>/dev/null"));
 }
 
 std::string Cloud::Prefix() const {

@@ -13,14 +13,18 @@ class Cloud {
  public:
   // Starts with empty caches of the workers and without search, unless variables of `environment`
   // set either. Exits with a message on failure.
+  // `arguments`: further ones of `outboard up`.
   explicit Cloud(int workers,
-                 const std::vector<std::pair<std::string, std::string>>& environment = {});
+                 const std::vector<std::pair<std::string, std::string>>& environment = {},
+                 const std::vector<std::string>& arguments = {});
   ~Cloud();  // ends it and removes its folder
   Cloud(const Cloud&) = delete;
   Cloud& operator=(const Cloud&) = delete;
 
   const std::string& target() const { return target_; }
   const std::string& key() const { return key_; }
+  std::string MakeKey(const std::string& account) const;
+  pid_t pid() const { return pid_; }  // of the gateway
   // The folder of the workers' compiled kernels; sessions started after its removal compile again.
   std::string objects() const { return folder_ + "/objects"; }
   // "CLOUD=1 ..." for a command line: a program that runs here.

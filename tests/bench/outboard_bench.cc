@@ -18,6 +18,7 @@
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
+#include "tests/bench/flood_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
@@ -247,6 +248,7 @@ int Main(int argc, char** argv) {
                                      {"decode", DecodeFigures},
                                      {"blobs", BlobFigures},
                                      {"walls", WallFigures},
+                                     {"floods", FloodFigures, true},  // of walls
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

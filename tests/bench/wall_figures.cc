@@ -22,6 +22,7 @@
 #include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
+#include "tests/bench/flood_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/sandbox_figures.h"
 #include "tests/support/temp_folder.h"
@@ -168,6 +169,7 @@ void StoreUsageFigures() {
 void WallFigures() {
   UsageFigures();
   StoreUsageFigures();
+  FloodFigures();
   SandboxFigures();
 }
 

@@ -46,13 +46,17 @@ TEST(HostTarget, Processor_IsNamedAsLlvmNamesIt) {
   }
 }
 
-// Tiles aside, which LLVM names where the processor has them and this process may not use them.
+// Not compared: tiles, which LLVM names where the processor has them and this process may not use
+// them; and avx10.1-512, for which LLVM 19 reads leaf 0x24 without choosing subleaf 0 (on Granite
+// Rapids the answer is what another subleaf holds).
 TEST(HostTarget, Features_AreThoseOfLlvm) {
   std::map<std::string, char> want, has = SignsOf(HostTarget().features);
   for (const auto& feature : llvm::sys::getHostCPUFeatures())
     want[feature.first().str()] = feature.second ? '+' : '-';
   for (std::map<std::string, char>* signs : {&want, &has})
-    std::erase_if(*signs, [](const auto& entry) { return entry.first.starts_with("amx"); });
+    std::erase_if(*signs, [](const auto& entry) {
+      return entry.first.starts_with("amx") || entry.first == "avx10.1-512";
+    });
   EXPECT_EQ(has, want);
   const std::vector<std::string> parts = absl::StrSplit(HostTarget().features, ',');
   EXPECT_TRUE(std::is_sorted(parts.begin(), parts.end()));

@@ -1,19 +1,23 @@
 // Who has not shown a key: what it may hold of a gateway, and for how long.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "client/session/session.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/cluster.h"
+#include "tests/support/raw_session.h"
 #include "tests/support/step.h"
 
 namespace outboard {
@@ -58,6 +62,97 @@ TEST(Doors, SilentConnectionsAreClosed) {
   EXPECT_TRUE((*session)->Close().ok());
   limit.rlim_cur = before;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Bytes of memory that a process has now.
+size_t ResidentBytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// 64 streams of one key with 1 MiB of entries each took 3 GB, and it was never given back.
+TEST(Doors, LargeFirstMessagesTakeLittleMemory) {
+  constexpr int kStreams = 256;
+  test::Cluster cluster;
+  cluster.StartGateway();
+  auto worker = cluster.StartWorker();
+  {
+    auto session = cluster.Connect();
+    ASSERT_NE(session, nullptr);
+    EXPECT_TRUE(test::Step(*session).ok());
+  }
+  const size_t before = ResidentBytes(cluster.gateway().pid());
+  for (const bool is_allowed : {true, false}) {
+    proto::ClientItem item;
+    proto::Open& open = *item.mutable_open();
+    for (proto::VersionRange* range : {open.mutable_protocol(), open.mutable_graph_schema()}) {
+      range->set_min(1);
+      range->set_max(1);
+    }
+    if (is_allowed) {
+      open.set_client_name(std::string(100, 'n'));
+      for (int i = 0; i < 1000; ++i) {
+        proto::KernelUse& use = *open.add_kernel_uses();
+        use.set_kernel(std::string(32, 'k'));
+        use.set_opts(std::string(80, 'o'));
+      }
+    } else {
+      for (int i = 0; i < 500'000; ++i) open.add_kernel_uses();
+    }
+    std::vector<std::unique_ptr<test::RawSession>> streams;
+    for (int i = 0; i < kStreams; ++i) {
+      streams.push_back(std::make_unique<test::RawSession>(cluster.Options()));
+      streams.back()->Send({item});
+    }
+    if (!is_allowed) {
+      for (auto& stream : streams)
+        EXPECT_TRUE(absl::IsResourceExhausted(stream->End())) << "of " << kStreams;
+    }
+    EXPECT_LT(ResidentBytes(cluster.gateway().pid()), before + (size_t{64} << 20)) << is_allowed;
+  }
+  auto session = cluster.Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok());
+}
+
+// An address of this machine that is not loopback; "": it has none.
+std::string OtherAddress() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* at = all; at != nullptr && found.empty(); at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(at->ifa_addr)->sin_addr, text, sizeof text);
+    if (std::string_view(text).substr(0, 4) != "127.") found = text;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+TEST(Doors, OneMoreConnectionThanAnAddressMayHave_IsClosedAndCounted) {
+  const std::string other = OtherAddress();
+  if (other.empty()) GTEST_SKIP() << "this machine has no address but loopback";
+  test::TempFolder folder;
+  auto started = gateway::Gateway::Start({.listen = "0.0.0.0:0", .data_folder = folder / "data"});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const gateway::Gateway& gateway = **started;
+  const std::string port = gateway.address().substr(gateway.address().rfind(':') + 1);
+  sockaddr_in address{.sin_family = AF_INET,
+                      .sin_port = htons(static_cast<uint16_t>(std::stoi(port)))};
+  inet_pton(AF_INET, other.c_str(), &address.sin_addr);
+  std::vector<int> open;
+  for (int i = 0; i < 65; ++i) {
+    open.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(open.back(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  char byte;
+  EXPECT_EQ(recv(open.back(), &byte, 1, 0), 0);  // the end
+  EXPECT_EQ(recv(open[0], &byte, 1, 0), 1);      // the server's settings
+  EXPECT_EQ(gateway.refusals().count(gateway::RefusalReason::kConnectionsOfAddress), 1u);
+  for (const int fd : open) close(fd);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ wire::Hash Name(int64_t number) {
 // uploaded again, with another size.
 TEST(BlobIndexUsage, AnyHistory_IsCountedAsByAWalk) {
   Random random;
-  BlobIndex index;
+  BlobIndex index(random.OneIn(2) ? Charges{}
+                                  : Charges{.object_bytes_min = 300, .list_entry_bytes = 200});
   std::vector<wire::Hash> held;  // as often as it is protected
   uint64_t protected_bytes_max = 0;
   for (int64_t step = 0; step < 5000; ++step) {
@@ -61,6 +62,7 @@ TEST(BlobIndexUsage, AnyHistory_IsCountedAsByAWalk) {
     const BlobIndex::Usage usage = index.UsageOf(kTenant), walked = index.RecountUsage(kTenant);
     ASSERT_EQ(usage.used_bytes, walked.used_bytes) << step;
     ASSERT_EQ(usage.protected_bytes, walked.protected_bytes) << step;
+    ASSERT_EQ(usage, walked) << step;
     protected_bytes_max = std::max(protected_bytes_max, usage.protected_bytes);
   }
   EXPECT_GT(protected_bytes_max, 0u);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -22,12 +23,13 @@ constexpr TenantId kA{1}, kB{2};
 class BlobStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { Open(0); }
-  void Open(uint64_t quota_bytes) {
+  void Open(uint64_t quota_bytes) { Open({.quota_bytes = quota_bytes}); }
+  void Open(BlobStoreOptions options) {
     store_.reset();
-    store_ = ValueOrDie(BlobStore::Open(folder(), {.quota_bytes = quota_bytes,
-                                                   .disk = &disk_,
-                                                   .sync_thread = false,
-                                                   .unix_ms = [this] { return now_ms_; }}));
+    options.disk = &disk_;
+    options.sync_thread = false;
+    options.unix_ms = [this] { return now_ms_; };
+    store_ = ValueOrDie(BlobStore::Open(folder(), std::move(options)));
   }
   std::string folder() const { return temp_.File("blobs"); }
 
@@ -270,6 +272,63 @@ TEST_F(BlobStoreTest, TheLongestUnusedGoesFirstAndProtectedOnesNever) {
   EXPECT_TRUE(store_->Write(kA, "more", BlobOrigin::kClient).ok());
   EXPECT_FALSE(IsThere(kA, rw));
   EXPECT_EQ(store_->UsageOf(kB).used_bytes, 700u);
+}
+
+// 30,000 chunks of 4 MiB in a list that all are the same one: 4 MiB stored, and a list of 960 KB.
+TEST_F(BlobStoreTest, Lists_CountByTheirLength) {
+  const std::string big(wire::kBlobChunkBytes, 'b');
+  const wire::Hash chunk = wire::HashChunk(big);
+  constexpr uint64_t kListBytes = 32 * 30'000;
+  Open({.quota_bytes = wire::kBlobChunkBytes + 3 * kListBytes,
+        .charges = {.object_bytes_min = 4096, .list_entry_bytes = 32}});
+  ASSERT_TRUE(Write(kA, chunk, big).ok());
+  const auto commit = [&](size_t count) {
+    const std::vector<wire::Hash> chunks(count, chunk);
+    const uint64_t bytes = count * wire::kBlobChunkBytes;
+    const wire::Hash root = wire::MerkleRoot(chunks, bytes);
+    absl::Status status = store_->Commit(kA, root, chunks, bytes);
+    if (status.ok()) status = store_->Protect(kA, std::vector{root});
+    return status;
+  };
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(commit(30'000 - i).ok());
+  EXPECT_EQ(commit(29'997).code(), StatusCode::kResourceExhausted);
+  const BlobIndex::Usage usage = store_->UsageOf(kA);
+  EXPECT_EQ(usage.used_bytes, wire::kBlobChunkBytes + 32 * (30'000 + 29'999 + 29'998));
+  EXPECT_EQ(usage.protected_bytes, usage.used_bytes);
+  EXPECT_EQ(Files("tmp"), 0u);
+}
+
+TEST_F(BlobStoreTest, TinyObjects_CountAsWhatTheyTake) {
+  Open({.quota_bytes = 10 * 4096, .charges = {.object_bytes_min = 4096, .list_entry_bytes = 32}});
+  std::vector<wire::Hash> roots;
+  for (int i = 0; i < 5; ++i) {  // a chunk and a list each
+    roots.push_back(Blob(kA, std::to_string(i)));
+    ASSERT_TRUE(store_->Protect(kA, std::vector{roots.back()}).ok());
+  }
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 10u * 4096);
+  EXPECT_EQ(store_->Write(kA, "more", BlobOrigin::kClient).status().code(),
+            StatusCode::kResourceExhausted);
+  store_->Unprotect(kA, roots);  // one makes room
+  EXPECT_TRUE(store_->Write(kA, "more", BlobOrigin::kClient).ok());
+  EXPECT_EQ(std::count_if(roots.begin(), roots.end(),
+                          [&](const wire::Hash& root) { return IsThere(kA, root); }),
+            4);
+}
+
+TEST_F(BlobStoreTest, ObjectsAndListEntries_AreBoundedAlsoWithoutAQuotaOfBytes) {
+  Open({.objects_max = 4, .list_entries_max = 100});
+  const wire::Hash one = Blob(kA, "1"), two = Blob(kA, "2");
+  ASSERT_TRUE(store_->Protect(kA, std::vector{one, two}).ok());
+  const absl::Status full = store_->Write(kA, "3", BlobOrigin::kClient).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("4 objects"), std::string::npos) << full;
+  EXPECT_TRUE(store_->Write(kB, "3", BlobOrigin::kClient).ok());
+  Open({.list_entries_max = 2});
+  const std::string big(wire::kBlobChunkBytes, 'b');
+  EXPECT_TRUE(store_->Write(kB, big + "2", BlobOrigin::kClient).ok());  // what was there goes
+  const absl::Status list = store_->Write(kB, big + big + "3", BlobOrigin::kClient).status();
+  EXPECT_EQ(list.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(list.message().find("2 entries"), std::string::npos) << list;
 }
 
 TEST_F(BlobStoreTest, SharedChunksCountOnceAndStayWhileListed) {

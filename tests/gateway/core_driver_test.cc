@@ -14,6 +14,7 @@
 #include "gateway/base/limits.h"
 #include "gateway/base/token.h"
 #include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/ports.h"
 #include "proto/cloud.pb.h"
@@ -60,12 +61,23 @@ class Writes final : public WriteQueue {
 
 class Auth final : public ClientAuth {
  public:
-  absl::StatusOr<Identity> Client(const Credentials&) override { return identity; }
+  explicit Auth(Host* host) : host_(host) {}
+  void Admit(const Credentials&, std::function<void(absl::StatusOr<Admitted>)> then) override {
+    host_->Post([this, then = std::move(then)] {
+      if (!admits.ok()) return then(admits);
+      then(Admitted{identity});
+    });
+  }
+  absl::Status MayOpen(TenantId) override { return may_open; }
   absl::Status Check(const std::string& key_id) override {
     return key_id == refused ? absl::UnauthenticatedError("revoked") : absl::OkStatus();
   }
   Identity identity{TenantId{1}, ""};
   std::string refused = "none";
+  absl::Status admits, may_open;
+
+ private:
+  Host* const host_;
 };
 
 class Blobs final : public BlobUses {
@@ -152,8 +164,11 @@ class CoreDriverTest : public ::testing::Test {
     wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
     return frame;
   }
-  void Open() {
-    client_port_.OnFrame(OpenFrame());
+  void Open() { Open(client_port_, OpenFrame()); }
+  void Open(ClientPort& port, proto::ClientFrame frame) {
+    port.Begin();
+    RunAll(host_.jobs);
+    port.OnFrame(std::move(frame));
     RunAll(host_.jobs);
   }
   absl::Status Attach(ExecutorPort& port, const proto::Assign& assign) {
@@ -178,7 +193,7 @@ class CoreDriverTest : public ::testing::Test {
   Host host_;
   Writes writes_;
   Blobs blobs_;
-  Auth auth_;
+  Auth auth_{&host_};
   CoreDriver driver_{Options(), &host_, &writes_, &blobs_, &auth_};
   WorkerEnd worker_;
   WorkerPort worker_port_{&driver_, &worker_};
@@ -207,9 +222,10 @@ TEST_F(CoreDriverTest, AnOpenIsBounded) {
     ClientEnd client;
     ClientPort port(&driver_, &host_, &auth_, &client, {});
     proto::ClientFrame frame = OpenFrame();
+    frame.mutable_items(0)->mutable_open()->set_resume_token(std::string(16, 't'));
     change(*frame.mutable_items(0)->mutable_open());
-    port.OnFrame(std::move(frame));
-    RunAll(host_.jobs);
+    Open(port, std::move(frame));
+    RunAll(writes_.jobs);
     port.OnGone();
     return client.ends.empty() ? absl::OkStatus() : client.ends[0];
   };
@@ -218,9 +234,11 @@ TEST_F(CoreDriverTest, AnOpenIsBounded) {
       for (int i = 0; i < count; ++i) open.add_kernel_uses()->set_kernel(std::string(bytes, 'k'));
     };
   };
-  EXPECT_EQ(ends(uses(1000, 32)), absl::OkStatus());
+  // What is within the limits is looked for, and not found.
+  const auto is_taken = [](const absl::Status& end) { return absl::IsNotFound(end); };
+  EXPECT_TRUE(is_taken(ends(uses(1000, 32))));
   const std::string name(100, 'n');
-  EXPECT_EQ(ends([&](proto::Open& open) { open.set_client_name(name); }), absl::OkStatus());
+  EXPECT_TRUE(is_taken(ends([&](proto::Open& open) { open.set_client_name(name); })));
   for (const std::function<void(proto::Open&)>& wrong :
        std::vector<std::function<void(proto::Open&)>>{
            uses(1001, 32), uses(500'000, 0), uses(1, 31),
@@ -228,6 +246,32 @@ TEST_F(CoreDriverTest, AnOpenIsBounded) {
            [&](proto::Open& open) { open.set_client_name(name + "n"); },
            [](proto::Open& open) { open.set_client_version("1\n2"); }})
     EXPECT_EQ(ends(wrong).code(), absl::StatusCode::kInvalidArgument) << ends(wrong);
+}
+
+TEST_F(CoreDriverTest, OfANewSessionsOpenNoKernelUseIsKept) {
+  proto::ClientFrame frame = OpenFrame();
+  frame.mutable_items(0)->mutable_open()->add_kernel_uses()->set_kernel(std::string(32, 'k'));
+  Open(client_port_, std::move(frame));
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  RunAll(writes_.jobs);
+  ASSERT_EQ(executor_.sent.size(), 1u);
+  EXPECT_EQ(executor_.sent[0].items(0).open().kernel_uses_size(), 0);
+}
+
+TEST_F(CoreDriverTest, WhoIsNotLetInOpensNothing) {
+  for (const bool has_key : {false, true}) {
+    (has_key ? auth_.may_open : auth_.admits) = absl::UnavailableError("too many");
+    ClientEnd client;
+    ClientPort port(&driver_, &host_, &auth_, &client, {});
+    port.Begin();
+    RunAll(host_.jobs);
+    if (has_key) port.OnFrame(OpenFrame());
+    EXPECT_EQ(worker_.assign(), nullptr);
+    ASSERT_EQ(client.ends.size(), 1u);
+    EXPECT_TRUE(absl::IsUnavailable(client.ends[0])) << client.ends[0];
+    port.OnGone();
+    auth_.admits = absl::OkStatus();
+  }
 }
 
 TEST_F(CoreDriverTest, AStreamWithoutAnOpenEnds) {
@@ -404,8 +448,7 @@ TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
         may ? Scopes{KeyScope::kRun, KeyScope::kStore} : Scopes{KeyScope::kRun};
     ClientEnd client;
     ClientPort port(&driver_, &host_, &auth_, &client, {});
-    port.OnFrame(OpenFrame());
-    RunAll(host_.jobs);
+    Open(port, OpenFrame());
     proto::ClientFrame save;
     save.add_items()->mutable_save()->set_name("weights");
     port.OnFrame(std::move(save));

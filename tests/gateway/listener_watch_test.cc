@@ -39,7 +39,9 @@ TEST(ListenerWatch, APortThatNobodyServesIsNoticed) {
 TEST(ListenerWatch, AServedPortIsLeftInPeace) {
   NoFleetService service;
   for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
-    auto listener = GrpcListener::Start(host + ":0", {&service});
+    Refusals refusals;
+    ConnectionTable connections(DefaultConnectionLimits(), &refusals);
+    auto listener = GrpcListener::Start(host + ":0", {&service}, &connections);
     ASSERT_TRUE(listener.ok()) << listener.status();
     bool is_dead = false;
     {

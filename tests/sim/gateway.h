@@ -15,6 +15,7 @@
 #include "gateway/accounts/accounts.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
 #include "proto/cloud.pb.h"
@@ -61,10 +62,17 @@ class SimulatedHost final : public gateway::DriverHost {
 // All clients belong to one tenant, and its keys stay valid.
 class Everybody final : public gateway::ClientAuth {
  public:
-  absl::StatusOr<gateway::Identity> Client(const gateway::Credentials&) override {
-    return gateway::Identity{gateway::TenantId{1}, ""};
+  explicit Everybody(SimulatedHost* host) : host_(host) {}
+  void Admit(const gateway::Credentials&,
+             std::function<void(absl::StatusOr<gateway::Admitted>)> then) override {
+    host_->Post([then = std::move(then)] {
+      then(gateway::Admitted{gateway::Identity{gateway::TenantId{1}, ""}});
+    });
   }
   absl::Status Check(const std::string&) override { return absl::OkStatus(); }
+
+ private:
+  SimulatedHost* const host_;
 };
 
 // Sessions here put no blobs.
@@ -104,6 +112,7 @@ class Inbox {
     });
     return true;
   }
+  void Pause() { ++pauses_; }
   // Deferred: locks are held during the call.
   template <typename Self>
   void Resume(SimulatedHost* host, std::weak_ptr<Self> self) {
@@ -213,6 +222,8 @@ class Gateway {
       connection->acceptor.on_lost = [self = weak_from_this()] {
         if (const auto alive = self.lock()) alive->port_.OnReadEnd();
       };
+      inbox_.Pause();
+      port_.Begin();
     }
     void Send(proto::ServerFrame frame) override {
       if (ended_) return;
@@ -355,7 +366,7 @@ class Gateway {
     SimulatedHost host;
     SimulatedWrites writes;
     NoBlobs blobs;
-    Everybody auth;
+    Everybody auth{&host};
     gateway::CoreDriver driver;
     // In order of arrival.
     std::vector<std::shared_ptr<ClientSide>> clients;

@@ -1,0 +1,126 @@
+#include "gateway/doors/key_door.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr size_t kGoodKeysMax = 8192;
+
+// Whose turn a call is: its address's, or, on this machine, where a proxy's calls come from too,
+// its connection's.
+uint64_t TurnOf(const AddressKey& address, std::string_view peer) {
+  const uint64_t turn = address.is_local ? std::hash<std::string_view>()(peer)
+                                         : address.bits ^ (uint64_t{address.is_v6} << 63);
+  return std::max<uint64_t>(turn, 1);
+}
+
+}  // namespace
+
+KeyDoor::KeyDoor(Authenticator* authenticator, AccountLimits* limits, Refusals* refusals)
+    : authenticator_(authenticator),
+      limits_(limits),
+      refusals_(refusals),
+      answers_([this] { Answer(); }) {}
+
+void KeyDoor::SetConnections(ConnectionTable* connections) {
+  std::lock_guard lock(mutex_);
+  connections_ = connections;
+}
+
+absl::Status KeyDoor::MayOpen(TenantId tenant) {
+  return limits_->MayOpen(tenant, AccountLimits::Clock::now());
+}
+
+// A key that was good a moment ago is let in where an address has many wrong ones: they may be of
+// others behind the same address.
+bool KeyDoor::MayAsk(const Credentials& credentials, const AddressKey& address) const {
+  if (wrong_.MayAsk(address)) return true;
+  std::lock_guard lock(mutex_);
+  return good_.contains(std::hash<std::string>()(credentials.key));
+}
+
+void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then) {
+  const AddressKey address = AddressKeyOfPeer(credentials.peer);
+  if (!MayAsk(credentials, address)) {
+    refusals_->Count(RefusalReason::kWrongKeysOfAddress, address.ToString());
+    return then(absl::UnavailableError(
+        "too many wrong keys came from this address; try again in some seconds"));
+  }
+  keys_.Post(TurnOf(address, credentials.peer),
+             [this, credentials, address, any_of, what, then = std::move(then)] {
+               absl::StatusOr<Admitted> admitted = Look(credentials, any_of, what.slot);
+               if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));
+               refusals_->Count(RefusalReason::kWrongKey, address.ToString());
+               if (what.held_bytes > kUnprovedBytesMax) return then(std::move(admitted));
+               const auto delay = wrong_.Delay(address, WrongKeys::Clock::now());
+               if (!delay.has_value()) return then(std::move(admitted));
+               AnswerLater(address, *delay, [then, admitted] { then(admitted); });
+             });
+}
+
+absl::StatusOr<Admitted> KeyDoor::Look(const Credentials& credentials, Scopes any_of,
+                                       SlotKind kind) {
+  auto identity = authenticator_->Client(credentials, any_of);
+  if (!identity.ok()) return identity.status();
+  ConnectionTable* connections;
+  {
+    std::lock_guard lock(mutex_);
+    connections = connections_;
+    if (good_.size() >= kGoodKeysMax) good_.clear();
+    good_.insert(std::hash<std::string>()(credentials.key));
+  }
+  if (connections != nullptr) connections->Proved(credentials.peer);
+  auto slot = limits_->Begin(identity->tenant, kind);
+  if (!slot.ok()) return slot.status();
+  return Admitted{*std::move(identity), *std::move(slot)};
+}
+
+void KeyDoor::AnswerLater(const AddressKey& address, std::chrono::milliseconds delay,
+                          std::function<void()> answer) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) {
+    lock.unlock();
+    return answer();
+  }
+  later_.emplace(WrongKeys::Clock::now() + delay, [this, address, answer = std::move(answer)] {
+    wrong_.Answered(address);
+    answer();
+  });
+  wake_.notify_all();
+}
+
+void KeyDoor::Answer() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_ || !later_.empty()) {
+    if (later_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    const auto due = later_.begin()->first;
+    if (!stopping_ && WrongKeys::Clock::now() < due) {
+      wake_.wait_until(lock, due);
+      continue;
+    }
+    const std::function<void()> answer = std::move(later_.begin()->second);
+    later_.erase(later_.begin());
+    lock.unlock();
+    answer();
+    lock.lock();
+  }
+}
+
+void KeyDoor::Stop() {
+  keys_.Stop();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (answers_.joinable()) answers_.join();
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,89 @@
+// Lets calls and streams in: looks at their keys on threads of its own, which wait for no account's
+// work and for no write, delays the answers to wrong keys, and counts what an account has at a
+// time.
+//
+//   Admit --> (FairQueue of addresses) --> key is good --> a slot of its account --> then(Admitted)
+//                                      --> key is wrong --> waits (WrongKeys) --> then(error)
+//
+// Threads: any. `then` is called once, by a thread of the door's, or by the caller's while it
+// stops.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "base/fair_queue.h"
+#include "gateway/data_path/admitted.h"
+#include "gateway/data_path/host.h"
+#include "gateway/doors/account_limits.h"
+#include "gateway/doors/connection_table.h"
+#include "gateway/doors/wrong_keys.h"
+#include "gateway/server/authenticator.h"
+
+namespace outboard::gateway {
+
+class KeyDoor final : public ClientAuth {
+ public:
+  // All arguments must outlive the door.
+  KeyDoor(Authenticator* authenticator, AccountLimits* limits, Refusals* refusals);
+  ~KeyDoor() override { Stop(); }
+
+  // Told of peers whose key is good, from now on.
+  void SetConnections(ConnectionTable* connections);
+
+  using Then = std::function<void(absl::StatusOr<Admitted>)>;
+  struct What {
+    SlotKind slot;
+    // Of the request, which gRPC reads before it asks anybody. With more than kUnprovedBytesMax the
+    // answer to a wrong key does not wait, since the request would wait with it.
+    size_t held_bytes = 0;
+  };
+  // Errors: those of Authenticator::Client and AccountLimits
+  //         UNAVAILABLE  the address has too many wrong keys that wait for their answers
+  void Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then);
+
+  // For a session.
+  void Admit(const Credentials& credentials, Then then) override {
+    Admit(credentials, KeyScope::kRun, {.slot = SlotKind::kStream}, std::move(then));
+  }
+  absl::Status MayOpen(TenantId tenant) override;
+  absl::Status Check(const std::string& key_id) override { return authenticator_->Check(key_id); }
+  // Runs `job`, which looks at keys, on a thread of the door's.
+  void Post(std::function<void()> job) { keys_.Post(kOwnTurn, std::move(job)); }
+
+  // Answers what waits, then ends the threads.
+  void Stop();
+
+ private:
+  static constexpr uint64_t kOwnTurn = 0;
+
+  absl::StatusOr<Admitted> Look(const Credentials& credentials, Scopes any_of, SlotKind kind);
+  bool MayAsk(const Credentials& credentials, const AddressKey& address) const;
+  void AnswerLater(const AddressKey& address, std::chrono::milliseconds delay,
+                   std::function<void()> answer);
+  void Answer();
+
+  Authenticator* const authenticator_;
+  AccountLimits* const limits_;
+  Refusals* const refusals_;
+  WrongKeys wrong_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  ConnectionTable* connections_ = nullptr;
+  std::unordered_set<size_t> good_;  // hashes of keys that were good lately
+  std::multimap<WrongKeys::Clock::time_point, std::function<void()>> later_;
+  bool stopping_ = false;
+  FairQueue keys_{{.threads = kAuthThreads}};
+  std::thread answers_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,49 @@
+#include "gateway/doors/refusals.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr std::chrono::minutes kOneLineIn{1};
+
+constexpr std::string_view kNames[kRefusalReasons] = {
+    "connections_of_address", "connections_in_total", "no_key_in_time",     "wrong_key",
+    "wrong_keys_of_address",  "calls_of_account",     "streams_of_account", "openings_of_account",
+};
+
+}  // namespace
+
+std::string_view NameOf(RefusalReason reason) { return kNames[static_cast<size_t>(reason)]; }
+
+Refusals::Refusals(std::function<void(const std::string&)> log,
+                   std::function<Clock::time_point()> now)
+    : log_(log ? std::move(log) : [](const std::string& line) { Log(line); }),
+      now_(std::move(now)) {}
+
+void Refusals::Count(RefusalReason reason, std::string_view whose) {
+  std::string line;
+  {
+    std::lock_guard lock(mutex_);
+    Entry& entry = entries_[static_cast<size_t>(reason)];
+    ++entry.count;
+    const Clock::time_point now = now_();
+    if (entry.logged > 0 && now - entry.logged_at < kOneLineIn) return;
+    line = absl::StrCat("refused: ", std::string(NameOf(reason)), ", ", entry.count - entry.logged,
+                        " since the last line, the last one of ", std::string(whose));
+    entry.logged = entry.count;
+    entry.logged_at = now;
+  }
+  log_(line);
+}
+
+uint64_t Refusals::count(RefusalReason reason) const {
+  std::lock_guard lock(mutex_);
+  return entries_[static_cast<size_t>(reason)].count;
+}
+
+}  // namespace outboard::gateway

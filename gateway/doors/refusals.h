@@ -1,0 +1,57 @@
+// Counts what was refused at the doors, by reason, and logs each reason at most once a minute: a
+// flood of refused calls must not become a flood of lines.
+//
+// Threads: any.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace outboard::gateway {
+
+enum class RefusalReason {
+  kConnectionsOfAddress,  // more connections than an address may have
+  kConnectionsInTotal,    // no descriptor is left for another
+  kNoKeyInTime,           // a connection that showed no key in time
+  kWrongKey,              // a key that is not accepted
+  kWrongKeysOfAddress,    // not looked at: its address has too many wrong ones
+  kCallsOfAccount,        // more calls at a time than an account may have
+  kStreamsOfAccount,      // more streams
+  kOpeningsOfAccount,     // more openings within a minute
+};
+inline constexpr size_t kRefusalReasons = 8;
+
+// As in metrics and logs: "connections_of_address".
+std::string_view NameOf(RefusalReason reason);
+
+class Refusals {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // `log` writes one line; `now`: of a test.
+  explicit Refusals(std::function<void(const std::string&)> log = {},
+                    std::function<Clock::time_point()> now = Clock::now);
+
+  // `whose` appears in the log: an address or an account number, never a key.
+  void Count(RefusalReason reason, std::string_view whose);
+  uint64_t count(RefusalReason reason) const;
+
+ private:
+  struct Entry {
+    uint64_t count = 0;
+    uint64_t logged = 0;  // the count at the last line
+    Clock::time_point logged_at{};
+  };
+
+  const std::function<void(const std::string&)> log_;
+  const std::function<Clock::time_point()> now_;
+  mutable std::mutex mutex_;
+  std::array<Entry, kRefusalReasons> entries_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,107 @@
+// Keys at the door: what a wrong one costs, and what no key waits for.
+#include "gateway/doors/key_door.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/base/clock.h"
+#include "storage/sqlite.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::gateway {
+namespace {
+
+class KeyDoorTest : public ::testing::Test {
+ protected:
+  KeyDoorTest() {
+    const Tenant tenant = accounts_->EnsureTenant("t", WallNow()).value();
+    key_ = std::string(accounts_->CreateKey(tenant.id, "k", WallNow())->text.Reveal());
+  }
+  std::future<absl::Status> Admit(const std::string& key, const std::string& peer,
+                                  size_t held_bytes = 0) {
+    auto answer = std::make_shared<std::promise<absl::Status>>();
+    door_.Admit(
+        {key, peer}, KeyScope::kRun, {.slot = SlotKind::kCall, .held_bytes = held_bytes},
+        [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
+    return answer->get_future();
+  }
+  static bool IsReady(std::future<absl::Status>& answer) {
+    return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<Accounts> accounts_ = Accounts::Open(folder_ / "a.db").value();
+  std::string key_;
+  Authenticator authenticator_{accounts_.get(), nullptr, std::nullopt, "secret"};
+  Refusals refusals_{[](const std::string&) {}};
+  AccountLimits limits_{{.calls = 8}, &refusals_};
+  KeyDoor door_{&authenticator_, &limits_, &refusals_};
+};
+
+TEST_F(KeyDoorTest, GoodKey_IsLetIn) {
+  EXPECT_EQ(Admit(key_, "ipv4:192.0.2.7:1").get(), absl::OkStatus());
+}
+
+TEST_F(KeyDoorTest, WrongKeys_WaitAndThenAreNotLookedAt) {
+  const std::string peer = "ipv4:192.0.2.7:1";
+  EXPECT_TRUE(Admit(key_, peer).get().ok());
+  std::vector<std::future<absl::Status>> wrong;
+  while (refusals_.count(RefusalReason::kWrongKeysOfAddress) == 0) {
+    ASSERT_LT(wrong.size(), 10'000u);
+    wrong.push_back(Admit("ob_live_wrong", peer));
+  }
+  EXPECT_TRUE(absl::IsUnavailable(wrong.back().get()));
+  // Others are let in, and so is who was here before.
+  EXPECT_TRUE(Admit(key_, "ipv4:192.0.2.8:1").get().ok());
+  EXPECT_TRUE(Admit(key_, peer).get().ok());
+  door_.Stop();  // answers those that wait
+  wrong.pop_back();
+  for (std::future<absl::Status>& answer : wrong) {
+    ASSERT_TRUE(IsReady(answer));
+    EXPECT_TRUE(absl::IsUnauthenticated(answer.get()));
+  }
+}
+
+// Nor may what it sent along take memory meanwhile.
+TEST_F(KeyDoorTest, AWrongKeyWithALargeRequest_DoesNotWait) {
+  for (int i = 0; i < 100; ++i) {
+    const absl::Status status = Admit("ob_live_wrong", "ipv4:192.0.2.7:1", 17 << 10).get();
+    EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+  }
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), 100u);
+}
+
+TEST_F(KeyDoorTest, AnAccountsCalls_AreLimited) {
+  std::vector<Admitted> held;
+  for (int i = 0; i < 20; ++i) {
+    std::promise<void> done;
+    door_.Admit({key_, "unix:"}, KeyScope::kRun, {.slot = SlotKind::kCall},
+                [&](absl::StatusOr<Admitted> admitted) {
+                  if (admitted.ok()) held.push_back(*std::move(admitted));
+                  done.set_value();
+                });
+    done.get_future().wait();
+  }
+  EXPECT_EQ(held.size(), 8u);
+  EXPECT_EQ(refusals_.count(RefusalReason::kCallsOfAccount), 12u);
+}
+
+// Making keys, names and bills write to the same file, one after the other.
+TEST_F(KeyDoorTest, AWriterOfTheAccountsFile_KeepsNobodyOut) {
+  auto writer = storage::Database::Open(folder_ / "a.db").value();
+  const absl::Status status =
+      writer->Transaction(storage::Database::Mode::kWrite, [&]() -> absl::Status {
+        auto answer = Admit(key_, "ipv4:192.0.2.7:1");
+        EXPECT_EQ(answer.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+        return answer.get();
+      });
+  EXPECT_EQ(status, absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace outboard::gateway
