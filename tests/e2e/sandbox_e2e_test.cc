@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cores.h"
 #include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/processes.h"
@@ -29,6 +30,13 @@ const std::vector<std::string> kWithoutUserNamespaces = {
 std::vector<std::string> Joined(std::vector<std::string> first, std::vector<std::string> more) {
   for (std::string& word : more) first.push_back(std::move(word));
   return first;
+}
+
+// "0-1" of a process's status.
+std::string CoresIn(const std::string& status) {
+  const std::string name = "Cpus_allowed_list:\t";
+  const size_t at = status.find(name) + name.size();
+  return status.substr(at, status.find('\n', at) - at);
 }
 
 class SandboxE2eTest : public ::testing::Test {
@@ -115,7 +123,7 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
   // Two executors and a spare, each in namespaces of its own, and as little of the machine's.
   const std::vector<int> executors = test::DescendantsNamed(worker->pid(), "executor");
   EXPECT_EQ(executors.size(), 3u);
-  std::vector<std::string> seen;
+  std::vector<std::string> seen, cores;
   for (const int pid : executors) {
     const std::string folder = "/proc/" + std::to_string(pid);
     std::string all;
@@ -124,6 +132,7 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
       return all.find("Seccomp:\t2") != std::string::npos;
     })) << all;
     EXPECT_NE(all.find("NoNewPrivs:\t1"), std::string::npos) << all;
+    cores.push_back(CoresIn(all));
     EXPECT_NE(all.find("CapEff:\t0000000000000000"), std::string::npos) << all;
     for (const char* const name : {"user", "mnt", "pid", "ipc", "uts", "net"}) {
       std::error_code error;
@@ -132,6 +141,13 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
       EXPECT_NE(own, std::filesystem::read_symlink(std::string("/proc/self/ns/") + name)) << name;
       seen.push_back(own.string());
     }
+  }
+  // With two cores each session has one of them; the spare, for a third, has both.
+  if (UsableCores().size() == 2) {
+    const std::string all = CoresIn(test::ReadFile("/proc/self/status"));
+    std::erase(cores, all);
+    ASSERT_EQ(cores.size(), 2u);
+    EXPECT_NE(cores[0], cores[1]);
   }
   const size_t count = seen.size();
   std::sort(seen.begin(), seen.end());
