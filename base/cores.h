@@ -1,4 +1,5 @@
-// The processor's cores that this process may use: of a worker's device, a part of the machine's.
+// The processor's cores that this process may use: those of its worker's device, which may be a
+// part of the machine's. Threads: any.
 #pragma once
 
 #include <sched.h>

@@ -394,7 +394,6 @@ int RunServe(const ServerFlags& flags) {
                                  .executor = {},
                                  .search = search,
                                  .devices = flags.devices,
-                                 .share_cores = true,
                                  .shared_anyway = flags.shared_anyway,
                                  .is_single_account = flags.no_auth,
                                  // Sessions of one user share what there is as they come.

@@ -194,10 +194,10 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
   const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.one_account && entry.second.free() > 0;
   });
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "no device is free: ", devices_busy(), " of ", devices_total(), " are in use, ",
-      queue_.size(), " sessions wait",
-      of_one == 0 ? "" : "; workers with a free device serve one account at a time"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no device is free: ", devices_busy(), " of ", devices_total(), " are in use, ",
+                   queue_.size(), " sessions wait",
+                   of_one == 0 ? "" : "; workers with a free device serve one account at a time"));
 }
 
 // ---- what is lost

@@ -115,11 +115,10 @@ void StartFigure() {
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  worker::Supervisor supervisor(
-      {.gateway = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
-                                      grpc::InsecureChannelCredentials()),
-       .name = "bench",
-       .executor = {Beside("outboard"), "executor"}});
+  worker::Supervisor supervisor({.gateway = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
+                                                                grpc::InsecureChannelCredentials()),
+                                 .name = "bench",
+                                 .executor = {Beside("outboard"), "executor"}});
   std::thread run([&] { supervisor.Run().IgnoreError(); });
   std::vector<double> times;
   for (int i = 0; i < kStarts; ++i) {
@@ -144,8 +143,8 @@ std::unique_ptr<Session> Connect(const Cloud& cloud) {
 
 void StepFigure() {
   if (!worker::GrantedParts().all()) {
-    ReportSkipped("sandbox_step_ratio", "this machine does not grant: " +
-                                            worker::MissingParts(worker::GrantedParts()));
+    ReportSkipped("sandbox_step_ratio",
+                  "this machine does not grant: " + worker::MissingParts(worker::GrantedParts()));
     return;
   }
   const Cloud walled(1), open(1, {{"OUTBOARD_SANDBOX", "0"}});

@@ -23,7 +23,8 @@ using namespace outboard;
 namespace {
 
 constexpr char kKernel[] = "kernel";
-constexpr char kNames[] = "\0kernel\0exp2f\0system\0table\0.text\0.rodata\0.data.rel.ro\0.rela.text";
+constexpr char kNames[] =
+    "\0kernel\0exp2f\0system\0table\0.text\0.rodata\0.data.rel.ro\0.rela.text";
 constexpr uint32_t kKernelName = 1, kExpName = 8, kSystemName = 14, kTableName = 21;
 constexpr uint32_t kTextName = 27, kRodataName = 33, kRelroName = 41, kRelaName = 54;
 // Where a sum or a product of sizes wraps, or just does not.

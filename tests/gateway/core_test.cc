@@ -389,7 +389,8 @@ TEST(GatewayCore, G10AWorkerOfOneAccountTakesNoOther) {
   w.After(0.5);
   bool told = false;
   for (const Action& action : w.history)
-    if (const auto* const end = std::get_if<EndClient>(&action); end != nullptr && end->conn.value == 4)
+    if (const auto* const end = std::get_if<EndClient>(&action);
+        end != nullptr && end->conn.value == 4)
       told = end->why.message().find("one account at a time") != std::string::npos;
   EXPECT_TRUE(told);
 }

@@ -29,7 +29,9 @@ class IdleSearcherTest : public ::testing::Test {
  protected:
   // Adds a line to `runs`, leaves its pid and stays, or ends with `code`.
   IdleSearcherOptions Staying() {
-    return Script("echo $$ > pid.new; mv pid.new pid; exec sleep 600");
+    return Script(
+        "sed -n 's/^PPid:[[:space:]]*//p' /proc/self/status > pid.new; mv pid.new pid; exec sleep "
+        "600");
   }
   IdleSearcherOptions Ending(int code) { return Script("exit " + std::to_string(code)); }
   IdleSearcherOptions Script(const std::string& then) {

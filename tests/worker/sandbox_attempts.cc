@@ -81,6 +81,14 @@ int UseAnyDescriptor(const Outside&) {
   return EBADF;
 }
 
+int ReadStandardError(const Outside&) {
+  const int flags = fcntl(2, F_GETFL);
+  struct stat info {};
+  if (flags < 0 || fstat(2, &info) != 0) return EBADF;
+  if (S_ISSOCK(info.st_mode)) return ENOTSUP;  // nothing is sent by that way
+  return (flags & O_ACCMODE) == O_WRONLY ? EBADF : 0;
+}
+
 int SeeAnotherName(const Outside&) {
   char name[256] = {};
   if (syscall(SYS_uname, name) != 0) return errno;
@@ -129,8 +137,7 @@ int MapAs(int protection, int flags) {
 }
 
 int ProtectAs(int protection) {
-  void* const at =
-      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return errno;
   const int error = Errno(mprotect(at, 4096, protection));
   munmap(at, 4096);
@@ -148,9 +155,7 @@ int RaiseLimit(const Outside&) {
   return Errno(syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &more, nullptr));
 }
 
-int LiveOn(const Outside&) {
-  return Errno(prctl(PR_SET_PDEATHSIG, 0));
-}
+int LiveOn(const Outside&) { return Errno(prctl(PR_SET_PDEATHSIG, 0)); }
 
 int TypeIntoTerminal(const Outside&) {
   const char letter = 'x';
@@ -162,6 +167,7 @@ int TypeIntoTerminal(const Outside&) {
 const std::vector<SandboxAttempt>& SandboxAttempts() {
   constexpr char kRoot[] = "the empty root", kRights[] = "no rights (capabilities)";
   constexpr char kNetwork[] = "the network namespace", kPids[] = "the PID namespace";
+  constexpr char kAppend[] = "opened again, to append only";
   constexpr char kReadOnly[] = "a root that is read-only";
   constexpr char kDescriptors[] = "close_range at the start", kLimit[] = "the limit (setrlimit)";
   static const std::vector<SandboxAttempt> attempts = {
@@ -218,14 +224,22 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
       {"write into a new file of its root",
        [](const Outside&) { return OpenOf("/new", O_WRONLY | O_CREAT); }, kReadOnly,
        SandboxAttempt::Work::kWhoeverStores},
-      {"make a folder", [](const Outside&) { return Errno(mkdir("/folder", 0700)); },
-       kReadOnly},
+      {"make a folder", [](const Outside&) { return Errno(mkdir("/folder", 0700)); }, kReadOnly},
       {"make a symbolic link", [](const Outside&) { return Errno(symlink("/etc", "/link")); },
        kReadOnly},
       {"make a device node",
        [](const Outside&) { return Errno(mknod("/null", S_IFCHR | 0600, 0x103)); }, kRights},
-      {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); }, kRights},
+      {"give a file another owner", [](const Outside&) { return Errno(chown("/", 1, 1)); },
+       kRights},
       {"find a descriptor that was left open", UseAnyDescriptor, kDescriptors},
+      {"read from the supervisor's terminal or log", ReadStandardError, kAppend},
+      {"write over the supervisor's log",
+       [](const Outside&) {
+         struct stat info {};
+         if (fstat(2, &info) == 0 && !S_ISREG(info.st_mode)) return EINVAL;  // there is none
+         return Errno(ftruncate(2, info.st_size));
+       },
+       nullptr},
       // ---- other processes
       {"signal the supervisor", [](const Outside& outside) { return Errno(kill(outside.pid, 0)); },
        kPids},
@@ -271,10 +285,11 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
          return Errno(execve("/bin/sh", none, none));
        },
        kRoot},
-      {"make a file in memory", [](const Outside&) { return Errno(memfd_create("x", 0)); }, nullptr},
+      {"make a file in memory", [](const Outside&) { return Errno(memfd_create("x", 0)); },
+       nullptr},
       // ---- rights and namespaces
-      {"mount",
-       [](const Outside&) { return Errno(mount("x", "/", "tmpfs", 0, nullptr)); }, kRights},
+      {"mount", [](const Outside&) { return Errno(mount("x", "/", "tmpfs", 0, nullptr)); },
+       kRights},
       {"mount /proc", [](const Outside&) { return Errno(mount("x", "/", "proc", 0, nullptr)); },
        kRights},
       {"make the root writable",
@@ -290,7 +305,8 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        [](const Outside&) { return Errno(unshare(CLONE_NEWNET)); }, kRights},
       {"make a user namespace", [](const Outside&) { return Errno(unshare(CLONE_NEWUSER)); },
        nullptr},
-      {"enter a namespace", [](const Outside&) { return Errno(setns(3, 0)); }, "no such descriptor"},
+      {"enter a namespace", [](const Outside&) { return Errno(setns(3, 0)); },
+       "no such descriptor"},
       {"take another user's id", [](const Outside&) { return Errno(setuid(1)); }, kRights},
       {"take rights back", TakeAllRights, kRights},
       {"raise a limit", RaiseLimit, kRights},
@@ -331,8 +347,8 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        nullptr},
       {"load a kernel module",
        [](const Outside&) { return Errno(syscall(SYS_init_module, "", 0, "")); }, kRights},
-      {"read the kernel's log", [](const Outside&) { return Errno(syscall(SYS_syslog, 3, nullptr, 0)); },
-       kRights},
+      {"read the kernel's log",
+       [](const Outside&) { return Errno(syscall(SYS_syslog, 3, nullptr, 0)); }, kRights},
       {"type into the terminal", TypeIntoTerminal, "a session without a terminal"},
       {"change its own filter",
        [](const Outside&) { return Errno(syscall(SYS_seccomp, 1, 0, nullptr)); }, nullptr},
@@ -343,17 +359,14 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
       {"learn the machine's name", SeeAnotherName, nullptr},
       // ---- memory
       {"map memory that is writable and executable",
-       [](const Outside&) {
-         return MapAs(PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE);
-       },
+       [](const Outside&) { return MapAs(PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE); },
        nullptr},
       {"map executable memory",
        [](const Outside&) { return MapAs(PROT_READ | PROT_EXEC, MAP_PRIVATE); }, nullptr},
       {"make memory writable and executable",
        [](const Outside&) { return ProtectAs(PROT_READ | PROT_WRITE | PROT_EXEC); }, nullptr},
-      {"make memory executable",
-       [](const Outside&) { return ProtectAs(PROT_READ | PROT_EXEC); }, nullptr,
-       SandboxAttempt::Work::kWhoeverRunsKernels},
+      {"make memory executable", [](const Outside&) { return ProtectAs(PROT_READ | PROT_EXEC); },
+       nullptr, SandboxAttempt::Work::kWhoeverRunsKernels},
       {"map memory that no limit counts (shared)",
        [](const Outside&) { return MapAs(PROT_READ | PROT_WRITE, MAP_SHARED); }, nullptr},
       {"map memory that no limit counts (growing down)",

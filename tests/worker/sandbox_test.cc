@@ -27,8 +27,8 @@
 #include "worker/process/child_process.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/sandbox_limits.h"
-#include "worker/sandbox/session_share.h"
 #include "worker/sandbox/sandbox_plan.h"
+#include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
 namespace {
@@ -60,12 +60,12 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
   std::string root() const { return folder_ / "root"; }
 
   ChildProcess Start(const std::string& mode, SandboxParts parts = SandboxParts::All()) {
-    auto child = ChildProcess::Start(
-        {ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_), secret(),
-         kAbstractName + std::to_string(getpid())},
-        {.profile = GetParam(),
-         .root = GetParam() == SandboxProfile::kExecutor ? root() : "",
-         .parts = parts});
+    auto child =
+        ChildProcess::Start({ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_),
+                             secret(), kAbstractName + std::to_string(getpid())},
+                            {.profile = GetParam(),
+                             .root = GetParam() == SandboxProfile::kExecutor ? root() : "",
+                             .parts = parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
   }

@@ -180,7 +180,8 @@ std::optional<AccountKernels::SearchTurn> AccountKernels::NextSearch(bool new_ro
   turn.lock = std::shared_ptr<void>(nullptr, [fd](void*) {
     if (fd >= 0) close(fd);
   });
-  const std::string hardware = HostTarget().Fingerprint();
+  const std::string hardware =
+      options_.hardware.empty() ? HostTarget().Fingerprint() : options_.hardware;
   int64_t cost_us = -1;
   uint64_t chosen = 0;
   for (const Account& account : accounts) {

@@ -51,6 +51,7 @@ struct AccountKernelsOptions {
   std::string objects;       // OUTBOARD_OBJECT_CACHE; empty: no objects are kept
   std::string fleet_secret;  // whose accounts they are
   bool one_user = false;     // all accounts are one
+  std::string hardware = {};  // class of the device that searches; empty: the machine's
   bool learns = false;       // as AccountFiles has it
 };
 

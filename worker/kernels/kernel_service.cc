@@ -97,8 +97,10 @@ class ServedCompilers {
     if (!target_bytes_.empty() || named.empty())
       return absl::InvalidArgumentError("target: another than that of the first request");
     OB_ASSIGN_OR_RETURN(Target target, TargetOfRequest(request));
+    Target host = HostTarget();
+    host.threads = std::min(target.threads, host.threads);  // a device may be some of its cores
     if (target.kind == TargetKind::kCpu &&
-        named != ToRequest({}, HostTarget()).target().SerializeAsString())
+        named != ToRequest({}, host).target().SerializeAsString())
       return absl::InvalidArgumentError("target: not the processor of this machine");
     target_bytes_ = named;
     if (box_ != nullptr && target.kind == TargetKind::kCpu) return absl::OkStatus();

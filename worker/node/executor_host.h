@@ -19,6 +19,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/node/blob_cache.h"
+#include "worker/node/executor_folder.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/idle_searcher.h"
 
@@ -38,6 +39,7 @@ struct ExecutorHostOptions {
   // Empty: a folder of the session's own, under the same name.
   std::string store_folder;
   std::string store_folder_inside;
+  std::unique_ptr<ExecutorFolder> folder;  // that store_folder is, if it is the executor's own
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };

@@ -46,6 +46,7 @@
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/device.h"
+#include "worker/node/executor_folder.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
 #include "worker/process/child_process.h"
@@ -72,6 +73,11 @@ AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
   AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
   kernels.fleet_secret = options.fleet_secret;
   kernels.one_user = options.one_user;
+  if (!options.one_user)  // the search in idle time is the first device's
+    kernels.hardware =
+        DescribeDevice(std::string(runtime::kCpu),
+                       static_cast<int>(DivideCores(UsableCores(), options.devices)[0].size()))
+            .hardware_class;
   return kernels;
 }
 
@@ -102,6 +108,7 @@ class Supervisor::Impl {
     if (!options_.search.empty())
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
+          .cores = CoresOf(0),
           .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
@@ -153,7 +160,7 @@ class Supervisor::Impl {
                                      "(--shared-anyway)"}});
     }
     const std::vector<int> cores = UsableCores();
-    if (options_.share_cores) return;
+    if (options_.one_user) return;
     cores_of_devices_ = DivideCores(cores, options_.devices);
     if (cores.size() < static_cast<size_t>(options_.devices))
       telemetry::LogWarning("devices_share_cores",
@@ -334,9 +341,11 @@ class Supervisor::Impl {
   void StartSpare() {
     if (spare_.running() || stopping_) return;
     spare_device_ = FirstFreeDevice();
-    auto child = ChildProcess::Start(
-        options_.executor,
-        {.profile = SandboxProfile::kExecutor, .cores = CoresOf(spare_device_)});
+    spare_folder_ = std::make_unique<ExecutorFolder>(
+        absl::StrCat(blob_cache_->folder(), "/executor-", ++executors_started_));
+    auto child = ChildProcess::Start(options_.executor, {.profile = SandboxProfile::kExecutor,
+                                                         .root = spare_folder_->path(),
+                                                         .cores = CoresOf(spare_device_)});
     if (!child.ok()) {
       has_spare_ = false;
       return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
@@ -392,6 +401,10 @@ class Supervisor::Impl {
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
     session.kernels = std::move(spare_kernels_);
+    session.store_folder = spare_folder_->path();
+    session.folder = std::move(spare_folder_);
+    if (PartsFor(SandboxProfile::kExecutor).has(SandboxPart::kFiles))
+      session.store_folder_inside = "/";
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
@@ -479,9 +492,11 @@ class Supervisor::Impl {
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   ChildProcess spare_;
+  uint32_t spare_device_ = 0;  // whose cores it uses
+  std::unique_ptr<ExecutorFolder> spare_folder_;
+  uint64_t executors_started_ = 0;
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
-  uint32_t spare_device_ = 0;  // whose cores it uses
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

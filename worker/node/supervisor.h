@@ -42,10 +42,8 @@ struct SupervisorOptions {
   std::vector<std::string> search;
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
-  int devices = 1;  // sessions at a time
-  // The devices of a CPU worker are disjoint sets of cores, unless this says that each may use all:
-  // sessions of one user, who shares the machine with nobody.
-  bool share_cores = false;
+  // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`.
+  int devices = 1;
   // Sessions of several accounts at a time even if the kernel does not grant all of the sandbox
   // (docs/sandbox.md).
   bool shared_anyway = false;

@@ -35,13 +35,13 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno)));
-  const absl::StatusOr<pid_t> pid =
-      StartBoxed({.argv = argv,
-                  .environment = BoxedEnvironment(options.profile),
-                  .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
-                  .socket = pair[1],
-                  .socket_number = kChildSocket,
-                  .cores = options.cores});
+  const absl::StatusOr<pid_t> pid = StartBoxed(
+      {.argv = argv,
+       .environment = BoxedEnvironment(options.profile),
+       .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
+       .socket = pair[1],
+       .socket_number = kChildSocket,
+       .cores = options.cores});
   close(pair[1]);
   if (!pid.ok()) {
     close(pair[0]);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
@@ -25,25 +26,15 @@ constexpr const char* kCompiler[] = {
 };
 
 constexpr const char* kExecutor[] = {
-    "BEAM",
-    "FLASH",
-    "OUTBOARD_DEVICE",
-    "OUTBOARD_IDLE_SEARCH",
-    "OUTBOARD_STEP_SECONDS",
-    "REF",
-    "VIZ",
-    // Of stores that it opens by path.
-    "HOME",
-    "OUTBOARD_BOX_FAULTS",
-    "OUTBOARD_KERNEL_STORE",
-    "OUTBOARD_OBJECT_CACHE",
+    "BEAM", "FLASH", "OUTBOARD_DEVICE", "OUTBOARD_IDLE_SEARCH", "OUTBOARD_STEP_SECONDS",
+    "REF",  "VIZ",
+};
+
+// OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled.
+constexpr const char* kDriver[] = {
+    "HOME",           "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES",      "PATH",
+    "POCL_CACHE_DIR", "POCL_DEVICES",    "POCL_MAX_PTHREAD_COUNT", "TMPDIR",
     "XDG_CACHE_HOME",
-    // OpenCL's loader and PoCL, its driver for processors.
-    "OCL_ICD_VENDORS",
-    "OCL_ICD_FILENAMES",
-    "POCL_CACHE_DIR",
-    "POCL_DEVICES",
-    "POCL_MAX_PTHREAD_COUNT",
 };
 
 void Add(std::span<const char* const> names, std::vector<std::string>& environment) {
@@ -59,6 +50,7 @@ std::vector<std::string> BoxedEnvironment(SandboxProfile profile) {
   Add(kAll, environment);
   Add(kCompiler, environment);
   if (profile != SandboxProfile::kCompiler) Add(kExecutor, environment);
+  if (profile == SandboxProfile::kExecutor && NeedsDriver()) Add(kDriver, environment);
   return environment;
 }
 

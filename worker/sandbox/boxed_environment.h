@@ -1,4 +1,5 @@
-// The environment of sandboxed processes: the variables that their programs read, and no other.
+// The environment of sandboxed processes: the variables that their programs read, and no other, so
+// that no secret of the supervisor's or of its operator's is among them. Threads: any, as getenv.
 #pragma once
 
 #include <string>

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,9 +43,8 @@ int64_t UserWithoutNamespace() {
   if (geteuid() != 0) return -1;
   static std::atomic<uint32_t> started{0};
   constexpr uint32_t kPids = 1u << 22;
-  const uint32_t fresh =
-      limits::kFirstUser + kPids +
-      (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
+  const uint32_t fresh = limits::kFirstUser + kPids +
+                         (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
   for (const uint32_t id : {fresh, limits::kNobody})
     if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
   return -1;
@@ -62,6 +62,13 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 class HighFd {
  public:
   explicit HighFd(int fd) : fd_(fcntl(fd, F_DUPFD_CLOEXEC, kFirstHighFd)) {}
+  // Opens the file.
+  HighFd(const std::string& path, int flags) : fd_(-1) {
+    const int fd = open(path.c_str(), flags | O_CLOEXEC);
+    if (fd < 0) return;
+    fd_ = fcntl(fd, F_DUPFD_CLOEXEC, kFirstHighFd);
+    close(fd);
+  }
   ~HighFd() { Close(); }
   HighFd(const HighFd&) = delete;
   HighFd& operator=(const HighFd&) = delete;
@@ -74,12 +81,20 @@ class HighFd {
   int fd_;
 };
 
+// Standard output or error, for a program that is not to read what comes from that terminal, nor to
+// write anywhere but at the end of that log. As it is where it cannot be opened again.
+std::unique_ptr<HighFd> AppendingTo(int standard) {
+  auto again = std::make_unique<HighFd>(absl::StrCat("/proc/self/fd/", standard),
+                                        O_WRONLY | O_APPEND | O_NOCTTY);
+  return again->get() >= 0 ? std::move(again) : std::make_unique<HighFd>(standard);
+}
+
 // ---- in the child, system calls only (namespaces.h) ---------------------------------------------
 
 struct Prepared {
   char* const* argv;
   char* const* environment;
-  int sync, socket, socket_number, null;
+  int sync, socket, socket_number, null, out, err;
   bool has_user;
   const cpu_set_t* cores;  // nullptr: the caller's
 };
@@ -111,6 +126,9 @@ void Exec(const Prepared& child) {
   }
   if (child.cores != nullptr && sched_setaffinity(0, sizeof *child.cores, child.cores) != 0) return;
   if (dup2(child.null, 0) < 0 || dup2(child.socket, child.socket_number) < 0) return;
+  // Not there if the supervisor's are closed.
+  if ((child.out >= 0 && dup2(child.out, 1) < 0) || (child.err >= 0 && dup2(child.err, 2) < 0))
+    return;
   sigset_t none;
   sigemptyset(&none);
   if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) return;
@@ -142,15 +160,16 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   const HighFd ours(pair[0]), socket(start.socket);
   close(pair[0]);
   close(pair[1]);
-  const int null_file = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const HighFd null(null_file);
-  close(null_file);
+  const HighFd null("/dev/null", O_RDONLY);
+  const std::unique_ptr<HighFd> out = AppendingTo(STDOUT_FILENO), err = AppendingTo(STDERR_FILENO);
   const Prepared prepared{.argv = argv.data(),
                           .environment = variables.data(),
                           .sync = theirs.get(),
                           .socket = socket.get(),
                           .socket_number = start.socket_number,
                           .null = null.get(),
+                          .out = out->get(),
+                          .err = err->get(),
                           .has_user = has_user,
                           .cores = start.cores.empty() ? nullptr : &cores};
   pid_t pid;

@@ -1,4 +1,5 @@
-// Starts a program in a sandbox: the supervisor's half (sandbox_plan.h).
+// Starts a program in a sandbox: the supervisor's half (sandbox_plan.h). Threads: any; the program
+// ends with the thread that has started it.
 #pragma once
 
 #include <sys/types.h>

@@ -46,7 +46,7 @@ std::optional<SandboxPlan> TakePlan() {
 void DropBoundingSet() {
   for (int right = 0; right < 64; ++right) {
     if (prctl(PR_CAPBSET_DROP, right, 0, 0, 0) == 0) continue;
-    if (errno == EINVAL) break;          // the kernel has no more
+    if (errno == EINVAL) break;               // the kernel has no more
     if (errno == EPERM && right == 0) break;  // a user without rights, in no namespace of its own
     Fail("capabilities (bounding)");
   }
@@ -97,7 +97,8 @@ void EnterSandbox(int socket) {
   if (plan->parts.has(SandboxPart::kHostName))
     Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
   if (plan->parts.has(SandboxPart::kFiles))  // as the supervisor's user, whose the folder is
-    if (const char* const failed = EnterEmptyRoot(plan->root.empty() ? nullptr : plan->root.c_str()))
+    if (const char* const failed =
+            EnterEmptyRoot(plan->root.empty() ? nullptr : plan->root.c_str()))
       Fail(failed);
   DropBoundingSet();
   TakeUser(*plan);

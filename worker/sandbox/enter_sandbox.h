@@ -1,4 +1,5 @@
-// Enters a sandbox: the process's half (sandbox_plan.h).
+// Enters a sandbox: the process's half (sandbox_plan.h). After it there is no way back, and none to
+// more than the profile's list of system calls.
 #pragma once
 
 namespace outboard::worker {

@@ -68,26 +68,17 @@ std::string_view ValueOf(const char* variable) {
   return value == nullptr ? "" : value;
 }
 
-// Why executors need the machine's files; empty: they do not.
-std::string WhyFilesAreNeeded() {
-  if (ValueOf("OUTBOARD_DEVICE") == "opencl") return "OUTBOARD_DEVICE=opencl needs a driver's files";
-  if (IsSet("VIZ")) return "VIZ writes logs into a folder";
-  return "";
-}
-
 }  // namespace
 
 bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
 
-// Executors and searches still start compile processes and open files by path.
-constexpr bool kOpenFilesThemselves = true;
+bool NeedsDriver() { return ValueOf("OUTBOARD_DEVICE") == "opencl"; }
 
 SandboxParts PartsFor(SandboxProfile profile) {
-  if (profile != SandboxProfile::kCompiler && kOpenFilesThemselves) return SandboxParts();
   SandboxParts parts = GrantedParts();
-  if (profile == SandboxProfile::kCompiler || WhyFilesAreNeeded().empty()) return parts;
-  for (const SandboxPart part : {SandboxPart::kFiles, SandboxPart::kProcesses,
-                                 SandboxPart::kSystemCalls})
+  if (profile != SandboxProfile::kExecutor || !NeedsDriver()) return parts;
+  for (const SandboxPart part :
+       {SandboxPart::kFiles, SandboxPart::kProcesses, SandboxPart::kSystemCalls})
     parts.Remove(part);
   if (geteuid() == 0) parts.Remove(SandboxPart::kUser);  // the files are root's
   static const bool granted = Grants(parts);
@@ -99,8 +90,8 @@ std::string WhatIsMissing() {
   if (IsSandboxOff()) return "OUTBOARD_SANDBOX=0: there is no sandbox";
   if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
     return absl::StrCat("the kernel does not grant ", missing);
-  if (const std::string why = WhyFilesAreNeeded(); !why.empty())
-    return absl::StrCat(why, ": executors see the machine's files");
+  if (NeedsDriver())
+    return "OUTBOARD_DEVICE=opencl loads a driver from the machine's files, which executors see";
   return "";
 }
 

@@ -1,4 +1,5 @@
-// Which parts of the sandbox this machine grants.
+// Which parts of the sandbox this machine grants, which of them each program gets, and what that
+// means for whoever runs the worker. Threads: any.
 #pragma once
 
 #include <string>
@@ -13,10 +14,13 @@ namespace outboard::worker {
 // sanitizer's build, which needs /proc and system calls of its own.
 SandboxParts GrantedParts();
 
-// Those of them that programs of this profile get. An executor whose device is loaded by a driver
-// (OUTBOARD_DEVICE=opencl), or which writes logs into a folder (VIZ), needs the machine's files and
-// the supervisor's rights to them, and what a driver calls is not known.
+// Those of them that programs of this profile get. An executor whose device has a driver
+// (OUTBOARD_DEVICE=opencl) needs the machine's files and the supervisor's rights to them, and what
+// a driver calls is not known.
 SandboxParts PartsFor(SandboxProfile profile);
+
+// True if this process's executors use a device with a driver (OUTBOARD_DEVICE=opencl).
+bool NeedsDriver();
 
 // In one line, what the executors and compile processes of this machine lack, and why; empty if
 // they have all walls, or if this is a sanitizer's build.

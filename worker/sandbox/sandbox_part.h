@@ -25,9 +25,7 @@ class SandboxParts {
   constexpr explicit SandboxParts(uint32_t bits) : bits_(bits & kMask) {}
   static constexpr SandboxParts All() { return SandboxParts(kMask); }
 
-  constexpr bool has(SandboxPart part) const {
-    return (bits_ & static_cast<uint32_t>(part)) != 0;
-  }
+  constexpr bool has(SandboxPart part) const { return (bits_ & static_cast<uint32_t>(part)) != 0; }
   constexpr void Add(SandboxPart part) { bits_ |= static_cast<uint32_t>(part); }
   constexpr void Remove(SandboxPart part) { bits_ &= ~static_cast<uint32_t>(part); }
   constexpr uint32_t bits() const { return bits_; }

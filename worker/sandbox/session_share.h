@@ -1,4 +1,5 @@
-// What a session gets of its machine: limits of a running executor, set from outside.
+// What a session gets of its machine: limits of a running executor, which its supervisor sets from
+// outside when the session begins. Threads: any.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +11,12 @@
 
 namespace outboard::worker {
 
-// What an executor may hold besides its session's tensors.
+// What an executor may hold besides its session's tensors: limits::kExecutorOwnBytes, and a stack
+// for each core.
 uint64_t ExecutorOwnBytes();
 
 // When a session of this limit begins in the process: from now on its private memory is at most its
-// session's, limits::kExecutorOwnBytes and a stack for each core, and no file that it writes is larger than its session.
+// session's and ExecutorOwnBytes(), and no file that it writes is larger than its session.
 // Memory that this does not count cannot be had in a sandbox. No effect in a sanitizer's build.
 // Errors: UNAVAILABLE  the process has ended
 absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max);

@@ -93,7 +93,9 @@ class IdleSearcher::Impl {
       }
     }
     killed_ = false;
-    if (auto child = ChildProcess::Start(options_.command, {.profile = SandboxProfile::kSearch}); child.ok()) {
+    if (auto child = ChildProcess::Start(
+            options_.command, {.profile = SandboxProfile::kSearch, .cores = options_.cores});
+        child.ok()) {
       child_ = *std::move(child);
       job_ = std::move(job);
       if (job_ != nullptr) job_->Begin(child_);

@@ -62,6 +62,7 @@ class SearchJob {
 
 struct IdleSearcherOptions {
   std::vector<std::string> command;  // of the search process
+  std::vector<int> cores = {};       // that it may use; empty: all
   // Prepares the next search of a round; nullptr: nothing is left to search for. A round begins
   // when the worker is idle and work was done since the last (`new_round`), and goes on until it is
   // nullptr. From the searcher's thread. Empty: a round is one search, which needs nothing.
