@@ -1,5 +1,5 @@
-// Verifies each graph once for each tenant, before any other code decodes it. Verdicts are cached by
-// tenant and id, so that the time of an answer does not tell what another tenant has sent. Of
+// Verifies each graph once for each tenant, before any other code decodes it. Verdicts are cached
+// by tenant and id, so that the time of an answer does not tell what another tenant has sent. Of
 // kGraphVerdictsMax verdicts the oldest goes of the tenant that has the most: who sends many graphs
 // forgets its own.
 #pragma once

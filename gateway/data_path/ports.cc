@@ -38,7 +38,7 @@ void ClientPort::Begin() {
       account_ = admitted_->identity.tenant.value;
       endpoint_->ResumeReading();
     } else {
-      Relay::SendEnd(*endpoint_, admitted.status(), {}, 0, 0);
+      Refuse(admitted.status());
     }
     endpoint_->Unhold();
   });
@@ -52,6 +52,13 @@ void ClientPort::SetRelay(std::shared_ptr<Relay> relay) {
 std::shared_ptr<Relay> ClientPort::relay() {
   std::lock_guard lock(mutex_);
   return relay_;
+}
+
+// A client whose turn comes later keeps its session: to it the connection has broken, and it tries
+// again. Whoever is refused for good is told so, and ends.
+void ClientPort::Refuse(const absl::Status& why) {
+  if (absl::IsUnavailable(why)) return endpoint_->End(why);
+  Relay::SendEnd(*endpoint_, why, {}, 0, 0);
 }
 
 bool ClientPort::Open(proto::ClientFrame frame) {
@@ -69,7 +76,7 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   driver_->ClientSpoke(conn_);
   const Identity& identity = admitted_->identity;
   if (absl::Status status = auth_->MayOpen(identity.tenant); !status.ok()) {
-    Relay::SendEnd(*endpoint_, status, {}, 0, 0);
+    Refuse(status);
     return true;
   }
   driver_->Open(conn_, identity, open);

@@ -53,6 +53,7 @@ class ClientPort {
  private:
   bool Open(proto::ClientFrame frame);
   void Fail(const absl::Status& why);
+  void Refuse(const absl::Status& why);  // before there is a session
   std::shared_ptr<Relay> relay();
 
   CoreDriver* const driver_;

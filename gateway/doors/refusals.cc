@@ -39,7 +39,9 @@ std::string_view NameOf(RefusalReason reason) { return kNames[static_cast<size_t
 
 Refusals::Refusals(std::function<void(const std::string&)> log,
                    std::function<Clock::time_point()> now)
-    : log_(log ? std::move(log) : [](const std::string& line) { telemetry::LogWarning("refused", {{"message", line}}); }),
+    : log_(log ? std::move(log)
+               : [](const std::string&
+                        line) { telemetry::LogWarning("refused", {{"message", line}}); }),
       now_(std::move(now)) {}
 
 void Refusals::Count(RefusalReason reason, std::string_view whose) {

@@ -140,8 +140,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     }
     if (!ok) {
       Serialize(stored_, reply_);
-      if (writer_ != nullptr)
-        return Close(absl::AbortedError("ended in the middle of a chunk"));
+      if (writer_ != nullptr) return Close(absl::AbortedError("ended in the middle of a chunk"));
       return Close(absl::OkStatus());
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
@@ -388,16 +387,17 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
                                             const proto::ListChunksRequest* request,
                                             proto::ListChunksReply* reply) {
-  return Answer(CallMethod::kListChunks, context, *request, [this, request, reply](TenantId tenant) {
-    auto root = ToHash(request->root());
-    if (!root.ok()) return root.status();
-    auto blob = store_->Find(tenant, *root);
-    if (!blob.ok()) return blob.status();
-    reply->set_size_bytes(blob->size_bytes);
-    for (const wire::Hash& chunk : blob->chunks)
-      reply->add_chunks(std::string(wire::AsBytes(chunk)));
-    return absl::OkStatus();
-  });
+  return Answer(CallMethod::kListChunks, context, *request,
+                [this, request, reply](TenantId tenant) {
+                  auto root = ToHash(request->root());
+                  if (!root.ok()) return root.status();
+                  auto blob = store_->Find(tenant, *root);
+                  if (!blob.ok()) return blob.status();
+                  reply->set_size_bytes(blob->size_bytes);
+                  for (const wire::Hash& chunk : blob->chunks)
+                    reply->add_chunks(std::string(wire::AsBytes(chunk)));
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobService::Download(

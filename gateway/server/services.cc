@@ -103,8 +103,7 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
   return AnswerInTurn(CallMethod::kCreateKey, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin,
-                      [this, request, reply](const Identity& who) {
+                      KeyScope::kAdmin, [this, request, reply](const Identity& who) {
                         auto rights = RightsOf(*request, who.rights);
                         if (!rights.ok()) return rights.status();
                         if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
@@ -122,8 +121,7 @@ grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* 
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
   return AnswerInTurn(CallMethod::kListKeys, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin,
-                      [this, reply](const Identity& who) {
+                      KeyScope::kAdmin, [this, reply](const Identity& who) {
                         auto keys = accounts_->ListKeys(who.tenant);
                         if (!keys.ok()) return keys.status();
                         for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
@@ -135,8 +133,7 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
   return AnswerInTurn(CallMethod::kRevokeKey, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin,
-                      [this, request](const Identity& who) {
+                      KeyScope::kAdmin, [this, request](const Identity& who) {
                         return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
                       });
 }
@@ -197,8 +194,8 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
                                               const proto::EnrolRequest* request,
                                               proto::EnrolReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto finish = [reactor, record = std::make_shared<CallRecord>(CallMethod::kEnrol, *context)](
-                          const absl::Status& status) {
+  const auto finish = [reactor, record = std::make_shared<CallRecord>(
+                                    CallMethod::kEnrol, *context)](const absl::Status& status) {
     record->End(status);
     reactor->Finish(wire::ToGrpc(status));
   };
@@ -209,7 +206,7 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
     finish(status);
     return reactor;
   }
-  constexpr uint64_t kNoAccount = 0;  // accounts count from 1
+  constexpr uint64_t kNoAccount = 0;                              // accounts count from 1
   turns_->pool.Post(kNoAccount, [this, finish, request, reply] {  // signs, and writes a file
     const auto chain = admission_->Enrol(request->certificate_request(), request->name());
     if (chain.ok())
@@ -332,27 +329,29 @@ grpc::ServerUnaryReactor* StoreService::Answer(CallMethod method,
 grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
                                              const proto::StoreListRequest* request,
                                              proto::StoreListReply* reply) {
-  return Answer(CallMethod::kStoreList, context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
-    auto rows = blob_retention_->names().List(tenant, request->prefix(), request->after(),
-                                              kStoreNamesPerPage + 1);
-    if (!rows.ok()) return rows.status();
-    reply->set_more(rows->size() > kStoreNamesPerPage);
-    if (reply->more()) rows->pop_back();
-    for (const NameRow& row : *rows) Fill(row, *reply->add_names());
-    return absl::OkStatus();
-  });
+  return Answer(CallMethod::kStoreList, context, *request, turns_->pool,
+                [this, request, reply](TenantId tenant) {
+                  auto rows = blob_retention_->names().List(
+                      tenant, request->prefix(), request->after(), kStoreNamesPerPage + 1);
+                  if (!rows.ok()) return rows.status();
+                  reply->set_more(rows->size() > kStoreNamesPerPage);
+                  if (reply->more()) rows->pop_back();
+                  for (const NameRow& row : *rows) Fill(row, *reply->add_names());
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const proto::StoreGetRequest* request,
                                             proto::StoreGetReply* reply) {
-  return Answer(CallMethod::kStoreGet, context, *request, turns_->pool, [this, request, reply](TenantId tenant) {
-    auto stored = blob_retention_->Get(tenant, request->name());
-    if (!stored.ok()) return stored.status();
-    Fill(stored->row, *reply->mutable_stored());
-    *reply->mutable_checkpoint() = std::move(stored->checkpoint);
-    return absl::OkStatus();
-  });
+  return Answer(CallMethod::kStoreGet, context, *request, turns_->pool,
+                [this, request, reply](TenantId tenant) {
+                  auto stored = blob_retention_->Get(tenant, request->name());
+                  if (!stored.ok()) return stored.status();
+                  Fill(stored->row, *reply->mutable_stored());
+                  *reply->mutable_checkpoint() = std::move(stored->checkpoint);
+                  return absl::OkStatus();
+                });
 }
 
 // Answers when the name is on the disk, from the store's thread: no thread of the pool waits for
@@ -388,34 +387,37 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* context,
                                                const proto::StoreRemoveRequest* request,
                                                proto::StoreRemoveReply* reply) {
-  return Answer(CallMethod::kStoreRemove, context, *request, turns_->books, [this, request, reply](TenantId tenant) {
-    auto freed_bytes = blob_retention_->Remove(tenant, request->name());
-    if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
-    return freed_bytes.status();
-  });
+  return Answer(CallMethod::kStoreRemove, context, *request, turns_->books,
+                [this, request, reply](TenantId tenant) {
+                  auto freed_bytes = blob_retention_->Remove(tenant, request->name());
+                  if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
+                  return freed_bytes.status();
+                });
 }
 
 grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context,
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
-  return Answer(CallMethod::kStorePin, context, *request, turns_->books, [this, request](TenantId tenant) {
-    return blob_retention_->Pin(tenant, request->name(), request->pinned());
-  });
+  return Answer(CallMethod::kStorePin, context, *request, turns_->books,
+                [this, request](TenantId tenant) {
+                  return blob_retention_->Pin(tenant, request->name(), request->pinned());
+                });
 }
 
 grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* context,
                                               const proto::StoreUsageRequest* request,
                                               proto::StoreUsageReply* reply) {
-  return Answer(CallMethod::kStoreUsage, context, *request, turns_->pool, [this, reply](TenantId tenant) {
-    auto usage = blob_retention_->UsageOf(tenant);
-    if (!usage.ok()) return usage.status();
-    reply->set_used_bytes(usage->used_bytes);
-    reply->set_pinned_bytes(usage->pinned_bytes);
-    reply->set_quota_bytes(usage->quota_bytes);
-    reply->set_names(usage->names);
-    reply->set_unnamed_bytes(usage->used_bytes - usage->protected_bytes);
-    return absl::OkStatus();
-  });
+  return Answer(CallMethod::kStoreUsage, context, *request, turns_->pool,
+                [this, reply](TenantId tenant) {
+                  auto usage = blob_retention_->UsageOf(tenant);
+                  if (!usage.ok()) return usage.status();
+                  reply->set_used_bytes(usage->used_bytes);
+                  reply->set_pinned_bytes(usage->pinned_bytes);
+                  reply->set_quota_bytes(usage->quota_bytes);
+                  reply->set_names(usage->names);
+                  reply->set_unnamed_bytes(usage->used_bytes - usage->protected_bytes);
+                  return absl::OkStatus();
+                });
 }
 
 }  // namespace outboard::gateway

@@ -28,7 +28,8 @@ struct Trained {
 class CloudTrainingTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    cluster_.StartUp(1);
+    // Thousands of cuts of one account are no flood here.
+    cluster_.StartUp(1, "--openings-per-minute 1000000");
     proxy_ = std::make_unique<FaultProxy>(cluster_.target());
   }
   void TearDown() override { SetSession(nullptr); }

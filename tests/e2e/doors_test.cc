@@ -136,7 +136,9 @@ TEST(Doors, OneMoreConnectionThanAnAddressMayHave_IsClosedAndCounted) {
   const std::string other = OtherAddress();
   if (other.empty()) GTEST_SKIP() << "this machine has no address but loopback";
   test::TempFolder folder;
-  auto started = gateway::Gateway::Start({.listen = "0.0.0.0:0", .data_folder = folder / "data"});
+  auto started = gateway::Gateway::Start({.listen = "0.0.0.0:0",
+                                         .data_folder = folder / "data",
+                                         .tls = {.insecure = true}});
   ASSERT_TRUE(started.ok()) << started.status();
   const gateway::Gateway& gateway = **started;
   const std::string port = gateway.address().substr(gateway.address().rfind(':') + 1);

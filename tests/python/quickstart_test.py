@@ -47,7 +47,8 @@ def test_every_line(place):
     up = subprocess.Popen(["outboard", "up", "--port", "0"], cwd=folder, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     try:
-        ready = up.stdout.readline()
+        # The log and what the command prints come on one stream here.
+        ready = next(line for line in up.stdout if line.startswith("outboard ready "))
         port = int(ready.rsplit(":", 1)[1])
         check("outboard up", ready, port)
         # One shell, as in one terminal; what each block prints ends with a line of ours.
