@@ -32,7 +32,6 @@ TEST_P(HostileTest, IsAnswered_AndAnHonestAccountWorksOn) {
   const HostileCase& one = GetParam();
   if (one.run == nullptr) GTEST_SKIP() << one.skipped;
   const absl::Status answer = one.run(*world_);
-  std::printf("  %s\n", answer.ToString().c_str());
   EXPECT_NE(std::find(one.codes.begin(), one.codes.end(), answer.code()), one.codes.end())
       << "who " << one.what << " gets " << answer;
   EXPECT_TRUE(std::regex_search(std::string(answer.message()), std::regex(one.words)))

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "gateway/accounts/accounts.h"
-#include "tests/hostile/hostile_client.h"
 #include "tests/hostile/honest_account.h"
+#include "tests/hostile/hostile_client.h"
 #include "tests/hostile/raw_http2.h"
 #include "tests/support/cluster.h"
 

@@ -74,9 +74,9 @@ class RawHttp2 {
   // What came back on a stream.
   struct Reply {
     std::optional<uint32_t> grpc_status;
-    std::string grpc_message;   // as sent: bytes that are not printable are %XX
+    std::string grpc_message;       // as sent: bytes that are not printable are %XX
     std::optional<uint32_t> reset;  // the code of RST_STREAM
-    std::string data;           // the first bytes of DATA
+    std::string data;               // the first bytes of DATA
     size_t data_bytes = 0;
     bool ended = false;
   };
