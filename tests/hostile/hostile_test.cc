@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <regex>
 #include <set>
 
@@ -30,7 +31,9 @@ test::HostileWorld* HostileTest::world_ = nullptr;
 
 TEST_P(HostileTest, IsAnswered_AndAnHonestAccountWorksOn) {
   const HostileCase& one = GetParam();
-  if (one.run == nullptr) GTEST_SKIP() << one.skipped;
+  if (!one.skipped.empty() &&
+      (one.run == nullptr || std::getenv("OUTBOARD_HOSTILE_ALL") == nullptr))
+    GTEST_SKIP() << one.skipped;
   const absl::Status answer = one.run(*world_);
   EXPECT_NE(std::find(one.codes.begin(), one.codes.end(), answer.code()), one.codes.end())
       << "who " << one.what << " gets " << answer;
@@ -60,7 +63,8 @@ TEST(HostileCases, NamesAreUnique_AndNoneIsLeftOut) {
   std::set<int> numbers;
   for (const HostileCase& one : test::AllHostileCases()) {
     EXPECT_TRUE(names.insert(one.name).second) << one.name;
-    EXPECT_EQ(one.run == nullptr, !one.skipped.empty()) << one.name << " neither runs nor says why";
+    EXPECT_TRUE(one.run != nullptr || !one.skipped.empty())
+        << one.name << " neither runs nor says why";
     numbers.insert(one.number);
   }
   for (int number = 106; number <= 137; ++number) EXPECT_TRUE(numbers.contains(number)) << number;
