@@ -1,4 +1,5 @@
-// Every case of hostile input against a live cluster, beside an honest account that notices nothing.
+// Every case of hostile input against a live cluster, beside an honest account that notices
+// nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 // Headers are HPACK literals without indexing and without Huffman codes; the server is asked for
 // the same (a table of size 0), so that its answers are read without a table.
 //
-// Everything is bounded: a call that waits has a limit of time, what is stored of the peer's answers
-// a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses, so that
+// Everything is bounded: a call that waits has a limit of time, what is stored of the peer's
+// answers a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses, so that
 // a limit per address that an attacker reaches is the attacker's alone.
 // Threads: one.
 #pragma once
@@ -66,7 +66,7 @@ class RawHttp2 {
   bool Greet();
   // False: the peer has closed, or takes nothing for 5 s. Reads what comes meanwhile.
   bool Send(std::string_view bytes);
-  // HEADERS of a call on a new stream, and `messages` behind them if it has any; returns the stream.
+  // HEADERS of a call on a new stream, and `messages` behind them if any; returns the stream.
   uint32_t Call(const std::vector<Header>& headers, std::string_view messages = {},
                 bool ends = true);
   uint32_t NextStream() { return std::exchange(next_stream_, next_stream_ + 2); }

@@ -1,5 +1,5 @@
-// Sessions: numbers that were used, others' tokens, numbers out of range, work that is not paid for;
-// and what stands in logs and answers.
+// Sessions: numbers that were used, others' tokens, numbers out of range, work that is not paid
+// for; and what stands in logs and answers.
 #include <gtest/gtest.h>
 
 #include <chrono>
