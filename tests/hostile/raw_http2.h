@@ -5,7 +5,8 @@
 // the same (a table of size 0), so that its answers are read without a table.
 //
 // Everything is bounded: a call that waits has a limit of time, what is stored of the peer's
-// answers a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses, so that
+// answers a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses,
+// so that
 // a limit per address that an attacker reaches is the attacker's alone.
 // Threads: one.
 #pragma once
