@@ -186,7 +186,7 @@ const std::vector<HostileCase>& AllHostileCases() {
       {122,
        "h2_header_64KiB",
        "sends 64 KiB of headers",
-       {kResourceExhausted, kUnavailable, kUnimplemented},
+       {kResourceExhausted, kUnavailable, kUnimplemented, kUnknown},
        "",
        Header64KiB},
       {123,
