@@ -123,7 +123,8 @@ absl::Status BlobRatioBomb(HostileWorld& world) {
     status = world.replies().Note(raw->Await(stream));
     EXPECT_FALSE(status.ok()) << encoding;
   }
-  EXPECT_LT(world.ResidentBytes() - before, int64_t{32} << 20);
+  // Less than a quarter of one bomb; connections of the cases beside it take some.
+  EXPECT_LT(world.ResidentBytes() - before, static_cast<int64_t>(kInflated / 4));
   return status;
 }
 
@@ -131,8 +132,9 @@ absl::Status BlobResumeWrongOffset(HostileWorld& world) {
   HostileClient mallory = world.Mallory();
   const std::string bytes = "0123456789", hash = HashOf(bytes);
   for (const size_t offset : {size_t{4}, size_t{6}, size_t{10}, size_t{UINT32_MAX}})
-    EXPECT_EQ(mallory.Upload({Piece(hash, 10, 0, "01234"), Piece(hash, 10, offset, "56789")}).code(),
-              StatusCode::kInvalidArgument)
+    EXPECT_EQ(
+        mallory.Upload({Piece(hash, 10, 0, "01234"), Piece(hash, 10, offset, "56789")}).code(),
+        StatusCode::kInvalidArgument)
         << offset;
   return mallory.Upload({Piece(hash, 10, 5, "56789")});
 }
@@ -222,9 +224,9 @@ absl::Status BlobProbeTimes(HostileWorld& world) {
         const auto begin = std::chrono::steady_clock::now();
         question.ask(mallory, hash).IgnoreError();
         (first ? theirs : nobodys)
-            .push_back(std::chrono::duration<double, std::micro>(
-                           std::chrono::steady_clock::now() - begin)
-                           .count());
+            .push_back(
+                std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+                    .count());
       }
       distance = DistanceOf(theirs, nobodys);
       bound = DistanceBound(std::min(theirs.size(), nobodys.size()), kByChance);
@@ -251,10 +253,14 @@ absl::Status BlobNameIsNoPath(HostileWorld& world) {
   entry.set_blob_root(mallory.Store("escaped"));
   entry.set_size_bytes(7);
   set.mutable_checkpoint()->set_file_name("escaped");
-  const std::string names[] = {"",        "..",          "../escaped", "a/../../escaped",
-                               "/escaped", "escaped/",    "a\\..\\b",   "~/escaped",
-                               "a b",      "a\nb",        "%2e%2e/b",   std::string("a\0b", 3),
-                               "\xff\xfe", std::string(256, 'a'), "C:escaped"};
+  const std::string names[] = {"",           "..",
+                               "../escaped", "a/../../escaped",
+                               "/escaped",   "escaped/",
+                               "a\\..\\b",   "~/escaped",
+                               "a b",        "a\nb",
+                               "%2e%2e/b",   std::string("a\0b", 3),
+                               "\xff\xfe",   std::string(256, 'a'),
+                               "C:escaped"};
   RawSession session(ChannelFrom(world.target(), "127.0.0.2"), world.mallory_key());
   session.Open();
   session.Send({Item::Put(1, 1, "x")});
@@ -293,7 +299,8 @@ absl::Status BlobNameIsNoPath(HostileWorld& world) {
     EXPECT_EQ(answer.failed.code(), static_cast<uint32_t>(StatusCode::kInvalidArgument))
         << answer.failed.message();
   }
-  for (const auto& at : std::filesystem::recursive_directory_iterator(world.cluster().folder().path()))
+  for (const auto& at :
+       std::filesystem::recursive_directory_iterator(world.cluster().folder().path()))
     EXPECT_EQ(at.path().string().find("escaped"), std::string::npos) << at.path();
   return first;
 }

@@ -62,19 +62,17 @@ absl::Status HonestAccount::Begin() {
   const UOp* const m = Param(g, 3, DType::kI32, {size});
   const UOp* const half = Full(g, ConstFloat(g, DType::kF32, 0.5), {size});
   const UOp* const three = Full(g, ConstInt(g, DType::kI32, 3), {size});
-  const UOp* const sink =
-      Sink(g, {Add(g, Mul(g, f, half), x), Add(g, Mul(g, n, three), m)});
+  const UOp* const sink = Sink(g, {Add(g, Mul(g, f, half), x), Add(g, Mul(g, n, three), m)});
   request_ = RequestOf(sink, {0, session_->NewHandle(), 0, session_->NewHandle()}, {0, 0}, false);
   request_.fetch = {0, 1};
   request_.donate = {0, 2};
   f_ = session_->NewHandle();
   n_ = session_->NewHandle();
   const int64_t dims[] = {kElements};
-  for (absl::Status status :
-       {session_->Put(f_, DType::kF32, dims, BytesOf(expected_[0].f)),
-        session_->Put(n_, DType::kI32, dims, BytesOf(expected_[0].n)),
-        session_->Put(request_.inputs[1], DType::kF32, dims, BytesOf(x_)),
-        session_->Put(request_.inputs[3], DType::kI32, dims, BytesOf(m_))})
+  for (absl::Status status : {session_->Put(f_, DType::kF32, dims, BytesOf(expected_[0].f)),
+                              session_->Put(n_, DType::kI32, dims, BytesOf(expected_[0].n)),
+                              session_->Put(request_.inputs[1], DType::kF32, dims, BytesOf(x_)),
+                              session_->Put(request_.inputs[3], DType::kI32, dims, BytesOf(m_))})
     if (!status.ok()) return status;
   return Step();
 }

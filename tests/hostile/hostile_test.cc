@@ -1,7 +1,9 @@
-// Every case of hostile input against a live cluster, beside an honest account that notices nothing.
+// Every case of hostile input against a live cluster, beside an honest account that notices
+// nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <regex>
 #include <set>
 
@@ -18,11 +20,20 @@ class HostileTest : public ::testing::TestWithParam<HostileCase> {
   static void SetUpTestSuite() {
     world_ = new test::HostileWorld;
     for (const HostileCase& one : test::AllHostileCases())
-      if (one.begin != nullptr) one.begin(*world_);
+      if (one.begin != nullptr && Runs(one)) one.begin(*world_);
   }
   static void TearDownTestSuite() {
     world_->CheckAtEnd();
     delete world_;
+  }
+  // What begins is ended by its own test, which a filter may have left out.
+  static bool Runs(const HostileCase& one) {
+    const auto* const suite = ::testing::UnitTest::GetInstance()->current_test_suite();
+    for (int i = 0; i < suite->total_test_count(); ++i) {
+      const auto* const info = suite->GetTestInfo(i);
+      if (info->should_run() && std::string(info->name()).ends_with("/" + one.name)) return true;
+    }
+    return false;
   }
   static test::HostileWorld* world_;
 };
@@ -30,9 +41,10 @@ test::HostileWorld* HostileTest::world_ = nullptr;
 
 TEST_P(HostileTest, IsAnswered_AndAnHonestAccountWorksOn) {
   const HostileCase& one = GetParam();
-  if (one.run == nullptr) GTEST_SKIP() << one.skipped;
+  if (!one.skipped.empty() &&
+      (one.run == nullptr || std::getenv("OUTBOARD_HOSTILE_ALL") == nullptr))
+    GTEST_SKIP() << one.skipped;
   const absl::Status answer = one.run(*world_);
-  std::printf("  %s\n", answer.ToString().c_str());
   EXPECT_NE(std::find(one.codes.begin(), one.codes.end(), answer.code()), one.codes.end())
       << "who " << one.what << " gets " << answer;
   EXPECT_TRUE(std::regex_search(std::string(answer.message()), std::regex(one.words)))
@@ -61,7 +73,8 @@ TEST(HostileCases, NamesAreUnique_AndNoneIsLeftOut) {
   std::set<int> numbers;
   for (const HostileCase& one : test::AllHostileCases()) {
     EXPECT_TRUE(names.insert(one.name).second) << one.name;
-    EXPECT_EQ(one.run == nullptr, !one.skipped.empty()) << one.name << " neither runs nor says why";
+    EXPECT_TRUE(one.run != nullptr || !one.skipped.empty())
+        << one.name << " neither runs nor says why";
     numbers.insert(one.number);
   }
   for (int number = 106; number <= 137; ++number) EXPECT_TRUE(numbers.contains(number)) << number;

@@ -2,8 +2,8 @@
 // their own, and two accounts. The honest one works through all cases; `mallory` is who breaks the
 // rules.
 //
-// After a case, CheckAfterCase expects: the honest account's step and a fresh session's are right to
-// the last bit; the gateway's descriptors and resident memory are near what they were before the
+// After a case, CheckAfterCase expects: the honest account's step and a fresh session's are right
+// to the last bit; the gateway's descriptors and resident memory are near what they were before the
 // first case. At the end, CheckAtEnd expects sound books.
 #pragma once
 
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "gateway/accounts/accounts.h"
-#include "tests/hostile/hostile_client.h"
 #include "tests/hostile/honest_account.h"
+#include "tests/hostile/hostile_client.h"
 #include "tests/hostile/raw_http2.h"
 #include "tests/support/cluster.h"
 

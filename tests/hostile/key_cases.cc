@@ -49,8 +49,7 @@ absl::Status AnswerEverywhere(HostileWorld& world, const std::string& key,
       [&] { return client.Download({std::string(32, 'h')}, &bytes); },
       [&] { return client.Open(GoodOpen()); },
   });
-  for (const absl::Status& answer : answers)
-    EXPECT_EQ(answer.code(), answers[0].code()) << answer;
+  for (const absl::Status& answer : answers) EXPECT_EQ(answer.code(), answers[0].code()) << answer;
   EXPECT_EQ(bytes, "");
   return answers[0];
 }
@@ -128,9 +127,8 @@ absl::Status KeyWrongAddress(HostileWorld& world) {
   rights.scopes = gateway::Scopes::All();
   rights.from = gateway::ParseRanges("127.0.1.6,10.0.0.0/8").value();
   const std::string key = TextOf(world.MakeKey("mallory", rights));
-  EXPECT_TRUE(world.ClientOf(key, "127.0.1.6")
-                  .Ask(&Store::Stub::List, proto::StoreListRequest())
-                  .ok());
+  EXPECT_TRUE(
+      world.ClientOf(key, "127.0.1.6").Ask(&Store::Stub::List, proto::StoreListRequest()).ok());
   return AnswerEverywhere(world, key, "127.0.1.7");
 }
 
@@ -143,8 +141,8 @@ absl::Status KeyBruteForce(HostileWorld& world) {
   }
   for (int guess = 0; guess < kGuesses; ++guess) {
     RawHttp2& raw = *connections[static_cast<size_t>(guess % kConnections)];
-    const std::string key = "ob_live_0123456789abcdef_" + std::string(58, 'a') +
-                            std::to_string(100'000 + guess);
+    const std::string key =
+        "ob_live_0123456789abcdef_" + std::string(58, 'a') + std::to_string(100'000 + guess);
     raw.Call(CallHeaders("Store/List", {{"authorization", "Bearer " + key}}), GrpcMessage(""));
     // HTTP/2's limit of streams at a time is kept.
     const size_t sent = static_cast<size_t>(guess / kConnections) + 1;
@@ -177,7 +175,11 @@ absl::Status MetadataGarbage(HostileWorld& world) {
       {{"authorization", std::string("Bearer \0", 8) + world.mallory_key()}},
       {{"authorization", "Bearer " + std::string(6000, '\xff')}},
       {{"authorization-bin", "!!!! no base64 !!!!"}},
-      {{"outboard-token-bin", "====", }, {"outboard-session", std::string(32, '\x80')}},
+      {{
+           "outboard-token-bin",
+           "====",
+       },
+       {"outboard-session", std::string(32, '\x80')}},
       {{"outboard-session", "zz"}, {"outboard-token", std::string(4000, '0')}},
       {{"grpc-trace-bin", std::string(3000, '\xfe')}},
   };
@@ -192,8 +194,7 @@ absl::Status MetadataGarbage(HostileWorld& world) {
   const std::vector<absl::Status> answers = AnswersOf(calls);
   for (const absl::Status& answer : answers)
     EXPECT_TRUE(answer.code() == StatusCode::kUnauthenticated ||
-                answer.code() == StatusCode::kUnavailable ||
-                answer.code() == StatusCode::kInternal)
+                answer.code() == StatusCode::kUnavailable || answer.code() == StatusCode::kInternal)
         << answer;
   return answers[0];
 }

@@ -226,8 +226,9 @@ absl::Status NodeStaleEpoch(HostileWorld& world) {
   const std::string& id = of.assign.session_id();
   const std::string& token = of.assign.attach_token();
   absl::Status kept;
-  EXPECT_TRUE(Eventually([&] { return (kept = rogue.Keep(id, token)).code() == StatusCode::kAborted; }))
-      << kept;
+  EXPECT_TRUE(Eventually([&] {
+    return (kept = rogue.Keep(id, token)).code() == StatusCode::kAborted;
+  })) << kept;
   EXPECT_EQ(world.replies().Note(rogue.TryAttach(id, token)).code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(world.replies().Note(rogue.AskBlobs(id, token)).code(), StatusCode::kPermissionDenied);
   return kept;

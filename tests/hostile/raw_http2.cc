@@ -109,12 +109,9 @@ std::string GrpcMessage(std::string_view bytes, bool compressed) {
 }
 
 std::vector<Header> CallHeaders(const std::string& method, std::vector<Header> more) {
-  std::vector<Header> headers = {{":method", "POST"},
-                                 {":scheme", "http"},
-                                 {":path", "/outboard.proto." + method},
-                                 {":authority", "localhost"},
-                                 {"te", "trailers"},
-                                 {"content-type", "application/grpc"}};
+  std::vector<Header> headers = {
+      {":method", "POST"},         {":scheme", "http"}, {":path", "/outboard.proto." + method},
+      {":authority", "localhost"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
   headers.insert(headers.end(), more.begin(), more.end());
   return headers;
 }
@@ -127,8 +124,7 @@ RawHttp2::RawHttp2(const std::string& target, const std::string& from, uint32_t 
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  closed_ = fd_ < 0 ||
-            bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0 ||
+  closed_ = fd_ < 0 || bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0 ||
             connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0;
   if (fd_ >= 0) fcntl(fd_, F_SETFL, O_NONBLOCK);
 }
@@ -139,9 +135,9 @@ RawHttp2::~RawHttp2() {
 
 bool RawHttp2::Greet() {
   return Send(std::string(kPreface)
-                  .append(Http2Frame(FrameType::kSettings, 0, 0,
-                                     Setting(kHeaderTableSize, 0) +
-                                         Setting(kInitialWindowSize, initial_window_)))
+                  .append(Http2Frame(
+                      FrameType::kSettings, 0, 0,
+                      Setting(kHeaderTableSize, 0) + Setting(kInitialWindowSize, initial_window_)))
                   .append(Http2Frame(FrameType::kWindowUpdate, 0, 0, BigEndian(1 << 30))));
 }
 
@@ -170,8 +166,8 @@ bool RawHttp2::Poll(bool write, Milliseconds limit) {
   while (!closed_) {
     const auto left =
         std::chrono::duration_cast<Milliseconds>(deadline - steady_clock::now()).count();
-    pollfd wait{.fd = fd_, .events = static_cast<int16_t>((reads_ ? POLLIN : 0) |
-                                                          (write ? POLLOUT : 0))};
+    pollfd wait{.fd = fd_,
+                .events = static_cast<int16_t>((reads_ ? POLLIN : 0) | (write ? POLLOUT : 0))};
     if (poll(&wait, 1, static_cast<int>(std::max<int64_t>(left, 0))) <= 0) return false;
     if ((wait.revents & POLLOUT) != 0) {
       if (reads_ && (wait.revents & POLLIN) != 0) Read();
@@ -256,7 +252,8 @@ void RawHttp2::TakeHeaders(Reply& reply, std::string_view block) {
     const std::optional<std::string> name = *index != 0 ? "(static)" : TakeString(block);
     const std::optional<std::string> value = name ? TakeString(block) : std::nullopt;
     if (!value) return;
-    if (*name == "grpc-status") reply.grpc_status = static_cast<uint32_t>(std::atoi(value->c_str()));
+    if (*name == "grpc-status")
+      reply.grpc_status = static_cast<uint32_t>(std::atoi(value->c_str()));
     if (*name == "grpc-message") reply.grpc_message = *value;
   }
 }

@@ -4,8 +4,9 @@
 // Headers are HPACK literals without indexing and without Huffman codes; the server is asked for
 // the same (a table of size 0), so that its answers are read without a table.
 //
-// Everything is bounded: a call that waits has a limit of time, what is stored of the peer's answers
-// a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses, so that
+// Everything is bounded: a call that waits has a limit of time, what is stored of the peer's
+// answers a limit of number (kRepliesMax). Comes from an address of loopback that the test chooses,
+// so that
 // a limit per address that an attacker reaches is the attacker's alone.
 // Threads: one.
 #pragma once
@@ -66,7 +67,7 @@ class RawHttp2 {
   bool Greet();
   // False: the peer has closed, or takes nothing for 5 s. Reads what comes meanwhile.
   bool Send(std::string_view bytes);
-  // HEADERS of a call on a new stream, and `messages` behind them if it has any; returns the stream.
+  // HEADERS of a call on a new stream, and `messages` behind them if any; returns the stream.
   uint32_t Call(const std::vector<Header>& headers, std::string_view messages = {},
                 bool ends = true);
   uint32_t NextStream() { return std::exchange(next_stream_, next_stream_ + 2); }
@@ -74,9 +75,9 @@ class RawHttp2 {
   // What came back on a stream.
   struct Reply {
     std::optional<uint32_t> grpc_status;
-    std::string grpc_message;   // as sent: bytes that are not printable are %XX
+    std::string grpc_message;       // as sent: bytes that are not printable are %XX
     std::optional<uint32_t> reset;  // the code of RST_STREAM
-    std::string data;           // the first bytes of DATA
+    std::string data;               // the first bytes of DATA
     size_t data_bytes = 0;
     bool ended = false;
   };

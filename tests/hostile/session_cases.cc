@@ -1,5 +1,5 @@
-// Sessions: numbers that were used, others' tokens, numbers out of range, work that is not paid for;
-// and what stands in logs and answers.
+// Sessions: numbers that were used, others' tokens, numbers out of range, work that is not paid
+// for; and what stands in logs and answers.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -135,8 +135,7 @@ absl::Status CancelSpam(HostileWorld& world) {
 }
 
 absl::Status LogInjection(HostileWorld& world) {
-  const gateway::NewApiKey admin =
-      world.MakeKey("mallory", {.scopes = gateway::Scopes::All()});
+  const gateway::NewApiKey admin = world.MakeKey("mallory", {.scopes = gateway::Scopes::All()});
   HostileClient mallory = world.ClientOf(std::string(admin.text.Reveal()));
   proto::CreateKeyRequest key;
   key.set_name(WithLineBreak());
@@ -154,11 +153,12 @@ absl::Status LogInjection(HostileWorld& world) {
   version.set_client_version(WithLineBreak());
   EXPECT_EQ(mallory.Open(version).code(), StatusCode::kInvalidArgument);
   // Where HTTP/2 carries a line break at all.
-  for (const char* header : {"user-agent", "authorization", "outboard-session", "x-forwarded-for"}) {
+  for (const char* header :
+       {"user-agent", "authorization", "outboard-session", "x-forwarded-for"}) {
     auto raw = world.Raw("127.0.1.9");
     raw->Greet();
-    const absl::Status status = world.replies().Note(raw->Await(raw->Call(
-        CallHeaders("Store/List", {{header, WithLineBreak()}}), GrpcMessage(""))));
+    const absl::Status status = world.replies().Note(raw->Await(
+        raw->Call(CallHeaders("Store/List", {{header, WithLineBreak()}}), GrpcMessage(""))));
     EXPECT_FALSE(status.ok()) << header;
   }
   proto::Open name = GoodOpen();
@@ -183,18 +183,16 @@ absl::Status ErrorTextLeaks(HostileWorld& world) {
   EXPECT_GT(replies.size(), 20u);
   std::string others = world.honest().key();
   others = others.substr(0, others.rfind('_'));  // its id
-  for (const std::string& id : {std::string("an-honest-account"),
-                                others.substr(others.rfind('_') + 1), world.mallory_key(),
-                                world.cluster().folder().path(), world.cluster().data()})
-    for (const std::string& reply : replies)
-      EXPECT_EQ(reply.find(id), std::string::npos) << reply;
+  for (const std::string& id :
+       {std::string("an-honest-account"), others.substr(others.rfind('_') + 1), world.mallory_key(),
+        world.cluster().folder().path(), world.cluster().data()})
+    for (const std::string& reply : replies) EXPECT_EQ(reply.find(id), std::string::npos) << reply;
   // An address in memory, a path, a line of source, a row of a table, an address of a peer.
   const std::regex leaks(
       R"(0x[0-9a-fA-F]{5,}|/(tmp|home|root|var|proc|usr|etc|work)/|\.(cc|h|db|sqlite)\b|)"
       R"(\b(SELECT|INSERT|UPDATE) |sqlite|errno|ipv4:|127\.0\.)",
       std::regex::icase);
-  for (const std::string& reply : replies)
-    EXPECT_FALSE(std::regex_search(reply, leaks)) << reply;
+  for (const std::string& reply : replies) EXPECT_FALSE(std::regex_search(reply, leaks)) << reply;
   return absl::OkStatus();
 }
 
