@@ -141,6 +141,9 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr) return Close(absl::AbortedError("ended in the middle of a chunk"));
+      // gRPC does not tell the end from a message that it cannot read: a compressed one, say.
+      if (stored_.chunks_stored() == 0)
+        return Close(absl::InvalidArgumentError("no chunk came that could be read"));
       return Close(absl::OkStatus());
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.

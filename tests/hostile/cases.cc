@@ -29,7 +29,7 @@ const std::vector<HostileCase>& AllHostileCases() {
       {108,
        "blob_zstd_ratio_bomb",
        "uploads 256 MiB of zeros as 256 KiB",
-       {kUnimplemented},
+       {kUnimplemented, kInvalidArgument},  // gRPC's word, or ours where nothing could be read
        "",
        BlobRatioBomb},
       {109,
@@ -200,8 +200,8 @@ const std::vector<HostileCase>& AllHostileCases() {
       {126,
        "stream_open_1000",
        "opens 1,000 streams",
-       {kResourceExhausted, kDeadlineExceeded},
-       "",
+       {kUnavailable},  // a client tries again
+       "streams at a time",
        StreamsOpenMany},
       {127, "ping_flood", "sends 20,000 pings", {kUnavailable}, "GOAWAY 11", PingFlood},
       {128,

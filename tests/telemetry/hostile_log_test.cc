@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/base/limits.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
@@ -106,6 +108,9 @@ TEST_F(HostileLog, TenThousandNamesAndKeys_NoBreakAndNoSecret) {
     const std::string presented =
         wrong ? text + "\"; level=error" + std::to_string(random() % 100) : text;
     context.AddMetadata("authorization", "Bearer " + presented);
+    // The answer to a wrong key is delayed, and nobody here waits for it.
+    if (wrong)
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
     context.AddMetadata("x-request-id", i % 2 == 0 ? "id-" + std::to_string(i) + "-of-a-test"
                                                    : "\" level=error event=forged " + secret);
     const std::string name = HostileUtf8(random) + (i % 7 == 0 ? text : "");
@@ -181,7 +186,8 @@ TEST_F(HostileLog, TenThousandNamesAndKeys_NoBreakAndNoSecret) {
     ASSERT_EQ(line.find(gateway_->fleet_secret()), std::string::npos) << line;
   }
   EXPECT_EQ(events.count("forged"), 0u);
-  EXPECT_GE(events["call_ended"], kNames);
+  // Some answers to wrong keys are still to come.
+  EXPECT_GE(events["call_ended"], kNames - static_cast<int>(gateway::kWrongKeysWaitingMax));
   EXPECT_GT(events["worker_joined"], 0);
 
   // An honest account goes on.
