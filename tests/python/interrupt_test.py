@@ -1,4 +1,5 @@
 """Ctrl-C and other signals while the program waits, and what other threads do meanwhile."""
+import functools
 import os
 import signal
 import socket
@@ -29,11 +30,25 @@ def interrupt_soon(seconds: float = 0.1) -> threading.Timer:
     return timer
 
 
-def slow(matmuls: int) -> Tensor:
+def products(count: int) -> Tensor:
     w = Tensor.full((1024, 1024), 1 / 1024).contiguous().realize()
-    for _ in range(matmuls):
+    for _ in range(count):
         w = (w @ w).contiguous()
     return w.sum()
+
+
+@functools.cache
+def products_a_second() -> float:
+    """Of products of 1024 x 1024 on this machine, with the kernel compiled."""
+    products(1).item()
+    start = time.monotonic()
+    products(8).item()
+    return 8 / (time.monotonic() - start)
+
+
+def slow(sixteenths: int) -> Tensor:
+    """A value that takes about so many sixteenths of a second, whatever the machine."""
+    return products(max(sixteenths, int(sixteenths / 16 * products_a_second())))
 
 
 def test_item_is_interrupted_and_the_value_comes_later():
