@@ -36,8 +36,8 @@ class RawSession {
     End().IgnoreError();
   }
 
-  // Sends Open and waits for Opened, unless `or_queued` (then call AwaitOpened). With the token of a
-  // session: resumes it.
+  // Sends Open and waits for Opened, unless `or_queued` (then call AwaitOpened). With the token of
+  // a session: resumes it.
   void Open(const std::string& resume_token = "", bool or_queued = false) {
     proto::ClientItem item;
     proto::Open& open = *item.mutable_open();
