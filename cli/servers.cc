@@ -381,8 +381,10 @@ int RunServe(const ServerFlags& flags) {
   }
   const std::vector<std::string> search = ChooseIdleSearch(flags);
   // One user's own, often started by that user's program: it opens no port, and says nothing on
-  // the terminal unless something is wrong.
-  auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off", "error");
+  // the terminal unless something is wrong. Where other machines reach it, its owner is told what
+  // its doors refuse and which walls are missing.
+  const char* const log_level = session::IsOnThisMachine(flags.listen) ? "error" : "warning";
+  auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off", log_level);
   if (!shown.ok()) return ReportStart(shown.status());
   int code = 0;
   {

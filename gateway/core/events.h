@@ -170,7 +170,7 @@ struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;  // items are in flight
 };
-struct Tick {};     // time has passed: checks deadlines, charges whole seconds
+struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, SessionRestored,
