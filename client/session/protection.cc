@@ -1,6 +1,7 @@
 #include "client/session/protection.h"
 
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -25,6 +26,11 @@ absl::StatusOr<bool> SwitchIn(const char* name) {
   if (value == "1") return true;
   return absl::InvalidArgumentError(
       absl::StrCat(name, " is \"", absl::CHexEscape(value.substr(0, 100)), "\": write 1 or 0"));
+}
+
+// As gRPC reads targets: a host may be called "unix-box.example.org".
+bool IsUnixSocket(std::string_view target) {
+  return target.starts_with("unix:") || target.starts_with("unix-abstract:");
 }
 
 }  // namespace
@@ -63,13 +69,13 @@ absl::StatusOr<Protection> Protection::FromEnvironment() {
 }
 
 bool Protection::UsesTls(const std::string& target) const {
-  if (in_the_clear || target.starts_with("unix")) return false;
+  if (in_the_clear || IsUnixSocket(target)) return false;
   return also_here || !IsOnThisMachine(target);
 }
 
 absl::Status Protection::Explain(const std::string& target, absl::Status otherwise,
                                  std::chrono::milliseconds within) const {
-  if (target.starts_with("unix")) return otherwise;
+  if (IsUnixSocket(target)) return otherwise;
   const tls::Handshake found = tls::ShakeHands(target, within);
   if (!UsesTls(target)) {
     if (found.speaks != tls::Speaks::kTls) return otherwise;

@@ -5,10 +5,13 @@
 //       another one.
 #include "gateway/doors/connection_table.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -114,9 +117,15 @@ void ConnectionTable::EndUnproved(Clock::time_point now) {
 // False: it had been closed.
 bool ConnectionTable::EndOldestUnproved() {
   const int fd = unproved_.begin()->second;
-  const bool is_open = CookieOf(fd) == connections_.at(fd).cookie;  // N2
+  // gRPC may close the descriptor at any time, and the kernel give its number again: a descriptor
+  // of our own keeps the socket that was compared.
+  const int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  const bool is_known = ours >= 0 || errno == EBADF;
+  const int with = is_known ? ours : fd;  // no descriptor is left, so the room must come from here
+  const bool is_open = CookieOf(with) == connections_.at(fd).cookie;  // N2
   Forget(fd);
-  if (is_open) shutdown(fd, SHUT_RDWR);  // gRPC notices, and closes it
+  if (is_open) shutdown(with, SHUT_RDWR);  // gRPC notices, and closes it
+  if (ours >= 0) close(ours);
   return is_open;
 }
 

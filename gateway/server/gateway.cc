@@ -333,6 +333,9 @@ class Gateway::Impl {
       driver_->Drain();
       driver_->AwaitEmpty(drain);
       driver_->StopAll();
+      // Stopped queues run jobs on the thread that posts them, and a tick posts under the driver's
+      // lock, which those jobs take.
+      ticker_.reset();
       ledger_writer_->Stop();  // the last bills are written and told
       door_->Stop();           // answers to wrong keys wait no longer
       for (GrpcListener* listener : {clients_.get(), workers_.get()})

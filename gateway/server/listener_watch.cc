@@ -26,6 +26,33 @@ bool WaitFor(int fd, short events, std::chrono::milliseconds most) {
   return poll(&ready, 1, static_cast<int>(most.count())) == 1 && (ready.revents & events) != 0;
 }
 
+// True if the other end has ended the connection: a full table does so at once (ConnectionTable),
+// which takes somebody who accepts. A connection that waits in the kernel's queue stays open.
+bool WasEnded(int fd) {
+  char byte;
+  const ssize_t count = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count == 0 || (count < 0 && (errno == ECONNRESET || errno == EPIPE));
+}
+
+// What the port says to HTTP/2 without TLS.
+bool SaysHello(int fd, std::chrono::milliseconds within) {
+  char byte;
+  return send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) ==
+             static_cast<ssize_t>(kHello.size()) &&
+         WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, MSG_PEEK) == 1;
+}
+
+// The end of a connection attempt that has been decided.
+bool IsConnected(int fd) {
+  sockaddr_in peer;
+  socklen_t size = sizeof peer;
+  int error = 0;
+  socklen_t error_size = sizeof error;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0) return true;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size) == 0 &&
+         (error == 0 || error == ECONNRESET || error == EPIPE);  // it was connected before
+}
+
 // True if the port answers, and where nothing can be said: without a descriptor for the question.
 bool Answers(const sockaddr_in& address, bool has_tls, std::chrono::milliseconds within) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -33,14 +60,11 @@ bool Answers(const sockaddr_in& address, bool has_tls, std::chrono::milliseconds
   const bool connects =
       connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
       errno == EINPROGRESS;
-  char byte;
-  const bool is_there = connects && WaitFor(fd, POLLOUT, within);
-  const bool answers = is_there && has_tls
-                           ? tls::ShakeHandsOn(fd, "localhost", within).speaks == tls::Speaks::kTls
-                           : is_there &&
-                                 send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) ==
-                                     static_cast<ssize_t>(kHello.size()) &&
-                                 WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
+  const bool is_there = connects && WaitFor(fd, POLLOUT, within) && IsConnected(fd);
+  const bool answers =
+      is_there && ((has_tls ? tls::ShakeHandsOn(fd, "localhost", within).speaks == tls::Speaks::kTls
+                            : SaysHello(fd, within)) ||
+                   WasEnded(fd));
   close(fd);
   return answers;
 }
