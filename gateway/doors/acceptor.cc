@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -23,6 +24,9 @@ namespace outboard::gateway {
 namespace {
 
 constexpr int kSweepEveryMs = 500;
+// How often unproved connections are asked what they sent: a fast network brings 1 MB in this time.
+constexpr std::chrono::milliseconds kAskEvery{10};
+constexpr int kAskingTakesOneIn = 20;  // of a processor, however many there are
 constexpr int kAcceptsInTurn = 64;  // then the other listeners, and those that must end
 constexpr std::chrono::milliseconds kNoDescriptorPause{10};
 // As gRPC sets it from the keepalive times in gateway/server/grpc_listener.cc: how long sent bytes
@@ -156,15 +160,22 @@ void Acceptor::Start(ConnectionTable* table, std::function<void(int listener_fd,
 void Acceptor::Work() {
   std::vector<pollfd> ready{{wake_fd_, POLLIN, 0}};
   for (const int fd : listeners_) ready.push_back({fd, POLLIN, 0});
-  auto sweep_at = ConnectionTable::Clock::now();
+  auto sweep_at = ConnectionTable::Clock::now(), ask_at = sweep_at;
   while (!stopping_) {
-    poll(ready.data(), ready.size(), kSweepEveryMs);
+    const bool asks = table_->has_unproved();
+    poll(ready.data(), ready.size(), asks ? static_cast<int>(kAskEvery.count()) : kSweepEveryMs);
     for (size_t i = 1; i < ready.size(); ++i) {
       for (int accepted = 0; (ready[i].revents & POLLIN) != 0 && accepted < kAcceptsInTurn;
            ++accepted)
         if (!AcceptFrom(ready[i].fd)) break;
     }
     const auto now = ConnectionTable::Clock::now();
+    if (asks && now >= ask_at) {
+      table_->EndGreedy();
+      const auto end = ConnectionTable::Clock::now();
+      ask_at = end + std::max<ConnectionTable::Clock::duration>(kAskEvery,
+                                                                (end - now) * kAskingTakesOneIn);
+    }
     if (now < sweep_at) continue;
     table_->EndUnproved(now);
     sweep_at = now + std::chrono::milliseconds(kSweepEveryMs);

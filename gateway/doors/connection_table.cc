@@ -6,12 +6,16 @@
 #include "gateway/doors/connection_table.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -34,6 +38,15 @@ std::string WithoutBrackets(std::string_view peer) {
   return name;
 }
 
+// Since it was accepted; 0 where the kernel does not count: a unix socket is this machine's.
+uint64_t BytesReceivedBy(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  constexpr size_t kEnd = offsetof(tcp_info, tcpi_bytes_received) + sizeof(uint64_t);
+  return size >= kEnd ? info.tcpi_bytes_received : 0;
+}
+
 }  // namespace
 
 ConnectionLimits DefaultConnectionLimits() {
@@ -45,7 +58,9 @@ ConnectionLimits DefaultConnectionLimits() {
           .proxies = {},
           .in_total = kConnectionsMax,
           .descriptors = std::max(all - kDescriptorsForDisk, kDescriptorsForDisk),
-          .key_within = std::chrono::milliseconds(kConnectionKeyMs)};
+          .key_within = std::chrono::milliseconds(kConnectionKeyMs),
+          .bytes_before_key = kBytesBeforeKeyMax,
+          .bytes_before_key_in_total = kBytesBeforeKeyInTotalMax};
 }
 
 uint64_t ConnectionTable::CookieOf(int fd) {
@@ -114,9 +129,30 @@ void ConnectionTable::EndUnproved(Clock::time_point now) {
   }
 }
 
+void ConnectionTable::EndGreedy() {
+  if (limits_.bytes_before_key == 0) return;
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<uint64_t, int>> sent;
+  uint64_t all = 0;
+  for (const auto& [since, fd] : unproved_) {
+    const uint64_t bytes = BytesReceivedBy(fd);
+    if (bytes == 0 || CookieOf(fd) != connections_.at(fd).cookie) continue;
+    sent.emplace_back(bytes, fd);
+    all += bytes;
+  }
+  std::sort(sent.begin(), sent.end(), std::greater<>());
+  for (const auto& [bytes, fd] : sent) {
+    if (bytes <= limits_.bytes_before_key && all <= limits_.bytes_before_key_in_total) break;
+    all -= bytes;
+    const AddressKey address = connections_.at(fd).address;
+    if (End(fd)) refusals_->Count(RefusalReason::kBytesBeforeKey, address.ToString());
+  }
+}
+
+bool ConnectionTable::EndOldestUnproved() { return End(unproved_.begin()->second); }
+
 // False: it had been closed.
-bool ConnectionTable::EndOldestUnproved() {
-  const int fd = unproved_.begin()->second;
+bool ConnectionTable::End(int fd) {
   // gRPC may close the descriptor at any time, and the kernel give its number again: a descriptor
   // of our own keeps the socket that was compared.
   const int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -127,6 +163,11 @@ bool ConnectionTable::EndOldestUnproved() {
   if (is_open) shutdown(with, SHUT_RDWR);  // gRPC notices, and closes it
   if (ours >= 0) close(ours);
   return is_open;
+}
+
+bool ConnectionTable::has_unproved() {
+  std::lock_guard lock(mutex_);
+  return limits_.bytes_before_key != 0 && !unproved_.empty();
 }
 
 size_t ConnectionTable::open() {

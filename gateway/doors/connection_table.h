@@ -37,6 +37,9 @@ struct ConnectionLimits {
   int descriptors;
   // A connection that has shown no key for so long is ended; 0: it may stay.
   std::chrono::milliseconds key_within{0};
+  // What one may send until then, and all such connections together; 0: any.
+  uint64_t bytes_before_key = 0;
+  uint64_t bytes_before_key_in_total = 0;
 };
 
 // Those of gateway/base/limits.h and of this process's RLIMIT_NOFILE.
@@ -57,7 +60,12 @@ class ConnectionTable {
   void Proved(std::string_view peer);
   // Ends those that have shown no key in time.
   void EndUnproved(Clock::time_point now);
+  // Ends those that have sent too much before a key; where all together have, those with the most.
+  // The kernel's count of a TCP socket is asked for, so this looks at each: one system call.
+  void EndGreedy();
 
+  // True where EndGreedy has something to look at.
+  bool has_unproved();
   size_t open();  // counts those that are open still
   const ConnectionLimits& limits() const { return limits_; }
 
@@ -76,6 +84,7 @@ class ConnectionTable {
   void ForgetClosed(const AddressKey& address);
   void ForgetAllClosed();
   bool EndOldestUnproved();
+  bool End(int fd);
 
   const ConnectionLimits limits_;
 

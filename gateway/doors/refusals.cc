@@ -14,15 +14,17 @@ namespace {
 constexpr std::chrono::minutes kOneLineIn{1};
 
 constexpr std::string_view kNames[kRefusalReasons] = {
-    "connections_of_address", "connections_in_total", "no_key_in_time",     "wrong_key",
-    "wrong_keys_of_address",  "calls_of_account",     "streams_of_account", "openings_of_account",
+    "connections_of_address", "connections_in_total", "no_key_in_time",
+    "bytes_before_key",       "wrong_key",            "wrong_keys_of_address",
+    "calls_of_account",       "streams_of_account",   "openings_of_account",
 };
 
 // What /metrics calls it; none: whoever looked at the key has counted it.
 std::optional<telemetry::Refusal> MetricOf(RefusalReason reason) {
   switch (reason) {
     case RefusalReason::kConnectionsOfAddress:
-    case RefusalReason::kConnectionsInTotal: return telemetry::Refusal::kConnections;
+    case RefusalReason::kConnectionsInTotal:
+    case RefusalReason::kBytesBeforeKey: return telemetry::Refusal::kConnections;
     case RefusalReason::kNoKeyInTime: return telemetry::Refusal::kFirstMessage;
     case RefusalReason::kWrongKey: return std::nullopt;
     case RefusalReason::kWrongKeysOfAddress:

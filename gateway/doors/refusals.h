@@ -19,13 +19,14 @@ enum class RefusalReason {
   kConnectionsOfAddress,  // more connections than an address may have
   kConnectionsInTotal,    // no descriptor is left for another
   kNoKeyInTime,           // a connection that showed no key in time
+  kBytesBeforeKey,        // a connection that sent too much before a key was good
   kWrongKey,              // a key that is not accepted
   kWrongKeysOfAddress,    // not looked at: its address has too many wrong ones
   kCallsOfAccount,        // more calls at a time than an account may have
   kStreamsOfAccount,      // more streams
   kOpeningsOfAccount,     // more openings within a minute
 };
-inline constexpr size_t kRefusalReasons = 8;
+inline constexpr size_t kRefusalReasons = 9;
 
 // As in metrics and logs: "connections_of_address".
 std::string_view NameOf(RefusalReason reason);

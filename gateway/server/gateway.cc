@@ -277,6 +277,7 @@ class Gateway::Impl {
     // A machine with many devices has many executors, and none of them has a key.
     limits.per_address = kConnectionsPerWorkerAddressMax;
     limits.key_within = std::chrono::milliseconds(0);
+    limits.bytes_before_key = 0;
     worker_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
     auto workers = GrpcListener::Start(
         options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()}, worker_connections_.get(),

@@ -138,6 +138,74 @@ TEST_F(ConnectionTableTest, WhoShowsNoKeyInTime_IsEnded) {
   EXPECT_EQ(refusals_.count(RefusalReason::kNoKeyInTime), 1u);
 }
 
+// Both ends of a TCP connection; `fds_` gets that of the peer.
+class ConnectionBytesTest : public ConnectionTableTest {
+ protected:
+  int Connect(ConnectionTable& table, const std::string& peer) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(listener, generic, size), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+    EXPECT_EQ(getsockname(listener, generic, &size), 0);
+    fds_.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fds_.back(), generic, size), 0);
+    const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    close(listener);
+    EXPECT_TRUE(table.Add(fd, Of(peer), peer, now_));
+    return fd;
+  }
+  // The kernel has counted the bytes when they can be read.
+  static void Pass(int from, int to, size_t bytes) {
+    std::string text(bytes, 'x');
+    EXPECT_EQ(send(from, text.data(), bytes, 0), static_cast<ssize_t>(bytes));
+    EXPECT_EQ(recv(to, text.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+  }
+  ConnectionLimits ByteLimits() const {
+    ConnectionLimits limits = Limits();
+    limits.bytes_before_key = 1000;
+    limits.bytes_before_key_in_total = 2000;
+    return limits;
+  }
+};
+
+TEST_F(ConnectionBytesTest, WhoSendsTooMuchBeforeAKey_IsEnded) {
+  ConnectionTable table(ByteLimits(), &refusals_);
+  const int within = Connect(table, "ipv4:192.0.2.7:1");
+  const int beyond = Connect(table, "ipv4:192.0.2.7:2");
+  const int proved = Connect(table, "ipv4:192.0.2.7:3");
+  table.Proved("ipv4:192.0.2.7:3");
+  Pass(fds_[0], within, 900);
+  Pass(fds_[1], beyond, 600);
+  Pass(fds_[2], proved, 5000);
+  table.EndGreedy();
+  EXPECT_EQ(refusals_.count(RefusalReason::kBytesBeforeKey), 0u);
+  Pass(fds_[1], beyond, 401);  // of its sum
+  table.EndGreedy();
+  EXPECT_FALSE(HasEnded(fds_[0]));
+  EXPECT_TRUE(HasEnded(fds_[1]));
+  EXPECT_FALSE(HasEnded(fds_[2]));
+  table.EndGreedy();
+  EXPECT_EQ(refusals_.count(RefusalReason::kBytesBeforeKey), 1u);
+  for (const int fd : {within, beyond, proved}) close(fd);
+}
+
+TEST_F(ConnectionBytesTest, WhereAllSendTooMuchTogether_WhoSentTheMostIsEnded) {
+  ConnectionTable table(ByteLimits(), &refusals_);
+  std::vector<int> open;
+  for (const size_t bytes : {300, 900, 901}) {
+    open.push_back(Connect(table, "ipv4:192.0.2.7:" + std::to_string(bytes)));
+    Pass(fds_.back(), open.back(), bytes);
+  }
+  table.EndGreedy();
+  EXPECT_FALSE(HasEnded(fds_[0]));
+  EXPECT_FALSE(HasEnded(fds_[1]));
+  EXPECT_TRUE(HasEnded(fds_[2]));
+  EXPECT_EQ(refusals_.count(RefusalReason::kBytesBeforeKey), 1u);
+  for (const int fd : open) close(fd);
+}
+
 TEST_F(ConnectionTableTest, WhenAllAreTaken_TheOldestWithoutAKeyMakesRoom) {
   ConnectionLimits limits = Limits();
   limits.in_total = 4;

@@ -64,6 +64,7 @@ absl::Status DeadlineHuge(HostileWorld& world);
 absl::Status RapidReset(HostileWorld& world);
 absl::Status Header64KiB(HostileWorld& world);
 absl::Status ContinuationFlood(HostileWorld& world);
+absl::Status ContinuationFloodWithKey(HostileWorld& world);
 void WindowZeroBegins(HostileWorld& world);
 absl::Status WindowZero(HostileWorld& world);
 void SlowlorisBegins(HostileWorld& world);

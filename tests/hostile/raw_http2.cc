@@ -217,7 +217,7 @@ void RawHttp2::Take(FrameType type, uint8_t flags, uint32_t stream, std::string_
     goaway_text_ = payload.size() < 8 ? "" : std::string(payload.substr(8, 200));
     return;
   }
-  if (type == FrameType::kSettings && (flags & kAck) == 0)
+  if (type == FrameType::kSettings && (flags & kAck) == 0 && acknowledges_)
     answers_ += Http2Frame(FrameType::kSettings, kAck, 0, "");
   if (type == FrameType::kPing && (flags & kAck) == 0 && answers_pings_)
     answers_ += Http2Frame(FrameType::kPing, kAck, 0, payload);

@@ -63,7 +63,7 @@ class RawHttp2 {
   RawHttp2& operator=(const RawHttp2&) = delete;
 
   // The connection's beginning, which a test may leave out. The server's settings are acknowledged
-  // as they come.
+  // as they come, unless AcknowledgeSettings(false).
   bool Greet();
   // False: the peer has closed, or takes nothing for 5 s. Reads what comes meanwhile.
   bool Send(std::string_view bytes);
@@ -90,6 +90,7 @@ class RawHttp2 {
   absl::Status AwaitClosed(Milliseconds limit);
   // Takes no bytes from the socket from now on.
   void StopReading() { reads_ = false; }
+  void AcknowledgeSettings(bool acknowledges) { acknowledges_ = acknowledges; }
   void AnswerPings(bool answers) { answers_pings_ = answers; }
 
   bool closed() const { return closed_; }
@@ -109,7 +110,7 @@ class RawHttp2 {
   int fd_ = -1;
   const uint32_t initial_window_;
   uint32_t next_stream_ = 1;
-  bool closed_ = false, reads_ = true, answers_pings_ = true;
+  bool closed_ = false, reads_ = true, answers_pings_ = true, acknowledges_ = true;
   std::string unread_;   // of the peer: less than a frame
   std::string answers_;  // acknowledgements to be sent
   std::map<uint32_t, Reply> replies_;
