@@ -44,11 +44,11 @@ inline constexpr int kDescriptorsForDisk = 64;
 // From a connection to a key that is good. Longer than kFirstMessageMs: a connection that is set up
 // may wait for its program, which comes again if it takes longer.
 inline constexpr int64_t kConnectionKeyMs = 30'000;
-// What a connection may send before a key of it is good: a call with the largest request
-// (wire::kMessageBytesMax), and as much again for calls beside it. gRPC keeps headers that have no
+// What a connection may send before a key of it is good: more than gRPC's window of a fast upload
+// (16 MiB), which is sent while the key is looked at. gRPC keeps headers that have no
 // end, at seven times their size.
-inline constexpr uint64_t kBytesBeforeKeyMax = uint64_t{2} << 20;
-inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{32} << 20;
+inline constexpr uint64_t kBytesBeforeKeyMax = uint64_t{32} << 20;
+inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{256} << 20;
 // A wrong key's answer is delayed: the first by kWrongKeyDelayMs, the next of the address twice as
 // long, up to kWrongKeyDelayMsMax. Each kWrongKeyForgetMs without one takes half of it back.
 inline constexpr int64_t kWrongKeyDelayMs = 50;
