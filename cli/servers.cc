@@ -381,8 +381,8 @@ int RunServe(const ServerFlags& flags) {
   }
   const std::vector<std::string> search = ChooseIdleSearch(flags);
   // One user's own, often started by that user's program: it opens no port, and says nothing on
-  // the terminal unless something is wrong. Where other machines reach it, its owner is told what
-  // its doors refuse and which walls are missing.
+  // the terminal unless something is wrong. Where other machines reach it, warnings are
+  // printed too: what is refused, and which part of the sandbox is missing.
   const char* const log_level = session::IsOnThisMachine(flags.listen) ? "error" : "warning";
   auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off", log_level);
   if (!shown.ok()) return ReportStart(shown.status());

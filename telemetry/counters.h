@@ -35,7 +35,7 @@ void ObserveNs(Metric metric, int64_t ns, size_t label = 0);
 // the first 15.
 size_t DeviceClassLabel(std::string_view name);
 
-// Whether this process counts; it does unless it is told otherwise. For benchmarks, which compare.
+// Whether this process counts; on by default. Off in benchmarks that measure its cost.
 void SetCounting(bool counts);
 
 // The value of a counter's cell, for tests.

@@ -45,7 +45,7 @@ inline constexpr int kDescriptorsForDisk = 64;
 // may wait for its program, which comes again if it takes longer.
 inline constexpr int64_t kConnectionKeyMs = 30'000;
 // What a connection may send before a key of it is good: more than gRPC's window of a fast upload
-// (16 MiB), which is sent while the key is looked at. gRPC keeps headers that have no
+// (16 MiB), which is sent while the key is checked. gRPC keeps headers that have no
 // end, at seven times their size.
 inline constexpr uint64_t kBytesBeforeKeyMax = uint64_t{32} << 20;
 inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{256} << 20;

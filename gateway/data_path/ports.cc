@@ -55,7 +55,7 @@ std::shared_ptr<Relay> ClientPort::relay() {
 }
 
 // A client whose turn comes later keeps its session: to it the connection has broken, and it tries
-// again. Whoever is refused for good is told so, and ends.
+// again. A refusal for good ends its session.
 void ClientPort::Refuse(const absl::Status& why) {
   if (absl::IsUnavailable(why)) return endpoint_->End(why);
   Relay::SendEnd(*endpoint_, why, {}, 0, 0);

@@ -1,4 +1,4 @@
-// The log of sessions and workers: a DriverObserver that writes an event for each thing it is told
+// The log of sessions and workers: a DriverObserver that writes one event per call
 // (docs/logs.md lists them). Errors are named by their codes: RESOURCE_EXHAUSTED.
 #pragma once
 

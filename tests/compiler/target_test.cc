@@ -47,8 +47,8 @@ TEST(HostTarget, Processor_IsNamedAsLlvmNamesIt) {
 }
 
 // Not compared: tiles, which LLVM names where the processor has them and this process may not use
-// them; and avx10.1-512, for which LLVM 19 reads leaf 0x24 without choosing subleaf 0 (on Granite
-// Rapids the answer is what another subleaf holds).
+// them; and avx10.1-512, for which LLVM 19 reads leaf 0x24 without choosing subleaf 0 (on
+// processors with AVX10 it then sees another subleaf).
 TEST(HostTarget, Features_AreThoseOfLlvm) {
   std::map<std::string, char> want, has = SignsOf(HostTarget().features);
   for (const auto& feature : llvm::sys::getHostCPUFeatures())

@@ -94,7 +94,7 @@ class ExecutorHost::Impl {
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
                 .owner = options_.files.owner,
-                .store_folder = options_.store_folder,
+                .store_folder = options_.folder->path(),
                 .store_bytes_max = options_.memory_bytes_max + kManifestBytesMax,
                 .answer = [this](const proto::NodeCommand& command, int passed) {
                   Command(command, passed);
@@ -135,9 +135,9 @@ class ExecutorHost::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
-    command.mutable_begin()->set_store_folder(options_.store_folder_inside.empty()
-                                                  ? blobs_.store_folder()
-                                                  : options_.store_folder_inside);
+    command.mutable_begin()->set_store_folder(options_.folder_inside.empty()
+                                                  ? options_.folder->path()
+                                                  : options_.folder_inside);
     Command(command, passed);
     close(passed);
     if (ours >= 0)

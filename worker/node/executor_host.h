@@ -35,11 +35,10 @@ struct ExecutorHostOptions {
   // Compiles for the executor; the host tells it the account.
   std::unique_ptr<KernelService> kernels;
   AccountFiles files;
-  // Where the executor writes what is to be stored, and the same folder as the executor sees it.
-  // Empty: a folder of the session's own, under the same name.
-  std::string store_folder;
-  std::string store_folder_inside;
-  std::unique_ptr<ExecutorFolder> folder;  // that store_folder is, if it is the executor's own
+  // Where the executor writes what is to be stored, and what it calls that folder: "/" in a sandbox
+  // whose root it is. Empty: as this process does.
+  std::unique_ptr<ExecutorFolder> folder;
+  std::string folder_inside;
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };

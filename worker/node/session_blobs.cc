@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -39,25 +38,15 @@ void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>&
 
 }  // namespace
 
-SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
+SessionBlobs::SessionBlobs(SessionBlobsOptions options)
+    : options_(std::move(options)), files_(StoredFiles::Open(options_.store_folder)) {
   connections_.channels = options_.channels;
   connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
-  store_folder_ = options_.store_folder;
-  if (store_folder_.empty()) {
-    store_folder_ = absl::StrCat(options_.cache->folder(), "/store-",
-                                 absl::BytesToHexString(options_.assign.session_id()));
-    std::error_code ignored;  // an executor that cannot write there says so
-    std::filesystem::create_directories(store_folder_, ignored);
-  }
-  files_ = StoredFiles::Open(store_folder_);
 }
 
 SessionBlobs::~SessionBlobs() {
   Cancel();
   for (std::thread& thread : threads_) thread.join();
-  if (!options_.store_folder.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(store_folder_, ignored);
 }
 
 void SessionBlobs::Cancel() {

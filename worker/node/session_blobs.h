@@ -36,8 +36,7 @@ struct SessionBlobsOptions {
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
   std::string owner;  // of the cached copies: the account
-  // An existing folder, to which the executor writes; empty: a new one of its own.
-  std::string store_folder;
+  std::string store_folder;  // exists; the executor writes there what it stores
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
   // Sends a command, with a descriptor or -1; any thread.
   std::function<void(const proto::NodeCommand&, int passed)> answer;
@@ -46,7 +45,7 @@ struct SessionBlobsOptions {
 class SessionBlobs {
  public:
   explicit SessionBlobs(SessionBlobsOptions options);
-  ~SessionBlobs();  // cancels transfers in flight and removes the folder that it has made
+  ~SessionBlobs();  // cancels transfers in flight
   SessionBlobs(const SessionBlobs&) = delete;
   SessionBlobs& operator=(const SessionBlobs&) = delete;
 
@@ -56,8 +55,6 @@ class SessionBlobs {
   //         INVALID_ARGUMENT    a root of another length
   absl::Status Want(const proto::WantBlob& want);
   absl::Status Store(const proto::StoreBlobs& store);
-  // The folder where the executor writes blobs to be stored.
-  const std::string& store_folder() const { return store_folder_; }
   // Ends transfers in flight soon; no new one starts.
   void Cancel();
 
@@ -74,9 +71,8 @@ class SessionBlobs {
   }
 
   const SessionBlobsOptions options_;
-  std::string store_folder_;
-  absl::StatusOr<std::unique_ptr<StoredFiles>> files_;  // of store_folder_
-  std::atomic<size_t> wants_{0}, stores_{0};            // not answered yet
+  const absl::StatusOr<std::unique_ptr<StoredFiles>> files_;  // of the store folder
+  std::atomic<size_t> wants_{0}, stores_{0};                  // not answered yet
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   wire::BlobConnections connections_;

@@ -401,10 +401,9 @@ class Supervisor::Impl {
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
     session.kernels = std::move(spare_kernels_);
-    session.store_folder = spare_folder_->path();
     session.folder = std::move(spare_folder_);
     if (PartsFor(SandboxProfile::kExecutor).has(SandboxPart::kFiles))
-      session.store_folder_inside = "/";
+      session.folder_inside = "/";
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
