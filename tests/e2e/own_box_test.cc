@@ -28,6 +28,10 @@ TEST(OwnBox, ThePagesProgramFitsItsLine) {
   ASSERT_EQ(made.code, 0) << made.err;
   const std::string key = made.out.substr(0, made.out.find('\n'));
   EXPECT_EQ(key.rfind("ob_live_", 0), 0u);
+  const test::Ended friends = test::Outboard(
+      AsWritten("key create --tenant friend --name laptop --expires 30d --from 203.0.113.0/24"),
+      home);
+  EXPECT_EQ(friends.code, 0) << friends.err;
 
   const auto run = [&](const std::string& with_key) {
     return test::RunToEnd({OWN_BOX_PROGRAM},
