@@ -152,10 +152,9 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
           absl::StrCat("--proxy-secret-file: ", secret.status().message()));
     // Whoever guesses it chooses the address that keys are bound to.
     if (secret->size() < kProxySecretBytesMin)
-      return absl::InvalidArgumentError(
-          absl::StrCat("--proxy-secret-file: ", flags.proxy_secret_file, " holds ", secret->size(),
-                       " characters; at least ", kProxySecretBytesMin,
-                       " are needed: openssl rand -hex 32"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--proxy-secret-file: ", flags.proxy_secret_file, " holds ", secret->size(),
+          " characters; at least ", kProxySecretBytesMin, " are needed: openssl rand -hex 32"));
     options.proxy_secret = *std::move(secret);
   }
   options.quota_bytes = flags.quota_bytes;

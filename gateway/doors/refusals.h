@@ -36,8 +36,7 @@ class Refusals {
   // Writes one line: `count` refusals since the one before, the last of them of `last`.
   using Log = std::function<void(RefusalReason reason, uint64_t count, std::string_view last)>;
   // `now`: of a test.
-  explicit Refusals(Log log = {},
-                    std::function<Clock::time_point()> now = Clock::now);
+  explicit Refusals(Log log = {}, std::function<Clock::time_point()> now = Clock::now);
 
   // `whose` appears in the log: an address or an account number, never a key.
   void Count(RefusalReason reason, std::string_view whose);

@@ -119,14 +119,13 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         reply_(reply) {
     const Caller caller = Caller::Of(*context);
     record_.SetPeer(service_->PeerOf(caller));
-    service_->Admit(caller, {.slot = SlotKind::kStream},
-                    [this](absl::StatusOr<Admitted> admitted) {
-                      absl::Status status = admitted.status();
-                      if (admitted.ok()) status = Begin(*std::move(admitted));
-                      if (!status.ok()) return Close(status);
-                      transfer_->Waits();
-                      Read();
-                    });
+    service_->Admit(caller, {.slot = SlotKind::kStream}, [this](absl::StatusOr<Admitted> admitted) {
+      absl::Status status = admitted.status();
+      if (admitted.ok()) status = Begin(*std::move(admitted));
+      if (!status.ok()) return Close(status);
+      transfer_->Waits();
+      Read();
+    });
   }
 
  private:

@@ -47,8 +47,8 @@ grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerCo
   };
   const Credentials credentials = Authenticator::CredentialsOf(*context);
   record->SetPeer(door->PeerOf(credentials));
-  door->Admit(credentials, any_of,
-              {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()}, then);
+  door->Admit(credentials, any_of, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
+              then);
   return reactor;
 }
 

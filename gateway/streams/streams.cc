@@ -111,17 +111,16 @@ ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* rea
   const Credentials credentials = Authenticator::CredentialsOf(context);
   record_.SetPeer(auth->PeerOf(credentials));
   Hold();  // the stream is not over before it begins
-  auth->Admit(credentials,
-              [this, token = *token](absl::StatusOr<Admitted> admitted) {
-                absl::Status status = admitted.status();
-                if (admitted.ok()) {
-                  admitted_ = *std::move(admitted);
-                  record_.SetAccount(admitted_.identity.tenant);
-                  status = driver_->OpenValues(this, admitted_.identity, session_, token);
-                }
-                if (!status.ok()) End(status);
-                Unhold();
-              });
+  auth->Admit(credentials, [this, token = *token](absl::StatusOr<Admitted> admitted) {
+    absl::Status status = admitted.status();
+    if (admitted.ok()) {
+      admitted_ = *std::move(admitted);
+      record_.SetAccount(admitted_.identity.tenant);
+      status = driver_->OpenValues(this, admitted_.identity, session_, token);
+    }
+    if (!status.ok()) End(status);
+    Unhold();
+  });
 }
 
 void ValuesSender::OnQueued(size_t bytes) { CountSent(bytes); }

@@ -204,9 +204,9 @@ absl::Status Revoke(const std::string& data_folder, const std::string& serial) {
   OB_ASSIGN_OR_RETURN(std::vector<std::string> lines, ReadRevoked(data_folder));
   if (std::find(lines.begin(), lines.end(), serial) != lines.end()) return absl::OkStatus();
   if (lines.size() >= kRecordLinesMax)
-    return absl::FailedPreconditionError(
-        absl::StrCat(PathIn(data_folder, "revoked"), " has ", lines.size(),
-                     " lines, which is the limit: take those away whose certificates have expired"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        PathIn(data_folder, "revoked"), " has ", lines.size(),
+        " lines, which is the limit: take those away whose certificates have expired"));
   lines.push_back(serial);
   std::string text;
   for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");

@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<ServerCertificates>> ServerCertificates::Start(
     const std::string& data_folder, const TlsOptions& options) {
   for (const std::string& name : options.names) OB_RETURN_IF_ERROR(tls::CheckCertificateName(name));
   // A certificate that lacks some of them would be renewed for ever.
-  if (const size_t most = tls::kNamesMax - NamesOfEveryMachine().size(); options.names.size() > most)
+  if (const size_t most = tls::kNamesMax - NamesOfEveryMachine().size();
+      options.names.size() > most)
     return absl::InvalidArgumentError(absl::StrCat("--tls-name is given ", options.names.size(),
                                                    " times; a certificate has room for ", most));
   OB_ASSIGN_OR_RETURN(tls::Authority authority, EnsureAuthority(data_folder));
@@ -125,8 +126,7 @@ absl::Status ServerCertificates::CopyGiven() {
   // What `key create` prints. At the start the gateway writes it, which knows whether its clients
   // have TLS at all.
   if (!given_stamp_.empty()) {
-    OB_ASSIGN_OR_RETURN(const std::string written,
-                        gateway::FingerprintForClients(data_folder_));
+    OB_ASSIGN_OR_RETURN(const std::string written, gateway::FingerprintForClients(data_folder_));
     if (!written.empty() && written != fingerprint)
       OB_RETURN_IF_ERROR(WriteFingerprint(data_folder_, fingerprint));
   }

@@ -82,7 +82,7 @@ class WorkerAdmission {
   const int64_t lifetime_s_;
   std::mutex mutex_;
   std::map<std::string, Known> known_;  // by PEM: good when they were checked
-  std::set<std::string> revoked_;  // as it was last read; kept while it cannot be
+  std::set<std::string> revoked_;       // as it was last read; kept while it cannot be
   std::set<Watched*> watched_;
   bool stopping_ = false;
   std::condition_variable wake_;

@@ -114,10 +114,11 @@ TEST_F(KeyDoorTest, BehindAProxy_WrongKeysCloseTheirOwnAddressAlone) {
   EXPECT_EQ(admit({key_, proxy, secret, "192.0.2.8"}).get(), absl::OkStatus());
   EXPECT_EQ(door.PeerOf({key_, proxy, secret, "192.0.2.8"}), "ipv4:192.0.2.8:0");
   // A wrong word costs the address of the connection.
-  const uint64_t counted = refusals_.count(RefusalReason::kWrongKey);
   EXPECT_TRUE(
       absl::IsUnauthenticated(admit({key_, "ipv4:192.0.2.9:1", "wrong", "192.0.2.8"}).get()));
-  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), counted + 1);
+  door.Stop();
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKeysOfAddress), 2u);  // of `wrong`, of `key_`
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), wrong.size() - 1 + 1);
 }
 
 TEST_F(KeyDoorTest, AnAccountsCalls_AreLimited) {

@@ -71,8 +71,7 @@ TEST_F(TlsFiles, ChangesOfSeveralAtOnceAreAllKept) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] {
-      for (int k = 0; k < kEach; ++k)
-        EXPECT_TRUE(Revoke(data(), absl::StrCat(i, "0000", k)).ok());
+      for (int k = 0; k < kEach; ++k) EXPECT_TRUE(Revoke(data(), absl::StrCat(i, "0000", k)).ok());
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(ValueOrDie(ReadRevoked(data())).size(), size_t{kThreads * kEach});
@@ -105,8 +104,8 @@ TEST_F(TlsFiles, AGivenCertificateThatChangesHasItsFingerprintWritten) {
     return ValueOrDie(tls::Certificate::ParseAll(path, pem)).front().fingerprint().ToString();
   };
   const std::string first = issue();
-  const auto certificates = ValueOrDie(
-      ServerCertificates::Start(data(), {.certificate_file = path, .key_file = path}));
+  const auto certificates =
+      ValueOrDie(ServerCertificates::Start(data(), {.certificate_file = path, .key_file = path}));
   EXPECT_EQ(certificates->FingerprintForClients(), first);
   ASSERT_TRUE(WriteFingerprint(data(), first).ok());  // as a gateway does
   const std::string second = issue();

@@ -142,8 +142,9 @@ TEST(Tls, BeyondThisMachineItIsTlsUnlessToldOtherwise) {
   EXPECT_FALSE(by_address.UsesTls("[::1]:6667"));
   EXPECT_FALSE(by_address.UsesTls("unix:/tmp/s"));
   EXPECT_FALSE(by_address.UsesTls("unix-abstract:outboard"));
-  for (const char* far : {"box:6667", "10.0.0.1:6667", "[fd00::1]:6667", "localhost.evil.org:1",
-                          "127.0.0.1.evil.org:1", "unix-box.example.org:6667", "unix.example.org:1"})
+  for (const char* far :
+       {"box:6667", "10.0.0.1:6667", "[fd00::1]:6667", "localhost.evil.org:1",
+        "127.0.0.1.evil.org:1", "unix-box.example.org:6667", "unix.example.org:1"})
     EXPECT_TRUE(by_address.UsesTls(far)) << far;
   EXPECT_FALSE(Protection{.in_the_clear = true}.UsesTls("box:6667"));
   EXPECT_TRUE(Protection{.also_here = true}.UsesTls("localhost:6667"));

@@ -66,10 +66,10 @@ TEST(ListenerWatch, AFullTableIsNoDeadPort) {
   ASSERT_TRUE(listener.ok()) << listener.status();
   const std::string& target = (*listener)->address();
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{.sin_family = AF_INET,
-                      .sin_port = htons(static_cast<uint16_t>(
-                          std::stoi(target.substr(target.rfind(':') + 1)))),
-                      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  sockaddr_in address{
+      .sin_family = AF_INET,
+      .sin_port = htons(static_cast<uint16_t>(std::stoi(target.substr(target.rfind(':') + 1)))),
+      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
   socklen_t size = sizeof address;
   ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
@@ -81,7 +81,8 @@ TEST(ListenerWatch, AFullTableIsNoDeadPort) {
     WatchOptions options = kFast;
     options.failures = 1;
     options.has_tls = has_tls;
-    const ListenerWatch watch(target, [&] { is_dead = true; }, options);
+    const ListenerWatch watch(
+        target, [&] { is_dead = true; }, options);
     while (!is_dead && refusals.count(RefusalReason::kConnectionsInTotal) < before + 20)
       std::this_thread::sleep_for(milliseconds(1));
   }
@@ -90,7 +91,8 @@ TEST(ListenerWatch, AFullTableIsNoDeadPort) {
 }
 
 TEST(ListenerWatch, OnlyAddressesOfLoopbackAreLocal) {
-  for (const char* here : {"", "unix:/tmp/s", "localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1"})
+  for (const char* here :
+       {"", "unix:/tmp/s", "localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1"})
     EXPECT_TRUE(IsLocalAddress(here)) << here;
   for (const char* far : {"127.example.org:1", "127.0.0.1.example.org:1", "localhost.example.org:1",
                           "0.0.0.0:1", "[::]:1", "128.0.0.1:1"})
