@@ -229,7 +229,7 @@ TEST(Tls, ACertificateThatIsReplacedIsPresentedWithoutARestart) {
   // A file that is damaged, or a key that is not the certificate's, changes nothing.
   ASSERT_TRUE(tls::WriteFile(folder / "b.pem", "damaged", false, tls::Replace::kYes).ok());
   EXPECT_TRUE(test::Eventually([&] {
-    return cluster.gateway().err().find("the certificate stays as it was") != std::string::npos;
+    return cluster.gateway().err().find("certificate_not_renewed") != std::string::npos;
   })) << cluster.gateway().err();
   EXPECT_EQ(presented(), first);
   const std::string second = write();
