@@ -108,9 +108,12 @@ absl::Status Show(const CertFlags& flags) {
     if (const auto server = ReadChain(ServerPath(flags)); server.ok())
       all.push_back(server->front());
   }
-  const auto workers = flags.file.empty() ? gateway::ReadIssued(DataFolder(flags))
-                                          : std::vector<gateway::IssuedCertificate>();
-  const auto revoked = gateway::ReadRevoked(DataFolder(flags));
+  std::vector<gateway::IssuedCertificate> workers;
+  std::vector<std::string> revoked;
+  if (flags.file.empty()) {
+    OB_ASSIGN_OR_RETURN(workers, gateway::ReadIssued(DataFolder(flags)));
+    OB_ASSIGN_OR_RETURN(revoked, gateway::ReadRevoked(DataFolder(flags)));
+  }
   const auto state = [&](const gateway::IssuedCertificate& one) {
     if (std::find(revoked.begin(), revoked.end(), one.serial) != revoked.end()) return "revoked";
     return absl::Now() >= one.not_after ? "expired" : "good";
@@ -209,7 +212,7 @@ absl::Status Renew(const CertFlags& flags) {
 
 absl::Status RevokeWorker(const CertFlags& flags) {
   const std::string folder = DataFolder(flags);
-  const auto issued = gateway::ReadIssued(folder);
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(folder));
   bool found = false;
   for (const auto& one : issued) {
     if (one.serial != flags.serial && one.name != flags.serial) continue;

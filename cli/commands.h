@@ -48,6 +48,7 @@ struct ServerFlags {
   std::string tls_ca_file, tls_fingerprint;        // worker: whom it believes
   int worker_certificate_s = 86'400;               // gateway
   std::string proxy_secret_file;                   // gateway, serve
+  std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve

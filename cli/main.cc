@@ -64,6 +64,9 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
   app.Add("--connections-per-address", &flags.connections_per_address,
           "Connections of one IPv4 address or /64 of IPv6; this machine has no such limit")
       .Positive();
+  app.Add("--proxy", &flags.proxies,
+          "Address or range of a proxy or tunnel, as 10.0.0.5 or 10.0.0.0/24, that may have more "
+          "connections, since many clients are behind it; may be given several times");
   app.Add("--sessions-per-account", &flags.sessions_per_account,
           "Sessions that a tenant may have at a time")
       .Positive();

@@ -44,6 +44,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kWorkersJoinWithin{20};
+constexpr size_t kProxySecretBytesMin = 32;  // 128 bits in hex
 // Of workers that end by themselves, before `up` gives up as failed.
 constexpr int kRestartsMax = 16;
 
@@ -149,10 +150,21 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
     if (!secret.ok())
       return absl::InvalidArgumentError(
           absl::StrCat("--proxy-secret-file: ", secret.status().message()));
+    // Whoever guesses it chooses the address that keys are bound to.
+    if (secret->size() < kProxySecretBytesMin)
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--proxy-secret-file: ", flags.proxy_secret_file, " holds ", secret->size(),
+          " characters; at least ", kProxySecretBytesMin, " are needed: openssl rand -hex 32"));
     options.proxy_secret = *std::move(secret);
   }
   options.quota_bytes = flags.quota_bytes;
   options.quota_objects = flags.quota_objects;
+  for (const std::string& text : flags.proxies) {
+    auto range = gateway::AddressRange::Parse(text);
+    if (!range.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--proxy: ", range.status().message()));
+    options.proxies.push_back(*range);
+  }
   options.connections_per_address = static_cast<size_t>(flags.connections_per_address);
   options.account.openings_per_minute = flags.openings_per_minute;
   options.core.sessions_per_tenant_max = static_cast<uint32_t>(flags.sessions_per_account);

@@ -74,6 +74,8 @@ class ClientAuth {
                      std::function<void(absl::StatusOr<Admitted>)> then) = 0;
   // UNAVAILABLE: the account opens and resumes too many sessions a minute.
   virtual absl::Status MayOpen(TenantId) { return absl::OkStatus(); }
+  // Where the caller is, for the log: behind a proxy that is trusted, what that says.
+  virtual std::string PeerOf(const Credentials& credentials) const { return credentials.peer; }
   // OK while the key stands; the first two of the errors above. Reads the disk.
   virtual absl::Status Check(const std::string& key_id) = 0;
 };

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "telemetry/counters.h"
+
 namespace outboard::gateway {
 
 namespace {
@@ -38,30 +40,53 @@ absl::Status KeyDoor::MayOpen(TenantId tenant) {
 // A key that was good a moment ago is let in where an address has many wrong ones: they may be of
 // others behind the same address.
 bool KeyDoor::MayAsk(const Credentials& credentials, const AddressKey& address) const {
-  if (wrong_.MayAsk(address)) return true;
+  if (wrong_.MayAsk(address, WrongKeys::Clock::now())) return true;
   std::lock_guard lock(mutex_);
   return good_.contains(std::hash<std::string>()(credentials.key));
 }
 
 void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then) {
   const absl::StatusOr<std::string> peer = authenticator_->PeerOf(credentials);
-  if (!peer.ok()) return then(peer.status());
-  const AddressKey address = AddressKeyOfPeer(*peer);
+  // A word that does not count is as good as a wrong key, of whoever is at the other end.
+  const std::string& from = peer.ok() ? *peer : credentials.peer;
+  const AddressKey address = AddressKeyOfPeer(from);
   if (!MayAsk(credentials, address)) {
     refusals_->Count(RefusalReason::kWrongKeysOfAddress, address.ToString());
     return then(absl::UnavailableError(
         "too many wrong keys came from this address; try again in some seconds"));
   }
-  keys_.Post(TurnOf(address, *peer),
+  if (!peer.ok()) {
+    telemetry::CountRefused(telemetry::Refusal::kKeyAddress);
+    return Refuse(peer.status(), address, what, then);
+  }
+  keys_.Post(TurnOf(address, from),
              [this, credentials, address, any_of, what, then = std::move(then)] {
                absl::StatusOr<Admitted> admitted = Look(credentials, any_of, what.slot);
                if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));
-               refusals_->Count(RefusalReason::kWrongKey, address.ToString());
-               if (what.held_bytes > kUnprovedBytesMax) return then(std::move(admitted));
-               const auto delay = wrong_.Delay(address, WrongKeys::Clock::now());
-               if (!delay.has_value()) return then(std::move(admitted));
-               AnswerLater(address, *delay, [then, admitted] { then(admitted); });
+               {
+                 std::lock_guard lock(mutex_);
+                 good_.erase(std::hash<std::string>()(credentials.key));  // no longer
+               }
+               Refuse(admitted.status(), address, what, then);
              });
+}
+
+// Counts a wrong key, and answers it when its address has waited for that.
+void KeyDoor::Refuse(const absl::Status& why, const AddressKey& address, const What& what,
+                     const Then& then) {
+  refusals_->Count(RefusalReason::kWrongKey, address.ToString());
+  const auto now = WrongKeys::Clock::now();
+  if (what.held_bytes > kUnprovedBytesMax) {
+    wrong_.Charge(address, now);
+    return then(why);
+  }
+  const auto delay = wrong_.Delay(address, now);
+  if (!delay.has_value()) return then(why);
+  AnswerLater(address, *delay, [then, why] { then(why); });
+}
+
+std::string KeyDoor::PeerOf(const Credentials& credentials) const {
+  return authenticator_->PeerOf(credentials).value_or(credentials.peer);
 }
 
 absl::StatusOr<Admitted> KeyDoor::Look(const Credentials& credentials, Scopes any_of,

@@ -47,6 +47,7 @@ class KeyDoor final : public ClientAuth {
     size_t held_bytes = 0;
   };
   // Errors: those of Authenticator::Client and AccountLimits
+  //         UNAUTHENTICATED  a proxy's word that does not count (gateway/tls/trusted_proxy.h)
   //         UNAVAILABLE  the address has too many wrong keys that wait for their answers
   void Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then);
 
@@ -55,6 +56,7 @@ class KeyDoor final : public ClientAuth {
     Admit(credentials, KeyScope::kRun, {.slot = SlotKind::kStream}, std::move(then));
   }
   absl::Status MayOpen(TenantId tenant) override;
+  std::string PeerOf(const Credentials& credentials) const override;
   absl::Status Check(const std::string& key_id) override { return authenticator_->Check(key_id); }
   // Runs `job`, which looks at keys, on a thread of the door's.
   void Post(std::function<void()> job) { keys_.Post(kOwnTurn, std::move(job)); }
@@ -66,6 +68,8 @@ class KeyDoor final : public ClientAuth {
   static constexpr uint64_t kOwnTurn = 0;
 
   absl::StatusOr<Admitted> Look(const Credentials& credentials, Scopes any_of, SlotKind kind);
+  void Refuse(const absl::Status& why, const AddressKey& address, const What& what,
+              const Then& then);
   bool MayAsk(const Credentials& credentials, const AddressKey& address) const;
   void AnswerLater(const AddressKey& address, std::chrono::milliseconds delay,
                    std::function<void()> answer);

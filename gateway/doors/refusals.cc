@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
@@ -39,28 +38,28 @@ std::optional<telemetry::Refusal> MetricOf(RefusalReason reason) {
 
 std::string_view NameOf(RefusalReason reason) { return kNames[static_cast<size_t>(reason)]; }
 
-Refusals::Refusals(std::function<void(const std::string&)> log,
-                   std::function<Clock::time_point()> now)
+Refusals::Refusals(Log log, std::function<Clock::time_point()> now)
     : log_(log ? std::move(log)
-               : [](const std::string&
-                        line) { telemetry::LogWarning("refused", {{"message", line}}); }),
+               : [](RefusalReason reason, uint64_t count, std::string_view last) {
+                   telemetry::LogWarning(
+                       "refused", {{"reason", NameOf(reason)}, {"count", count}, {"last", last}});
+                 }),
       now_(std::move(now)) {}
 
 void Refusals::Count(RefusalReason reason, std::string_view whose) {
   if (const auto metric = MetricOf(reason)) telemetry::CountRefused(*metric);
-  std::string line;
+  uint64_t since = 0;
   {
     std::lock_guard lock(mutex_);
     Entry& entry = entries_[static_cast<size_t>(reason)];
     ++entry.count;
     const Clock::time_point now = now_();
     if (entry.logged > 0 && now - entry.logged_at < kOneLineIn) return;
-    line = absl::StrCat("refused: ", std::string(NameOf(reason)), ", ", entry.count - entry.logged,
-                        " since the last line, the last one of ", std::string(whose));
+    since = entry.count - entry.logged;
     entry.logged = entry.count;
     entry.logged_at = now;
   }
-  log_(line);
+  log_(reason, since, whose);
 }
 
 uint64_t Refusals::count(RefusalReason reason) const {

@@ -34,9 +34,10 @@ std::string_view NameOf(RefusalReason reason);
 class Refusals {
  public:
   using Clock = std::chrono::steady_clock;
-  // `log` writes one line; `now`: of a test.
-  explicit Refusals(std::function<void(const std::string&)> log = {},
-                    std::function<Clock::time_point()> now = Clock::now);
+  // Writes one line: `count` refusals since the one before, the last of them of `last`.
+  using Log = std::function<void(RefusalReason reason, uint64_t count, std::string_view last)>;
+  // `now`: of a test.
+  explicit Refusals(Log log = {}, std::function<Clock::time_point()> now = Clock::now);
 
   // `whose` appears in the log: an address or an account number, never a key.
   void Count(RefusalReason reason, std::string_view whose);
@@ -49,7 +50,7 @@ class Refusals {
     Clock::time_point logged_at{};
   };
 
-  const std::function<void(const std::string&)> log_;
+  const Log log_;
   const std::function<Clock::time_point()> now_;
   mutable std::mutex mutex_;
   std::array<Entry, kRefusalReasons> entries_;

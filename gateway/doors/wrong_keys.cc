@@ -10,16 +10,16 @@ constexpr int kLevelMax = 16;  // kWrongKeyDelayMs << 16 is far beyond kWrongKey
 
 }  // namespace
 
-bool WrongKeys::MayAsk(const AddressKey& address) const {
+bool WrongKeys::MayAsk(const AddressKey& address, Clock::time_point now) const {
   if (address.is_local) return true;
   std::lock_guard lock(mutex_);
   const auto at = entries_.find(address);
-  return at == entries_.end() || at->second.waiting < kWrongKeysWaitingMax;
+  return at == entries_.end() || WaitingOf(at->second, now) < kWrongKeysWaitingMax;
 }
 
-std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& address,
-                                                          Clock::time_point now) {
-  std::lock_guard lock(mutex_);
+// The entry of an address that was wrong once more, and what that costs.
+WrongKeys::Entry& WrongKeys::Raise(const AddressKey& address, Clock::time_point now,
+                                   int64_t* delay_ms) {
   const auto [at, is_new] = entries_.try_emplace(address);
   Entry& entry = at->second;
   if (is_new) {
@@ -31,8 +31,16 @@ std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& addr
         std::max(0, entry.level - static_cast<int>(std::min<int64_t>(without, kLevelMax)));
   }
   entry.last = now;
-  const int64_t delay_ms = std::min(kWrongKeyDelayMs << entry.level, kWrongKeyDelayMsMax);
+  *delay_ms = std::min(kWrongKeyDelayMs << entry.level, kWrongKeyDelayMsMax);
   entry.level = std::min(entry.level + 1, kLevelMax);
+  return entry;
+}
+
+std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& address,
+                                                          Clock::time_point now) {
+  std::lock_guard lock(mutex_);
+  int64_t delay_ms = 0;
+  Entry& entry = Raise(address, now, &delay_ms);
   const bool waits = entry.waiting < kWrongKeysWaitingMax && waiting_ < kWrongKeysWaitingInTotalMax;
   if (waits) {
     ++entry.waiting;
@@ -41,6 +49,16 @@ std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& addr
   MakeRoom();
   if (!waits) return std::nullopt;
   return std::chrono::milliseconds(delay_ms);
+}
+
+void WrongKeys::Charge(const AddressKey& address, Clock::time_point now) {
+  std::lock_guard lock(mutex_);
+  int64_t delay_ms = 0;
+  Entry& entry = Raise(address, now, &delay_ms);
+  if (now >= entry.closed_until) entry.charged = 0;
+  entry.charged = std::min(entry.charged + 1, kWrongKeysWaitingMax);
+  entry.closed_until = std::max(entry.closed_until, now + std::chrono::milliseconds(delay_ms));
+  MakeRoom();
 }
 
 void WrongKeys::Answered(const AddressKey& address) {

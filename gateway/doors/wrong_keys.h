@@ -27,11 +27,13 @@ class WrongKeys {
 
   // Whether a key of this address is looked at now: not while kWrongKeysWaitingMax of its answers
   // wait. One of this machine always is, since everybody behind a proxy comes from here.
-  bool MayAsk(const AddressKey& address) const;
+  bool MayAsk(const AddressKey& address, Clock::time_point now) const;
   // A key was wrong. Returns how long its answer waits; Answered follows. None: it does not wait,
   // since too many do, and Answered does not follow.
   std::optional<std::chrono::milliseconds> Delay(const AddressKey& address, Clock::time_point now);
   void Answered(const AddressKey& address);
+  // A key was wrong whose answer cannot wait: its address is charged as if it did.
+  void Charge(const AddressKey& address, Clock::time_point now);
 
   size_t addresses() const;
 
@@ -39,9 +41,15 @@ class WrongKeys {
   struct Entry {
     int level = 0;  // the next delay is kWrongKeyDelayMs << level
     int waiting = 0;
+    int charged = 0;  // until closed_until, as if so many more waited
+    Clock::time_point closed_until{};
     Clock::time_point last{};
     std::list<AddressKey>::iterator order;
   };
+  static int WaitingOf(const Entry& entry, Clock::time_point now) {
+    return entry.waiting + (now < entry.closed_until ? entry.charged : 0);
+  }
+  Entry& Raise(const AddressKey& address, Clock::time_point now, int64_t* delay_ms);
   void MakeRoom();
 
   const size_t addresses_max_;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "gateway/core/events.h"
@@ -32,6 +33,8 @@ class CallRecord {
   CallRecord(telemetry::CallMethod method, grpc::CallbackServerContext& context);
 
   const std::string& request_id() const { return request_id_; }
+  // Where the caller is, if the connection does not say: it came through a proxy.
+  void SetPeer(std::string peer) { peer_ = std::move(peer); }
   void SetAccount(TenantId account) { account_ = account.value; }
   void SetSession(SessionId session) { session_ = session; }
   // With what the call answers: OK, or any error (NOT_FOUND ...). Only the first counts.
@@ -42,7 +45,7 @@ class CallRecord {
 
   const telemetry::CallMethod method_;
   const std::string request_id_;
-  const std::string peer_;
+  std::string peer_;
   const std::chrono::steady_clock::time_point begin_;
   std::optional<int64_t> account_;
   std::optional<SessionId> session_;

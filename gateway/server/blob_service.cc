@@ -77,6 +77,12 @@ void BlobService::Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor
   then(Admitted{Identity{*tenant, ""}});
 }
 
+// Executors come without a proxy.
+std::string BlobService::PeerOf(const Caller& caller) const {
+  return callers_ == BlobCallers::kClients ? door_->PeerOf(caller.credentials)
+                                           : caller.credentials.peer;
+}
+
 grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
                                               grpc::CallbackServerContext* context,
                                               const google::protobuf::Message& request,
@@ -85,6 +91,7 @@ grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
   const Caller caller = Caller::Of(*context);
   auto record = std::make_shared<CallRecord>(method, *context);
   if (caller.session.has_value()) record->SetSession(*caller.session);
+  record->SetPeer(PeerOf(caller));
   const auto finish = [reactor, record](const absl::Status& status) {
     CountRefusal(status);
     record->End(status);
@@ -110,19 +117,21 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         context_(context),
         record_(CallMethod::kUpload, *context),
         reply_(reply) {
-    service_->Admit(Caller::Of(*context), {.slot = SlotKind::kStream},
-                    [this](absl::StatusOr<Admitted> admitted) {
-                      absl::Status status = admitted.status();
-                      if (admitted.ok()) status = Begin(*std::move(admitted));
-                      if (!status.ok()) return Close(status);
-                      transfer_->Waits();
-                      Read();
-                    });
+    const Caller caller = Caller::Of(*context);
+    record_.SetPeer(service_->PeerOf(caller));
+    service_->Admit(caller, {.slot = SlotKind::kStream}, [this](absl::StatusOr<Admitted> admitted) {
+      absl::Status status = admitted.status();
+      if (admitted.ok()) status = Begin(*std::move(admitted));
+      if (!status.ok()) return Close(status);
+      transfer_->Waits();
+      Read();
+    });
   }
 
  private:
   absl::Status Begin(Admitted admitted) {
     admitted_ = std::move(admitted);
+    record_.SetAccount(tenant());
     auto transfer = service_->uploads_.Begin(tenant(), [this] { context_->TryCancel(); });
     if (!transfer.ok()) return transfer.status();
     transfer_ = *std::move(transfer);
@@ -258,7 +267,9 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
                  grpc::ByteBuffer request)
       : service_(service), context_(context), record_(CallMethod::kDownload, *context) {
     const KeyDoor::What what{.slot = SlotKind::kStream, .held_bytes = request.Length()};
-    service_->Admit(Caller::Of(*context), what,
+    const Caller caller = Caller::Of(*context);
+    record_.SetPeer(service_->PeerOf(caller));
+    service_->Admit(caller, what,
                     [this, request = std::move(request)](absl::StatusOr<Admitted> admitted) {
                       if (!admitted.ok()) return Close(admitted.status());
                       admitted_ = *std::move(admitted);

@@ -67,6 +67,7 @@ class BlobService final
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   void Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then);
+  std::string PeerOf(const Caller& caller) const;  // for the log
   grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
                                    grpc::CallbackServerContext* context,
                                    const google::protobuf::Message& request,

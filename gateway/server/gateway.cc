@@ -304,8 +304,9 @@ class Gateway::Impl {
     }
     if (clients_have_tls_) fingerprint_ = certificates_->FingerprintForClients();
     if (workers_have_tls) {
-      admission_ = std::make_unique<WorkerAdmission>(
-          options_.data_folder, certificates_->authority(), options_.tls.worker_lifetime_s);
+      OB_ASSIGN_OR_RETURN(admission_,
+                          WorkerAdmission::Start(options_.data_folder, certificates_->authority(),
+                                                 options_.tls.worker_lifetime_s));
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));

@@ -1,9 +1,11 @@
 #include "gateway/server/grpc_listener.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "gateway/base/limits.h"
 #include "telemetry/log.h"
 #include "wire/limits.h"
+#include "wire/tls/handshake.h"
 
 namespace outboard::gateway {
 namespace {
@@ -59,10 +62,11 @@ class PrivateFiles {
 }  // namespace
 
 bool IsLocalAddress(const std::string& address) {
-  for (const char* local : {"unix:", "localhost:", "127.", "[::1]:"}) {
-    if (address.rfind(local, 0) == 0) return true;
-  }
-  return address.empty();
+  if (address.empty() || address.starts_with(kUnix)) return true;
+  const std::string host = tls::HostOf(address);
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  return host == "localhost" || host == "::1";
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(

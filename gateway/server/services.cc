@@ -45,8 +45,10 @@ grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerCo
       finish(body(admitted.identity));
     });
   };
-  door->Admit(Authenticator::CredentialsOf(*context), any_of,
-              {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()}, then);
+  const Credentials credentials = Authenticator::CredentialsOf(*context);
+  record->SetPeer(door->PeerOf(credentials));
+  door->Admit(credentials, any_of, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
+              then);
   return reactor;
 }
 
@@ -379,7 +381,9 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
       blob_retention_->Set(tenant, request->name(), request->checkpoint(), done);
     });
   };
-  door_->Admit(Authenticator::CredentialsOf(*context), KeyScope::kStore,
+  const Credentials credentials = Authenticator::CredentialsOf(*context);
+  record->SetPeer(door_->PeerOf(credentials));
+  door_->Admit(credentials, KeyScope::kStore,
                {.slot = SlotKind::kCall, .held_bytes = request->ByteSizeLong()}, then);
   return reactor;
 }

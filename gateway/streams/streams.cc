@@ -32,6 +32,7 @@ ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* aut
     : record_(CallMethod::kSession, context),
       port_(driver, host, auth, this, CredentialsOf(context, record_)) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
+  record_.SetPeer(auth->PeerOf(Authenticator::CredentialsOf(context)));
   port_.Begin();
 }
 
@@ -107,18 +108,19 @@ ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* rea
   }
   session_ = *session;
   record_.SetSession(*session);
+  const Credentials credentials = Authenticator::CredentialsOf(context);
+  record_.SetPeer(auth->PeerOf(credentials));
   Hold();  // the stream is not over before it begins
-  auth->Admit(Authenticator::CredentialsOf(context),
-              [this, token = *token](absl::StatusOr<Admitted> admitted) {
-                absl::Status status = admitted.status();
-                if (admitted.ok()) {
-                  admitted_ = *std::move(admitted);
-                  record_.SetAccount(admitted_.identity.tenant);
-                  status = driver_->OpenValues(this, admitted_.identity, session_, token);
-                }
-                if (!status.ok()) End(status);
-                Unhold();
-              });
+  auth->Admit(credentials, [this, token = *token](absl::StatusOr<Admitted> admitted) {
+    absl::Status status = admitted.status();
+    if (admitted.ok()) {
+      admitted_ = *std::move(admitted);
+      record_.SetAccount(admitted_.identity.tenant);
+      status = driver_->OpenValues(this, admitted_.identity, session_, token);
+    }
+    if (!status.ok()) End(status);
+    Unhold();
+  });
 }
 
 void ValuesSender::OnQueued(size_t bytes) { CountSent(bytes); }

@@ -1,13 +1,18 @@
 #include "gateway/tls/authority_files.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -16,22 +21,52 @@
 namespace outboard::gateway {
 namespace {
 
-constexpr size_t kIssuedMax = 10'000;  // lines of "workers": 100 bytes each
 constexpr size_t kWorkerNameShownMax = 60;
+// Of "workers": a serial number of 40 digits, a time of 20 characters, the name. The others are
+// shorter.
+constexpr size_t kLineBytesMax = 128;
+constexpr size_t kFileBytesMax = kRecordLinesMax * kLineBytesMax;
 
 std::string PathIn(const std::string& data_folder, const char* name) {
   return absl::StrCat(TlsFolder(data_folder), "/", name);
 }
 
-std::vector<std::string> LinesOf(const std::string& path) {
+// None where there is no such file. Whatever else keeps it from being read is an error: a list of
+// revoked certificates that is empty by mistake lets them all in.
+absl::StatusOr<std::vector<std::string>> LinesOf(const std::string& path) {
   std::vector<std::string> lines;
-  const auto text = tls::ReadFile(path, /*is_secret=*/false);
-  if (!text.ok()) return lines;
+  const auto text = tls::ReadFile(path, /*is_secret=*/false, kFileBytesMax);
+  if (absl::IsNotFound(text.status())) return lines;
+  if (!text.ok()) return text.status();
   std::istringstream stream(*text);
   for (std::string line; std::getline(stream, line);)
     if (!line.empty()) lines.push_back(line);
   return lines;
 }
+
+// While it lives, no other process changes "workers" or "revoked": each is read, and then replaced.
+class UpdateLock {
+ public:
+  static absl::StatusOr<UpdateLock> Take(const std::string& data_folder) {
+    OB_RETURN_IF_ERROR(tls::EnsurePrivateFolder(TlsFolder(data_folder)));
+    const std::string path = PathIn(data_folder, "lock");
+    UpdateLock lock;
+    lock.file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int locked = lock.file_ < 0 ? -1 : flock(lock.file_, LOCK_EX);
+    while (lock.file_ >= 0 && locked != 0 && errno == EINTR) locked = flock(lock.file_, LOCK_EX);
+    if (locked == 0) return lock;
+    return absl::UnavailableError(absl::StrCat("cannot lock ", path, ": ", strerror(errno)));
+  }
+  UpdateLock(UpdateLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  UpdateLock& operator=(UpdateLock&&) = delete;
+  ~UpdateLock() {
+    if (file_ >= 0) close(file_);
+  }
+
+ private:
+  UpdateLock() = default;
+  int file_ = -1;
+};
 
 std::string NewAuthorityName() {
   char host[256] = "";
@@ -71,14 +106,26 @@ absl::StatusOr<tls::Authority> ReplaceAuthority(const std::string& data_folder) 
   return MakeAuthority(data_folder, tls::Replace::kYes);
 }
 
+std::string CanonicalName(const std::string& name) {
+  in6_addr address;
+  char text[INET6_ADDRSTRLEN] = "";
+  for (const int family : {AF_INET, AF_INET6})
+    if (inet_pton(family, name.c_str(), &address) == 1 &&
+        inet_ntop(family, &address, text, sizeof text) != nullptr)
+      return text;
+  return name;
+}
+
+std::vector<std::string> NamesOfEveryMachine() { return {"localhost", "127.0.0.1", "::1"}; }
+
 std::vector<std::string> NamesOfThisMachine(const std::vector<std::string>& more) {
-  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};
+  std::vector<std::string> names = NamesOfEveryMachine();
   const auto add = [&names](const std::string& name) {
     if (names.size() < tls::kNamesMax && tls::CheckCertificateName(name).ok() &&
         std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(name);
   };
-  for (const std::string& name : more) add(name);
+  for (const std::string& name : more) add(CanonicalName(name));
   char host[256] = "";
   if (gethostname(host, sizeof host - 1) == 0) add(host);
   ifaddrs* interfaces = nullptr;
@@ -111,9 +158,11 @@ absl::Status IssueServerFile(const tls::Authority& authority, const std::string&
   return tls::WriteFile(path, issued.ToPem(), /*is_secret=*/true, replace);
 }
 
-std::vector<IssuedCertificate> ReadIssued(const std::string& data_folder) {
+absl::StatusOr<std::vector<IssuedCertificate>> ReadIssued(const std::string& data_folder) {
   std::vector<IssuedCertificate> all;
-  for (const std::string& line : LinesOf(PathIn(data_folder, "workers"))) {
+  OB_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                      LinesOf(PathIn(data_folder, "workers")));
+  for (const std::string& line : lines) {
     std::istringstream words(line);
     IssuedCertificate one;
     std::string until;
@@ -127,10 +176,11 @@ std::vector<IssuedCertificate> ReadIssued(const std::string& data_folder) {
 }
 
 absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificate& issued) {
-  std::vector<IssuedCertificate> all = ReadIssued(data_folder);
+  OB_ASSIGN_OR_RETURN(const UpdateLock lock, UpdateLock::Take(data_folder));
+  OB_ASSIGN_OR_RETURN(std::vector<IssuedCertificate> all, ReadIssued(data_folder));
   const absl::Time now = absl::Now();
   std::erase_if(all, [now](const IssuedCertificate& one) { return one.not_after < now; });
-  if (all.size() >= kIssuedMax) all.erase(all.begin());
+  if (all.size() >= kRecordLinesMax) all.erase(all.begin());
   all.push_back(issued);
   std::string text;
   for (IssuedCertificate& one : all) {
@@ -145,13 +195,18 @@ absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificat
                         tls::Replace::kYes);
 }
 
-std::vector<std::string> ReadRevoked(const std::string& data_folder) {
+absl::StatusOr<std::vector<std::string>> ReadRevoked(const std::string& data_folder) {
   return LinesOf(PathIn(data_folder, "revoked"));
 }
 
 absl::Status Revoke(const std::string& data_folder, const std::string& serial) {
-  std::vector<std::string> lines = ReadRevoked(data_folder);
+  OB_ASSIGN_OR_RETURN(const UpdateLock lock, UpdateLock::Take(data_folder));
+  OB_ASSIGN_OR_RETURN(std::vector<std::string> lines, ReadRevoked(data_folder));
   if (std::find(lines.begin(), lines.end(), serial) != lines.end()) return absl::OkStatus();
+  if (lines.size() >= kRecordLinesMax)
+    return absl::FailedPreconditionError(absl::StrCat(
+        PathIn(data_folder, "revoked"), " has ", lines.size(),
+        " lines, which is the limit: take those away whose certificates have expired"));
   lines.push_back(serial);
   std::string text;
   for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
@@ -160,7 +215,8 @@ absl::Status Revoke(const std::string& data_folder, const std::string& serial) {
 }
 
 absl::StatusOr<std::string> FingerprintForClients(const std::string& data_folder) {
-  const std::vector<std::string> lines = LinesOf(PathIn(data_folder, "fingerprint"));
+  OB_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                      LinesOf(PathIn(data_folder, "fingerprint")));
   if (!lines.empty()) return lines.front() == "plain" ? "" : lines.front();
   OB_ASSIGN_OR_RETURN(const tls::Authority authority, EnsureAuthority(data_folder));
   return authority.certificate().fingerprint().ToString();

@@ -7,6 +7,7 @@
 //   fingerprint  what clients may pin (CLOUD_FINGERPRINT), or "plain": without TLS
 //   workers      the certificates that were issued to workers and are still valid, one a line
 //   revoked      serial numbers of such that are refused, one a line
+//   lock         held by whoever changes one of these two
 //
 // Threads: any; several processes may use one folder.
 #pragma once
@@ -32,6 +33,10 @@ absl::StatusOr<tls::Authority> ReadAuthority(const std::string& data_folder);
 // Replaces it. Whatever the one before has issued is refused from then on.
 absl::StatusOr<tls::Authority> ReplaceAuthority(const std::string& data_folder);
 
+// "localhost" and the addresses of loopback.
+std::vector<std::string> NamesOfEveryMachine();
+// An address as certificates spell it ("::1" of "0:0:0:0:0:0:0:1"); other names as they are.
+std::string CanonicalName(const std::string& name);
 // This machine's names and addresses, "localhost" among them, and `more`; without duplicates.
 std::vector<std::string> NamesOfThisMachine(const std::vector<std::string>& more);
 
@@ -40,17 +45,23 @@ absl::Status IssueServerFile(const tls::Authority& authority, const std::string&
                              const std::vector<std::string>& names, int64_t lifetime_s,
                              tls::Replace replace);
 
+// Of "workers" and of "revoked".
+inline constexpr size_t kRecordLinesMax = 10'000;
+
 // A line of "workers".
 struct IssuedCertificate {
   std::string serial;
   absl::Time not_after;
   std::string name;  // of the worker, printable
 };
-std::vector<IssuedCertificate> ReadIssued(const std::string& data_folder);
-// Adds a line, and drops those that have expired; keeps kIssuedMax.
+// Errors: those of tls::ReadFile, but for NOT_FOUND: then none was issued
+absl::StatusOr<std::vector<IssuedCertificate>> ReadIssued(const std::string& data_folder);
+// Adds a line, and drops those that have expired; keeps the newest kRecordLinesMax.
+// Errors: those of ReadIssued, and the file stays as it was; UNAVAILABLE  it cannot be written
 absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificate& issued);
 
-std::vector<std::string> ReadRevoked(const std::string& data_folder);
+// The same errors. FAILED_PRECONDITION: there are kRecordLinesMax already.
+absl::StatusOr<std::vector<std::string>> ReadRevoked(const std::string& data_folder);
 absl::Status Revoke(const std::string& data_folder, const std::string& serial);
 
 // What `outboard key create` prints beside a key: the fingerprint that clients may pin; "" where

@@ -57,11 +57,19 @@ ServerCertificates::ServerCertificates(const std::string& data_folder, const Tls
       options_(options),
       authority_(std::move(authority)),
       own_path_(TlsFolder(data_folder) + "/server.pem"),
-      given_path_(TlsFolder(data_folder) + "/given.pem") {}
+      given_path_(TlsFolder(data_folder) + "/given.pem") {
+  // As Covers reads them in a certificate.
+  for (std::string& name : options_.names) name = CanonicalName(name);
+}
 
 absl::StatusOr<std::unique_ptr<ServerCertificates>> ServerCertificates::Start(
     const std::string& data_folder, const TlsOptions& options) {
   for (const std::string& name : options.names) OB_RETURN_IF_ERROR(tls::CheckCertificateName(name));
+  // A certificate that lacks some of them would be renewed for ever.
+  if (const size_t most = tls::kNamesMax - NamesOfEveryMachine().size();
+      options.names.size() > most)
+    return absl::InvalidArgumentError(absl::StrCat("--tls-name is given ", options.names.size(),
+                                                   " times; a certificate has room for ", most));
   OB_ASSIGN_OR_RETURN(tls::Authority authority, EnsureAuthority(data_folder));
   std::unique_ptr<ServerCertificates> certificates(
       new ServerCertificates(data_folder, options, std::move(authority)));
@@ -113,13 +121,21 @@ absl::Status ServerCertificates::CopyGiven() {
                               key, chain));
   OB_RETURN_IF_ERROR(
       tls::WriteFile(given_path_, given.ToPem(), /*is_secret=*/true, tls::Replace::kYes));
-  given_stamp_ = stamp;
   const tls::Certificate& leaf = given.chain.front();
+  const std::string fingerprint = leaf.fingerprint().ToString();
+  // What `key create` prints. At the start the gateway writes it, which knows whether its clients
+  // have TLS at all.
+  if (!given_stamp_.empty()) {
+    OB_ASSIGN_OR_RETURN(const std::string written, gateway::FingerprintForClients(data_folder_));
+    if (!written.empty() && written != fingerprint)
+      OB_RETURN_IF_ERROR(WriteFingerprint(data_folder_, fingerprint));
+  }
+  given_stamp_ = stamp;
   if (leaf.not_after() < absl::Now())
     telemetry::LogWarning("certificate_expired", {{"file", options_.certificate_file},
                                                   {"effect", "clients will refuse it"}});
   std::lock_guard lock(mutex_);
-  given_fingerprint_ = leaf.fingerprint().ToString();
+  given_fingerprint_ = fingerprint;
   return absl::OkStatus();
 }
 

@@ -67,7 +67,7 @@ class ServerCertificates {
   void Follow();
 
   const std::string data_folder_;
-  const TlsOptions options_;
+  TlsOptions options_;  // as given, but for the spelling of its names
   const tls::Authority authority_;
   const std::string own_path_, given_path_;
   std::string given_stamp_;  // of the files, as they were read; of Start, then of the thread

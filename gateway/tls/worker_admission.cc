@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/check.h"
 #include "gateway/tls/authority_files.h"
+#include "telemetry/log.h"
 #include "wire/status.h"
 #include "wire/tls/credentials.h"
 #include "wire/tls/limits.h"
@@ -43,11 +44,19 @@ class Door final : public grpc::AuthMetadataProcessor {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<WorkerAdmission>> WorkerAdmission::Start(
+    const std::string& data_folder, tls::Authority authority, int64_t lifetime_s) {
+  OB_ASSIGN_OR_RETURN(const std::vector<std::string> revoked, ReadRevoked(data_folder));
+  return std::unique_ptr<WorkerAdmission>(new WorkerAdmission(
+      data_folder, std::move(authority), lifetime_s, {revoked.begin(), revoked.end()}));
+}
+
 WorkerAdmission::WorkerAdmission(const std::string& data_folder, tls::Authority authority,
-                                 int64_t lifetime_s)
-    : data_folder_(data_folder), authority_(std::move(authority)), lifetime_s_(lifetime_s) {
-  const std::vector<std::string> revoked = ReadRevoked(data_folder_);
-  revoked_ = {revoked.begin(), revoked.end()};
+                                 int64_t lifetime_s, std::set<std::string> revoked)
+    : data_folder_(data_folder),
+      authority_(std::move(authority)),
+      lifetime_s_(lifetime_s),
+      revoked_(std::move(revoked)) {
   thread_ = std::thread([this] { Work(); });
 }
 
@@ -135,12 +144,17 @@ WorkerAdmission::Watched::~Watched() {
 }
 
 void WorkerAdmission::Work() {
+  std::string told;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kLookEvery, [this] { return stopping_; })) {
     lock.unlock();
-    const std::vector<std::string> revoked = ReadRevoked(data_folder_);
+    const auto revoked = ReadRevoked(data_folder_);
+    // Once per reason: it is read every second.
+    if (const std::string why(revoked.status().message());
+        std::exchange(told, why) != why && !why.empty())
+      telemetry::LogWarning("revoked_not_read", {{"message", why}});
     lock.lock();
-    revoked_ = {revoked.begin(), revoked.end()};
+    if (revoked.ok()) revoked_ = {revoked->begin(), revoked->end()};
     const absl::Time now = absl::Now();
     for (Watched* watched : watched_) {
       if (watched->cut_ == nullptr ||

@@ -31,7 +31,10 @@ namespace outboard::gateway {
 
 class WorkerAdmission {
  public:
-  WorkerAdmission(const std::string& data_folder, tls::Authority authority, int64_t lifetime_s);
+  // Errors: those of ReadRevoked: nobody is let in without that list
+  static absl::StatusOr<std::unique_ptr<WorkerAdmission>> Start(const std::string& data_folder,
+                                                                tls::Authority authority,
+                                                                int64_t lifetime_s);
   ~WorkerAdmission();  // requires that all Watched are destroyed
   WorkerAdmission(const WorkerAdmission&) = delete;
   WorkerAdmission& operator=(const WorkerAdmission&) = delete;
@@ -64,6 +67,8 @@ class WorkerAdmission {
   std::unique_ptr<Watched> Watch(const grpc::AuthContext& caller, std::function<void()> cut);
 
  private:
+  WorkerAdmission(const std::string& data_folder, tls::Authority authority, int64_t lifetime_s,
+                  std::set<std::string> revoked);
   struct Known {
     std::string serial;
     absl::Time not_after;
@@ -77,7 +82,7 @@ class WorkerAdmission {
   const int64_t lifetime_s_;
   std::mutex mutex_;
   std::map<std::string, Known> known_;  // by PEM: good when they were checked
-  std::set<std::string> revoked_;
+  std::set<std::string> revoked_;       // as it was last read; kept while it cannot be
   std::set<Watched*> watched_;
   bool stopping_ = false;
   std::condition_variable wake_;

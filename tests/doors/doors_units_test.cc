@@ -89,7 +89,7 @@ class ConnectionTableTest : public ::testing::Test {
 
   std::vector<int> fds_;
   Clock::time_point now_ = Clock::now();
-  Refusals refusals_{[](const std::string&) {}};
+  Refusals refusals_{[](RefusalReason, uint64_t, std::string_view) {}};
 };
 
 TEST_F(ConnectionTableTest, OneMoreThanAnAddressMayHave_IsRefusedAndCounted) {
@@ -256,16 +256,30 @@ TEST(WrongKeys, AnAddressWithManyThatWait_IsNotLookedAt) {
   WrongKeys wrong;
   const AddressKey remote = Of("ipv4:192.0.2.7:1"), local = Of("unix:");
   for (int i = 0; i < kWrongKeysWaitingMax; ++i) {
-    EXPECT_TRUE(wrong.MayAsk(remote));
+    EXPECT_TRUE(wrong.MayAsk(remote, Clock::now()));
     EXPECT_TRUE(wrong.Delay(remote, Clock::now()).has_value());
     wrong.Delay(local, Clock::now());
   }
-  EXPECT_FALSE(wrong.MayAsk(remote));
+  EXPECT_FALSE(wrong.MayAsk(remote, Clock::now()));
   EXPECT_FALSE(wrong.Delay(remote, Clock::now()).has_value());
-  EXPECT_TRUE(wrong.MayAsk(Of("ipv4:192.0.2.8:1")));
-  EXPECT_TRUE(wrong.MayAsk(local));  // a proxy's clients all come from there
+  EXPECT_TRUE(wrong.MayAsk(Of("ipv4:192.0.2.8:1"), Clock::now()));
+  EXPECT_TRUE(wrong.MayAsk(local, Clock::now()));  // a proxy's clients all come from there
   wrong.Answered(remote);
-  EXPECT_TRUE(wrong.MayAsk(remote));
+  EXPECT_TRUE(wrong.MayAsk(remote, Clock::now()));
+}
+
+TEST(WrongKeys, AnAnswerThatCannotWait_IsChargedAllTheSame) {
+  WrongKeys wrong;
+  const AddressKey address = Of("ipv4:192.0.2.7:1");
+  Clock::time_point now = Clock::now();
+  for (int i = 0; i < kWrongKeysWaitingMax; ++i) {
+    EXPECT_TRUE(wrong.MayAsk(address, now));
+    wrong.Charge(address, now);
+  }
+  EXPECT_FALSE(wrong.MayAsk(address, now));
+  EXPECT_TRUE(wrong.MayAsk(Of("ipv4:192.0.2.8:1"), now));
+  now += milliseconds(kWrongKeyDelayMsMax);
+  EXPECT_TRUE(wrong.MayAsk(address, now));
 }
 
 TEST(WrongKeys, Addresses_AreBounded) {
@@ -279,7 +293,7 @@ TEST(WrongKeys, Addresses_AreBounded) {
 }
 
 TEST(AccountLimits, CallsAndStreams_AreCountedByAccount) {
-  Refusals refusals([](const std::string&) {});
+  Refusals refusals([](RefusalReason, uint64_t, std::string_view) {});
   AccountLimits limits({.calls = 2, .streams = 1}, &refusals);
   auto a = limits.Begin(TenantId{1}, SlotKind::kCall),
        b = limits.Begin(TenantId{1}, SlotKind::kCall);
@@ -295,7 +309,7 @@ TEST(AccountLimits, CallsAndStreams_AreCountedByAccount) {
 }
 
 TEST(AccountLimits, Openings_ComeBackWithTime) {
-  Refusals refusals([](const std::string&) {});
+  Refusals refusals([](RefusalReason, uint64_t, std::string_view) {});
   AccountLimits limits({.openings_per_minute = 60}, &refusals);
   Clock::time_point now = Clock::now();
   for (int i = 0; i < 60; ++i) EXPECT_TRUE(limits.MayOpen(TenantId{1}, now).ok()) << i;
@@ -325,19 +339,28 @@ TEST(GraphBytes, OfAllSessionsOfAnAccount_AreOneSum) {
 }
 
 TEST(Refusals, Reason_IsLoggedOnceAMinuteWithItsCount) {
-  std::vector<std::string> lines;
+  struct Line {
+    RefusalReason reason;
+    uint64_t count;
+    std::string last;
+  };
+  std::vector<Line> lines;
   Clock::time_point now = Clock::now();
-  Refusals refusals([&](const std::string& line) { lines.push_back(line); }, [&] { return now; });
+  Refusals refusals(
+      [&](RefusalReason reason, uint64_t count, std::string_view last) {
+        lines.push_back({reason, count, std::string(last)});
+      },
+      [&] { return now; });
   for (int i = 0; i < 1000; ++i) refusals.Count(RefusalReason::kWrongKey, "192.0.2.7");
   refusals.Count(RefusalReason::kNoKeyInTime, "192.0.2.8");
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_NE(lines[0].find("wrong_key, 1 since"), std::string::npos) << lines[0];
+  EXPECT_EQ(lines[0].reason, RefusalReason::kWrongKey);
+  EXPECT_EQ(lines[0].count, 1u);
   now += minutes(2);
   refusals.Count(RefusalReason::kWrongKey, "192.0.2.9");
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[2].find("wrong_key, 1000 since the last line, the last one of 192.0.2.9"),
-            std::string::npos)
-      << lines[2];
+  EXPECT_EQ(lines[2].count, 1000u);
+  EXPECT_EQ(lines[2].last, "192.0.2.9");
   EXPECT_EQ(refusals.count(RefusalReason::kWrongKey), 1001u);
 }
 

@@ -20,7 +20,9 @@ class KeyDoorTest : public ::testing::Test {
  protected:
   KeyDoorTest() {
     const Tenant tenant = accounts_->EnsureTenant("t", WallNow()).value();
-    key_ = std::string(accounts_->CreateKey(tenant.id, "k", WallNow())->text.Reveal());
+    const NewApiKey made = accounts_->CreateKey(tenant.id, "k", WallNow()).value();
+    key_ = std::string(made.text.Reveal());
+    id_ = made.key.id;
   }
   std::future<absl::Status> Admit(const std::string& key, const std::string& peer,
                                   size_t held_bytes = 0) {
@@ -36,9 +38,9 @@ class KeyDoorTest : public ::testing::Test {
 
   test::TempFolder folder_;
   std::unique_ptr<Accounts> accounts_ = Accounts::Open(folder_ / "a.db").value();
-  std::string key_;
+  std::string key_, id_;
   Authenticator authenticator_{accounts_.get(), nullptr, std::nullopt, "secret"};
-  Refusals refusals_{[](const std::string&) {}};
+  Refusals refusals_{[](RefusalReason, uint64_t, std::string_view) {}};
   AccountLimits limits_{{.calls = 8}, &refusals_};
   KeyDoor door_{&authenticator_, &limits_, &refusals_};
 };
@@ -69,11 +71,54 @@ TEST_F(KeyDoorTest, WrongKeys_WaitAndThenAreNotLookedAt) {
 
 // Nor may what it sent along take memory meanwhile.
 TEST_F(KeyDoorTest, AWrongKeyWithALargeRequest_DoesNotWait) {
-  for (int i = 0; i < 100; ++i) {
+  int refused = 0;
+  while (refusals_.count(RefusalReason::kWrongKeysOfAddress) == 0 && refused < 10'000) {
     const absl::Status status = Admit("ob_live_wrong", "ipv4:192.0.2.7:1", 17 << 10).get();
-    EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+    if (absl::IsUnauthenticated(status)) ++refused;
   }
-  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), 100u);
+  // Its address is charged all the same.
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKeysOfAddress), 1u);
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), static_cast<uint64_t>(refused));
+}
+
+TEST_F(KeyDoorTest, AKeyThatStandsNoMore_OpensNoClosedAddress) {
+  const std::string peer = "ipv4:192.0.2.7:1";
+  EXPECT_TRUE(Admit(key_, peer).get().ok());
+  ASSERT_TRUE(accounts_->RevokeKey(id_, WallNow()).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(Admit(key_, peer).get()));
+  std::vector<std::future<absl::Status>> wrong;
+  while (refusals_.count(RefusalReason::kWrongKeysOfAddress) == 0 && wrong.size() < 10'000)
+    wrong.push_back(Admit("ob_live_wrong", peer));
+  EXPECT_TRUE(absl::IsUnavailable(Admit(key_, peer).get()));
+}
+
+// The proxy's own address has the limits of nobody behind it, and one who lies about being the
+// proxy those of a wrong key.
+TEST_F(KeyDoorTest, BehindAProxy_WrongKeysCloseTheirOwnAddressAlone) {
+  const std::string secret(32, 's');
+  Authenticator authenticator(accounts_.get(), nullptr, std::nullopt, "secret",
+                              TrustedProxy(secret));
+  KeyDoor door(&authenticator, &limits_, &refusals_);
+  const auto admit = [&](const Credentials& credentials) {
+    auto answer = std::make_shared<std::promise<absl::Status>>();
+    door.Admit(
+        credentials, KeyScope::kRun, {.slot = SlotKind::kCall},
+        [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
+    return answer->get_future();
+  };
+  const std::string proxy = "ipv4:10.0.0.1:1";
+  std::vector<std::future<absl::Status>> wrong;
+  while (refusals_.count(RefusalReason::kWrongKeysOfAddress) == 0 && wrong.size() < 10'000)
+    wrong.push_back(admit({"ob_live_wrong", proxy, secret, "192.0.2.7"}));
+  EXPECT_TRUE(absl::IsUnavailable(admit({key_, proxy, secret, "192.0.2.7"}).get()));
+  EXPECT_EQ(admit({key_, proxy, secret, "192.0.2.8"}).get(), absl::OkStatus());
+  EXPECT_EQ(door.PeerOf({key_, proxy, secret, "192.0.2.8"}), "ipv4:192.0.2.8:0");
+  // A wrong word costs the address of the connection.
+  EXPECT_TRUE(
+      absl::IsUnauthenticated(admit({key_, "ipv4:192.0.2.9:1", "wrong", "192.0.2.8"}).get()));
+  door.Stop();
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKeysOfAddress), 2u);  // of `wrong`, of `key_`
+  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), wrong.size() - 1 + 1);
 }
 
 TEST_F(KeyDoorTest, AnAccountsCalls_AreLimited) {

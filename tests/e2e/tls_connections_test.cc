@@ -142,9 +142,9 @@ TEST(Tls, BeyondThisMachineItIsTlsUnlessToldOtherwise) {
   EXPECT_FALSE(by_address.UsesTls("[::1]:6667"));
   EXPECT_FALSE(by_address.UsesTls("unix:/tmp/s"));
   EXPECT_FALSE(by_address.UsesTls("unix-abstract:outboard"));
-  for (const char* far : {"box:6667", "10.0.0.1:6667", "[fd00::1]:6667", "localhost.evil.org:1",
-                          "127.0.0.1.evil.org:1", "unix-box.example.org:6667",
-                          "unix.example.org:1"})
+  for (const char* far :
+       {"box:6667", "10.0.0.1:6667", "[fd00::1]:6667", "localhost.evil.org:1",
+        "127.0.0.1.evil.org:1", "unix-box.example.org:6667", "unix.example.org:1"})
     EXPECT_TRUE(by_address.UsesTls(far)) << far;
   EXPECT_FALSE(Protection{.in_the_clear = true}.UsesTls("box:6667"));
   EXPECT_TRUE(Protection{.also_here = true}.UsesTls("localhost:6667"));
@@ -408,14 +408,14 @@ TEST_F(FleetTls, EnrollingTakesTheFleetSecretAndARequest) {
   EXPECT_TRUE(absl::IsUnauthenticated(enrol("wrong", request).first));
   EXPECT_TRUE(absl::IsUnauthenticated(enrol("", request).first));
   EXPECT_TRUE(absl::IsInvalidArgument(enrol(secret_, "no request").first));
-  EXPECT_EQ(gateway::ReadIssued(cluster_.data()).size(), 0u);
+  EXPECT_EQ(ValueOrDie(gateway::ReadIssued(cluster_.data())).size(), 0u);
   const auto [status, pem] = enrol(secret_, request);
   ASSERT_TRUE(status.ok()) << status;
   const auto chain = ValueOrDie(tls::Certificate::ParseAll("chain", pem));
   EXPECT_TRUE(key.Fits(chain.front()));
   EXPECT_LT(chain.front().not_after(), absl::Now() + absl::Hours(25));
   EXPECT_GT(chain.front().not_after(), absl::Now() + absl::Hours(23));
-  const auto record = gateway::ReadIssued(cluster_.data());
+  const auto record = ValueOrDie(gateway::ReadIssued(cluster_.data()));
   ASSERT_EQ(record.size(), 1u);
   EXPECT_EQ(record[0].serial, chain.front().serial());
   EXPECT_EQ(record[0].name.find('\n'), std::string::npos);
@@ -435,7 +435,7 @@ TEST_F(FleetTls, AWorkerRenewsItsCertificateAndItsSessionGoesOn) {
   auto session = Session::Connect(Options());
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE(test::Step(**session).ok());
-  const auto issued = [&] { return gateway::ReadIssued(cluster_.data()); };
+  const auto issued = [&] { return ValueOrDie(gateway::ReadIssued(cluster_.data())); };
   ASSERT_EQ(issued().size(), 1u);
   const std::string first = issued()[0].serial;
   // Beyond the end of the first, which is dropped from the record then.
@@ -451,7 +451,7 @@ TEST_F(FleetTls, AWorkerRenewsItsCertificateAndItsSessionGoesOn) {
 TEST_F(FleetTls, ARevokedWorkerIsCutOffAndEnds) {
   Start();
   const auto worker = cluster_.StartWorker("--tls --name gone");
-  const auto issued = gateway::ReadIssued(cluster_.data());
+  const auto issued = ValueOrDie(gateway::ReadIssued(cluster_.data()));
   ASSERT_EQ(issued.size(), 1u);
   const test::Ended shown = test::Outboard("cert show --data " + cluster_.data());
   EXPECT_NE(shown.out.find("worker gone"), std::string::npos) << shown.out;

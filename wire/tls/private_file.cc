@@ -56,30 +56,39 @@ bool IsOpenToOthers(const std::string& path, mode_t mode) {
   return (mode & (is_credential ? 007 : 077)) != 0;  // an access list shows as the group's rights
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret) {
+absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret, size_t bytes_max) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
-    const std::string why = absl::StrCat("cannot read ", path, ": ", strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(why) : absl::PermissionDeniedError(why);
+    const int error = errno;
+    const std::string why = absl::StrCat("cannot read ", path, ": ", strerror(error));
+    if (error == ENOENT) return absl::NotFoundError(why);
+    if (error == EMFILE || error == ENFILE || error == EIO) return absl::UnavailableError(why);
+    return absl::PermissionDeniedError(why);
   }
   struct stat info {};
   const bool is_file = fstat(file, &info) == 0 && S_ISREG(info.st_mode);
   const bool is_open_to_others = is_secret && IsOpenToOthers(path, info.st_mode);
-  std::string text(kPemBytesMax + 1, '\0');
+  std::string text(bytes_max + 1, '\0');
   size_t size = 0;
-  for (ssize_t count = 1; is_file && !is_open_to_others && count > 0 && size < text.size();) {
+  int error = 0;
+  for (ssize_t count = 1; is_file && !is_open_to_others && count != 0 && size < text.size();) {
     count = read(file, text.data() + size, text.size() - size);
     if (count > 0) size += static_cast<size_t>(count);
+    if (count < 0 && errno != EINTR) {
+      error = errno;
+      break;
+    }
   }
   close(file);
+  if (error != 0)
+    return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", strerror(error)));
   if (!is_file) return absl::FailedPreconditionError(absl::StrCat(path, " is no file"));
   if (is_open_to_others)
     return absl::FailedPreconditionError(
         absl::StrCat(path, " holds a key that other users can read: chmod 600 ", path,
                      ", and replace the key if it may be known"));
-  if (size > kPemBytesMax)
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has more than ", kPemBytesMax, " bytes"));
+  if (size > bytes_max)
+    return absl::InvalidArgumentError(absl::StrCat(path, " has more than ", bytes_max, " bytes"));
   text.resize(size);
   return text;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "wire/tls/limits.h"
 
 namespace outboard::tls {
 
@@ -28,8 +29,10 @@ bool IsOpenToOthers(const std::string& path, mode_t mode);
 // Errors: NOT_FOUND            no such file
 //         PERMISSION_DENIED    this user may not read it
 //         FAILED_PRECONDITION  `is_secret`, and others may read it; or it is no file
-//         INVALID_ARGUMENT     longer than kPemBytesMax
-absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret);
+//         UNAVAILABLE          the disk, or no descriptor is left
+//         INVALID_ARGUMENT     longer than `bytes_max`
+absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret,
+                                     size_t bytes_max = kPemBytesMax);
 
 // Makes a folder that its owner alone may read, where there is none.
 absl::Status EnsurePrivateFolder(const std::string& path);
