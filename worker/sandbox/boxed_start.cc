@@ -213,10 +213,9 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
         absl::StrCat("cannot start ", start.argv[0], ": ", strerror(clone_error)));
   int error = 0;  // of the child; an exec closes its end
   const bool has_ids = GiveIds(ours.get(), pid, plan.parts, plan.root);
-  ssize_t got;
-  do {
-    got = read(ours.get(), &error, sizeof error);
-  } while (got < 0 && errno == EINTR);
+  ssize_t got = 0;
+  while (has_ids && (got = read(ours.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
   if (!has_ids || got != 0) {
     kill(pid, SIGKILL);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
