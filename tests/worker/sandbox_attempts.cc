@@ -89,6 +89,18 @@ int ReadStandardError(const Outside&) {
   return (flags & O_ACCMODE) == O_WRONLY ? EBADF : 0;
 }
 
+// ENOTSOCK is the answer of a log that is no socket: the call was let through.
+int ShutDownLog(int64_t descriptor) {
+  const int error = Errno(syscall(SYS_shutdown, descriptor, SHUT_RDWR));
+  return error == ENOTSOCK ? 0 : error;
+}
+
+int CloseIfOpen(int fd) {
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
+}
+
 int SeeAnotherName(const Outside&) {
   char name[256] = {};
   if (syscall(SYS_uname, name) != 0) return errno;
@@ -240,6 +252,13 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
          return Errno(ftruncate(2, info.st_size));
        },
        nullptr},
+      {"shut the supervisor's log down", [](const Outside&) { return ShutDownLog(2); }, nullptr},
+      {"shut it down by a number of 64 bits",
+       [](const Outside&) { return ShutDownLog((int64_t{1} << 32) + 2); }, nullptr},
+      {"copy the supervisor's log (fcntl)",
+       [](const Outside&) { return CloseIfOpen(fcntl(2, F_DUPFD_CLOEXEC, 10)); }, nullptr},
+      {"copy the supervisor's log (dup3)",
+       [](const Outside&) { return CloseIfOpen(dup3(2, 10, O_CLOEXEC)); }, nullptr},
       // ---- other processes
       {"signal the supervisor", [](const Outside& outside) { return Errno(kill(outside.pid, 0)); },
        kPids},

@@ -47,7 +47,7 @@ void CountThreads() {
 
 void CountDescriptors() {
   int count = 0;
-  while (count < 65536 && fcntl(0, F_DUPFD_CLOEXEC, 0) >= 0) ++count;
+  while (count < 65536 && fcntl(worker::kChildSocket, F_DUPFD_CLOEXEC, 0) >= 0) ++count;
   Tell("descriptors", count);
 }
 

@@ -1,5 +1,7 @@
 #include "worker/kernels/search_service.h"
 
+#include <sys/socket.h>
+
 #include <optional>
 #include <utility>
 
@@ -12,10 +14,12 @@ class AccountSearch final : public SearchJob {
  public:
   explicit AccountSearch(AccountKernels::SearchTurn turn) : turn_(std::move(turn)) {}
 
-  // A process that gets no service ends with an error.
+  // A process that gets no service sees its socket close, and ends with an error; else it would
+  // wait for ever.
   void Begin(const ChildProcess& process) override {
     service_ = KernelService::StartFor(process, {.warm = false, .background = true},
                                        /*tunes=*/true, turn_.files);
+    if (service_ == nullptr) shutdown(process.fd(), SHUT_RDWR);
   }
 
  private:

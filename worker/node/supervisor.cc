@@ -361,9 +361,10 @@ class Supervisor::Impl {
     std::set<uint32_t> taken;
     for (const auto& [id, relay] : sessions_)
       taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
-    uint32_t device = 0;
-    while (taken.contains(device)) ++device;
-    return device;
+    const auto devices = static_cast<uint32_t>(options_.devices);
+    for (uint32_t device = 0; device < devices; ++device)
+      if (!taken.contains(device)) return device;
+    return 0;  // one of them will be free when the spare is needed; it is moved there
   }
 
   // What the session has paid for, and no more.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <utility>
@@ -81,12 +82,32 @@ class HighFd {
   int fd_;
 };
 
+// A socket, as journald gives, cannot be opened again. It can be sent to only: nothing is received
+// by it, and the list of system calls has no shutdown of it. A file that another user has opened
+// cannot either; it will do if it is open to append only.
+bool IsHarmlessAsItIs(int standard, SandboxParts parts) {
+  struct stat info {};
+  if (fstat(standard, &info) != 0) return true;  // closed: there is nothing to pass
+  if (!parts.has(SandboxPart::kSystemCalls)) return false;
+  if (S_ISSOCK(info.st_mode)) return true;
+  const int flags = fcntl(standard, F_GETFL);
+  return (flags & O_ACCMODE) == O_WRONLY && (!S_ISREG(info.st_mode) || (flags & O_APPEND) != 0);
+}
+
 // Standard output or error, for a program that is not to read what comes from that terminal, nor to
-// write anywhere but at the end of that log. As it is where it cannot be opened again.
-std::unique_ptr<HighFd> AppendingTo(int standard) {
+// write anywhere but at the end of that log. Where that cannot be had, nothing of it: /dev/null.
+std::unique_ptr<HighFd> AppendingTo(int standard, SandboxParts parts) {
   auto again = std::make_unique<HighFd>(absl::StrCat("/proc/self/fd/", standard),
                                         O_WRONLY | O_APPEND | O_NOCTTY);
-  return again->get() >= 0 ? std::move(again) : std::make_unique<HighFd>(standard);
+  if (again->get() >= 0) return again;
+  if (IsSandboxOff() || kIsSanitizersBuild || IsHarmlessAsItIs(standard, parts))
+    return std::make_unique<HighFd>(standard);
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    std::fprintf(stderr,
+                 "outboard: the log cannot be opened again to append only; what executors and "
+                 "compile processes print is dropped\n");
+  return std::make_unique<HighFd>("/dev/null", O_WRONLY);
 }
 
 // ---- in the child, system calls only (namespaces.h) ---------------------------------------------
@@ -161,7 +182,8 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   close(pair[0]);
   close(pair[1]);
   const HighFd null("/dev/null", O_RDONLY);
-  const std::unique_ptr<HighFd> out = AppendingTo(STDOUT_FILENO), err = AppendingTo(STDERR_FILENO);
+  const std::unique_ptr<HighFd> out = AppendingTo(STDOUT_FILENO, plan.parts),
+                                err = AppendingTo(STDERR_FILENO, plan.parts);
   const Prepared prepared{.argv = argv.data(),
                           .environment = variables.data(),
                           .sync = theirs.get(),
@@ -180,7 +202,7 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
       close(ours.get());  // else it would not see the end of its parent
       Exec(prepared);
       const int error = errno;
-      const ssize_t told = write(prepared.sync, &error, sizeof error);
+      const ssize_t told = send(prepared.sync, &error, sizeof error, MSG_NOSIGNAL);
       _exit(told > 0 ? 127 : 126);
     }
   }
@@ -191,7 +213,10 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
         absl::StrCat("cannot start ", start.argv[0], ": ", strerror(clone_error)));
   int error = 0;  // of the child; an exec closes its end
   const bool has_ids = GiveIds(ours.get(), pid, plan.parts, plan.root);
-  if (!has_ids || read(ours.get(), &error, sizeof error) != 0) {
+  ssize_t got = 0;
+  while (has_ids && (got = read(ours.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (!has_ids || got != 0) {
     kill(pid, SIGKILL);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }

@@ -1,8 +1,10 @@
 #include "worker/sandbox/namespaces.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,24 @@ constexpr std::pair<SandboxPart, unsigned long> kNamespaces[] = {
 };
 
 constexpr char kReady = 'r', kGo = 'g';
+
+// Signals come to the supervisor's thread while it waits.
+bool ReadWord(int sync, char* word) {
+  ssize_t got;
+  do {
+    got = read(sync, word, 1);
+  } while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
+// Without SIGPIPE where the other side has ended.
+bool SendWord(int sync, char word) {
+  ssize_t sent;
+  do {
+    sent = send(sync, &word, 1, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == 1;
+}
 
 bool WriteText(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -65,16 +85,16 @@ pid_t CloneInto(SandboxParts parts) {
 
 bool GiveIds(int sync, pid_t child, SandboxParts parts, const std::string& root) {
   char word = 0;
-  if (read(sync, &word, 1) != 1 || word != kReady) return false;
+  if (!ReadWord(sync, &word) || word != kReady) return false;
   if (parts.has(SandboxPart::kUser) && !WriteIdMaps(child, root)) return false;
-  return write(sync, &kGo, 1) == 1;
+  return SendWord(sync, kGo);
 }
 
 bool AwaitIds(int sync) {
   // Else /proc/PID/uid_map is root's alone, if the supervisor hides its memory.
   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-  char word = kReady;
-  return write(sync, &word, 1) == 1 && read(sync, &word, 1) == 1 && word == kGo;
+  char word = 0;
+  return SendWord(sync, kReady) && ReadWord(sync, &word) && word == kGo;
 }
 
 }  // namespace outboard::worker

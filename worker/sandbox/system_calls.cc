@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sandbox/sandbox_limits.h"
 
 namespace outboard::worker {
 namespace {
@@ -49,15 +50,12 @@ std::vector<AllowedCall> CallsOfAll() {
       {SCMP_SYS(recvfrom)},
       {SCMP_SYS(sendmsg)},
       {SCMP_SYS(sendto)},
-      {SCMP_SYS(shutdown)},
       {SCMP_SYS(poll)},
       {SCMP_SYS(ppoll)},
       {SCMP_SYS(close)},
-      {SCMP_SYS(dup3)},
       {SCMP_SYS(fcntl), {Is(1, F_GETFL)}},
       {SCMP_SYS(fcntl), {Is(1, F_GETFD)}},
       {SCMP_SYS(fcntl), {Is(1, F_SETFD)}},
-      {SCMP_SYS(fcntl), {Is(1, F_DUPFD_CLOEXEC)}},
       {SCMP_SYS(fstat)},
       {SCMP_SYS(newfstatat)},
       {SCMP_SYS(lseek)},
@@ -105,6 +103,23 @@ std::vector<AllowedCall> CallsOfAll() {
   };
 }
 
+// Standard output and error may be the log's socket, which is the supervisor's too: shutdown(2) of
+// it, or of a copy of it, would end the log of all. The kernel looks at the lower 32 bits of a
+// descriptor only, so that "above 2" has to say what the upper ones are: a line for 3, and one for
+// each power of two up to the limit of descriptors.
+std::vector<AllowedCall> CallsAboveStandardDescriptors() {
+  std::vector<AllowedCall> calls;
+  const auto add = [&](const scmp_arg_cmp& descriptor) {
+    calls.push_back({SCMP_SYS(shutdown), {descriptor}});
+    calls.push_back({SCMP_SYS(dup3), {descriptor}});
+    calls.push_back({SCMP_SYS(fcntl), {descriptor, Is(1, F_DUPFD_CLOEXEC)}});
+  };
+  add(Is(0, 3));
+  for (uint64_t least = 4; least < limits::kExecutorFilesMax; least *= 2)
+    add({0, SCMP_CMP_MASKED_EQ, ~(least - 1), least});
+  return calls;
+}
+
 // The ELF loader fills memory, then makes it executable (runtime/cpu/elf_loader.h).
 std::vector<AllowedCall> CallsOfKernels() {
   return {
@@ -144,6 +159,7 @@ absl::Status AllowOnlyListedCalls(SandboxProfile profile) {
                                               call.when.data()));
   };
   allow(CallsOfAll());
+  allow(CallsAboveStandardDescriptors());
   if (profile != SandboxProfile::kCompiler) allow(CallsOfKernels());
   if (profile == SandboxProfile::kExecutor) allow(CallsOfFiles());
   // Its flags are in memory, which a filter cannot read; the C library then uses clone.
