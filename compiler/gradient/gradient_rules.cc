@@ -27,10 +27,11 @@ const UOp* UniformConst(const UOp* node) {
   return node->is_const() ? node : nullptr;
 }
 
-bool IsOne(const UOp* x) {
+bool IsFloatConst(const UOp* x, double value) {
   const UOp* const scalar = UniformConst(x);
-  return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == 1.0;
+  return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == value;
 }
+bool IsOne(const UOp* x) { return IsFloatConst(x, 1); }
 
 // dy, y or a source. A product of one of them that has a factor 1 is the other factor: most walks
 // start with a dy of ones.
@@ -287,6 +288,29 @@ absl::Status FallingLogisticRule(Step& s, const Composite& logistic) {
   return absl::OkStatus();
 }
 
+// y = (x < 0 ? e : 1) / (1 + e) with e = exp(-|x|), which is 1 / (1 + exp(-x)) and overflows
+// nowhere. Its slope is e / (1 + e)^2 on both sides.
+absl::Status SigmoidRule(Step& s, const Composite& sigmoid) {
+  const Expr sum(s.g, s.x(1)), e(s.g, sigmoid.inner[0]);
+  s.gives[0] = (Dy(s) * (e / (sum * sum))).node();
+  return absl::OkStatus();
+}
+
+// The sigmoid that `quotient` is, e over `sum`; nullopt if it is none.
+std::optional<Composite> SigmoidOf(const UOp* quotient, const UOp* e, const UOp* sum) {
+  const UOp* const choice = quotient->src[0];
+  const UOp* const below = e->src[0];  // -|x|
+  if (choice->op != Op::kWhere || below->op != Op::kWhere) return std::nullopt;
+  const UOp* const negative = choice->src[0];
+  const UOp* const x = below->src[1];
+  const UOp* const minus_x = below->src[2];
+  const bool holds = choice->src[1] == e && IsOne(choice->src[2]) && below->src[0] == negative &&
+                     negative->op == Op::kCmpLt && negative->src[0] == x &&
+                     IsFloatConst(negative->src[1], 0) && minus_x->op == Op::kNeg && minus_x->src[0] == x;
+  if (!holds) return std::nullopt;
+  return Composite{quotient, {x}, {e, sum, choice, below, minus_x}, SigmoidRule};
+}
+
 // ---- the table ----------------------------------------------------------------------------------
 
 // Where one line says it, the expression is the gradient of the only source. The derivatives are
@@ -362,6 +386,7 @@ std::optional<Composite> CompositeOf(const UOp* node) {
     if (e->op != Op::kExp || !IsOne(sum->src[one])) return std::nullopt;
     if (node->src[0] == e) return Composite{node, {e->src[0]}, {sum, e}, LogisticRule};
     if (IsOne(node->src[0])) return Composite{node, {e->src[0]}, {sum, e}, FallingLogisticRule};
+    return SigmoidOf(node, e, sum);
   }
   return std::nullopt;
 }

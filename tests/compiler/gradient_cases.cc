@@ -46,6 +46,17 @@ std::vector<GradientCase> GradientCases() {
       Binary("mul", Op::kMul),
       Binary("fdiv", Op::kFDiv, 0.5, 2),
       Binary("max", Op::kMax),
+      {"sigmoid",
+       {{2, 3}},
+       -4,
+       4,
+       [](Graph& g, const Xs& x) {
+         const UOp* const negative = Alu(g, Op::kCmpLt, x[0], Number(g, x[0], 0));
+         const UOp* const below = Where(g, negative, x[0], Alu(g, Op::kNeg, x[0]));
+         const UOp* const e = Alu(g, Op::kExp, below);
+         const UOp* const one = Number(g, x[0], 1);
+         return Alu(g, Op::kFDiv, Where(g, negative, e, one), Add(g, one, e));
+       }},
       {"square", {{3}}, -2, 2, [](Graph& g, const Xs& x) { return Mul(g, x[0], x[0]); }},
       {"cube",
        {{3}},

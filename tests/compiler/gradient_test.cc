@@ -98,6 +98,23 @@ TEST_F(GradientTest, CornersAreThoseOfTheHeader) {
   EXPECT_EQ(OfSum(Alu(g, Op::kSqrt, guarded), x, {0, 1, 4}), (Doubles{0, 0.5, 0.25}));
 }
 
+// One exponential and one quotient, right far from 0 on both sides.
+TEST_F(GradientTest, SlopeOfASigmoid) {
+  const UOp* const x = P(0, {5}, DType::kF32);
+  const UOp* const negative = Alu(g, Op::kCmpLt, x, Number(g, x, 0));
+  const UOp* const e = Alu(g, Op::kExp, Where(g, negative, x, Alu(g, Op::kNeg, x)));
+  const UOp* const one = Number(g, x, 1);
+  const UOp* const y = Alu(g, Op::kFDiv, Where(g, negative, e, one), Add(g, one, e));
+  const UOp* const slope = Of(y, x, one);
+  EXPECT_EQ(Count(slope, Op::kFDiv), 1);
+  EXPECT_EQ(Count(slope, Op::kExp), 1);
+  const Doubles at = {-300, -30, 0, 30, 300};
+  const Doubles found = ValueOf(slope, {{x, at}});
+  const double far = std::exp(-30.0);
+  for (const auto& [i, wanted] : {std::pair{0, 0.0}, {1, far}, {2, 0.25}, {3, far}, {4, 0.0}})
+    EXPECT_NEAR(found[i], wanted, 1e-6 * wanted) << at[i];
+}
+
 TEST_F(GradientTest, SecondDerivativesOfAProductAtZeros) {
   const UOp* const x = P(0, {2});
   const UOp* const first = Of(Reduce(g, Op::kMul, x, {0}), x);  // (x1, x0)
