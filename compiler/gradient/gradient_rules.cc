@@ -106,6 +106,39 @@ absl::Status WhereRule(Step& s) {
   return absl::OkStatus();
 }
 
+// Whether `node` is a product of two values that are each the same along some axes, as a matrix
+// product has before its sum.
+bool IsOuterProduct(const UOp* node) {
+  const auto repeats = [](const UOp* x) {
+    while (IsMovement(x->op) && x->op != Op::kExpand) x = x->src[0];
+    return x->op == Op::kExpand;
+  };
+  return node->op == Op::kMul && repeats(node->src[0]) && repeats(node->src[1]);
+}
+
+// The sum over `axes`. That of several matrix products (a value's gradient where it is an operand
+// of several) is taken of each by itself: one loop over all of them keeps several times the
+// operands in its caches, and ran at half the speed.
+Expr SumOfParts(const Expr& dy, absl::Span<const int64_t> axes) {
+  constexpr size_t kPartsMax = 64;
+  std::vector<const UOp*> parts, stack = {dy.node()};
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (node->op == Op::kAdd) {
+      stack.insert(stack.end(), {node->src[1], node->src[0]});
+    } else if (IsOuterProduct(node) && parts.size() < kPartsMax) {
+      parts.push_back(node);
+    } else {
+      return dy.sum({axes.begin(), axes.end()});
+    }
+  }
+  Expr sum = dy.of(parts[0]).sum({axes.begin(), axes.end()});
+  for (size_t i = 1; i < parts.size(); ++i)
+    sum = sum + dy.of(parts[i]).sum({axes.begin(), axes.end()});
+  return sum;
+}
+
 absl::Status ExpandRule(Step& s) {
   const Term dy = Dy(s);
   std::vector<int64_t> axes;
@@ -113,7 +146,7 @@ absl::Status ExpandRule(Step& s) {
     if (s.x()->shape[i] != s.node->shape[i]) axes.push_back(i);
   // The sum first: without the negation the operand of a one-hot sum is seen to be one.
   const bool negated = s.dy->op == Op::kNeg;
-  s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : dy.sum(axes)).node();
+  s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : SumOfParts(dy, axes)).node();
   return absl::OkStatus();
 }
 
