@@ -51,17 +51,32 @@ void CountDescriptors() {
   Tell("descriptors", count);
 }
 
+// Takes memory until it is refused, gives each piece this protection once it has written to it, and
+// lets go of all. Returns how much it held.
+int64_t HoldAs(int protection) {
+  constexpr size_t kPiece = 16 << 20;
+  std::vector<void*> pieces;
+  while (pieces.size() < (int64_t{64} << 30) / kPiece) {
+    void* const at =
+        mmap(nullptr, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) break;
+    *static_cast<char*>(at) = 1;
+    pieces.push_back(at);
+    if (protection != (PROT_READ | PROT_WRITE) && mprotect(at, kPiece, protection) != 0) break;
+  }
+  for (void* const at : pieces) munmap(at, kPiece);
+  return static_cast<int64_t>(pieces.size() * kPiece);
+}
+
 // Waits until the limit has been set.
 void CountMemory() {
   char word;
   Tell("ready", 0);
   if (read(worker::kChildSocket, &word, 1) != 1) return;
-  constexpr size_t kPiece = 16 << 20;
-  int64_t bytes = 0;
-  while (bytes < int64_t{64} << 30 && mmap(nullptr, kPiece, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
-    bytes += kPiece;
-  Tell("bytes", bytes);
+  Tell("written", HoldAs(PROT_READ | PROT_WRITE));
+  Tell("written, then to be read only", HoldAs(PROT_READ));
+  Tell("written, then out of reach", HoldAs(PROT_NONE));
+  Tell("written, then to be executed", HoldAs(PROT_READ | PROT_EXEC));
 }
 
 // ---- memory of the device ---------------------------------------------------------------------

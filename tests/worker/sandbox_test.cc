@@ -38,6 +38,7 @@ using test::SandboxAttempt;
 
 constexpr char kReadOnly[] = "a root that is read-only";
 constexpr char kAbstractName[] = "outboard-sandbox-test";
+constexpr uint64_t kSessionBytes = uint64_t{256} << 20;
 
 class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
  protected:
@@ -65,6 +66,8 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
                              secret(), kAbstractName + std::to_string(getpid())},
                             {.profile = GetParam(),
                              .root = GetParam() == SandboxProfile::kExecutor ? root() : "",
+                             .memory_bytes_max =
+                                 GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
                              .parts = parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
@@ -179,15 +182,30 @@ TEST_P(SandboxTest, Descriptors_HaveALimit) {
   EXPECT_LT(count, static_cast<int64_t>(limits::kExecutorFilesMax));
 }
 
-TEST_P(SandboxTest, Memory_IsLimitedWhenASessionBegins) {
+// Memory that cannot be written any more is held all the same.
+TEST_P(SandboxTest, Memory_IsLimitedHoweverItIsMapped) {
+  const bool compiles = GetParam() == SandboxProfile::kCompiler;
   ChildProcess child = Start("memory");
   Hear(child, "ready");
-  constexpr uint64_t kSession = uint64_t{256} << 20;
-  ASSERT_TRUE(LimitSessionMemory(child.pid(), kSession).ok());
+  if (GetParam() == SandboxProfile::kExecutor) {
+    ASSERT_TRUE(LimitSessionMemory(child.pid(), kSessionBytes).ok());
+  }
   ASSERT_EQ(write(child.fd(), "g", 1), 1);
-  const int64_t bytes = Hear(child).at("bytes");
-  EXPECT_LE(bytes, static_cast<int64_t>(kSession + ExecutorOwnBytes()));
-  EXPECT_GE(bytes, static_cast<int64_t>(kSession));
+  const auto heard = Hear(child);
+  const uint64_t written_max =
+      compiles ? limits::kCompilerAddressBytes : kSessionBytes + ExecutorOwnBytes();
+  for (const char* const how : {"written", "written, then to be read only",
+                                "written, then out of reach", "written, then to be executed"}) {
+    ASSERT_TRUE(heard.contains(how)) << how;
+    const bool can_be_written = std::string(how) == "written";
+    EXPECT_LE(heard.at(how),
+              static_cast<int64_t>(written_max + (can_be_written || compiles
+                                                      ? 0
+                                                      : limits::kReservedAddressBytes)))
+        << how;
+    std::printf("  %-35s %ld MiB\n", how, heard.at(how) >> 20);
+  }
+  EXPECT_GE(heard.at("written"), static_cast<int64_t>(kSessionBytes));
 }
 
 TEST_P(SandboxTest, Environment_HasWhatProgramsReadAndNoSecret) {

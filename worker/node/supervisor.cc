@@ -109,6 +109,7 @@ class Supervisor::Impl {
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
+          .memory_bytes_max = static_cast<uint64_t>(options_.memory_bytes_max),
           .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;

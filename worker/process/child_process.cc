@@ -18,6 +18,7 @@
 #include "worker/sandbox/boxed_start.h"
 #include "worker/sandbox/enter_sandbox.h"
 #include "worker/sandbox/granted_parts.h"
+#include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
 namespace {
@@ -50,6 +51,9 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   ChildProcess child;
   child.fd_ = pair[0];
   child.pid_ = *pid;
+  if (options.memory_bytes_max > 0)
+    if (absl::Status status = LimitSessionMemory(*pid, options.memory_bytes_max); !status.ok())
+      return status;
   return child;
 }
 

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/namespaces.h"
 #include "worker/sandbox/sandbox_limits.h"
@@ -169,10 +170,7 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   if (!IsSandboxOff() && !kIsSanitizersBuild)
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
   const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (const int core : start.cores)
-    if (core < CPU_SETSIZE) CPU_SET(core, &cores);
+  const cpu_set_t cores = CoreMask(start.cores);
 
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)

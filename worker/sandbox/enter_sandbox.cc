@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -82,6 +83,9 @@ void Limit(const SandboxPlan& plan) {
   limit(RLIMIT_MSGQUEUE, 0, "RLIMIT_MSGQUEUE");
   limit(RLIMIT_NOFILE, compiles ? limits::kCompilerFilesMax : limits::kExecutorFilesMax,
         "RLIMIT_NOFILE");
+  // The others' is their session's (session_share.h).
+  if (compiles) limit(RLIMIT_AS, limits::kCompilerAddressBytes, "RLIMIT_AS");
+  mallopt(M_ARENA_MAX, limits::kArenasMax);  // else 64 MiB of it for each thread
   // Of an id that others have too, it would count their processes.
   if (plan.parts.has(SandboxPart::kUser)) limit(RLIMIT_NPROC, limits::kThreadsMax, "RLIMIT_NPROC");
 }
