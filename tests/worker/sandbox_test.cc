@@ -36,7 +36,6 @@ namespace {
 using test::OutsideTargets;
 using test::SandboxAttempt;
 
-constexpr char kReadOnly[] = "a root that is read-only";
 constexpr char kAbstractName[] = "outboard-sandbox-test";
 constexpr uint64_t kSessionBytes = uint64_t{256} << 20;
 
@@ -48,7 +47,6 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
       GTEST_SKIP() << "this machine does not grant: " << MissingParts(GrantedParts());
     std::ofstream(secret()) << "secret";
     Listen();
-    std::filesystem::create_directory(root());
   }
   void TearDown() override {
     for (int fd : {tcp_, local_})
@@ -58,14 +56,12 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
   std::unique_ptr<ChildProcess> child_;
 
   std::string secret() const { return folder_ / "ledger.db"; }
-  std::string root() const { return folder_ / "root"; }
 
   ChildProcess Start(const std::string& mode, SandboxParts parts = SandboxParts::All()) {
     auto child =
         ChildProcess::Start({ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_),
                              secret(), kAbstractName + std::to_string(getpid())},
                             {.profile = GetParam(),
-                             .root = GetParam() == SandboxProfile::kExecutor ? root() : "",
                              .memory_bytes_max =
                                  GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
                              .parts = parts});
@@ -119,7 +115,6 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
 bool IsWorkOf(SandboxProfile profile, const SandboxAttempt& attempt) {
   switch (attempt.work) {
     case SandboxAttempt::Work::kNobodys: return false;
-    case SandboxAttempt::Work::kWhoeverStores: return profile == SandboxProfile::kExecutor;
     case SandboxAttempt::Work::kWhoeverRunsKernels: return profile != SandboxProfile::kCompiler;
   }
   return false;
@@ -144,9 +139,6 @@ TEST_P(SandboxTest, EveryAttempt_WithoutTheFilter_StopsAtTheOtherWall) {
   ASSERT_TRUE(stopped.contains("end"));
   for (const SandboxAttempt& attempt : test::SandboxAttempts()) {
     if (attempt.other_wall == nullptr) continue;
-    // An executor's root can be written, within itself.
-    if (GetParam() == SandboxProfile::kExecutor && std::string(attempt.other_wall) == kReadOnly)
-      continue;
     ASSERT_TRUE(stopped.contains(attempt.name)) << attempt.name;
     const auto error = static_cast<int>(stopped.at(attempt.name));
     EXPECT_NE(error, 0) << attempt.name << " succeeded; " << attempt.other_wall
@@ -155,16 +147,16 @@ TEST_P(SandboxTest, EveryAttempt_WithoutTheFilter_StopsAtTheOtherWall) {
   }
 }
 
-TEST_P(SandboxTest, WhatItWrites_IsInItsOwnFolder) {
+TEST_P(SandboxTest, WhatIsOutside_StaysAsItIs) {
   ChildProcess child = Start("attempts");
   Hear(child);
+  const auto user = test::ReadFile("/proc/" + std::to_string(child.pid()) + "/status");
   child.Stop();
   EXPECT_EQ(test::ReadFile(secret()), "secret");
-  struct stat info {};
-  const bool wrote = stat((root() + "/new").c_str(), &info) == 0;
-  EXPECT_EQ(wrote, GetParam() == SandboxProfile::kExecutor);
-  if (wrote && geteuid() == 0) {
-    EXPECT_GE(info.st_uid, limits::kNobody);
+  if (geteuid() == 0) {
+    const size_t at = user.find("Uid:\t");
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_GE(std::stoul(user.substr(at + 5)), limits::kNobody);
   }
 }
 
@@ -255,14 +247,13 @@ INSTANTIATE_TEST_SUITE_P(Programs, SandboxTest,
                          });
 
 TEST(SandboxPlan, ComesBackFromItsText) {
-  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), "/a:b/c", 1234};
+  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234};
   const auto back = SandboxPlan::Decode(plan.Encoded());
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->profile, plan.profile);
   EXPECT_EQ(back->parts, plan.parts);
-  EXPECT_EQ(back->root, plan.root);
   EXPECT_EQ(back->user, plan.user);
-  for (const char* const text : {"", "1", "9:1:0:", "-1:1:0:", "a:1:0:", "1:x:0:", "1:1:y:"})
+  for (const char* const text : {"", "1", "9:1:0", "-1:1:0", "a:1:0", "1:x:0", "1:1:y", "1:1:0:"})
     EXPECT_FALSE(SandboxPlan::Decode(text).has_value()) << text;
 }
 

@@ -39,10 +39,11 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const absl::StatusOr<pid_t> pid = StartBoxed(
       {.argv = argv,
        .environment = BoxedEnvironment(options.profile),
-       .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
+       .plan = {options.profile, PartsFor(options.profile) & options.parts},
        .socket = pair[1],
        .socket_number = kChildSocket,
-       .cores = options.cores});
+       .cores = options.cores,
+       .output = options.output});
   close(pair[1]);
   if (!pid.ok()) {
     close(pair[0]);

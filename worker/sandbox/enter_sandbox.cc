@@ -100,10 +100,8 @@ void EnterSandbox(int socket) {
   Need(syscall(SYS_close_range, socket + 1, ~0u, 0) == 0, "close_range");
   if (plan->parts.has(SandboxPart::kHostName))
     Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
-  if (plan->parts.has(SandboxPart::kFiles))  // as the supervisor's user, whose the folder is
-    if (const char* const failed =
-            EnterEmptyRoot(plan->root.empty() ? nullptr : plan->root.c_str()))
-      Fail(failed);
+  if (plan->parts.has(SandboxPart::kFiles))
+    if (const char* const failed = EnterEmptyRoot()) Fail(failed);
   DropBoundingSet();
   TakeUser(*plan);
   DropRights();
