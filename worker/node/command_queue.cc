@@ -34,8 +34,6 @@ CommandQueue::~CommandQueue() {
   }
   eventfd_write(wake_, 1);
   thread_.join();
-  for (const Entry& entry : entries_)
-    if (entry.passed >= 0) close(entry.passed);
   close(wake_);
 }
 
@@ -76,29 +74,29 @@ void CommandQueue::GiveUp(const absl::Status& why) {
 }
 
 void CommandQueue::Main() {
-  for (;;) {
-    Entry entry;
-    {
-      std::unique_lock lock(mutex_);
-      if (stopping_) return;
-      if (entries_.empty()) {
-        lock.unlock();
-        pollfd waited{wake_, POLLIN, 0};
-        poll(&waited, 1, -1);
-        eventfd_t ignored;
-        eventfd_read(wake_, &ignored);
-        continue;
-      }
-      entry = std::move(entries_.front());
-      entries_.pop_front();
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (entries_.empty()) {
+      lock.unlock();
+      pollfd waited{wake_, POLLIN, 0};
+      poll(&waited, 1, -1);
+      eventfd_t ignored;
+      eventfd_read(wake_, &ignored);
+      lock.lock();
+      continue;
     }
+    const Entry entry = std::move(entries_.front());
+    entries_.pop_front();
+    lock.unlock();
     const bool sent = Send(entry);
     if (entry.passed >= 0) close(entry.passed);
-    if (sent) continue;
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    return;
+    lock.lock();
+    stopping_ |= !sent;
   }
+  // Whoever has the other end of a socket that was never passed waits for it to close.
+  for (const Entry& entry : entries_)
+    if (entry.passed >= 0) close(entry.passed);
+  entries_.clear();
 }
 
 bool CommandQueue::Send(const Entry& entry) {

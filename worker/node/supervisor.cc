@@ -161,9 +161,10 @@ class Supervisor::Impl {
                                    : "accounts on this worker are not walled off from each other "
                                      "(--shared-anyway)"}});
     }
-    const std::vector<int> cores = UsableCores();
     if (options_.one_user) return;
-    cores_of_devices_ = DivideCores(cores, options_.devices);
+    const std::vector<int> all = UsableCores();
+    cores_of_devices_ = DivideCores(all, options_.devices);
+    const std::vector<std::vector<int>> cores = PhysicalCores(all);
     if (cores.size() < static_cast<size_t>(options_.devices))
       telemetry::LogWarning("devices_share_cores",
                             {{"devices", options_.devices},
