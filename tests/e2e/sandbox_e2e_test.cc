@@ -14,6 +14,7 @@
 #include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/processes.h"
+#include "worker/node/core_sets.h"
 #include "worker/sandbox/granted_parts.h"
 
 namespace outboard {
@@ -154,6 +155,28 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   EXPECT_EQ(seen.size(), count) << "two executors share a namespace";
+}
+
+// Workers of one machine that know nothing of each other: each has physical cores of its own, and
+// so have its executors.
+TEST(UpE2eTest, SeveralWorkers_HaveCoresOfTheirOwn) {
+  const std::vector<int> usable = UsableCores();
+  if (worker::PhysicalCores(usable).size() < 2) GTEST_SKIP() << "this machine has one core";
+  test::Cluster cluster;
+  cluster.StartUp(2);
+  const std::vector<int> workers = test::DescendantsNamed(cluster.gateway().pid(), "worker");
+  ASSERT_EQ(workers.size(), 2u);
+  std::vector<int> all;
+  for (const int pid : workers) {
+    const std::string cores = CoresIn(test::ReadFile("/proc/" + std::to_string(pid) + "/status"));
+    const auto numbers = worker::ParseCoreList(cores);
+    ASSERT_TRUE(numbers.has_value()) << cores;
+    all.insert(all.end(), numbers->begin(), numbers->end());
+    for (const int executor : test::DescendantsNamed(pid, "executor"))
+      EXPECT_EQ(CoresIn(test::ReadFile("/proc/" + std::to_string(executor) + "/status")), cores);
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, usable) << "all cores, and none twice";
 }
 
 }  // namespace
