@@ -39,8 +39,8 @@ sigset_t OurSignals() {
   return set;
 }
 
-// This thread runs on these cores until the end of the scope, and what it starts, for ever. Empty, or
-// cores that the machine refuses: nothing changes.
+// This thread runs on these cores until the end of the scope, and what it starts, for ever. Empty,
+// or cores that the machine refuses: nothing changes.
 class OnCores {
  public:
   explicit OnCores(const std::vector<int>& cores) {

@@ -99,8 +99,9 @@ std::vector<std::vector<int>> CoresOfWorkers(int workers) {
   if (cores < static_cast<size_t>(workers))
     telemetry::LogWarning("workers_share_cores", {{"workers", workers},
                                                   {"cores", cores},
-                                                  {"effect", "workers slow each other down "
-                                                             "(--workers)"}});
+                                                  {"effect",
+                                                   "workers slow each other down "
+                                                   "(--workers)"}});
   return worker::DivideCores(all, workers);
 }
 
@@ -501,7 +502,8 @@ int RunUp(ServerFlags flags) {
     } else {
       environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options->fleet_secret));
     }
-    auto child = Child::Start(std::move(args), std::move(environment), cores[static_cast<size_t>(index)]);
+    auto child =
+        Child::Start(std::move(args), std::move(environment), cores[static_cast<size_t>(index)]);
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);

@@ -30,7 +30,8 @@ Lines Split(const std::vector<std::string>& pieces, size_t bytes_max) {
 }
 
 TEST(OutputLines, AreSplitWhereverTheirPiecesEnd) {
-  EXPECT_EQ(Split({"one\ntw", "o\n", "\n\nthree"}, 100), (Lines{{"one", 0}, {"two", 0}, {"three", 0}}));
+  EXPECT_EQ(Split({"one\ntw", "o\n", "\n\nthree"}, 100),
+            (Lines{{"one", 0}, {"two", 0}, {"three", 0}}));
 }
 
 TEST(OutputLines, LongOnesAreCut) {

@@ -37,10 +37,11 @@ class CommandQueueTest : public ::testing::Test {
                                        .commands_max = commands_max,
                                        .patience = patience,
                                        .works = [this] { return works_.load(); },
-                                       .on_stuck = [this](const absl::Status& why) {
-                                         ++stuck_;
-                                         why_ = why;
-                                       }});
+                                       .on_stuck =
+                                           [this](const absl::Status& why) {
+                                             ++stuck_;
+                                             why_ = why;
+                                           }});
   }
   static proto::NodeCommand Stored(uint64_t id, size_t bytes = 0) {
     proto::NodeCommand command;

@@ -38,12 +38,23 @@ TEST(CoreSets, ListsAreReadAsTheKernelWritesThem) {
     const char* text;
     std::optional<std::vector<int>> cores;
   } cases[] = {
-      {"0", CoreList{0}},           {"0,4\n", CoreList{0, 4}}, {"0-3", CoreList{0, 1, 2, 3}},
-      {"1-2,8", CoreList{1, 2, 8}}, {"8,1-2,2", CoreList{1, 2, 8}}, {" 3 \n", CoreList{3}},
-      {"", std::nullopt},           {",", std::nullopt},        {"1,", std::nullopt},
-      {"-1", std::nullopt},         {"3-1", std::nullopt},      {"1-2-3", std::nullopt},
-      {"a", std::nullopt},          {"0x1", std::nullopt},      {"1-", std::nullopt},
-      {"1024", std::nullopt},       {"0-99999999999", std::nullopt},
+      {"0", CoreList{0}},
+      {"0,4\n", CoreList{0, 4}},
+      {"0-3", CoreList{0, 1, 2, 3}},
+      {"1-2,8", CoreList{1, 2, 8}},
+      {"8,1-2,2", CoreList{1, 2, 8}},
+      {" 3 \n", CoreList{3}},
+      {"", std::nullopt},
+      {",", std::nullopt},
+      {"1,", std::nullopt},
+      {"-1", std::nullopt},
+      {"3-1", std::nullopt},
+      {"1-2-3", std::nullopt},
+      {"a", std::nullopt},
+      {"0x1", std::nullopt},
+      {"1-", std::nullopt},
+      {"1024", std::nullopt},
+      {"0-99999999999", std::nullopt},
   };
   for (const auto& one : cases) EXPECT_EQ(ParseCoreList(one.text), one.cores) << one.text;
 }

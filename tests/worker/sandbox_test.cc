@@ -58,13 +58,12 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
   std::string secret() const { return folder_ / "ledger.db"; }
 
   ChildProcess Start(const std::string& mode, SandboxParts parts = SandboxParts::All()) {
-    auto child =
-        ChildProcess::Start({ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_),
-                             secret(), kAbstractName + std::to_string(getpid())},
-                            {.profile = GetParam(),
-                             .memory_bytes_max =
-                                 GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
-                             .parts = parts});
+    auto child = ChildProcess::Start(
+        {ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_), secret(),
+         kAbstractName + std::to_string(getpid())},
+        {.profile = GetParam(),
+         .memory_bytes_max = GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
+         .parts = parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
   }
@@ -191,9 +190,8 @@ TEST_P(SandboxTest, Memory_IsLimitedHoweverItIsMapped) {
     ASSERT_TRUE(heard.contains(how)) << how;
     const bool can_be_written = std::string(how) == "written";
     EXPECT_LE(heard.at(how),
-              static_cast<int64_t>(written_max + (can_be_written || compiles
-                                                      ? 0
-                                                      : limits::kReservedAddressBytes)))
+              static_cast<int64_t>(
+                  written_max + (can_be_written || compiles ? 0 : limits::kReservedAddressBytes)))
         << how;
     std::printf("  %-35s %ld MiB\n", how, heard.at(how) >> 20);
   }

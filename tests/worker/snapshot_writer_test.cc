@@ -1,4 +1,5 @@
-// Blobs behind each other in one file; what is stored already is not written again, what was not stored is.
+// Blobs behind each other in one file; what is stored already is not written again, what was not
+// stored is.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -34,8 +34,7 @@ class StoredFileTest : public ::testing::Test {
                                         uint64_t bytes_max = kPlenty) {
     return file_->Find(RootOf(bytes), offset, bytes.size(), bytes_max, cancelled_);
   }
-  absl::StatusCode CodeOf(const std::string& bytes, uint64_t offset,
-                          uint64_t bytes_max = kPlenty) {
+  absl::StatusCode CodeOf(const std::string& bytes, uint64_t offset, uint64_t bytes_max = kPlenty) {
     return Find(bytes, offset, bytes_max).status().code();
   }
   // Times of files are those of the kernel's last tick.
@@ -76,8 +75,9 @@ TEST_F(StoredFileTest, WhatIsNotInTheFile) {
   Write(0, "weights");
   EXPECT_EQ(CodeOf("weights", 1), absl::StatusCode::kDataLoss);
   EXPECT_EQ(CodeOf("weights", ~uint64_t{0}), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(file_->Find(RootOf("weights"), 1, ~uint64_t{0}, ~uint64_t{0}, cancelled_).status().code(),
-            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(
+      file_->Find(RootOf("weights"), 1, ~uint64_t{0}, ~uint64_t{0}, cancelled_).status().code(),
+      absl::StatusCode::kDataLoss);
 }
 
 TEST_F(StoredFileTest, ABlobThatIsTooLargeIsNotRead) {

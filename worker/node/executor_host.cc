@@ -26,9 +26,9 @@
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
-#include "worker/node/command_queue.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/step_watchdog.h"
+#include "worker/node/command_queue.h"
 #include "worker/node/grpc_attach.h"
 #include "worker/node/session_blobs.h"
 #include "worker/process/message_io.h"
@@ -175,9 +175,7 @@ class ExecutorHost::Impl {
     grpc_.swap(next);
   }
 
-  std::string SessionText() const {
-    return absl::BytesToHexString(options_.assign.session_id());
-  }
+  std::string SessionText() const { return absl::BytesToHexString(options_.assign.session_id()); }
 
   // No executor of ours does that. Any thread.
   void Misbehaved(const absl::Status& why) {

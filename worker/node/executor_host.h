@@ -37,7 +37,7 @@ struct ExecutorHostOptions {
   std::unique_ptr<KernelService> kernels;
   AccountFiles files;
   std::unique_ptr<StoredFile> stored_file;  // null: it can store nothing
-  std::unique_ptr<ChildOutput> output;  // of the executor; null: it has this process's
+  std::unique_ptr<ChildOutput> output;      // of the executor; null: it has this process's
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };

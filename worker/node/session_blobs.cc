@@ -39,8 +39,7 @@ void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>&
 
 }  // namespace
 
-SessionBlobs::SessionBlobs(SessionBlobsOptions options)
-    : options_(std::move(options)) {
+SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
   connections_.channels = options_.channels;
   connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
 }
@@ -174,9 +173,9 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
     if (roots.erase(piece.root()) == 0)
       return absl::InvalidArgumentError("a piece of no blob that is to be stored, or of one twice");
     OB_ASSIGN_OR_RETURN(const wire::Hash root, ToHash(piece.root()));
-    OB_ASSIGN_OR_RETURN(wire::BlobSource source,
-                        options_.file->Find(root, piece.offset(), piece.size_bytes(), bytes_left,
-                                            cancelled_));
+    OB_ASSIGN_OR_RETURN(
+        wire::BlobSource source,
+        options_.file->Find(root, piece.offset(), piece.size_bytes(), bytes_left, cancelled_));
     bytes_left -= source.size_bytes;
     sources.push_back(std::move(source));
   }

@@ -99,8 +99,8 @@ absl::StatusOr<wire::BlobSource> StoredFile::Find(const wire::Hash& root, uint64
                                                   uint64_t size_bytes, uint64_t bytes_max,
                                                   const std::atomic<bool>& cancelled) const {
   if (size_bytes > bytes_max)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a blob to be stored of ", size_bytes, " bytes; the session may store ", bytes_max));
+    return absl::ResourceExhaustedError(absl::StrCat("a blob to be stored of ", size_bytes,
+                                                     " bytes; the session may store ", bytes_max));
   struct stat info {};
   const bool known = fstat(fd_, &info) == 0;
   const auto file_bytes = static_cast<uint64_t>(info.st_size);

@@ -1,6 +1,7 @@
 // The file into which an executor writes what is to be stored (StoreBlobs in proto/executor.proto).
-// It has no name: the supervisor makes it and passes it on, so that an executor opens no file, makes
-// no other, and can fill no more of the disk than one file of its session's size (RLIMIT_FSIZE).
+// It has no name: the supervisor makes it and passes it on, so that an executor opens no file and
+// makes no other, and can fill no more of the disk than one file of its session's size
+// (RLIMIT_FSIZE).
 //
 // The executor may be hostile, and goes on writing meanwhile. Before any byte of a blob is sent
 // anywhere it is hashed, and must have the root that it is named by; once the file is another, by

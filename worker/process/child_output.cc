@@ -140,8 +140,8 @@ void ChildOutput::Write(std::string_view line, uint64_t bytes_cut) {
   }
   const Clock::time_point now = Clock::now();
   const std::chrono::duration<double> passed = now - std::exchange(filled_, now);
-  tokens_ = std::min(limits::kOutputLinesBurst,
-                     tokens_ + passed.count() * limits::kOutputLinesPerSecond);
+  tokens_ =
+      std::min(limits::kOutputLinesBurst, tokens_ + passed.count() * limits::kOutputLinesPerSecond);
   if (tokens_ < 1) {
     ++left_out_;
     return;

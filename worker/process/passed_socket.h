@@ -11,7 +11,8 @@
 
 namespace outboard::worker {
 
-// As send(2) with MSG_NOSIGNAL and MSG_DONTWAIT; `passed`, unless it is -1, goes with the first byte.
+// As send(2) with MSG_NOSIGNAL and MSG_DONTWAIT; `passed`, unless it is -1, goes with the first
+// byte.
 ssize_t SendSome(int fd, std::string_view bytes, int passed);
 
 // As WriteMessage; the caller keeps ownership of `passed`.

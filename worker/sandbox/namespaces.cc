@@ -58,8 +58,7 @@ bool WriteIdMaps(pid_t child) {
   };
   if (geteuid() == 0) {
     for (const uint32_t id : {limits::kFirstUser + static_cast<uint32_t>(child), limits::kNobody})
-      if (map("gid_map", id))
-        return map("uid_map", id);
+      if (map("gid_map", id)) return map("uid_map", id);
   }
   // user_namespaces(7): without a right to choose groups, they must be given up for good.
   return WriteText(folder + "setgroups", "deny\n") && map("gid_map", getegid()) &&

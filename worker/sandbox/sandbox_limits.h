@@ -1,4 +1,5 @@
-// Limits of sandboxed processes, by setrlimit(2). A limit that is hit is an error of the call.
+// Limits of sandboxed processes, by setrlimit(2). A limit that is hit is an error of the call that
+// hit it, and ends no process.
 #pragma once
 
 #include <sys/resource.h>
