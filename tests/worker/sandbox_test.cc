@@ -1,6 +1,7 @@
 // The sandbox against a program that runs code of its own in it (sandbox_attempts_main.cc). The
 // walls stand behind each other: everything is tried with all of them, and again without the filter
 // of system calls.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -21,10 +22,12 @@
 #include <thread>
 #include <vector>
 
+#include "proto/executor.pb.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
+#include "worker/process/passed_socket.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/sandbox_limits.h"
 #include "worker/sandbox/sandbox_plan.h"
@@ -196,6 +199,28 @@ TEST_P(SandboxTest, Memory_IsLimitedHoweverItIsMapped) {
     std::printf("  %-35s %ld MiB\n", how, heard.at(how) >> 20);
   }
   EXPECT_GE(heard.at("written"), static_cast<int64_t>(kSessionBytes));
+}
+
+// All that it can have on the disk is one file, of a bounded size.
+TEST_P(SandboxTest, ItsFile_HasALimit) {
+  const test::TempFolder folder;
+  const int file = open((folder / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  ChildProcess child = Start("file");
+  Hear(child, "ready");
+  ASSERT_TRUE(LimitSessionMemory(child.pid(), kSessionBytes).ok());
+  proto::NodeCommand command;
+  command.mutable_store_file();
+  ASSERT_TRUE(WriteMessageWithDescriptor(child.fd(), command, file).ok());
+  const auto heard = Hear(child);
+  ASSERT_TRUE(heard.contains("end"));
+  EXPECT_GE(heard.at("bytes"), static_cast<int64_t>(kSessionBytes));
+  EXPECT_LE(heard.at("bytes"),
+            static_cast<int64_t>(kSessionBytes + limits::kStoredFileExtraBytes));
+  EXPECT_NE(heard.at("enlarge it"), 0);
+  EXPECT_NE(heard.at("enlarge it (fallocate)"), 0);
+  EXPECT_EQ(heard.at("empty it") == 0, GetParam() == SandboxProfile::kExecutor);
+  close(file);
 }
 
 TEST_P(SandboxTest, Environment_HasWhatProgramsReadAndNoSecret) {
