@@ -106,8 +106,8 @@ std::unique_ptr<HighFd> AppendingTo(int standard, SandboxParts parts) {
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     std::fprintf(stderr,
-                 "outboard: the log cannot be opened again to append only; what executors and "
-                 "compile processes print is dropped\n");
+                 "outboard: the log cannot be opened again to append only; what compile processes "
+                 "and the search print is dropped\n");
   return std::make_unique<HighFd>("/dev/null", O_WRONLY);
 }
 
