@@ -105,7 +105,8 @@ int Main(int argc, char** argv) {
   AccountFlags account;
 
   Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
-  up.Add("--workers", &server.workers, "Worker processes").Between(1, 64);
+  up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
+      .Between(1, 64);
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");

@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/environment.h"
 #include "cli/commands.h"
 #include "cli/telemetry.h"
@@ -31,6 +32,7 @@
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
+#include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
@@ -87,6 +89,20 @@ std::string WorkerMetricsListen(const TelemetryFlags& flags, int index) {
   if (colon == std::string::npos || !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port == 0)
     return listen.empty() ? "127.0.0.1:0" : listen;
   return absl::StrCat(listen.substr(0, colon), ":", port + 1 + index);
+}
+
+// Of the workers of `up`, which know nothing of each other: worker i has result[i], and divides it
+// among its devices.
+std::vector<std::vector<int>> CoresOfWorkers(int workers) {
+  const std::vector<int> all = UsableCores();
+  const size_t cores = worker::PhysicalCores(all).size();
+  if (cores < static_cast<size_t>(workers))
+    telemetry::LogWarning("workers_share_cores", {{"workers", workers},
+                                                  {"cores", cores},
+                                                  {"effect",
+                                                   "workers slow each other down "
+                                                   "(--workers)"}});
+  return worker::DivideCores(all, workers);
 }
 
 // Where workers join a gateway that listens for clients at `listen`, unless it is given.
@@ -322,6 +338,7 @@ int RunGateway(const ServerFlags& flags) {
 }
 
 int RunWorker(const ServerFlags& flags) {
+  RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
@@ -453,6 +470,7 @@ int RunUp(ServerFlags flags) {
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
 
+  const std::vector<std::vector<int>> cores = CoresOfWorkers(flags.workers);
   std::vector<Child> workers;
   int restarts = 0;
   auto start = [&](int index) -> absl::Status {
@@ -484,7 +502,8 @@ int RunUp(ServerFlags flags) {
     } else {
       environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options->fleet_secret));
     }
-    auto child = Child::Start(std::move(args), std::move(environment));
+    auto child =
+        Child::Start(std::move(args), std::move(environment), cores[static_cast<size_t>(index)]);
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);

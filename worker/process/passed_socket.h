@@ -3,10 +3,17 @@
 #pragma once
 
 #include <google/protobuf/message_lite.h>
+#include <sys/types.h>
+
+#include <string_view>
 
 #include "absl/status/status.h"
 
 namespace outboard::worker {
+
+// As send(2) with MSG_NOSIGNAL and MSG_DONTWAIT; `passed`, unless it is -1, goes with the first
+// byte.
+ssize_t SendSome(int fd, std::string_view bytes, int passed);
 
 // As WriteMessage; the caller keeps ownership of `passed`.
 // Errors: UNAVAILABLE  the peer has closed the socket
