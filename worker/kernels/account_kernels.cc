@@ -18,6 +18,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "worker/tuning/search_main.h"
+#include "worker/tuning/tuning_key.h"
 
 namespace outboard::worker {
 namespace {
@@ -46,6 +47,7 @@ bool IsBetter(const Tuning& tuning, const Tuning& than) {
   return tuning.best() != nullptr && (than.best() == nullptr || tuning.width > than.width);
 }
 
+// Nothing is in `shared` but what IsShareableForm has found so: looking there tells nobody more.
 class AccountTuning final : public TuningStore {
  public:
   AccountTuning(std::unique_ptr<TuningStore> own, std::unique_ptr<TuningStore> shared)
@@ -53,7 +55,7 @@ class AccountTuning final : public TuningStore {
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override {
     absl::StatusOr<std::optional<Tuning>> own = own_->Find(key);
-    if (!Shares(key) || !own.ok()) return own;
+    if (shared_ == nullptr || !own.ok()) return own;
     absl::StatusOr<std::optional<Tuning>> shared = shared_->Find(key);
     if (!shared.ok() || !shared->has_value()) return own;
     (*shared)->name.clear();
@@ -78,9 +80,19 @@ class AccountTuning final : public TuningStore {
   }
 
  private:
-  bool Shares(const TuningKey& key) const { return shared_ != nullptr && key.shareable; }
+  // Of a search's many trials in a row, the kernel is looked at once.
+  bool Shares(const TuningKey& key) {
+    if (shared_ == nullptr || key.canonical.empty()) return false;
+    if (key.kernel != looked_at_) {
+      looked_at_ = key.kernel;
+      shares_ = IsShareableForm(key.canonical, key.kernel);
+    }
+    return shares_;
+  }
 
   const std::unique_ptr<TuningStore> own_, shared_;
+  std::string looked_at_;
+  bool shares_ = false;
 };
 
 // A new folder for `path` can be read by this user only.

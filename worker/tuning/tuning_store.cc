@@ -109,6 +109,16 @@ const Trial* Tuning::best() const {
   return best;
 }
 
+absl::StatusOr<std::vector<std::optional<Tuning>>> TuningStore::FindAll(
+    std::span<const TuningKey> keys) {
+  std::vector<std::optional<Tuning>> all;
+  for (const TuningKey& key : keys) {
+    OB_ASSIGN_OR_RETURN(std::optional<Tuning> found, Find(key));
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
 TuningFile::TuningFile(std::unique_ptr<Database> db) : db_(std::move(db)) {}
 TuningFile::~TuningFile() = default;
 

@@ -44,8 +44,9 @@ struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // Target::Fingerprint (compiler/target.h)
-  // The kernel has no constants (IsShareable in tuning_key.h). Not part of the entry's identity.
-  bool shareable = false;
+  // The encoding that `kernel` is the id of, which says whether others may share what is measured of
+  // it; empty: not known, and so not shared. Not part of the entry's identity.
+  std::string canonical = {};
 };
 
 // The measurements of one kernel.
@@ -74,6 +75,9 @@ class TuningStore {
 
   // Returns std::nullopt if there is no entry.
   virtual absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) = 0;
+  // Finds several, in the order of `keys`: over a socket in one message.
+  virtual absl::StatusOr<std::vector<std::optional<Tuning>>> FindAll(
+      std::span<const TuningKey> keys);
   // Adds a trial of the kernel; replaces an earlier trial of the same Opts.
   // Errors: RESOURCE_EXHAUSTED  the kernel has kTrialsMax trials
   virtual absl::Status Add(const TuningKey& key, const std::string& name,
