@@ -69,9 +69,9 @@ class ServedCompilers {
     if (options.warm) StartBox();
   }
 
-  void Keep(const std::string& objects) {
-    if (objects == objects_) return;
-    objects_ = objects;
+  void Keep(const AccountFiles& files) {
+    if (files == files_) return;
+    files_ = files;
     OpenCache();
   }
 
@@ -108,10 +108,13 @@ class ServedCompilers {
 
   void OpenCache() {
     cache_.reset();
-    if (objects_.empty() || box_ == nullptr) return;
-    cache_ = std::make_unique<ObjectCache>(
-        box_.get(),
-        ObjectCacheOptions{.folder = objects_, .compiler = CompilerIdentity(program_, target_)});
+    if (files_.objects.empty() || box_ == nullptr) return;
+    ObjectCacheOptions options{.folder = files_.objects,
+                               .compiler = CompilerIdentity(program_, target_),
+                               .bytes_max = files_.objects_bytes_max};
+    if (files_.disk != nullptr)
+      options.on_stored = [disk = files_.disk](int64_t bytes) { disk->StoredObject(bytes); };
+    cache_ = std::make_unique<ObjectCache>(box_.get(), std::move(options));
   }
 
   void SetTarget(Target target) {
@@ -207,7 +210,7 @@ class ServedCompilers {
   Target target_;
   bool names_target_ = false;  // the process has
   std::string target_bytes_;   // as it did
-  std::string objects_;
+  AccountFiles files_;
   std::unique_ptr<CompileBox> box_;
   std::unique_ptr<ObjectCache> cache_;  // before box_
   std::optional<CompileBoxes> candidates_, idle_;
@@ -292,7 +295,7 @@ class KernelService::Impl {
       cores = cores_;
     }
     compilers_->MoveTo(cores);
-    compilers_->Keep(files.objects);
+    compilers_->Keep(files);
     if (files == open_files_) return;
     open_files_ = files;
     absl::StatusOr<std::unique_ptr<TuningStore>> tuning = OpenTuning(files);

@@ -98,11 +98,16 @@ class TuningStore {
 // A search of width 4 makes a hundred to five hundred; all of one kernel's travel in one message.
 inline constexpr int kTrialsMax = 4096;
 inline constexpr size_t kDemandBytesMax = size_t{64} << 10;
+// Of one file: a search of a hundred trials takes about 10 KiB.
+inline constexpr int64_t kTuningFileBytesMax = int64_t{64} << 20;
 
 class TuningFile final : public TuningStore {
  public:
-  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
-  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(const std::string& path);
+  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache. A
+  // file that is nearly full loses the kernels that were not used for the longest: when it was last
+  // opened and a kernel was found, added to or had costs counts as its use.
+  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(
+      const std::string& path, int64_t bytes_max = kTuningFileBytesMax);
   ~TuningFile() override;
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override;
@@ -120,11 +125,20 @@ class TuningFile final : public TuningStore {
   absl::StatusOr<int64_t> Remove(const std::string& prefix);
 
  private:
-  explicit TuningFile(std::unique_ptr<storage::Database> db);
+  TuningFile(std::unique_ptr<storage::Database> db, int64_t pages_max, int64_t opening);
   absl::StatusOr<std::vector<Tuning>> Read(const TuningKey* key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Within a transaction that writes: the row of a kernel, made if it is new and marked as used.
+  absl::StatusOr<int64_t> RowOf(const TuningKey& key, const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MarkFound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const int64_t pages_max_;
+  // Openings of the file are numbered: the clock by which kernels are the least recently used.
+  const int64_t opening_;
   absl::Mutex mutex_;
+  std::vector<int64_t> found_ ABSL_GUARDED_BY(mutex_);  // rows to be marked as used
   std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
 };
 
