@@ -69,8 +69,8 @@ struct FieldCount {
       if (WireFormatLite::GetTagWireType(static_cast<uint32_t>(tag)) !=
           WireFormatLite::WIRETYPE_LENGTH_DELIMITED)
         continue;
-      const FieldDescriptor* const field = type.FindFieldByNumber(
-          WireFormatLite::GetTagFieldNumber(static_cast<uint32_t>(tag)));
+      const FieldDescriptor* const field =
+          type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(static_cast<uint32_t>(tag)));
       if (field == nullptr) continue;
       if (field->message_type() != nullptr) {
         OB_RETURN_IF_ERROR(Count(value, *field->message_type(), depth + 1));

@@ -51,8 +51,9 @@ TEST(FieldCount, FieldsThatNobodyKnows_CountToo) {
 TEST(FieldCount, WhatIsNoMessage_IsRefused) {
   for (const std::string& bytes :
        {std::string("\x12\x7f", 2), std::string("\x0b"), std::string("\xff\xff\xff\xff\xff\xff"),
-        std::string("\x0a\x01\x0a", 3), std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11),
-        std::string("\x0d\0\0", 3), std::string("\x09\0\0\0\0", 5)})
+        std::string("\x0a\x01\x0a", 3),
+        std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11), std::string("\x0d\0\0", 3),
+        std::string("\x09\0\0\0\0", 5)})
     EXPECT_EQ(Check(proto::NodeEvent(), bytes, 1000), StatusCode::kInvalidArgument) << bytes.size();
 }
 

@@ -72,7 +72,8 @@ TEST_F(AccountDiskTest, Measurements_ThatAreOpenStay) {
   Write("1/kernels.db", 100, 9);
   Write("2/kernels.db", 100, 8);
   {
-    const HeldFolder held = HeldFolder::Take(Accounts() + "/1"), again = HeldFolder::Take(Accounts() + "/1");
+    const HeldFolder held = HeldFolder::Take(Accounts() + "/1"),
+                     again = HeldFolder::Take(Accounts() + "/1");
     EXPECT_EQ(TrimMeasurements(Accounts(), 10), 100);
     EXPECT_TRUE(Has("1/kernels.db"));
     EXPECT_FALSE(Has("2"));

@@ -38,8 +38,7 @@ TuningKey KeyOfProduct(bool with_constant) {
   Graph g;
   const UOp* const x = Param(g, 0, DType::kF32, {Dim(48), Dim(64)});
   const UOp* const product = Mul(g, x, with_constant ? Scalar(g, 0.001) : x);
-  const auto schedule =
-      ValueOrDie(schedule::MakeSchedule(g, Sink(g, {product}), HostTarget()));
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, Sink(g, {product}), HostTarget()));
   const EncodedGraph form = ValueOrDie(CanonicalKernel(schedule.kernels[0].ast));
   return {form.id.ToBytes(), search::kSpaceVersion, HostTarget().Fingerprint(), form.bytes};
 }

@@ -49,9 +49,9 @@ TEST_F(ExecutorHostTest, EmptyCellsOfCounts_EndTheSessionUnparsed) {
   event += cells;
   const auto length = static_cast<uint32_t>(event.size());
   ASSERT_LT(length, kNodeEventBytesMax);
-  EXPECT_EQ(EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length) + event)
-                .code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length) + event).code(),
+      absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ExecutorHostTest, ALongEvent_EndsTheSessionUnread) {

@@ -268,7 +268,8 @@ TEST_F(KernelServiceTest, MeasurementsAreTheAccounts) {
   const auto other = Start(Files("8"));
   const auto stranger = ClientOf(*other);
   EXPECT_FALSE(ValueOrDie(stranger->store()->Find(Key('a'))).has_value());
-  EXPECT_FALSE(ValueOrDie(stranger->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
+  EXPECT_FALSE(
+      ValueOrDie(stranger->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
 }
 
 TEST_F(KernelServiceTest, WithoutAStoreNothingIsFound) {
@@ -277,7 +278,8 @@ TEST_F(KernelServiceTest, WithoutAStoreNothingIsFound) {
   const TuningKey keys[] = {Key('a'), Key('b')};
   EXPECT_EQ(ValueOrDie(client->store()->FindAll(keys)).size(), 2u);
   EXPECT_FALSE(ValueOrDie(client->store()->Find(Key('a'))).has_value());
-  EXPECT_FALSE(ValueOrDie(client->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
+  EXPECT_FALSE(
+      ValueOrDie(client->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
   EXPECT_FALSE(client->store()->Add(Key('a'), "k", Made("VECTOR:0:8", 700)).ok());
 }
 
@@ -376,9 +378,9 @@ TEST_F(KernelServiceTest, ASearchIsNoWiderAndNoLongerThanWasAskedFor) {
     compiled += static_cast<int>(kBatchCandidatesMax);
   EXPECT_EQ(compiled, 512) << "of one kernel";
   EXPECT_EQ(process.Ask(candidates(1, {"another", ""})), StatusCode::kOk);
-  for (const auto& [width, code] : {std::pair{0, StatusCode::kInvalidArgument},
-                                    std::pair{1, StatusCode::kOk},
-                                    std::pair{2, StatusCode::kInvalidArgument}}) {
+  for (const auto& [width, code] :
+       {std::pair{0, StatusCode::kInvalidArgument}, std::pair{1, StatusCode::kOk},
+        std::pair{2, StatusCode::kInvalidArgument}}) {
     proto::KernelRequest finish;
     finish.mutable_finish()->set_kernel(std::string(32, 'a'));
     finish.mutable_finish()->set_width(width);

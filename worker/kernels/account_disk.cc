@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 #include <vector>
 
 #include "worker/compile/object_cache.h"
-#include "worker/process/lowest_priority.h"
 
 namespace outboard::worker {
 namespace {
@@ -31,6 +31,8 @@ constexpr char kLockFile[] = "in-use";
 constexpr int kTriesMax = 100;
 // What may be written beyond a limit before it is kept again, as a part of it.
 constexpr int64_t kSlack = 8;
+// Steps go first; not the lowest priority, since whoever stops the worker waits for it.
+constexpr int kNice = 10;
 
 std::string LockOf(const std::string& folder) { return folder + "/" + kLockFile; }
 
@@ -81,8 +83,7 @@ HeldFolder HeldFolder::Take(const std::string& folder, For what) {
   const std::string path = LockOf(folder);
   for (int tried = 0; tried < kTriesMax; ++tried) {
     std::error_code error;
-    if (fs::create_directories(folder, error))
-      fs::permissions(folder, fs::perms::owner_all, error);
+    if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno != ENOENT) break;  // whoever opens the files says what is wrong
     if (fd >= 0 && flock(fd, LOCK_SH) == 0 && IsStillThere(fd, path)) {
@@ -140,9 +141,7 @@ int64_t TrimAccountObjects(const std::string& accounts, int64_t bytes_max) {
 class AccountDisk::Impl {
  public:
   explicit Impl(AccountDiskOptions options)
-      : options_(std::move(options)),
-        wake_(eventfd(0, EFD_CLOEXEC)),
-        thread_([this] { Main(); }) {}
+      : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC)), thread_([this] { Main(); }) {}
 
   ~Impl() {
     stopping_ = true;
@@ -165,14 +164,12 @@ class AccountDisk::Impl {
     if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
   }
 
-  // No lock is held at this priority.
   void Main() {
-    TakeLowestPriority();
+    setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
     do {
       if (!options_.measurements.empty() && opened_.exchange(false))
         TrimMeasurements(options_.measurements, options_.measurements_bytes_max);
-      if (!options_.objects.empty() &&
-          stored_bytes_ > options_.objects_bytes_max / kSlack) {
+      if (!options_.objects.empty() && stored_bytes_ > options_.objects_bytes_max / kSlack) {
         stored_bytes_ = 0;
         TrimAccountObjects(options_.objects, options_.objects_bytes_max);
       }

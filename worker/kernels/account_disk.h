@@ -42,8 +42,8 @@ int64_t TrimMeasurements(const std::string& accounts, int64_t bytes_max);
 // TrimObjects over the folders of `accounts`; removes those that are empty then.
 int64_t TrimAccountObjects(const std::string& accounts, int64_t bytes_max);
 
-// Trims at the start, and when much has been written since. Threads: any; one of its own, of the
-// lowest priority, does the work.
+// Trims at the start, and when much has been written since. Threads: any; one of its own, of low
+// priority, does the work.
 class AccountDisk {
  public:
   explicit AccountDisk(AccountDiskOptions options);

@@ -30,7 +30,7 @@ constexpr size_t kRecentAccountsMax = 64;
 constexpr char kAccountsFolder[] = "accounts";
 // Two gateways of one machine differ in it; it is too short to guess a secret from.
 constexpr size_t kFleetHashBytes = 4;
-// Accounts with as much as one may have, for which there is room unless the operator says otherwise.
+// So many accounts may have as much as one may, unless the operator says otherwise.
 constexpr int64_t kFullAccounts = 8;
 // With less, a file of measurements has no room for a batch of costs.
 constexpr int64_t kTuningFileBytesLeast = int64_t{16} << 20;
@@ -233,8 +233,7 @@ std::optional<AccountKernels::SearchTurn> AccountKernels::NextSearch(bool new_ro
   uint64_t chosen = 0;
   for (const Account& account : accounts) {
     const AccountFiles files = Locate(account.number, account.shares);
-    const absl::StatusOr<std::unique_ptr<TuningStore>> store =
-        OpenTuning(files, HeldFolder::kLook);
+    const absl::StatusOr<std::unique_ptr<TuningStore>> store = OpenTuning(files, HeldFolder::kLook);
     if (!store.ok() || *store == nullptr) continue;
     const auto demand = (*store)->Costliest(search::kSpaceVersion, hardware, kIdleSearchWidth);
     if (!demand.ok() || !demand->has_value() || (*demand)->cost_us <= cost_us) continue;

@@ -53,14 +53,14 @@ absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& file
                                                         HeldFolder::For what = HeldFolder::kUse);
 
 struct AccountKernelsOptions {
-  std::string store;         // KernelStorePath(); empty: no measurements
-  std::string objects;       // OUTBOARD_OBJECT_CACHE; empty: no objects are kept
-  std::string fleet_secret;  // whose accounts they are
-  bool one_user = false;     // all accounts are one
+  std::string store;          // KernelStorePath(); empty: no measurements
+  std::string objects;        // OUTBOARD_OBJECT_CACHE; empty: no objects are kept
+  std::string fleet_secret;   // whose accounts they are
+  bool one_user = false;      // all accounts are one
   std::string hardware = {};  // class of the device that searches; empty: the machine's
-  bool learns = false;       // as AccountFiles has it
-  // Of all accounts' files together: OUTBOARD_OBJECT_CACHE_BYTES, OUTBOARD_KERNEL_STORE_BYTES. 0: as
-  // much as eight accounts may have. No account has more than that either, nor has the only user.
+  bool learns = false;        // as AccountFiles has it
+  // Of all accounts' files together: OUTBOARD_OBJECT_CACHE_BYTES, OUTBOARD_KERNEL_STORE_BYTES. 0:
+  // as much as eight accounts may have. No account has more than that, nor has the only user.
   int64_t objects_bytes_max = 0;
   int64_t store_bytes_max = 0;
 };
@@ -96,7 +96,7 @@ class AccountKernels {
   AccountFiles Locate(uint64_t account, bool shares) const;
 
   const AccountKernelsOptions options_;
-  const std::string prefix_;  // of the accounts' folders
+  const std::string prefix_;           // of the accounts' folders
   std::shared_ptr<AccountDisk> disk_;  // null: there are no accounts, or nothing is kept
   std::mutex mutex_;
   std::deque<Account> recent_;    // the latest last

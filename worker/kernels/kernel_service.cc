@@ -170,8 +170,8 @@ class ServedCompilers {
       if (searched_.size() >= kSearchedKernelsMax && !searched_.contains(kernel))
         return absl::UnavailableError(
             absl::StrCat("a search for more than ", kSearchedKernelsMax, " kernels"));
-      const int most =
-          std::min(kTrialsMax, kCandidatesPerWidth * std::min(options_.rights.width_max, kTrialsMax));
+      const int most = std::min(
+          kTrialsMax, kCandidatesPerWidth * std::min(options_.rights.width_max, kTrialsMax));
       if (++searched_[kernel] > most)
         return absl::ResourceExhaustedError(
             absl::StrCat("more than ", most, " candidates of one kernel"));
@@ -259,10 +259,10 @@ class KernelService::Impl {
     if (options_.background) TakeLowestPriority();
     compilers_.emplace(options_, ours_);
     proto::KernelRequest request;
-    while (AwaitRequest() && ReadMessage(ours_, &request,
-                                         {.bytes_max = kKernelRequestBytesMax,
-                                          .fields_max = kKernelRequestFieldsMax})
-                                 .ok()) {
+    while (AwaitRequest() &&
+           ReadMessage(ours_, &request,
+                       {.bytes_max = kKernelRequestBytesMax, .fields_max = kKernelRequestFieldsMax})
+               .ok()) {
       Obey();
       if (request.has_cancel()) continue;  // what it meant has ended
       if (!WriteMessage(ours_, Answer(request)).ok()) break;
@@ -370,8 +370,8 @@ class KernelService::Impl {
       return absl::FailedPreconditionError("nobody has asked this process for a search");
     if (request.has_finish() &&
         (request.finish().width() < 1 || request.finish().width() > rights.width_max))
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a search of width ", request.finish().width(), "; limit ", rights.width_max));
+      return absl::InvalidArgumentError(absl::StrCat("a search of width ", request.finish().width(),
+                                                     "; limit ", rights.width_max));
     return absl::OkStatus();
   }
 

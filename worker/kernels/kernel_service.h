@@ -6,9 +6,9 @@
 //   kKernelRequestFieldsMax (worker/process/message_limits.h), and answered before the next is
 //   read: a process makes its supervisor hold one request and one reply. Whatever is not understood
 //   closes the socket, and the process gets nothing compiled from then on.
-// What is the supervisor's to know. What is compiled for: this machine's processor with the cores of
-//   the session's device, unless the device has a driver, which only the process can ask; then its
-//   first request decides. On which hardware a measurement was made. Whether it may be shared
+// What is the supervisor's to know. What is compiled for: this machine's processor, with the cores
+//   of the session's device, unless the device has a driver, which only the process can ask; then
+//   its first request decides. On which hardware a measurement was made. Whether it may be shared
 //   (IsShareableForm in worker/tuning/tuning_key.h). Whether the process searches at all, and how
 //   widely (SearchRights).
 // Cores. Compile processes use those of the session's device, like its executor.

@@ -19,13 +19,13 @@ class AccountSearch final : public SearchJob {
   // A process that gets no service sees its socket close, and ends with an error; else it would
   // wait for ever.
   void Begin(const ChildProcess& process) override {
-    service_ = KernelService::StartFor(
-        process,
-        {.warm = false,
-         .background = true,
-         .rights = {.width_max = kIdleSearchWidth, .takes_demands = true},
-         .cores = cores_},
-        /*tunes=*/true, turn_.files);
+    service_ =
+        KernelService::StartFor(process,
+                                {.warm = false,
+                                 .background = true,
+                                 .rights = {.width_max = kIdleSearchWidth, .takes_demands = true},
+                                 .cores = cores_},
+                                /*tunes=*/true, turn_.files);
     if (service_ == nullptr) shutdown(process.fd(), SHUT_RDWR);
   }
 

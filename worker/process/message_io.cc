@@ -89,8 +89,7 @@ absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::Message* m
   std::string bytes(length, '\0');
   OB_RETURN_IF_ERROR(ReadBytes(fd, bytes.data(), length, limits));
   if (limits.fields_max > 0)
-    OB_RETURN_IF_ERROR(
-        wire::CheckFieldCount(bytes, *message->GetDescriptor(), limits.fields_max));
+    OB_RETURN_IF_ERROR(wire::CheckFieldCount(bytes, *message->GetDescriptor(), limits.fields_max));
   if (!message->ParseFromString(bytes))
     return absl::InvalidArgumentError("a message could not be parsed");
   return absl::OkStatus();

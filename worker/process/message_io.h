@@ -24,8 +24,8 @@ struct IoLimits {
   // The call ends when this descriptor becomes readable, or its other side has closed; -1: none.
   int stop_fd = -1;
   uint32_t bytes_max = kMessageBytesMax;
-  // Of a message that is read: counted before it is parsed (wire/field_count.h). 0: any number, from
-  // a process that is trusted.
+  // Of a message that is read: counted before it is parsed (wire/field_count.h). 0: any number,
+  // from a process that is trusted.
   size_t fields_max = 0;
 
   static IoLimits Within(std::chrono::milliseconds time) {

@@ -75,8 +75,8 @@ std::optional<std::string> Tuner::OptsFor(const Kernel& kernel, const TuningKey&
     std::vector<search::Trial> trials;
     if (known.has_value()) trials = std::move(known->trials);
     const Clock::time_point start = Clock::now();
-    const absl::Status status = Search(AtLargest(graph, kernel.kernel), kernel.name, key,
-                                       std::move(trials), seconds_max);
+    const absl::Status status =
+        Search(AtLargest(graph, kernel.kernel), kernel.name, key, std::move(trials), seconds_max);
     plan_seconds_ += SecondsSince(start);
     if (options_.report && !status.ok())
       std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), kernel.name.c_str());

@@ -199,11 +199,10 @@ absl::Status TuningFile::MarkFound() {
 }
 
 absl::StatusOr<int64_t> TuningFile::RowOf(const TuningKey& key, const std::string& name) {
-  OB_ASSIGN_OR_RETURN(
-      Statement insert,
-      db_->Prepare("INSERT INTO kernel (kernel, search, hardware, name, used) "
-                   "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, search, hardware) "
-                   "DO UPDATE SET used = max(used, excluded.used)"));
+  OB_ASSIGN_OR_RETURN(Statement insert,
+                      db_->Prepare("INSERT INTO kernel (kernel, search, hardware, name, used) "
+                                   "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, search, hardware) "
+                                   "DO UPDATE SET used = max(used, excluded.used)"));
   OB_RETURN_IF_ERROR(insert.BindBlob(1, key.kernel)
                          .Bind(2, key.search_version)
                          .BindText(3, key.hardware)

@@ -44,8 +44,8 @@ struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // Target::Fingerprint (compiler/target.h)
-  // The encoding that `kernel` is the id of, which says whether others may share what is measured of
-  // it; empty: not known, and so not shared. Not part of the entry's identity.
+  // The encoding that `kernel` is the id of, which says whether others may share what is measured
+  // of it; empty: not known, and so not shared. Not part of the entry's identity.
   std::string canonical = {};
 };
 
@@ -103,11 +103,11 @@ inline constexpr int64_t kTuningFileBytesMax = int64_t{64} << 20;
 
 class TuningFile final : public TuningStore {
  public:
-  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache. A
-  // file that is nearly full loses the kernels that were not used for the longest: when it was last
-  // opened and a kernel was found, added to or had costs counts as its use.
-  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(
-      const std::string& path, int64_t bytes_max = kTuningFileBytesMax);
+  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
+  // A file that is nearly full loses the kernels that were not used for the longest; to be found,
+  // to get a trial and to cost something are uses.
+  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(const std::string& path,
+                                                          int64_t bytes_max = kTuningFileBytesMax);
   ~TuningFile() override;
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override;
