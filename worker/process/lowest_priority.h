@@ -1,4 +1,5 @@
-// Work in idle time takes only the processor time that nobody else wants.
+// Work in idle time takes only the processor time that nobody else wants: the search, and the
+// compile processes that serve it.
 #pragma once
 
 namespace outboard::worker {
