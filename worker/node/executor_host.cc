@@ -32,14 +32,13 @@
 #include "worker/node/grpc_attach.h"
 #include "worker/node/session_blobs.h"
 #include "worker/process/message_io.h"
+#include "worker/process/message_limits.h"
 
 namespace outboard::worker {
 namespace {
 
 // A manifest that is stored, as the gateway limits it.
 constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;
-// StoreBlobs names the blobs that a manifest names, in no more bytes.
-constexpr uint32_t kNodeEventBytesMax = 64u << 20;
 constexpr int kReleasedWaitMs = 300;
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
@@ -187,7 +186,9 @@ class ExecutorHost::Impl {
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::NodeEvent event;
-    while (ReadMessage(executor_.fd(), &event, {.bytes_max = kNodeEventBytesMax}).ok()) {
+    while (ReadMessage(executor_.fd(), &event,
+                       {.bytes_max = kNodeEventBytesMax, .fields_max = kNodeEventFieldsMax})
+               .ok()) {
       absl::Status status;
       if (event.has_want_blob()) status = blobs_.Want(event.want_blob());
       if (event.has_store()) status = blobs_.Store(event.store());

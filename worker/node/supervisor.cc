@@ -111,7 +111,8 @@ class Supervisor::Impl {
           .command = options_.search,
           .cores = CoresOf(0),
           .memory_bytes_max = static_cast<uint64_t>(options_.memory_bytes_max),
-          .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
+          .prepare =
+              [this](bool new_round) { return PrepareSearch(accounts_, new_round, CoresOf(0)); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
@@ -371,8 +372,9 @@ class Supervisor::Impl {
       has_spare_ = false;
       return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
     }
-    spare_kernels_ =
-        KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
+    KernelServiceOptions kernels = KernelServiceFromEnvironment();
+    kernels.cores = CoresOf(spare_device_);
+    spare_kernels_ = KernelService::StartFor(*child, kernels, accounts_.tunes());
     has_spare_ = spare_kernels_ != nullptr;
     if (has_spare_) spare_ = *std::move(child);
   }
@@ -393,6 +395,7 @@ class Supervisor::Impl {
     OB_RETURN_IF_ERROR(LimitSessionMemory(spare_.pid(), memory_bytes_max));
     const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
     if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
+    if (spare_kernels_ != nullptr) spare_kernels_->MoveTo(CoresOf(device));
     return MoveToCores(spare_.pid(), CoresOf(device));
   }
 

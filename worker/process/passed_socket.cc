@@ -60,8 +60,7 @@ absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageL
   return WriteBytes(fd, std::string_view(bytes).substr(static_cast<size_t>(sent)));
 }
 
-absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message,
-                                       int* passed) {
+absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::Message* message, int* passed) {
   *passed = -1;
   uint32_t length = 0;
   Control control{};
