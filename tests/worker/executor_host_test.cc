@@ -27,7 +27,6 @@ class ExecutorHostTest : public ::testing::Test {
         {"/bin/sh", "-c", "cat " + (folder_ / "bytes") + " >&3; exec sleep 1000"}, {.parts = {}}));
     std::promise<absl::Status> end;
     ExecutorHostOptions options;
-    options.folder = std::make_unique<ExecutorFolder>(folder_ / "executor");
     options.on_end = [&](const absl::Status& status) { end.set_value(status); };
     const ExecutorHost host(std::move(options), std::move(executor));
     std::future<absl::Status> ended = end.get_future();

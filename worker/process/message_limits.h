@@ -17,7 +17,7 @@ inline constexpr size_t kNodeEventFieldsMax = size_t{1} << 20;
 // Of a request for kernels: the longest kernel that there can be, and its header. A batch of more
 // kernels than fit is sent as several requests. A supervisor holds one request of each process.
 inline constexpr uint32_t kKernelRequestBytesMax =
-    static_cast<uint32_t>(limits::kGraphBytesMax) + (1u << 20);
+    static_cast<uint32_t>(outboard::limits::kGraphBytesMax) + (1u << 20);
 // A client fills a request up to these; together with the limit of one kernel they leave room.
 inline constexpr size_t kBatchKernelsMax = 512;
 inline constexpr size_t kBatchBytesMax = size_t{4} << 20;
