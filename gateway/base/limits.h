@@ -45,10 +45,16 @@ inline constexpr int kDescriptorsForDisk = 64;
 // may wait for its program, which comes again if it takes longer.
 inline constexpr int64_t kConnectionKeyMs = 30'000;
 // What a connection may send before a key of it is good: more than gRPC's window of a fast upload
-// (16 MiB), which is sent while the key is checked. gRPC keeps headers that have no
-// end, at seven times their size.
+// (16 MiB), which is sent while the key is checked.
 inline constexpr uint64_t kBytesBeforeKeyMax = uint64_t{32} << 20;
-inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{256} << 20;
+inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{64} << 20;
+// A call's headers: names, values and 32 bytes for each, as HTTP/2 counts them. gRPC itself tells
+// peers 8 KiB, and does not hold those to it that do not acknowledge it.
+inline constexpr uint32_t kHeaderListBytesMax = 16 << 10;
+// The same as sent, where they do not fit into one frame. Only headers above gRPC's limit do not,
+// but a peer may cut where it likes.
+inline constexpr size_t kHeaderBlockBytesMax = 16 << 10;
+inline constexpr int kHeaderFramesMax = 4;
 // A wrong key's answer is delayed: the first by kWrongKeyDelayMs, the next of the address twice as
 // long, up to kWrongKeyDelayMsMax. Each kWrongKeyForgetMs without one takes half of it back.
 inline constexpr int64_t kWrongKeyDelayMs = 50;
