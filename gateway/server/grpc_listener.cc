@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
-#include "gateway/doors/header_guard.h"
+#include "gateway/doors/grpc_guard.h"
 #include "telemetry/log.h"
 #include "wire/limits.h"
 #include "wire/tls/handshake.h"
@@ -102,8 +102,8 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
     telemetry::LogWarning("listening_in_the_clear",
                           {{"address", address},
                            {"advice", "leave --insecure away, or use a tunnel or a TLS proxy"}});
-  if (!IsLocalAddress(address) && !IsHeaderGuardInPlace())
-    telemetry::LogWarning("headers_unbounded",
+  if (!IsLocalAddress(address) && !IsGrpcGuardInPlace())
+    telemetry::LogWarning("grpc_unbounded",
                           {{"address", address},
                            {"advice", "put a proxy that bounds headers before this port"}});
   if (has_port) {

@@ -1,9 +1,9 @@
-// Replaces two functions of libgrpc by defining symbols of their names: the loader takes those of
+// Replaces functions of libgrpc by defining symbols of their names: the loader takes those of
 // the program first, and each calls the one it replaces. Invariants, under the lock:
 //   H1  A parser is in open_blocks exactly while a frame without END_HEADERS was its last one.
 //   H2  A block in open_blocks has at most kHeaderFramesMax frames and kHeaderBlockBytesMax bytes,
 //       or its connection is ending.
-#include "gateway/doors/header_guard.h"
+#include "gateway/doors/grpc_guard.h"
 
 #include <dlfcn.h>
 #include <grpc/slice.h>
@@ -28,6 +28,8 @@ namespace {
   "aryENS0_8PriorityENS0_7LogInfoE"
 #define OB_PARSE "_ZN9grpc_core11HPackParser5ParseERK10grpc_sliceb"
 #define OB_DESTROY "_ZN9grpc_core11HPackParserD1Ev"
+// grpc_core::chttp2::TransportFlowControl, of flow_control.h beside it.
+#define OB_TARGET "_ZN9grpc_core6chttp220TransportFlowControl12TargetLogBdpEv"
 
 constexpr uint8_t kNoBoundary = 0;  // HPackParser::Boundary::None: a frame without END_HEADERS
 
@@ -76,6 +78,7 @@ void GuardedBeginFrame(void* parser, void* metadata, uint32_t list_bytes_max, ui
                        uint8_t priority, uint64_t log_info) __asm__(OB_BEGIN_FRAME);
 absl::Status GuardedParse(void* parser, const grpc_slice& slice, bool is_last) __asm__(OB_PARSE);
 void GuardedDestroy(void* parser) __asm__(OB_DESTROY);
+double GuardedTargetLog(void* flow_control) __asm__(OB_TARGET);
 
 void GuardedBeginFrame(void* parser, void* metadata, uint32_t list_bytes_max, uint8_t boundary,
                        uint8_t priority, uint64_t log_info) {
@@ -108,13 +111,19 @@ void GuardedDestroy(void* parser) {
   replaced(parser);
 }
 
-bool IsHeaderGuardInPlace() {
+double GuardedTargetLog(void* flow_control) {
+  static const auto replaced = Replaced<decltype(GuardedTargetLog)>(OB_TARGET);
+  return std::min(replaced(flow_control), static_cast<double>(kWindowBytesLog2));
+}
+
+bool IsGrpcGuardInPlace() {
   const auto is_called = [](const char* name, const void* ours) {
     return dlsym(RTLD_DEFAULT, name) == ours && dlsym(RTLD_NEXT, name) != nullptr;
   };
   return is_called(OB_BEGIN_FRAME, reinterpret_cast<void*>(&GuardedBeginFrame)) &&
          is_called(OB_PARSE, reinterpret_cast<void*>(&GuardedParse)) &&
-         is_called(OB_DESTROY, reinterpret_cast<void*>(&GuardedDestroy));
+         is_called(OB_DESTROY, reinterpret_cast<void*>(&GuardedDestroy)) &&
+         is_called(OB_TARGET, reinterpret_cast<void*>(&GuardedTargetLog));
 }
 
 uint64_t LongHeaderBlocks() { return long_blocks.load(); }
