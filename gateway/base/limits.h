@@ -32,10 +32,10 @@ inline constexpr size_t kGraphVerdictsMax = 8192;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
 // milliseconds behind two uploads.
 inline constexpr int kReadAtOnceBytesMax = 128 << 10;
-// What a connection may send ahead of whoever reads it here, as a power of two. gRPC's own estimate
-// grew to 16 MiB and more for every fast connection: eight uploads of one account held 165 MB.
-// Four connections, which our client has, still fill 1 Gbit/s over a round trip of 100 ms.
-inline constexpr int kWindowBytesLog2 = 22;
+// What a connection may send ahead of whoever reads it here. gRPC's own estimate grew to 16 MiB and
+// more for every fast connection: eight uploads of one account held 165 MB. Eight connections, which
+// our client has, still send 80 MB/s over a round trip of 100 ms.
+inline constexpr uint64_t kWindowBytes = uint64_t{1536} << 10;
 inline constexpr int kStreamsPerConnectionMax = 256;
 // Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a
 // household or office behind one address has several programs.
@@ -50,7 +50,7 @@ inline constexpr int kDescriptorsForDisk = 64;
 inline constexpr int64_t kConnectionKeyMs = 30'000;
 // What a connection may send before a key of it is good: more than the windows that a fast upload
 // fills while its key is checked.
-inline constexpr uint64_t kBytesBeforeKeyMax = uint64_t{4} << kWindowBytesLog2;
+inline constexpr uint64_t kBytesBeforeKeyMax = 8 * kWindowBytes;
 inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{64} << 20;
 // A call's headers: names, values and 32 bytes for each, as HTTP/2 counts them. gRPC itself tells
 // peers 8 KiB, and does not hold those to it that do not acknowledge it.

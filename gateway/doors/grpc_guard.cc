@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
@@ -113,7 +114,8 @@ void GuardedDestroy(void* parser) {
 
 double GuardedTargetLog(void* flow_control) {
   static const auto replaced = Replaced<decltype(GuardedTargetLog)>(OB_TARGET);
-  return std::min(replaced(flow_control), static_cast<double>(kWindowBytesLog2));
+  static const double most = std::log2(static_cast<double>(kWindowBytes));
+  return std::min(replaced(flow_control), most);
 }
 
 bool IsGrpcGuardInPlace() {

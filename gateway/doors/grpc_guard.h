@@ -6,7 +6,7 @@
 // CONTINUATION frames without an end makes it keep up to 180 bytes for each that came. A block that
 // is longer than the limits of gateway/base/limits.h ends its connection.
 // Windows: gRPC estimates how much is under way by how long a ping takes, and takes what waits in
-// this process for that. The estimate is cut at kWindowBytesLog2.
+// this process for that. The estimate is cut at kWindowBytes.
 //
 // A gRPC of another version does not call these functions: later ones bound headers themselves.
 // It holds for every connection of a process that links this file, also those it makes itself.
