@@ -33,8 +33,8 @@ inline constexpr size_t kGraphVerdictsMax = 8192;
 // milliseconds behind two uploads.
 inline constexpr int kReadAtOnceBytesMax = 128 << 10;
 // What a connection may send ahead of whoever reads it here. gRPC's own estimate grew to 16 MiB and
-// more for every fast connection: eight uploads of one account held 165 MB. Eight connections, which
-// our client has, still send 80 MB/s over a round trip of 100 ms.
+// more for every fast connection: eight uploads of one account held 165 MB. Eight connections,
+// which our client has, still send 80 MB/s over a round trip of 100 ms.
 inline constexpr uint64_t kWindowBytes = uint64_t{1536} << 10;
 inline constexpr int kStreamsPerConnectionMax = 256;
 // Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a
