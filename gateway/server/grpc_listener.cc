@@ -108,7 +108,8 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
                            {"advice", "put a proxy that bounds headers before this port"}});
   if (has_port) {
     listener->address_ = listener->acceptor_->address();
-    listener->acceptor_->Start(connections, [external = listener->external_.get()](int from, int fd) {
+    const auto external = listener->external_.get();
+    listener->acceptor_->Start(connections, [external](int from, int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = from;
       connection.fd = fd;
