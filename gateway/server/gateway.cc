@@ -330,7 +330,7 @@ class Gateway::Impl {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
-      if (listener != nullptr) listener->StopAccepting();
+      if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
       driver_->Drain();
       driver_->AwaitEmpty(drain);

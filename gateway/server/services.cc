@@ -32,10 +32,7 @@ grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerCo
                                        std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto record = std::make_shared<CallRecord>(method, *context);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto then = [record, finish, &queue,
                      body = std::move(body)](absl::StatusOr<Admitted> admitted) {
     if (!admitted.ok()) return finish(admitted.status());
@@ -196,11 +193,8 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
                                               const proto::EnrolRequest* request,
                                               proto::EnrolReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto finish = [reactor, record = std::make_shared<CallRecord>(
-                                    CallMethod::kEnrol, *context)](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish =
+      Finisher(reactor, std::make_shared<CallRecord>(CallMethod::kEnrol, *context));
   absl::Status status = authenticator_->Worker(*context);
   if (status.ok() && admission_ == nullptr)
     status = absl::FailedPreconditionError("this port has no TLS: its workers need no certificate");
@@ -225,10 +219,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
   const Caller caller = Caller::Of(*context);
   auto record = std::make_shared<CallRecord>(CallMethod::kKeep, *context);
   if (caller.session.has_value()) record->SetSession(*caller.session);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto refuse = [&](const absl::Status& status) {
     finish(status);
     return reactor;
@@ -363,10 +354,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto record = std::make_shared<CallRecord>(CallMethod::kStoreSet, *context);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto then = [this, record, finish, request, reply](absl::StatusOr<Admitted> admitted) {
     if (!admitted.ok()) return finish(admitted.status());
     const TenantId tenant = admitted->identity.tenant;
