@@ -122,6 +122,17 @@ int RunCertRenew(const CertFlags& flags);
 int RunCertShow(const CertFlags& flags);
 int RunCertRevoke(const CertFlags& flags);
 
+// `outboard quarantine`: workers that the gateway of a data folder has set aside (docs/fleet.md).
+
+struct QuarantineFlags {
+  std::string data;
+  std::string worker;  // lift: an identity or a name, as list prints them
+  bool json = false;
+};
+
+int RunQuarantineList(const QuarantineFlags& flags);
+int RunQuarantineLift(const QuarantineFlags& flags);  // a running gateway follows within 5 s
+
 // `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
 // $CLOUD_KEY.
 

@@ -264,6 +264,20 @@ int Main(int argc, char** argv) {
   for (Command command : {cert_init, cert_issue})
     command.Add("--force", &certified.force, "Replace what is there already");
 
+  QuarantineFlags quarantined;
+  Command quarantine = app.Subcommand(
+      "quarantine", "Manage the workers that a gateway has set aside (docs/fleet.md)");
+  quarantine.RequireSubcommand();
+  Command quarantine_list =
+      quarantine.Subcommand("list", "List them: identity, name, since when, and why");
+  quarantine_list.Add("--json", &quarantined.json, "Print JSON");
+  Command quarantine_lift =
+      quarantine.Subcommand("lift", "Give a worker sessions again, within seconds");
+  quarantine_lift.Add("worker", &quarantined.worker, "Its identity or name, as list prints it")
+      .Required();
+  for (Command command : {quarantine_list, quarantine_lift})
+    command.Add("--data", &quarantined.data, kDataHelp);
+
   StoreFlags stored;
   Command push = app.Subcommand("push", "Upload files and store them under names");
   push.Add("file", &stored.files, "Files to upload: safetensors array by array, others as a whole")
@@ -347,6 +361,8 @@ int Main(int argc, char** argv) {
   if (cert_renew.Given()) return RunCertRenew(certified);
   if (cert_show.Given()) return RunCertShow(certified);
   if (cert_revoke.Given()) return RunCertRevoke(certified);
+  if (quarantine_list.Given()) return RunQuarantineList(quarantined);
+  if (quarantine_lift.Given()) return RunQuarantineLift(quarantined);
   if (push.Given()) return RunPush(stored);
   if (pull.Given()) return RunPull(stored);
   if (store_list.Given()) return RunStoreList(stored);

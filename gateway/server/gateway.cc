@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
+#include "gateway/accounts/worker_quarantine.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
@@ -191,6 +192,8 @@ class Gateway::Impl {
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
+    OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
+    OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
@@ -370,6 +373,7 @@ class Gateway::Impl {
   std::unique_ptr<KeyDoor> door_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   DriverLog driver_log_;
+  std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<GatewayFigures> figures_;
   std::unique_ptr<Ticker> ticker_;
