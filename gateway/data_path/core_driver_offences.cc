@@ -80,7 +80,8 @@ void CoreDriver::SetAside(const Worker& worker, const std::string& why) {
   if (aside_.contains(worker.identity)) return;
   const std::string identity = worker.identity;
   aside_[identity] =
-      std::make_unique<Aside>(Aside{{identity, worker.name, why, host_->WallNow()}});
+      std::make_unique<Aside>(Aside{{identity, worker.name.substr(0, worker.name.rfind('#')), why,
+                                     host_->WallNow()}});
   suspects_.erase(identity);
   observer_->OnWorkerSetAside(worker.name, identity, why);
   TellAside(identity, true);

@@ -41,6 +41,7 @@
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
+#include "gateway/tls/fleet_door.h"
 #include "gateway/tls/server_certificates.h"
 #include "gateway/tls/trusted_proxy.h"
 #include "gateway/tls/worker_admission.h"
@@ -188,6 +189,8 @@ class Gateway::Impl {
     account_limits_ = std::make_unique<AccountLimits>(options_.account, &refusals_);
     door_ = std::make_unique<KeyDoor>(authenticator_.get(), account_limits_.get(), &refusals_);
     host_.SetDoor(door_.get());
+    fleet_door_ = std::make_unique<FleetDoor>(
+        [this](std::string_view secret) { return authenticator_->Worker(secret); });
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
@@ -250,7 +253,7 @@ class Gateway::Impl {
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            authenticator_.get(), admission_.get(), &turns_);
+                                            fleet_door_.get(), admission_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_.pool);
@@ -342,7 +345,8 @@ class Gateway::Impl {
       // lock, which those jobs take.
       ticker_.reset();
       ledger_writer_->Stop();  // the last bills are written and told
-      door_->Stop();           // answers to wrong keys wait no longer
+      door_->Stop();           // answers to wrong keys and secrets wait no longer
+      fleet_door_->Stop();
       for (GrpcListener* listener : {clients_.get(), workers_.get()})
         if (listener != nullptr) listener->Stop();
     }
@@ -351,6 +355,7 @@ class Gateway::Impl {
     figures_.reset();
     turns_.Stop();
     if (door_ != nullptr) door_->Stop();
+    if (fleet_door_ != nullptr) fleet_door_->Stop();
     clients_.reset();
     workers_.reset();
     driver_.reset();
@@ -371,6 +376,7 @@ class Gateway::Impl {
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<AccountLimits> account_limits_;
   std::unique_ptr<KeyDoor> door_;
+  std::unique_ptr<FleetDoor> fleet_door_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   DriverLog driver_log_;
   std::unique_ptr<QuarantineRows> quarantine_;
