@@ -109,6 +109,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   Session& session = Entry(row.session);
   session.opened_at = row.opened_at;
   session.attach_hash = TokenFromBytes(row.attach_hash);
+  session.is_restored = true;
   if (const size_t at = row.worker.rfind('@'); at != std::string::npos)
     session.had_by.insert(row.worker.substr(at + 1));
   SessionRestored event;
@@ -337,7 +338,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
     if (known == nullptr) continue;
     workers_[id]->claimed.insert(*session);
     if (!KnowsToken(*known, *token)) {  // D4
-      if (!known->had_by.contains(identity)) false_claims.push_back(*session);
+      if (!known->is_restored && !known->had_by.contains(identity)) false_claims.push_back(*session);
       continue;
     }
     event.held.push_back(

@@ -52,6 +52,7 @@ struct CoreDriver::Session {
   // is awaited for at most kExecutorWordMs.
   std::optional<Ending> ending;
   std::set<std::string> had_by;  // identities of the workers that were given it
+  bool is_restored = false;      // others may have been given it by the gateway before this one
 };
 
 struct CoreDriver::Aside {

@@ -41,7 +41,9 @@ void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
   const Worker* const worker = FindWorker(id);
   const Session* const known = Find(session);
   if (worker == nullptr || known == nullptr || !core_.IsElsewhere(session, id)) return;
-  if (known->had_by.contains(worker->identity) || worker->claimed.contains(session)) return;
+  if (known->is_restored || known->had_by.contains(worker->identity) ||
+      worker->claimed.contains(session))
+    return;
   OnOffence(id, session, telemetry::WorkerOffence::kOtherSession);
 }
 
@@ -66,7 +68,7 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session,
   observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
   if (kind == kOtherSession)
     return SetAside(*worker, "it spoke for a session that it was never given");
-  if (kind == kClaim) return;  // it may have been given the session by a gateway before this one
+  if (kind == kClaim) return;  // its file may be a copy, of a worker that had the session
   if (suspects_.size() >= kSuspectsMax) suspects_.clear();
   std::set<TenantId>& accounts = suspects_[worker->identity];
   accounts.insert(tenant);

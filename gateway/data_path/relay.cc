@@ -394,8 +394,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       CountDevice(opened);
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.
-      sent_seq_ = done_seq_ = opened.applied_seq();
-      opened_ = true;
+      if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
     }
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
