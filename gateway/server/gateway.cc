@@ -17,6 +17,7 @@
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/accounts/worker_quarantine.h"
+#include "gateway/accounts/worker_tokens.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
@@ -309,10 +310,20 @@ class Gateway::Impl {
                           ServerCertificates::Start(options_.data_folder, options_.tls));
     }
     if (clients_have_tls_) fingerprint_ = certificates_->FingerprintForClients();
+    if (options_.worker_tokens && !workers_have_tls)
+      return absl::InvalidArgumentError(
+          "--worker-tokens needs TLS where workers join: --tls, or a --fleet-listen that other "
+          "machines reach");
     if (workers_have_tls) {
       OB_ASSIGN_OR_RETURN(admission_,
                           WorkerAdmission::Start(options_.data_folder, certificates_->authority(),
                                                  options_.tls.worker_lifetime_s));
+      if (options_.worker_tokens) {
+        OB_ASSIGN_OR_RETURN(worker_tokens_, WorkerTokens::Open(AccountsPath(options_.data_folder)));
+        admission_->ProveNames([this](const std::string& token, const std::string& name) {
+          return worker_tokens_->Spend(token, name, WallNow());
+        });
+      }
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));
@@ -386,6 +397,7 @@ class Gateway::Impl {
   bool clients_have_tls_ = false;
   std::string fingerprint_;
   std::unique_ptr<ServerCertificates> certificates_;
+  std::unique_ptr<WorkerTokens> worker_tokens_;
   std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;

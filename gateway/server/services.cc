@@ -180,7 +180,9 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(driver_, door_, *context, Watch(context));
+  return new ControlStream(
+      driver_, door_, *context, Watch(context),
+      admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
@@ -209,8 +211,9 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
     return reactor;
   }
   constexpr uint64_t kNoAccount = 0;                              // accounts count from 1
-  turns_->pool.Post(kNoAccount, [this, finish, request, reply] {  // signs, and writes a file
-    const auto chain = admission_->Enrol(request->certificate_request(), request->name());
+  turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
+    const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
+                                         request->name(), request->token());
     if (chain.ok())
       for (const tls::Certificate& one : *chain)
         reply->mutable_certificate_chain()->append(one.ToPem());

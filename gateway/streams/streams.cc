@@ -84,8 +84,11 @@ void ExecutorStream::OnReadEnd() {
 }
 
 ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
-                             grpc::CallbackServerContext& context, std::shared_ptr<void> held)
-    : held_(std::move(held)), record_(CallMethod::kJoin, context), port_(driver, this) {
+                             grpc::CallbackServerContext& context, std::shared_ptr<void> held,
+                             std::string proved_name)
+    : held_(std::move(held)),
+      record_(CallMethod::kJoin, context),
+      port_(driver, this, std::move(proved_name)) {
   Hold();
   const auto refuse = [this](absl::Status why) {
     End(std::move(why));

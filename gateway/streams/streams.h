@@ -81,9 +81,9 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  // `held`: while the stream lives.
+  // `held`: while the stream lives. `proved_name`: as in WorkerPort.
   ControlStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
-                std::shared_ptr<void> held = nullptr);
+                std::shared_ptr<void> held = nullptr, std::string proved_name = "");
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }

@@ -5,9 +5,6 @@ namespace {
 
 using enum absl::StatusCode;
 
-constexpr char kNoNodeTokens[] =
-    "nodes are not enrolled by single-use tokens yet: that belongs to booting nodes";
-
 }  // namespace
 
 const std::vector<HostileCase>& AllHostileCases() {
@@ -136,22 +133,24 @@ const std::vector<HostileCase>& AllHostileCases() {
        "printable",
        LogInjection},
       // ---- workers that lie
-      {131, "node_token_replay", "shows a node's token again", {}, "", nullptr, kNoNodeTokens},
+      {131,
+       "node_token_replay",
+       "shows a worker's token again",
+       {kPermissionDenied},
+       "was used",
+       NodeTokenReplay},
       {132,
        "node_two_claim_one_serial",
-       "is the second node of a serial number",
-       {},
-       "",
-       nullptr,
-       kNoNodeTokens},
+       "is the second worker of a serial number",
+       {kPermissionDenied},
+       "another worker has the name",
+       NodeTwoClaimOneSerial},
       {133,
        "node_cert_expired",
        "joins with an expired certificate",
-       {},
-       "",
-       nullptr,
-       "workers of this cluster join on loopback, by the fleet secret; certificates have tests of "
-       "their own"},
+       {kUnauthenticated},
+       "expired",
+       NodeCertExpired},
       {134,
        "node_stale_epoch_result",
        "sends results of another epoch, and after the end",
