@@ -2,14 +2,13 @@
 
 #include <openssl/rand.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/sha256.h"
+#include "gateway/base/worker_name.h"
 
 namespace outboard::gateway {
 namespace {
@@ -28,7 +27,7 @@ CREATE TABLE worker_token(
 };
 
 constexpr std::string_view kPrefix = "ob_worker_";
-constexpr size_t kSecretBytes = 32, kNameBytesMax = 60;
+constexpr size_t kSecretBytes = 32;
 
 std::string HashOf(std::string_view token) {
   const Sha256Digest digest = Sha256(token);
@@ -36,18 +35,6 @@ std::string HashOf(std::string_view token) {
 }
 
 }  // namespace
-
-absl::Status CheckWorkerName(std::string_view name) {
-  const bool good = !name.empty() && name.size() <= kNameBytesMax &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
-                             c == '_' || c == '-';
-                    });
-  if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a worker's name is 1 to ", kNameBytesMax,
-                   " letters, digits, '.', '_' and '-', such as its serial number"));
-}
 
 absl::StatusOr<std::unique_ptr<WorkerTokens>> WorkerTokens::Open(
     const std::string& path, const storage::OpenOptions& options) {

@@ -28,7 +28,7 @@ class WorkerTokens {
 
   // A new one for a worker of this name; it is not shown again. Those that have expired are
   // forgotten.
-  // INVALID_ARGUMENT: a name that is not 1 to 60 letters, digits, '.', '_' and '-'
+  // INVALID_ARGUMENT: the name (gateway/base/worker_name.h)
   absl::StatusOr<Secret> Create(std::string_view name, WallTime now);
   // Takes it for good. PERMISSION_DENIED: there is none such, it was used, it has expired, or it is
   // for another name; in one text, so that nothing can be guessed
@@ -40,8 +40,5 @@ class WorkerTokens {
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
 };
-
-// Errors: INVALID_ARGUMENT
-absl::Status CheckWorkerName(std::string_view name);
 
 }  // namespace outboard::gateway

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "gateway/base/worker_name.h"
 #include "gateway/tls/authority_files.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
@@ -80,6 +81,7 @@ absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(
     const grpc::AuthContext& caller, std::string_view request, const std::string& name,
     const std::string& token) {
   const bool proves = spend_token_ != nullptr;
+  if (proves) OB_RETURN_IF_ERROR(CheckWorkerName(name));
   OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
                       authority_.IssueFor(request, {.common_name = proves ? name : kWorkerName,
                                                     .purpose = tls::Purpose::kWorker,

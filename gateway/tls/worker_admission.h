@@ -43,7 +43,7 @@ class WorkerAdmission {
   std::shared_ptr<grpc::ServerCredentials> Credentials(const std::string& pem_path);
 
   // Issues a certificate to a worker that has shown the fleet secret. `name` is for people.
-  // Errors: INVALID_ARGUMENT   no request (wire/tls/authority.h)
+  // Errors: INVALID_ARGUMENT   no request (wire/tls/authority.h), a name that cannot be proved
   //         PERMISSION_DENIED  names are proved, and this one is not, or is another worker's
   //         UNAVAILABLE        it cannot be recorded
   absl::StatusOr<std::vector<tls::Certificate>> Enrol(const grpc::AuthContext& caller,
