@@ -1,5 +1,5 @@
-// Tokens with which new workers enrol, where a gateway asks for them (--worker-tokens): each is good
-// once, for one name, and for 15 minutes. In the accounts file, which holds their hashes.
+// Tokens with which new workers enrol, where a gateway asks for them (--worker-tokens): each is
+// good once, for one name, and for 15 minutes. In the accounts file, which holds their hashes.
 //
 // Threads: any; a mutex inside. Calls read or write the disk. Errors: those of storage::Database.
 #pragma once

@@ -325,7 +325,6 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
                      .node = NodeOf(known_as, identity),
                      .one_account = reg.one_account(),
                      .set_aside = aside_.contains(identity)};
-  std::vector<SessionId> false_claims;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -335,20 +334,14 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
     const auto token = TokenFromBytes(held.attach_token());
     if (!session || !token) continue;
     const Session* const known = Find(*session);
-    if (known == nullptr) continue;
-    workers_[id]->claimed.insert(*session);
-    if (!KnowsToken(*known, *token)) {  // D4
-      if (!known->is_restored && !known->had_by.contains(identity)) false_claims.push_back(*session);
-      continue;
-    }
+    if (known == nullptr || !MayClaim(id, *session, *token)) continue;  // D4
     event.held.push_back(
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
   observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
-  if (event.set_aside) observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
+  if (event.set_aside)
+    observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
   Tell(event);
-  for (const SessionId& session : false_claims)
-    OnOffence(id, session, telemetry::WorkerOffence::kClaim);
   return id;
 }
 

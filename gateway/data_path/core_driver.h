@@ -174,6 +174,8 @@ class CoreDriver {
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
   void TakeOffences();
   void CheckSpoken(WorkerId worker, const SessionId& session);
+  // Whether a worker that joins has the session, as it says.
+  bool MayClaim(WorkerId worker, const SessionId& session, Token token);
   void SetAside(const Worker& worker, const std::string& why);
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();

@@ -1,11 +1,11 @@
 // Workers that do what an honest one does not, and those that were set aside for it (D7 of
 // core_driver.cc; docs/decisions/065-workers-set-aside.md).
 //
-//   honest --OnOffence, that proves it--> set aside --an operator lifts it, LookAtQuarantine--> honest
+//   honest --OnOffence, that proves it--> set aside --lifted, LookAtQuarantine--> honest
 //
-// Proof is what the supervisor itself says: that it has a session which it was never given. What an
-// executor says is no proof, since its tenant may have taken it over and could have every worker set
-// aside: it is counted, and taken for proof when executors of two accounts did it on one worker.
+// Proof is what the supervisor itself says: that it has a session which it was never given. What
+// an executor says is no proof, since its tenant may have taken it over and could have every worker
+// set aside: it is counted, and is proof when executors of two accounts did it on one worker.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +45,16 @@ void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
       worker->claimed.contains(session))
     return;
   OnOffence(id, session, telemetry::WorkerOffence::kOtherSession);
+}
+
+bool CoreDriver::MayClaim(WorkerId id, const SessionId& session, Token token) {
+  Worker& worker = *workers_.at(id);
+  const Session& known = *sessions_.at(session);
+  worker.claimed.insert(session);
+  if (KnowsToken(known, token)) return true;
+  if (!known.is_restored && !known.had_by.contains(worker.identity))
+    OnOffence(id, session, telemetry::WorkerOffence::kClaim);
+  return false;
 }
 
 void CoreDriver::TakeOffences() {

@@ -1,7 +1,7 @@
 // Looks at the fleet secret of whoever calls on the port for workers. A wrong one costs its address
-// what a wrong key costs: a delay that grows (gateway/doors/wrong_keys.h). While too many answers of
-// an address wait, its secrets are not looked at, unless the right one came from there before: the
-// other workers behind that address are not locked out by a bad one.
+// what a wrong key costs: a delay that grows (gateway/doors/wrong_keys.h). While too many answers
+// of an address wait, its secrets are not looked at, unless the right one came from there before:
+// the other workers behind that address are not locked out by a bad one.
 //
 // Threads: any; one of its own for the answers that wait.
 #pragma once
