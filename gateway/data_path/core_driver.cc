@@ -320,11 +320,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
-  WorkerJoined event{.worker = id,
-                     .name = name,
-                     .node = NodeOf(known_as, identity),
-                     .one_account = reg.one_account(),
-                     .set_aside = aside_.contains(identity)};
+  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(),
+                     aside_.contains(identity)};
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -332,9 +329,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   for (const proto::HeldSession& held : reg.sessions()) {
     const auto session = SessionId::FromBytes(held.session_id());
     const auto token = TokenFromBytes(held.attach_token());
-    if (!session || !token) continue;
-    const Session* const known = Find(*session);
-    if (known == nullptr || !MayClaim(id, *session, *token)) continue;  // D4
+    if (!session || !token || !MayClaim(id, *session, *token)) continue;  // D4
     event.held.push_back(
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }

@@ -49,10 +49,11 @@ void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
 
 bool CoreDriver::MayClaim(WorkerId id, const SessionId& session, Token token) {
   Worker& worker = *workers_.at(id);
-  const Session& known = *sessions_.at(session);
+  const Session* const known = Find(session);
+  if (known == nullptr) return false;
   worker.claimed.insert(session);
-  if (KnowsToken(known, token)) return true;
-  if (!known.is_restored && !known.had_by.contains(worker.identity))
+  if (KnowsToken(*known, token)) return true;
+  if (!known->is_restored && !known->had_by.contains(worker.identity))
     OnOffence(id, session, telemetry::WorkerOffence::kClaim);
   return false;
 }
