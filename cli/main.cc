@@ -191,7 +191,8 @@ int Main(int argc, char** argv) {
                 "sandbox (docs/sandbox.md)");
   for (Command command : {up, gateway, worker})
     AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port", "info");
-  AddTelemetry(serve, server.telemetry, "off", "error");
+  AddTelemetry(serve, server.telemetry, "off",
+               "error, or warning where other machines reach --listen");
   for (Command command : {up, gateway, serve})
     command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
                 "Also show figures by account number");
