@@ -84,7 +84,12 @@ void Enrolment::ReadKept() {
   auto kept = pem.ok() ? tls::KeyAndChain::Parse("the worker's certificate", *pem, *pem)
                        : absl::StatusOr<tls::KeyAndChain>(pem.status());
   keeps_ |= kept.ok();
-  if (kept.ok() && absl::Now() < kept->chain.front().not_after()) return Use(*std::move(kept));
+  if (kept.ok() && absl::Now() < kept->chain.front().not_after()) {
+    Use(*std::move(kept));
+    // It may have been revoked since, and the token be for the next: the gateway takes either.
+    if (!options_.token.empty()) due_unix_ms_ = 0;
+    return;
+  }
   const absl::string_view why = kept.status().message();
   if (!kept.ok()) telemetry::LogWarning("certificate_not_kept", {{"message", why}});
 }
