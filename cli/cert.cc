@@ -251,8 +251,9 @@ absl::Status MakeToken(const CertFlags& flags) {
                    Time(one.not_after).c_str(), name.c_str());
   // Alone on stdout, for a file.
   std::printf("%s\n", std::string(token.Reveal()).c_str());
-  std::fprintf(stderr, "outboard: for `outboard worker --name %s --token-file`, once, within %lld "
-                       "minutes; it is shown this once\n",
+  std::fprintf(stderr,
+               "outboard: for `outboard worker --name %s --token-file`, once, within %lld "
+               "minutes; it is shown this once\n",
                name.c_str(), static_cast<long long>(gateway::kWorkerTokenLifeMs / 60'000));
   return absl::OkStatus();
 }

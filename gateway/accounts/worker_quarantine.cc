@@ -38,16 +38,16 @@ absl::StatusOr<std::unique_ptr<QuarantineRows>> QuarantineRows::Open(
 absl::Status QuarantineRows::Add(const SetAsideWorker& worker) {
   for (const std::string* text : {&worker.identity, &worker.name, &worker.why})
     if (text->size() > kTextBytesMax)
-      return absl::InvalidArgumentError(absl::StrCat("quarantine: a text of ", text->size(),
-                                                     " bytes; limit ", kTextBytesMax));
+      return absl::InvalidArgumentError(
+          absl::StrCat("quarantine: a text of ", text->size(), " bytes; limit ", kTextBytesMax));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(Statement count, db_->Prepare("SELECT count(*) FROM worker_set_aside"));
     OB_RETURN_IF_ERROR(count.Step().status());
     if (count.Int(0) >= kSetAsideMax)
       return absl::ResourceExhaustedError(
-          absl::StrCat("quarantine: ", count.Int(0), " workers are set aside; limit ",
-                       kSetAsideMax, ": lift some, and replace the fleet secret"));
+          absl::StrCat("quarantine: ", count.Int(0), " workers are set aside; limit ", kSetAsideMax,
+                       ": lift some, and replace the fleet secret"));
     OB_ASSIGN_OR_RETURN(Statement write,
                         db_->Prepare("INSERT INTO worker_set_aside(identity, name, why, since_ms) "
                                      "VALUES(?, ?, ?, ?) ON CONFLICT(identity) DO NOTHING"));

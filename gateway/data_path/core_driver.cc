@@ -320,8 +320,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
-  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(),
-                     aside_.contains(identity)};
+  WorkerJoined event{
+      id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -334,8 +334,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
   observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
-  if (event.set_aside)
-    observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
+  if (event.set_aside) observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
   Tell(event);
   return id;
 }

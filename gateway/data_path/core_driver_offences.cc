@@ -67,8 +67,7 @@ void CoreDriver::TakeOffences() {
     if (const auto worker = core_.WorkerOf(id)) OnOffence(*worker, id, offence);
 }
 
-void CoreDriver::OnOffence(WorkerId id, const SessionId& session,
-                           telemetry::WorkerOffence kind) {
+void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::WorkerOffence kind) {
   using enum telemetry::WorkerOffence;
   const Worker* const worker = FindWorker(id);
   if (worker == nullptr) return;
@@ -92,9 +91,8 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session,
 void CoreDriver::SetAside(const Worker& worker, const std::string& why) {
   if (aside_.contains(worker.identity)) return;
   const std::string identity = worker.identity;
-  aside_[identity] =
-      std::make_unique<Aside>(Aside{{identity, worker.name.substr(0, worker.name.rfind('#')), why,
-                                     host_->WallNow()}});
+  aside_[identity] = std::make_unique<Aside>(
+      Aside{{identity, worker.name.substr(0, worker.name.rfind('#')), why, host_->WallNow()}});
   suspects_.erase(identity);
   observer_->OnWorkerSetAside(worker.name, identity, why);
   TellAside(identity, true);

@@ -28,7 +28,7 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
-constexpr size_t kDeviceClassBytesMax = 64;                        // of a label
+constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
 // measured before comes at once.
 constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
@@ -424,8 +424,8 @@ uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
     believed_since_ = now;
     believed_from_us_ = device_us_.value_or(device_us);
   }
-  const auto past_us = static_cast<uint64_t>(std::max<int64_t>(now.ns - believed_since_.ns, 0)) /
-                       1000;
+  const auto past_us =
+      static_cast<uint64_t>(std::max<int64_t>(now.ns - believed_since_.ns, 0)) / 1000;
   const uint64_t most =
       believed_from_us_ + past_us * kDeviceTimeFactor + kDeviceTimeSlackUs;  // of one device
   if (device_us <= most || most < believed_from_us_) return device_us;

@@ -73,8 +73,7 @@ void DriverLog::OnWorkerOffence(const ObservedSession& session, std::string_view
 
 void DriverLog::OnWorkerSetAside(std::string_view name, std::string_view identity,
                                  std::string_view why) {
-  telemetry::LogError("worker_set_aside",
-                      {{"worker", name}, {"identity", identity}, {"why", why}});
+  telemetry::LogError("worker_set_aside", {{"worker", name}, {"identity", identity}, {"why", why}});
 }
 
 void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {

@@ -210,7 +210,7 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
     finish(absl::FailedPreconditionError("this port has no TLS: its workers need no certificate"));
     return reactor;
   }
-  constexpr uint64_t kNoAccount = 0;                              // accounts count from 1
+  constexpr uint64_t kNoAccount = 0;                                       // accounts count from 1
   turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
     const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
                                          request->name(), request->token());

@@ -107,10 +107,10 @@ absl::Status WorkerAdmission::ProveName(const grpc::AuthContext& caller, const s
   const absl::Time now = absl::Now();
   for (const IssuedCertificate& one : issued) {
     if (one.name != name || one.not_after <= now || IsRevoked(one.serial)) continue;
-    return absl::PermissionDeniedError(absl::StrCat(
-        "another worker has the name ", name, ", with a certificate until ",
-        absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()),
-        "; if it is this one, which has lost it: outboard cert revoke ", name));
+    return absl::PermissionDeniedError(
+        absl::StrCat("another worker has the name ", name, ", with a certificate until ",
+                     absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()),
+                     "; if it is this one, which has lost it: outboard cert revoke ", name));
   }
   return spend_token_(token, name);
 }

@@ -53,8 +53,7 @@ class WorkerAdmission {
 
   // From now on a worker enrols for a name by a token, which is spent, and again by the certificate
   // that it has; one name is one worker's at a time. `spend`: PERMISSION_DENIED  it is not good
-  using SpendToken =
-      std::function<absl::Status(const std::string& token, const std::string& name)>;
+  using SpendToken = std::function<absl::Status(const std::string& token, const std::string& name)>;
   void ProveNames(SpendToken spend) { spend_token_ = std::move(spend); }
   // The name that the caller has proved; "": names are not proved.
   std::string ProvedName(const grpc::AuthContext& caller);

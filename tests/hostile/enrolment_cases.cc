@@ -39,9 +39,9 @@ class TokenFleet {
     return made.out.substr(0, made.out.find('\n'));
   }
   std::unique_ptr<proto::Fleet::Stub> Fleet(Identity identity = nullptr) {
-    auto protection = session::Protection::Trusting(
-                          "", authority_->certificate().fingerprint().ToString(), {})
-                          .value();
+    auto protection =
+        session::Protection::Trusting("", authority_->certificate().fingerprint().ToString(), {})
+            .value();
     protection.identity = std::move(identity);
     return proto::Fleet::NewStub(session::MakeChannel(cluster_.fleet_target(), protection));
   }
@@ -56,8 +56,8 @@ class TokenFleet {
     grpc::ClientContext context;
     context.AddMetadata("authorization", "Bearer " + secret_);
     proto::EnrolReply reply;
-    const absl::Status status = replies_.Note(
-        wire::FromGrpc(Fleet(std::move(with))->Enrol(&context, request, &reply)));
+    const absl::Status status =
+        replies_.Note(wire::FromGrpc(Fleet(std::move(with))->Enrol(&context, request, &reply)));
     EXPECT_EQ(status.ok(), !reply.certificate_chain().empty());
     if (status.ok() && enrolled != nullptr)
       *enrolled = std::make_shared<const tls::KeyAndChain>(tls::KeyAndChain{
@@ -79,8 +79,7 @@ class TokenFleet {
   // An honest worker joins, and a step there is right.
   void CheckHonestWorker(const std::string& name) {
     const std::string file = cluster_.folder() / ("token-" + name);
-    EXPECT_TRUE(
-        tls::WriteFile(file, MakeToken(name), /*is_secret=*/true, tls::Replace::kYes).ok());
+    EXPECT_TRUE(tls::WriteFile(file, MakeToken(name), /*is_secret=*/true, tls::Replace::kYes).ok());
     const std::string flags = "worker --gateway " + cluster_.fleet_target() +
                               " --fleet-secret-file " + cluster_.data() + "/fleet.secret" +
                               " --tls --name " + name + " --token-file " + file +

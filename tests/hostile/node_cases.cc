@@ -315,12 +315,9 @@ absl::Status NodeOfOtherAccount(HostileWorld& world) {
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_FALSE(again.HasAssign());
   EXPECT_EQ(listed("lift liar").code, 0);
-  EXPECT_TRUE(Eventually([&] {
-    return world.gateway().err().find("event=worker_lifted") != std::string::npos;
-  }));
-  EXPECT_TRUE(open_until([&] {
-    return Eventually([&] { return again.HasAssign(); }, 1);
-  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return world.gateway().err().find("event=worker_lifted") != std::string::npos; }));
+  EXPECT_TRUE(open_until([&] { return Eventually([&] { return again.HasAssign(); }, 1); }));
   EXPECT_EQ(listed("list").out, "");
   EXPECT_EQ(listed("lift liar").code, 1);
   return kept;
