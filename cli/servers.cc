@@ -144,6 +144,18 @@ std::string IdentityPath(const ServerFlags& flags) {
   return DefaultDataFolder() + "/workers/" + name;
 }
 
+// The token that a worker was given, or "".
+absl::StatusOr<std::string> GivenToken(const ServerFlags& flags) {
+  if (const std::string token = TakeSecret("OUTBOARD_WORKER_TOKEN"); !token.empty()) {
+    OB_RETURN_IF_ERROR(session::CheckKeyText("OUTBOARD_WORKER_TOKEN", token));
+    return token;
+  }
+  if (flags.token_file.empty()) return "";
+  auto token = gateway::ReadFleetSecret(flags.token_file);  // a file of the same kind
+  if (token.ok()) return token;
+  return absl::InvalidArgumentError(absl::StrCat("--token-file: ", token.status().message()));
+}
+
 // `snapshot_every_s`: what --snapshot-every is where it is not given.
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30) {
@@ -325,6 +337,7 @@ int RunGateway(const ServerFlags& flags) {
     return Report(status);
   options->on_dead_listener = EndAsDead;
   options->tls.workers_here = flags.tls;
+  options->worker_tokens = flags.worker_tokens;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -346,6 +359,9 @@ int RunWorker(const ServerFlags& flags) {
   std::string fingerprint;
   auto secret = FleetSecretOfWorker(flags, &fingerprint);
   if (!secret.ok()) return Report(secret.status());
+  const auto token = GivenToken(flags);
+  if (!token.ok()) return Report(token.status());
+  telemetry::HideInLogs(*token);
   const auto protection = ProtectionOfWorker(flags, fingerprint);
   if (!protection.ok()) return Report(protection.status());
   auto shown =
@@ -372,7 +388,11 @@ int RunWorker(const ServerFlags& flags) {
   }
   const auto enrolment = protection->UsesTls(flags.gateway)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
-                                   .name = flags.name, .fleet_secret = *secret, .connect = connect})
+                                   .name = flags.name,
+                                   .fleet_secret = *secret,
+                                   .token = *token,
+                                   .file = IdentityPath(flags) + ".pem",
+                                   .connect = connect})
                              : nullptr;
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,

@@ -14,6 +14,7 @@
 #include "gateway/observe/call_record.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
+#include "gateway/tls/fleet_door.h"
 #include "gateway/tls/worker_admission.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
@@ -176,12 +177,14 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(driver_, authenticator_, *context, Watch(context));
+  return new ControlStream(
+      driver_, door_, *context, Watch(context),
+      admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, authenticator_, *context, Watch(context));
+  return new ExecutorStream(driver_, door_, *context, Watch(context));
 }
 
 std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
@@ -195,16 +198,16 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const auto finish =
       Finisher(reactor, std::make_shared<CallRecord>(CallMethod::kEnrol, *context));
-  absl::Status status = authenticator_->Worker(*context);
-  if (status.ok() && admission_ == nullptr)
-    status = absl::FailedPreconditionError("this port has no TLS: its workers need no certificate");
-  if (!status.ok()) {
-    finish(status);
+  const Credentials credentials = Authenticator::CredentialsOf(*context);
+  if (!door_->Admit(credentials.key, credentials.peer, finish)) return reactor;
+  if (admission_ == nullptr) {
+    finish(absl::FailedPreconditionError("this port has no TLS: its workers need no certificate"));
     return reactor;
   }
-  constexpr uint64_t kNoAccount = 0;                              // accounts count from 1
-  turns_->pool.Post(kNoAccount, [this, finish, request, reply] {  // signs, and writes a file
-    const auto chain = admission_->Enrol(request->certificate_request(), request->name());
+  constexpr uint64_t kNoAccount = 0;                                       // accounts count from 1
+  turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
+    const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
+                                         request->name(), request->token());
     if (chain.ok())
       for (const tls::Certificate& one : *chain)
         reply->mutable_certificate_chain()->append(one.ToPem());

@@ -124,6 +124,7 @@ class Supervisor::Impl {
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > kOrphanMost) EndSessions();
       if (status.code() == absl::StatusCode::kUnauthenticated ||
+          status.code() == absl::StatusCode::kPermissionDenied ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
         spare_ = ChildProcess();
