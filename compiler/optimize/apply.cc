@@ -9,6 +9,7 @@
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/operands/visible.h"
 
 namespace outboard::codegen {
 namespace {
@@ -342,6 +343,7 @@ absl::Status Applier::Finish() {
       return Illegal("Opts: a TC of ", rows.step, " rows and ", columns,
                      " vectors is not so many tiles");
   }
+  if (!plan_.panels.empty()) plan_.visible = VisibleStepsOf(kernel_, plan_);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernel/loop_nest.h"
@@ -64,6 +65,22 @@ struct Panel {
   Tile tile;
 };
 
+// A linear function of output ranges: constant + coefficient * value + ...
+struct RowForm {
+  int64_t constant = 0;
+  std::vector<std::pair<int, int64_t>> terms;  // by range, an index into LoopNest::ranges
+};
+
+// The steps of the loop of panels that masks leave visible (visible.h).
+struct VisibleSteps {
+  int range = -1;              // -1: all are
+  int64_t multiple = 1;        // of steps: the panels' tiles
+  std::vector<RowForm> first;  // each: no step before it is visible in that row
+  std::vector<RowForm> last;   // each: no step after it is
+  // Values of a step that are 0 in each hidden one, else all steps are run.
+  std::vector<const UOp*> guards;
+};
+
 struct LoopPlan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
@@ -71,6 +88,7 @@ struct LoopPlan {
   std::vector<GroupPlan> groups;  // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<Panel> panels;
+  VisibleSteps visible;
 
   // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;

@@ -72,6 +72,7 @@ void Lowering::EndStagesAt(size_t level) {
     if (panels_[i].level == level) {
       staged_.erase(plan_->panels[i].value);
       stages_[plan_->stages.size() + i].memory = -1;
+      window_ = {};
     }
 }
 
@@ -79,6 +80,7 @@ void Lowering::EndStagesAt(size_t level) {
 void Lowering::PanelsAt(size_t level, size_t group) {
   for (size_t i = 0; i < panels_.size(); ++i) {
     if (panels_[i].level != level || panels_[i].group != group) continue;
+    if (plan_->visible.range >= 0 && window_.first < 0) OpenWindow();
     const codegen::Panel& panel = plan_->panels[i];
     const size_t first = plan_->stages.size(), stage = first + i;
     // The memory of a panel of this level that nothing reads any more.

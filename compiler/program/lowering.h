@@ -6,6 +6,7 @@
 //   lower_values.cc   values at a point, and the stores
 //   lower_reduce.cc   reductions
 //   lower_copies.cc   copies of operands and panels
+//   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
 //
@@ -77,6 +78,12 @@ class Lowering {
   struct Block {
     ValueId number = -1;  // -1: none is open
     int64_t size = 0;
+  };
+  // The steps of the loop of panels that are run for the tile of rows that is open: multiples of
+  // every tile of that loop, but for the extent.
+  struct Window {
+    ValueId first = -1;  // -1: all steps
+    ValueId end = -1;
   };
   // The lanes of the innermost loop, inside a statement.
   struct Lanes {
@@ -175,6 +182,17 @@ class Lowering {
     }
     PanelsAt(level, kernel_.groups.size());
   }
+
+  // The same for the steps that are run.
+  void OverWindow(const Tile& tile, const std::function<void()>& inside);
+  void OpenWindow();
+  // Of a row of the tile that is open: the least or the greatest value.
+  ValueId Extreme(const codegen::RowForm& form, bool greatest);
+  // Whether a guard is not 0 in a step outside of the window.
+  ValueId GuardsFail(const Window& window);
+  ValueId Least(ValueId a, ValueId b) { return Negated(Greatest(Negated(a), Negated(b))); }
+  ValueId Greatest(ValueId a, ValueId b) { return b_.Alu(Op::kMax, DType::kI64, {a, b}); }
+  ValueId Negated(ValueId a) { return b_.Times(a, -1); }
 
   // ---- loops of threads
   void Sequences(int range);
@@ -306,6 +324,7 @@ class Lowering {
   std::vector<ValueId> buffers_;  // by slot
   std::vector<Bound> bound_;      // by range
   std::vector<Block> block_;      // by range
+  Window window_;                 // of plan_->visible.range
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
