@@ -179,6 +179,8 @@ TEST(Attention, AsInterpreted) {
       {.heads = 3, .queries = 19, .keys = 19, .width = 8, .causal = true},
       {.queries = 65, .keys = 9, .width = 2, .causal = true, .bias = true},
       {.queries = 12, .keys = 40, .width = 1},
+      {.queries = 131, .keys = 131, .width = 3, .causal = true},
+      {.queries = 61, .keys = 150, .width = 2, .causal = true, .bias = true},
   };
   std::mt19937_64 random(1);
   for (Shape shape : shapes)
@@ -192,44 +194,61 @@ TEST(Attention, AsInterpreted) {
     }
 }
 
-// The kernels' plans as programs, with their panels: interpreted after every pass.
+// A kernel's plan as a program, interpreted after every pass: races, memory that was never written.
+void ExpectProgramsAgree(const UOp* kernel, Buffers start, codegen::LoopPlan& plan) {
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(kernel, want), absl::OkStatus());
+  const Target target = TestTarget();
+  const std::vector<codegen::Opt> opts =
+      codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel), target);
+  const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(kernel), opts, target);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  plan = planned->plan;
+  std::vector<program::PassResult> passes;
+  const auto made = program::ExpandPlan(planned->kernel, planned->plan, &passes);
+  ASSERT_TRUE(made.ok()) << made.status() << codegen::OptsToString(opts);
+  for (const program::PassResult& pass : passes) {
+    Buffers got = start;
+    const program::RunReport report = program::Interpret(pass.program, got, {});
+    ASSERT_TRUE(report.ok()) << pass.pass << ": " << report.message;
+    ExpectClose(kernel, got, want, 2e-3);
+    if (testing::Test::HasFatalFailure()) FAIL() << pass.pass << codegen::OptsToString(opts);
+  }
+}
+
 TEST(Attention, PanelsAsPrograms) {
-  int panels = 0;
-  for (const bool backward : {false, true}) {
+  int panels = 0, windows = 0;
+  for (const Shape& shape : {Shape{.queries = 9, .keys = 19, .width = 3, .bias = true},
+                             Shape{.queries = 9, .keys = 19, .width = 3, .bias = true,
+                                   .backward = true},
+                             Shape{.queries = 23, .keys = 23, .width = 3, .causal = true,
+                                   .backward = true}}) {
     Graph g;
-    const UOp* const sink =
-        Attention(g, {.queries = 9, .keys = 19, .width = 3, .bias = true, .backward = backward});
+    const UOp* const sink = Attention(g, shape);
     const auto schedule = Scheduled(g, sink, true);
     for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
-      const Buffers start = RandomBuffers(kernel.ast, 1);
-      Buffers want = start;
-      ASSERT_EQ(WalkKernel(kernel.ast, want), absl::OkStatus());
-      const Target target = TestTarget();
-      const std::vector<codegen::Opt> opts =
-          codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel.ast), target);
-      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(kernel.ast), opts, target);
-      ASSERT_TRUE(planned.ok()) << planned.status();
-      panels += static_cast<int>(planned->plan.panels.size());
-      std::vector<program::PassResult> passes;
-      const auto made = program::ExpandPlan(planned->kernel, planned->plan, &passes);
-      ASSERT_TRUE(made.ok()) << made.status() << codegen::OptsToString(opts);
-      for (const program::PassResult& pass : passes) {
-        Buffers got = start;
-        const program::RunReport report = program::Interpret(pass.program, got, {});
-        ASSERT_TRUE(report.ok()) << pass.pass << ": " << report.message;
-        ExpectClose(kernel.ast, got, want, 2e-3);
-        if (HasFatalFailure()) FAIL() << pass.pass << codegen::OptsToString(opts);
-      }
+      codegen::LoopPlan plan;
+      ExpectProgramsAgree(kernel.ast, RandomBuffers(kernel.ast, 1), plan);
+      panels += static_cast<int>(plan.panels.size());
+      windows += plan.visible.range >= 0 ? 1 : 0;
     }
   }
   EXPECT_GE(panels, 2);
+  EXPECT_EQ(windows, 3) << "each kernel with a causal mask leaves steps out";
 }
 
 // A row that is masked everywhere, one with a NaN, one with a score of +infinity.
 TEST(Attention, RowsThatAreNoNumbers) {
-  for (const bool backward : {false, true}) {
+  for (int variant = 0; variant < 4; ++variant) {
+    const bool backward = variant & 1, causal = variant & 2;
+    SCOPED_TRACE(absl::StrCat(backward ? "backward " : "", causal ? "causal" : ""));
     Graph g;
-    const Shape shape{.queries = 20, .keys = 24, .width = 4, .bias = true, .backward = backward};
+    const Shape shape{.queries = 20,
+                      .keys = 24,
+                      .width = 4,
+                      .causal = causal,
+                      .bias = true,
+                      .backward = backward};
     const UOp* const sink = Attention(g, shape);
     std::mt19937_64 random(2);
     std::vector<HostTensor> params = RandomParams(sink, random);
