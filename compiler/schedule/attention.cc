@@ -1,6 +1,7 @@
 #include "compiler/schedule/attention.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,6 +13,15 @@ namespace {
 
 // Of a row of scores: so many for a vector of 16 rows are half a megabyte.
 constexpr int64_t kRowMax = 8192;
+
+// From which length of a row it takes less time to compute scores again than to store them
+// (docs/measurements/2026-11-24-online.md). Results alone need them once. Gradients compute them
+// three times and those of their own twice, instead of once each; masks of positions save half of
+// that. In terms of the width, too: computing costs that much, storing does not.
+constexpr int64_t kRowOfResults = 128;
+constexpr int64_t kRowOfMaskedGradients = 256;
+constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
+constexpr int64_t kWidthOfResults = 128;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
@@ -34,11 +44,32 @@ struct Family {
   bool has_max = false;      // of rows
   bool has_product = false;  // with another matrix
   bool kept = false;         // where something else is done with them
+  int products = 1;          // that they begin with: one more with gradients
+  bool masked = false;       // by positions
+  int64_t row = INT64_MAX;   // the least length
+  int64_t width = 0;         // of the matrices that products are of, at most
 };
+
+// Whether it depends on positions alone: the condition of a mask that is no input.
+bool IsOfPositions(const UOp* condition) {
+  std::vector<const UOp*> stack = {condition};
+  absl::flat_hash_set<const UOp*> seen;
+  bool position = false;
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->op == Op::kIota) position = true;
+    else if (!IsMovement(node->op) && !IsAlu(node->op) && node->op != Op::kCast && !node->is_const())
+      return false;
+    stack.insert(stack.end(), node->src.begin(), node->src.end());
+  }
+  return position;
+}
 
 class Finder {
  public:
-  absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
+  absl::flat_hash_set<const UOp*> Run(const UOp* sink, ScorePolicy policy) {
     std::vector<const UOp*> order = PostOrder(sink);
     order.pop_back();  // the SINK
     for (const UOp* node : order) Visit(node);
@@ -50,7 +81,9 @@ class Finder {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (family.has_max && family.has_product && !family.kept) scores.insert(node);
+      if (family.has_max && family.has_product && !family.kept &&
+          (policy == ScorePolicy::kRecompute || IsCheaper(family)))
+        scores.insert(node);
     }
     AddOperands(order, scores);
     return scores;
@@ -82,6 +115,7 @@ class Finder {
       if (!IsLargeProduct(node)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
+      families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
       Reduced(node, families_[mine], wide);
@@ -93,14 +127,24 @@ class Finder {
       families_[mine].kept = true;
       return;
     }
+    if (node->op == Op::kWhere && IsOfPositions(node->src[0])) families_[mine].masked = true;
     family_of_[node] = mine;
     if (wide) wide_.insert(node);
+  }
+
+  static bool IsCheaper(const Family& family) {
+    if (family.products == 1)
+      return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
+    if (family.masked) return family.row >= kRowOfMaskedGradients;
+    return family.row >= std::max(kRowOfGradients, kWidthsOfGradients * family.width);
   }
 
   // A family ends here.
   static void Reduced(const UOp* node, Family& family, bool wide) {
     const Op op = ReduceOf(node).op();
     const auto axes = ReduceOf(node).axes();
+    for (const int64_t axis : axes)
+      family.row = std::min(family.row, PaddedSize(node->src[0]->shape[axis]));
     if (axes.size() != 1 || PaddedSize(node->src[0]->shape[axes[0]]) > kRowMax) {
       family.kept = true;
     } else if (!wide) {
@@ -124,6 +168,10 @@ class Finder {
     families_[a].has_max |= families_[b].has_max;
     families_[a].has_product |= families_[b].has_product;
     families_[a].kept |= families_[b].kept;
+    families_[a].products += families_[b].products;
+    families_[a].masked |= families_[b].masked;
+    families_[a].row = std::min(families_[a].row, families_[b].row);
+    families_[a].width = std::max(families_[a].width, families_[b].width);
     return parent_[b] = a;
   }
 
@@ -135,6 +183,9 @@ class Finder {
 
 }  // namespace
 
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink) { return Finder().Run(sink); }
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy) {
+  if (policy == ScorePolicy::kKeep) return {};
+  return Finder().Run(sink, policy);
+}
 
 }  // namespace outboard::schedule

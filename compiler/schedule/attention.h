@@ -19,8 +19,12 @@
 
 namespace outboard::schedule {
 
-// Returns the scores of `sink` that need not be materialised. Requires a prepared graph
+// Which scores are recomputed: none, all that can be, or those of which that takes less time than
+// to store and load them.
+enum class ScorePolicy { kKeep, kRecompute, kByCost };
+
+// Returns the scores of `sink` that are not to be materialised. Requires a prepared graph
 // (prepare.h).
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink);
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy);
 
 }  // namespace outboard::schedule

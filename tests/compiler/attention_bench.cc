@@ -1,6 +1,7 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
-// the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [length ...]; -b
-// with gradients, -c masked after each row's place, -v lists kernels.
+// the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [-w width]
+// [length ...]; -b with gradients, -c masked after each row's place, -v lists kernels, -w width of a
+// head.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -23,7 +24,8 @@
 namespace outboard::test {
 namespace {
 
-constexpr int64_t kHeads = 4, kWidth = 64;
+constexpr int64_t kHeads = 4;
+int64_t width = 64;
 constexpr double kSecondsMost = 10;  // of one length
 constexpr int kRunsMost = 40;
 
@@ -35,9 +37,9 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
-  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, kWidth}).requires_grad_(); };
+  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, width}).requires_grad_(); };
   const Tensor q = leaf(), k = leaf(), v = leaf();
-  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
+  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(width)));
   if (causal) {
     const Tensor place = Tensor::arange(time), later = place > place.reshape({time, 1});
     scores = later.where(-std::numeric_limits<double>::infinity(), scores);
@@ -59,7 +61,8 @@ class Program {
  public:
   Program(const UOp* sink, bool flash)
       : schedule_(
-            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.flash = flash}))) {
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.scores = flash ? schedule::ScorePolicy::kRecompute
+                              : schedule::ScorePolicy::kKeep}))) {
     Compiler compiler;
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));
@@ -126,7 +129,7 @@ void Measure(int64_t time, bool backward, bool causal, bool list) {
     flash.Run();
   }
   std::printf("%d heads of %d, length %d%s%s: %.2f times as fast\n", static_cast<int>(kHeads),
-              static_cast<int>(kWidth), static_cast<int>(time), causal ? ", causal" : "",
+              static_cast<int>(width), static_cast<int>(time), causal ? ", causal" : "",
               backward ? ", with gradients" : "", kept.Seconds() / flash.Seconds());
   kept.Print("kept", list);
   flash.Print("FLASH=1", list);
@@ -145,6 +148,8 @@ int main(int argc, char** argv) {
       causal = true;
     else if (std::strcmp(argv[i], "-v") == 0)
       list = true;
+    else if (std::strcmp(argv[i], "-w") == 0 && i + 1 < argc)
+      outboard::test::width = std::atoll(argv[++i]);
     else
       lengths.push_back(std::atoll(argv[i]));
   }

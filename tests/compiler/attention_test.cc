@@ -67,7 +67,8 @@ const UOp* Attention(Graph& graph, const Shape& shape) {
 }
 
 schedule::Schedule Scheduled(Graph& graph, const UOp* sink, bool flash) {
-  return ValueOrDie(schedule::MakeSchedule(graph, sink, TestTarget(), {}, {.flash = flash}));
+  return ValueOrDie(schedule::MakeSchedule(graph, sink, TestTarget(), {}, {.scores = flash ? schedule::ScorePolicy::kRecompute
+                              : schedule::ScorePolicy::kKeep}));
 }
 
 TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
@@ -137,7 +138,7 @@ std::vector<HostTensor> RandomParams(const UOp* sink, std::mt19937_64& random) {
 Results Compiled(const UOp* sink, std::span<const HostTensor> params, int threads) {
   worker::InProcessCompiler compiler;
   const auto engine = worker::MakeCompiledEngine(
-      &compiler, test::MakeDevice(int64_t{1} << 30, threads), {.flash = true});
+      &compiler, test::MakeDevice(int64_t{1} << 30, threads), {.scores = schedule::ScorePolicy::kRecompute});
   std::vector<worker::DeviceArrayPtr> inputs;
   for (const HostTensor& param : params) {
     const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
