@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/matrix_unit.h"
 #include "compiler/target.h"
@@ -81,6 +82,15 @@ struct VisibleSteps {
   std::vector<const UOp*> guards;
 };
 
+// A loop of panels that all reductions over it run together, block by block (online.h).
+struct Online {
+  int range = -1;  // -1: none
+  int64_t block = 0;
+  std::vector<std::vector<size_t>> phases;  // groups of each pass, ascending
+  // Of sums of f * exp(x - max x): the maximum, and by that the exponential.
+  absl::flat_hash_map<const UOp*, const UOp*> max_of, exponential_of;
+};
+
 struct LoopPlan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
@@ -89,6 +99,7 @@ struct LoopPlan {
   std::vector<Stage> stages;
   std::vector<Panel> panels;
   VisibleSteps visible;
+  Online online;
 
   // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;

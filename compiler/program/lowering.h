@@ -9,6 +9,7 @@
 //   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
+//   lower_online.cc   reductions that share one loop, with running maxima
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
 // end partial sums first to last, then lanes by halves.
@@ -24,6 +25,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/program/expand.h"
@@ -176,10 +178,16 @@ class Lowering {
 
   // Panels wait for the groups before theirs only.
   void GroupsAt(size_t level) {
+    const bool online = plan_->online.range >= 0 && level == online_level_;
     for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      if (online) {
+        if (level_[g] == level) Group(static_cast<int>(g));
+        continue;
+      }
       PanelsAt(level, g);
       if (level_[g] == level) Group(static_cast<int>(g));
     }
+    if (online) return OnlineAt();
     PanelsAt(level, kernel_.groups.size());
   }
 
@@ -242,7 +250,22 @@ class Lowering {
   void Store(const std::vector<const UOp*>& stores);
 
   // ---- reductions
-  struct Reduction;
+  struct Reduction {
+    const ReduceGroup* group = nullptr;
+    GroupPlan plan;
+    RangeSet own = 0;               // the group's ranges
+    std::vector<const UOp*> terms;  // by node of the group
+    // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
+    // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
+    // addition out.
+    std::vector<std::vector<const UOp*>> conditions;
+    int lanes = 1;                // of a reduced range that lies in lanes
+    int active = 0;               // of those, in every piece; 0 where pieces differ
+    int vector = -1;              // a range of results that lies in lanes
+    std::vector<int> points;      // tiled ranges of results, the one in lanes last
+    int64_t elements = 1;         // of these
+    std::vector<ValueId> memory;  // by node: running values
+  };
 
   ValueId Identity(Op op, DType dtype) {
     if (op != Op::kMax) return b_.Const(dtype, op == Op::kAdd ? 0 : 1);
@@ -259,6 +282,8 @@ class Lowering {
   }
 
   void Group(int index);
+  // The memory of running values, which holds nothing yet.
+  Reduction Running(int index);
   ValueId PlaceOf(const Reduction& sums, ValueId partial);
   void Results(const Reduction& sums);
 
@@ -288,6 +313,7 @@ class Lowering {
   void StagesAt(size_t level);
   void EndStagesAt(size_t level);
   void PanelsAt(size_t level, size_t group);
+  void MakePanel(size_t panel);
   void Allocate(Staged& staged);
   // Recursion depth: the number of dimensions.
   void CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
@@ -301,6 +327,18 @@ class Lowering {
   // Returns the element of the current point; of a block's first one.
   ValueId PlaceOf(const Staged& staged);
   ValueId BlockOf(const Staged& staged, int64_t per_element = 1);
+
+  // ---- reductions that share one loop
+  void OnlineAt();
+  void OpenCarried();
+  void Phase(const std::vector<size_t>& groups);
+  absl::flat_hash_set<const UOp*> PanelsOf(const std::vector<size_t>& groups) const;
+  void CarryGroup(size_t index);
+  void CarryMaximum(const UOp* max, const Reduction& sums, size_t node);
+  void EndPhase(const std::vector<size_t>& groups);
+  // Calls `inside` for each tile of the output loops inside of the level that `deps` has.
+  void OverInner(RangeSet deps, size_t level, const std::function<void()>& inside);
+  const Staged& CarriedOf(const UOp* node) const { return stages_[carried_.at(node)]; }
 
   // ---- sums of products of bf16 by matrix units, and the copies of their operands
   struct CoreSums;
@@ -338,8 +376,11 @@ class Lowering {
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
-  std::vector<Staged> stages_;                      // as in the plan, then the panels
+  std::vector<Staged> stages_;  // as in the plan, then the panels, then what is carried
   std::vector<codegen::PanelPlace> panels_;         // as in the plan
+  size_t online_level_ = 0;                         // of plan_->online
+  absl::flat_hash_map<const UOp*, size_t> carried_;  // of its reductions: into stages_
+  absl::flat_hash_map<const UOp*, ResultPlace> rescale_;  // by maximum: of its sums so far
   absl::flat_hash_map<const UOp*, size_t> staged_;  // what is copied, in the loops around
   std::vector<ValueId> tiles_;                      // of a matrix unit
   absl::flat_hash_set<const UOp*> held_;            // conditions that branches around have checked

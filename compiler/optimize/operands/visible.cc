@@ -5,12 +5,10 @@
 #include <numeric>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/kernel/affine.h"
-#include "compiler/kernel/decompose_math.h"
-#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/online.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -48,7 +46,7 @@ class Finder {
       if (group.ranges.size() > 1) return {};
       for (const UOp* node : group.nodes) reductions_.push_back(node);
     }
-    FindExponentials();
+    max_of_ = ExponentialsOf(kernel_, range_);
     VisibleSteps visible{.range = range_, .multiple = multiple_};
     for (const Hides& hides : Conditions()) Try(hides, visible);
     if (visible.first.empty() && visible.last.empty()) return {};
@@ -67,25 +65,8 @@ class Finder {
       multiple_ = std::lcm(multiple_, panel.tile.step);
       if (multiple_ > kMultipleMax) return false;
     }
+    if (plan_.online.range == range_) multiple_ = plan_.online.block;
     return kernel_.ranges[range_].end() == nullptr;
-  }
-
-  // exp(x - max x) of each maximum over the loop, as arithmetic (decompose_math.h).
-  void FindExponentials() {
-    absl::flat_hash_set<const UOp*> nodes(kernel_.nodes.begin(), kernel_.nodes.end());
-    for (const UOp* sum : kernel_.nodes) {
-      if (sum->op != Op::kAdd || !IsFloat(sum->dtype)) continue;
-      for (const int side : {0, 1}) {
-        const UOp *const minus = sum->src[side], *const x = sum->src[1 - side];
-        if (minus->op != Op::kNeg || minus->src[0]->op != Op::kReduceLoop ||
-            ReduceOf(minus->src[0]).op() != Op::kMax || minus->src[0]->src[0] != x ||
-            !std::count(reductions_.begin(), reductions_.end(), minus->src[0]))
-          continue;
-        const UOp* const exponential =
-            DecomposeTranscendentals(graph_, Alu(graph_, Op::kExp, sum));
-        if (nodes.contains(exponential)) exponent_of_[exponential] = x;
-      }
-    }
   }
 
   // Comparisons that decide WHEREs of the terms, alone or joined with others.
@@ -203,8 +184,8 @@ class Finder {
   // sums are NaN.
   bool IsZeroOfRow(const UOp* factor, const Replacements& by) {
     while (factor->op == Op::kFDiv || factor->op == Op::kCast) factor = factor->src[0];
-    const auto exponential = exponent_of_.find(factor);
-    return exponential != exponent_of_.end() && IsLowest(Masked(exponential->second, by));
+    const auto max = max_of_.find(factor);
+    return max != max_of_.end() && IsLowest(Masked(max->second->src[0], by));
   }
 
   // Whether it can be computed for each step before any tile is.
@@ -231,7 +212,7 @@ class Finder {
   int64_t multiple_ = 1;
   AffineForms forms_;
   std::vector<const UOp*> reductions_;  // over the loop
-  absl::flat_hash_map<const UOp*, const UOp*> exponent_of_;
+  absl::flat_hash_map<const UOp*, const UOp*> max_of_;  // of exponentials
 };
 
 }  // namespace
