@@ -29,8 +29,9 @@ void Lowering::OpenCarried() {
     for (const size_t g : phase)
       for (const UOp* node : kernel_.groups[g].nodes) {
         Staged& carried = stages_[carried_.at(node)];
-        Allocate(carried);
-        const ValueId identity = Identity(ReduceOf(node).op(), node->dtype);
+        const DType type = SumType(node->dtype);
+        carried.memory = b_.Alloc(Space::kPrivate, type, carried.layout.elements);
+        const ValueId identity = Identity(ReduceOf(node).op(), type);
         OverInner(kernel_.DepsOf(node), online_level_, [&] {
           Statement(TiledRanges(kernel_.DepsOf(node)),
                     [&] { b_.Store(carried.memory, PlaceOf(carried), identity); });
@@ -108,8 +109,8 @@ void Lowering::CarryGroup(size_t index) {
         ValueId value = b_.Load(carried.memory, PlaceOf(carried));
         if (max != plan_->online.max_of.end()) {
           const ResultPlace& factor = rescale_.at(max->second);
-          value = b_.Alu(Op::kMul, node->dtype,
-                         {value, b_.Load(factor.memory, PlaceIn(factor.ranges))});
+          const ValueId by = b_.Load(factor.memory, PlaceIn(factor.ranges));
+          value = b_.Alu(Op::kMul, SumType(node->dtype), {value, b_.Cast(by, SumType(node->dtype))});
         }
         b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(0)), value);
       });
@@ -167,13 +168,15 @@ void Lowering::EndPhase(const std::vector<size_t>& groups) {
       OverInner(kernel_.DepsOf(node), online_level_, [&] {
         Statement(TiledRanges(kernel_.DepsOf(node)), [&] {
           const Staged &sum = CarriedOf(node), &of_max = CarriedOf(max->second);
-          const ValueId none = b_.Const(node->dtype, -std::numeric_limits<double>::infinity());
           const ValueId m = b_.Load(of_max.memory, PlaceOf(of_max));
+          const DType type = SumType(node->dtype);
+          const ValueId none =
+              b_.Const(b_.at(m).dtype, -std::numeric_limits<double>::infinity());
           const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {m, none});
           const ValueId nan =
-              b_.Const(node->dtype, std::numeric_limits<double>::quiet_NaN());
+              b_.Const(type, std::numeric_limits<double>::quiet_NaN());
           b_.Store(sum.memory, PlaceOf(sum),
-                   b_.Alu(Op::kWhere, node->dtype,
+                   b_.Alu(Op::kWhere, type,
                           {hidden, nan, b_.Load(sum.memory, PlaceOf(sum))}));
         });
       });

@@ -11,9 +11,6 @@
 namespace outboard::schedule {
 namespace {
 
-// Of a row of scores: so many for a vector of 16 rows are half a megabyte.
-constexpr int64_t kRowMax = 8192;
-
 // From which length of a row it takes less time to compute scores again than to store them
 // (docs/measurements/2026-11-24-online.md). Results alone need them once. Gradients compute them
 // three times and those of their own twice, instead of once each; masks of positions save half of
@@ -145,7 +142,7 @@ class Finder {
     const auto axes = ReduceOf(node).axes();
     for (const int64_t axis : axes)
       family.row = std::min(family.row, PaddedSize(node->src[0]->shape[axis]));
-    if (axes.size() != 1 || PaddedSize(node->src[0]->shape[axes[0]]) > kRowMax) {
+    if (axes.size() != 1) {
       family.kept = true;
     } else if (!wide) {
       family.has_max |= op == Op::kMax;

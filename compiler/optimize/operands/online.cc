@@ -58,7 +58,8 @@ absl::flat_hash_map<const UOp*, const UOp*> ExponentialsOf(const LoopNest& kerne
   absl::flat_hash_map<const UOp*, const UOp*> found;
   const absl::flat_hash_set<const UOp*> nodes(kernel.nodes.begin(), kernel.nodes.end());
   for (const UOp* sum : kernel.nodes) {
-    if (sum->op != Op::kAdd || !IsFloat(sum->dtype)) continue;
+    // Of a type in which a sum may be rescaled often.
+    if (sum->op != Op::kAdd || !IsFloat(sum->dtype) || ByteWidth(sum->dtype) < 4) continue;
     for (const int side : {0, 1}) {
       const UOp *const minus = sum->src[side], *const x = sum->src[1 - side];
       if (minus->op != Op::kNeg || !IsOver(minus->src[0], kernel, range) ||
@@ -130,8 +131,6 @@ absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block
     }
     const Op op = ReduceOf(node).op();
     if (op != Op::kAdd && op != Op::kMax) return illegal("a product has no running value");
-    if (!IsFloat(node->dtype) || ByteWidth(node->dtype) < 4)
-      return illegal("running values are of f32 or f64");
     const UOp* const max = op == Op::kAdd ? MaximumOf(node->src[0], kernel, range, exponentials)
                                           : nullptr;
     size_t phase = 0;

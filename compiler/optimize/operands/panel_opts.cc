@@ -18,8 +18,8 @@ constexpr int64_t kVectorsOfRows = 2;  // each element that is read serves two v
 constexpr int64_t kStepsMax = 12;
 // Longer rows are computed online, in blocks: 32 rows of a block are 16 KB, and what is carried
 // from one to the next costs little beside it.
-const int64_t kWholeRowMax = getenv("WHOLE") ? atoi(getenv("WHOLE")) : 8192;
-const int64_t kOnlineBlock = getenv("BLOCK") ? atoi(getenv("BLOCK")) : 128;
+constexpr int64_t kWholeRowMax = 2048;
+constexpr int64_t kOnlineBlock = 128;
 constexpr int64_t kElementwiseSteps = 4;  // of a panel made from panels: independent exponentials
 
 // The most steps at once, but rather fewer without a rest.
