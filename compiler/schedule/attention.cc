@@ -12,9 +12,10 @@ namespace outboard::schedule {
 namespace {
 
 // From which length of a row it takes less time to compute scores again than to store them
-// (docs/measurements/2026-11-24-online.md). Results alone need them once. Gradients compute them
-// three times and those of their own twice, instead of once each; masks of positions save half of
-// that. In terms of the width, too: computing costs that much, storing does not.
+// (docs/measurements/2026-11-24-online.md). Results alone need them once. With gradients attention
+// computes them three times and those of its gradients twice, instead of once each; masks of
+// positions save half of that. In terms of the width, too: computing costs that much, storing does
+// not.
 constexpr int64_t kRowOfResults = 128;
 constexpr int64_t kRowOfMaskedGradients = 256;
 constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
@@ -39,9 +40,9 @@ bool IsLargeProduct(const UOp* node) {
 // Scores that are computed from each other, element by element.
 struct Family {
   bool has_max = false;      // of rows
-  bool has_product = false;  // with another matrix
   bool kept = false;         // where something else is done with them
-  int products = 1;          // that they begin with: one more with gradients
+  int products = 1;          // that they begin with: with gradients of attention one more
+  int ends = 0;              // products with another matrix
   bool masked = false;       // by positions
   int64_t row = INT64_MAX;   // the least length
   int64_t width = 0;         // of the matrices that products are of, at most
@@ -78,7 +79,7 @@ class Finder {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (family.has_max && family.has_product && !family.kept &&
+      if (family.has_max && family.ends > 0 && !family.kept &&
           (policy == ScorePolicy::kRecompute || IsCheaper(family)))
         scores.insert(node);
     }
@@ -130,6 +131,8 @@ class Finder {
   }
 
   static bool IsCheaper(const Family& family) {
+    // Gradients of one product, such as logits: that is as wide as a layer.
+    if (family.products == 1 && family.ends > 1) return false;
     if (family.products == 1)
       return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
     if (family.masked) return family.row >= kRowOfMaskedGradients;
@@ -147,7 +150,7 @@ class Finder {
     } else if (!wide) {
       family.has_max |= op == Op::kMax;
     } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
-      family.has_product = true;
+      ++family.ends;
     } else {
       family.kept = true;
     }
@@ -163,7 +166,7 @@ class Finder {
   int Join(int a, int b) {
     if (a == b) return a;
     families_[a].has_max |= families_[b].has_max;
-    families_[a].has_product |= families_[b].has_product;
+    families_[a].ends += families_[b].ends;
     families_[a].kept |= families_[b].kept;
     families_[a].products += families_[b].products;
     families_[a].masked |= families_[b].masked;

@@ -38,6 +38,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Shape {
   int64_t heads = 1, queries = 1, keys = 1, width = 1;
   bool causal = false, bias = false, backward = false;
+  int64_t band = 0;  // if > 0: query i sees keys i - band + 1 ... i
   DType dtype = DType::kF32;
 };
 
@@ -57,6 +58,12 @@ const UOp* Attention(Graph& graph, const Shape& shape) {
     const Tensor later =
         Tensor::arange(shape.keys) > Tensor::arange(shape.queries).reshape({shape.queries, 1});
     scores = later.where(-kInfinity, scores);
+  }
+  if (shape.band > 0) {
+    const Tensor query = Tensor::arange(shape.queries).reshape({shape.queries, 1});
+    const Tensor key = Tensor::arange(shape.keys);
+    const Tensor seen = (key <= query) & (key > query - shape.band);
+    scores = seen.where(scores, -kInfinity);
   }
   const Tensor out = scores.softmax().cast(shape.dtype).matmul(v);
   std::vector<Tensor> results = {out};
@@ -185,6 +192,8 @@ TEST(Attention, AsInterpreted) {
       {.queries = 12, .keys = 40, .width = 1},
       {.queries = 131, .keys = 131, .width = 3, .causal = true},
       {.queries = 61, .keys = 150, .width = 2, .causal = true, .bias = true},
+      {.queries = 101, .keys = 101, .width = 3, .band = 17},
+      {.queries = 90, .keys = 40, .width = 2, .band = 3},  // some rows see nothing
   };
   std::mt19937_64 random(1);
   for (Shape shape : shapes)
@@ -259,6 +268,31 @@ TEST(Attention, OnlineAsPrograms) {
       EXPECT_LT(plan.online.block, shape.keys);
     }
   }
+}
+
+// A causal mask ends rows of keys, and begins rows of queries; a band does both.
+TEST(Attention, MasksLeaveStepsOut) {
+  const auto windows = [](const Shape& shape) {
+    Graph g;
+    std::string out;
+    for (const schedule::ScheduledKernel& kernel :
+         Scheduled(g, Attention(g, shape), true).kernels) {
+      const auto planned = codegen::ApplyOpts(
+          *codegen::AnalyzeKernel(kernel.ast),
+          codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel.ast), TestTarget()), TestTarget());
+      const codegen::VisibleSteps& visible = planned->plan.visible;
+      absl::StrAppend(&out, visible.first.size(), " ", visible.last.size(), " ",
+                      visible.guards.size(), "; ");
+    }
+    return out;
+  };
+  Shape shape{.queries = 64, .keys = 64, .width = 8, .bias = true, .backward = true};
+  EXPECT_EQ(windows(shape), "0 0 0; 0 0 0; ");
+  shape.causal = true;
+  EXPECT_EQ(windows(shape), "0 1 0; 1 0 1; ");
+  shape.causal = false;
+  shape.band = 10;
+  EXPECT_EQ(windows(shape), "1 1 0; 1 1 1; ");
 }
 
 // Result and gradients in one pass each, but for those of the queries, which wait for a sum.

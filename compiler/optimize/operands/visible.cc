@@ -22,7 +22,7 @@ constexpr int64_t kMultipleMax = 64;
 // Conditions that are tried: each costs a rewrite of the kernel.
 constexpr size_t kConditionsMax = 16;
 
-// A comparison that hides a step where its value is `value`.
+// A condition, in the end a comparison, that hides a step where its value is `value`.
 struct Hides {
   const UOp* comparison = nullptr;
   bool value = false;
@@ -76,24 +76,32 @@ class Finder {
     std::vector<Hides> found;
     for (const UOp* node : PostOrder(roots)) {
       if (node->op != Op::kWhere || !IsFloat(node->dtype)) continue;
-      for (const bool value : {true, false}) {
-        const Op joined = value ? Op::kOr : Op::kAnd;
-        std::vector<const UOp*> stack = {node->src[0]};
-        while (!stack.empty() && found.size() < kConditionsMax) {
-          const UOp* const condition = stack.back();
-          stack.pop_back();
-          if (condition->op == joined) {
-            stack.insert(stack.end(), condition->src.begin(), condition->src.end());
-          } else if (condition->op == Op::kCmpLt && condition->src[0]->dtype == DType::kI64 &&
-                     std::none_of(found.begin(), found.end(), [&](const Hides& h) {
-                       return h.comparison == condition && h.value == value;
-                     })) {
-            found.push_back({condition, value});
-          }
+      std::vector<Hides> stack = {{node->src[0], true}, {node->src[0], false}};
+      while (!stack.empty() && found.size() < kConditionsMax) {
+        const auto [condition, value] = stack.back();
+        stack.pop_back();
+        if (condition->op == (value ? Op::kOr : Op::kAnd)) {
+          for (const UOp* part : condition->src) stack.push_back({part, value});
+        } else if (const UOp* const opposite = NegatedBy(condition)) {
+          stack.push_back({opposite, !value});
+        } else if (condition->op == Op::kCmpLt && condition->src[0]->dtype == DType::kI64 &&
+                   std::none_of(found.begin(), found.end(), [&](const Hides& h) {
+                     return h.comparison == condition && h.value == value;
+                   })) {
+          found.push_back({condition, value});
         }
       }
     }
     return found;
+  }
+
+  // What the condition is the opposite of; nullptr if it is not written so.
+  static const UOp* NegatedBy(const UOp* condition) {
+    if (condition->op != Op::kXor && condition->op != Op::kCmpNe && condition->op != Op::kCmpEq)
+      return nullptr;
+    const UOp *const x = condition->src[0], *const constant = condition->src[1];
+    if (!IsBool(x->dtype) || !constant->is_const()) return nullptr;
+    return (constant->int_value() != 0) == (condition->op != Op::kCmpEq) ? x : nullptr;
   }
 
   void Try(const Hides& hides, VisibleSteps& visible) {
