@@ -20,6 +20,10 @@ constexpr int64_t kRowOfResults = 128;
 constexpr int64_t kRowOfMaskedGradients = 256;
 constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
 constexpr int64_t kWidthOfResults = 128;
+// Logits with their gradients begin with one product, which is computed three times: that takes
+// less time only where they are far larger than any cache, and not wide.
+constexpr double kLogits = 24 << 20;
+constexpr int64_t kWidthOfLogits = 512;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
@@ -45,6 +49,7 @@ struct Family {
   int ends = 0;              // products with another matrix
   bool masked = false;       // by positions
   int64_t row = INT64_MAX;   // the least length
+  double elements = 0;       // of one product
   int64_t width = 0;         // of the matrices that products are of, at most
 };
 
@@ -113,6 +118,7 @@ class Finder {
       if (!IsLargeProduct(node)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
+      families_.back().elements = Elements(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
@@ -131,8 +137,8 @@ class Finder {
   }
 
   static bool IsCheaper(const Family& family) {
-    // Gradients of one product, such as logits: that is as wide as a layer.
-    if (family.products == 1 && family.ends > 1) return false;
+    if (family.products == 1 && family.ends > 1)
+      return family.elements >= kLogits && family.width <= kWidthOfLogits;
     if (family.products == 1)
       return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
     if (family.masked) return family.row >= kRowOfMaskedGradients;

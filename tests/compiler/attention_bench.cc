@@ -66,7 +66,9 @@ const UOp* CrossEntropy(Graph& graph, int64_t rows, int64_t classes) {
   const Tensor x = Tensor::zeros({rows, width}).requires_grad_();
   const Tensor weights = Tensor::zeros({classes, width}).requires_grad_();
   const Tensor labels = Tensor::zeros({rows}, DType::kI32).state_();
-  std::vector<Tensor> results = {x.matmul(weights.transpose()).sparse_categorical_crossentropy(labels)};
+  // Logits of variance 1: exponentials that are subnormal numbers are another matter.
+  const Tensor logits = x.matmul(weights.transpose()) * (1 / std::sqrt(static_cast<double>(width)));
+  std::vector<Tensor> results = {logits.sparse_categorical_crossentropy(labels)};
   for (const Tensor& gradient : results[0].gradient({x, weights})) results.push_back(gradient);
   realize(results);
   const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));

@@ -163,12 +163,13 @@ Results Compiled(const UOp* sink, std::span<const HostTensor> params, int thread
 }
 
 // Within the documented bounds of the interpreter's results, and NaN where it says NaN.
-void ExpectAsInterpreted(const UOp* sink, std::span<const HostTensor> params) {
+void ExpectAsInterpreted(const UOp* sink, std::span<const HostTensor> params,
+                         size_t kernels_below = 4) {
   const Results expected = ValueOrDie(Interpret(sink, params));
   const std::vector<ErrorInfo> bounds = InfosOfResults(sink, params);
   Graph g;
   const auto schedule = Scheduled(g, sink, true);
-  ASSERT_LT(schedule.kernels.size(), 4u) << "the scores were kept";
+  ASSERT_LT(schedule.kernels.size(), kernels_below) << "the scores were kept";
   const Results results = Compiled(sink, params, 2);
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(Difference(expected[i], results[i], bounds[i]), "") << "result " << i;
@@ -326,6 +327,71 @@ TEST(Attention, LongRowsAsInterpreted) {
     const UOp* const sink = Attention(g, shape);
     ExpectAsInterpreted(sink, RandomParams(sink, random));
   }
+}
+
+// The mean loss of labels, from products of rows and the weights of classes, and its gradients.
+const UOp* CrossEntropy(Graph& graph, int64_t rows, int64_t classes, int64_t width) {
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
+  const Tensor x = Tensor::zeros({rows, width}).requires_grad_();
+  const Tensor weights = Tensor::zeros({classes, width}).requires_grad_();
+  const Tensor labels = Tensor::arange(rows) * 7 % classes;
+  const Tensor loss = x.matmul(weights.transpose()).sparse_categorical_crossentropy(labels);
+  std::vector<Tensor> results = {loss};
+  for (const Tensor& gradient : loss.gradient({x, weights})) results.push_back(gradient);
+  realize(results);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
+  SetSession(nullptr);
+  return sink;
+}
+
+TEST(Attention, LogitsAsInterpreted) {
+  std::mt19937_64 random(6);
+  for (const auto& [rows, classes] : {std::pair{37, 211}, {19, 3001}}) {
+    SCOPED_TRACE(absl::StrCat(rows, " rows, ", classes, " classes"));
+    Graph g, h;
+    const UOp* const sink = CrossEntropy(g, rows, classes, 5);
+    ExpectAsInterpreted(sink, RandomParams(sink, random), 6);
+    for (const schedule::ScheduledBuffer& buffer : Scheduled(h, sink, true).buffers)
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
+        EXPECT_LT(buffer.elements, rows * classes) << "logits are kept";
+      }
+  }
+}
+
+// Where it takes less time; else scores are kept.
+TEST(Attention, ScoresAreRecomputedByCost) {
+  const auto kernels = [](const UOp* sink, const Target& target) {
+    Graph g;
+    return ValueOrDie(schedule::MakeSchedule(g, sink, target)).kernels.size();
+  };
+  const auto attention = [&](int64_t length, bool causal, bool backward, int64_t width) {
+    Graph g;
+    return kernels(Attention(g, {.queries = length,
+                                 .keys = length,
+                                 .width = width,
+                                 .causal = causal,
+                                 .backward = backward}),
+                   TestTarget());
+  };
+  EXPECT_EQ(attention(127, true, false, 64), 3u);
+  EXPECT_EQ(attention(128, true, false, 64), 1u);
+  EXPECT_EQ(attention(1024, false, false, 256), 3u);
+  EXPECT_EQ(attention(255, true, true, 64), 8u);
+  EXPECT_EQ(attention(256, true, true, 64), 2u);
+  EXPECT_EQ(attention(1000, false, true, 64), 8u);
+  EXPECT_EQ(attention(1024, false, true, 64), 2u);
+  EXPECT_EQ(attention(1024, false, true, 256), 8u);
+  Graph g, h, i;
+  EXPECT_EQ(kernels(CrossEntropy(g, 512, 9000, 64), TestTarget()),
+            kernels(CrossEntropy(h, 1024, 32000, 768), TestTarget()));
+  EXPECT_LT(kernels(CrossEntropy(i, 1024, 32000, 256), TestTarget()),
+            kernels(CrossEntropy(h, 1024, 32000, 768), TestTarget()));
+  Target blocks = TestTarget();
+  blocks.block_threads = 64;
+  const UOp* const sink = Attention(g, {.queries = 512, .keys = 512, .width = 64, .causal = true});
+  EXPECT_EQ(kernels(sink, blocks), 3u) << "blocks of threads have no panels";
 }
 
 // A row that is masked everywhere, one with a NaN, one with a score of +infinity.
