@@ -7,11 +7,8 @@
 // maximum at the start of a softmax, and one is again a matrix product. Only the maxima and sums
 // are stored, one number per row, so memory grows with the length of a sequence instead of its
 // square. The kernels compute the scores of a few rows at a time in memory of the thread's own
-// (compiler/optimize/operands/panel.h).
-//
-// Unlike the online softmax of Milakov and Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv
-// 2205.14135), nothing is rescaled: a row of scores fits a cache, so each operation of the softmax
-// is the one in the graph, also for rows that are masked everywhere.
+// (compiler/optimize/operands/panel.h): whole rows where they fit a cache, so that each operation
+// of the softmax is the one in the graph, else in blocks (compiler/optimize/operands/online.h).
 #pragma once
 
 #include "absl/container/flat_hash_set.h"
