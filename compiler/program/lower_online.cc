@@ -110,7 +110,8 @@ void Lowering::CarryGroup(size_t index) {
         if (max != plan_->online.max_of.end()) {
           const ResultPlace& factor = rescale_.at(max->second);
           const ValueId by = b_.Load(factor.memory, PlaceIn(factor.ranges));
-          value = b_.Alu(Op::kMul, SumType(node->dtype), {value, b_.Cast(by, SumType(node->dtype))});
+          value =
+              b_.Alu(Op::kMul, SumType(node->dtype), {value, b_.Cast(by, SumType(node->dtype))});
         }
         b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(0)), value);
       });
@@ -170,14 +171,11 @@ void Lowering::EndPhase(const std::vector<size_t>& groups) {
           const Staged &sum = CarriedOf(node), &of_max = CarriedOf(max->second);
           const ValueId m = b_.Load(of_max.memory, PlaceOf(of_max));
           const DType type = SumType(node->dtype);
-          const ValueId none =
-              b_.Const(b_.at(m).dtype, -std::numeric_limits<double>::infinity());
+          const ValueId none = b_.Const(b_.at(m).dtype, -std::numeric_limits<double>::infinity());
           const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {m, none});
-          const ValueId nan =
-              b_.Const(type, std::numeric_limits<double>::quiet_NaN());
+          const ValueId nan = b_.Const(type, std::numeric_limits<double>::quiet_NaN());
           b_.Store(sum.memory, PlaceOf(sum),
-                   b_.Alu(Op::kWhere, type,
-                          {hidden, nan, b_.Load(sum.memory, PlaceOf(sum))}));
+                   b_.Alu(Op::kWhere, type, {hidden, nan, b_.Load(sum.memory, PlaceOf(sum))}));
         });
       });
     }

@@ -53,17 +53,16 @@ ValueId Lowering::GuardsFail(const Window& window) {
   OverTile(tile, [&] {
     Statement(TiledRanges(RangeSet{1} << range), [&] {
       const ValueId step = value_[range];
-      ValueId hidden = b_.Alu(Op::kOr, DType::kBool,
-                              {b_.Less(step, window.first), b_.Less(b_.Plus(window.end, b_.Int(-1)), step)});
+      ValueId hidden =
+          b_.Alu(Op::kOr, DType::kBool,
+                 {b_.Less(step, window.first), b_.Less(b_.Plus(window.end, b_.Int(-1)), step)});
       hidden = And(hidden, ActiveLanes(RangeSet{1} << range));
       const ValueId place = lanes_.range < 0 ? b_.Int(0) : lanes_.lane;
       for (const UOp* guard : plan_->visible.guards) {
         const ValueId value = Emit(guard);
-        const ValueId other = b_.Alu(
-            Op::kCmpNe, DType::kBool, {value, b_.Const(guard->dtype, 0)});
+        const ValueId other = b_.Alu(Op::kCmpNe, DType::kBool, {value, b_.Const(guard->dtype, 0)});
         const ValueId before = b_.Load(found, place);
-        b_.Store(found, place,
-                 b_.Alu(Op::kWhere, DType::kF32, {And(hidden, other), one, before}));
+        b_.Store(found, place, b_.Alu(Op::kWhere, DType::kF32, {And(hidden, other), one, before}));
       }
     });
   });
@@ -83,7 +82,8 @@ void Lowering::OverWindow(const Tile& tile, const std::function<void()>& inside)
   if (tile.trips > 0) {
     Enter();
     const ValueId first = b_.Divide(window_.first, tile.step);
-    const ValueId end = Least(b_.Divide(b_.Plus(window_.end, b_.Int(tile.step - 1)), tile.step), b_.Int(tile.trips));
+    const ValueId end = Least(b_.Divide(b_.Plus(window_.end, b_.Int(tile.step - 1)), tile.step),
+                              b_.Int(tile.trips));
     const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, b_.Plus(end, Negated(first)));
     bound(b_.Plus(first, loop), tile.main);
     b_.End(loop);

@@ -377,13 +377,13 @@ class Lowering {
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
   std::vector<Staged> stages_;  // as in the plan, then the panels, then what is carried
-  std::vector<codegen::PanelPlace> panels_;         // as in the plan
-  size_t online_level_ = 0;                         // of plan_->online
-  absl::flat_hash_map<const UOp*, size_t> carried_;  // of its reductions: into stages_
+  std::vector<codegen::PanelPlace> panels_;               // as in the plan
+  size_t online_level_ = 0;                               // of plan_->online
+  absl::flat_hash_map<const UOp*, size_t> carried_;       // of its reductions: into stages_
   absl::flat_hash_map<const UOp*, ResultPlace> rescale_;  // by maximum: of its sums so far
-  absl::flat_hash_map<const UOp*, size_t> staged_;  // what is copied, in the loops around
-  std::vector<ValueId> tiles_;                      // of a matrix unit
-  absl::flat_hash_set<const UOp*> held_;            // conditions that branches around have checked
+  absl::flat_hash_map<const UOp*, size_t> staged_;        // what is copied, in the loops around
+  std::vector<ValueId> tiles_;                            // of a matrix unit
+  absl::flat_hash_set<const UOp*> held_;  // conditions that branches around have checked
   absl::flat_hash_map<const UOp*, ValueId> memo_;
   std::vector<std::vector<const UOp*>> memo_scopes_;
 };

@@ -41,16 +41,27 @@ bool IsLargeProduct(const UOp* node) {
   return Elements(node) > elements;
 }
 
+// A product of bf16 numbers cast to f32, as the matrix unit takes it.
+bool IsOfBf16(const UOp* product) {
+  return std::any_of(product->src[0]->src.begin(), product->src[0]->src.end(),
+                     [](const UOp* operand) {
+                       while (IsMovement(operand->op) || operand->op == Op::kCast)
+                         operand = operand->src[0];
+                       return operand->dtype == DType::kBF16;
+                     });
+}
+
 // Scores that are computed from each other, element by element.
 struct Family {
-  bool has_max = false;      // of rows
-  bool kept = false;         // where something else is done with them
-  int products = 1;          // that they begin with: with gradients of attention one more
-  int ends = 0;              // products with another matrix
-  bool masked = false;       // by positions
-  int64_t row = INT64_MAX;   // the least length
-  double elements = 0;       // of one product
-  int64_t width = 0;         // of the matrices that products are of, at most
+  bool has_max = false;     // of rows
+  bool kept = false;        // where something else is done with them
+  int products = 1;         // that they begin with: with gradients of attention one more
+  int ends = 0;             // products with another matrix
+  bool masked = false;      // by positions
+  int64_t row = INT64_MAX;  // the least length
+  bool of_bf16 = false;     // one of the products is
+  double elements = 0;      // of one product
+  int64_t width = 0;        // of the matrices that products are of, at most
 };
 
 // Whether it depends on positions alone: the condition of a mask that is no input.
@@ -62,8 +73,10 @@ bool IsOfPositions(const UOp* condition) {
     const UOp* const node = stack.back();
     stack.pop_back();
     if (!seen.insert(node).second) continue;
-    if (node->op == Op::kIota) position = true;
-    else if (!IsMovement(node->op) && !IsAlu(node->op) && node->op != Op::kCast && !node->is_const())
+    if (node->op == Op::kIota)
+      position = true;
+    else if (!IsMovement(node->op) && !IsAlu(node->op) && node->op != Op::kCast &&
+             !node->is_const())
       return false;
     stack.insert(stack.end(), node->src.begin(), node->src.end());
   }
@@ -72,7 +85,11 @@ bool IsOfPositions(const UOp* condition) {
 
 class Finder {
  public:
-  absl::flat_hash_set<const UOp*> Run(const UOp* sink, ScorePolicy policy) {
+  Finder(ScorePolicy policy, const Target& target)
+      : by_cost_(policy == ScorePolicy::kByCost),
+        has_matrix_unit_(target.bf16 == Bf16Products::kTiles) {}
+
+  absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
     std::vector<const UOp*> order = PostOrder(sink);
     order.pop_back();  // the SINK
     for (const UOp* node : order) Visit(node);
@@ -84,8 +101,7 @@ class Finder {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (family.has_max && family.ends > 0 && !family.kept &&
-          (policy == ScorePolicy::kRecompute || IsCheaper(family)))
+      if (family.has_max && family.ends > 0 && !family.kept && (!by_cost_ || IsCheaper(family)))
         scores.insert(node);
     }
     AddOperands(order, scores);
@@ -119,6 +135,7 @@ class Finder {
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
       families_.back().elements = Elements(node);
+      families_.back().of_bf16 = IsOfBf16(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
@@ -136,7 +153,8 @@ class Finder {
     if (wide) wide_.insert(node);
   }
 
-  static bool IsCheaper(const Family& family) {
+  bool IsCheaper(const Family& family) const {
+    if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
     if (family.products == 1 && family.ends > 1)
       return family.elements >= kLogits && family.width <= kWidthOfLogits;
     if (family.products == 1)
@@ -176,11 +194,14 @@ class Finder {
     families_[a].kept |= families_[b].kept;
     families_[a].products += families_[b].products;
     families_[a].masked |= families_[b].masked;
+    families_[a].of_bf16 |= families_[b].of_bf16;
+    families_[a].elements = std::max(families_[a].elements, families_[b].elements);
     families_[a].row = std::min(families_[a].row, families_[b].row);
     families_[a].width = std::max(families_[a].width, families_[b].width);
     return parent_[b] = a;
   }
 
+  const bool by_cost_, has_matrix_unit_;
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that joined another one; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;
@@ -189,9 +210,13 @@ class Finder {
 
 }  // namespace
 
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy) {
-  if (policy == ScorePolicy::kKeep) return {};
-  return Finder().Run(sink, policy);
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
+                                           const Target& target) {
+  // Panels are what one thread with vectors does: blocks of threads have none.
+  const bool keeps =
+      policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1);
+  if (keeps) return {};
+  return Finder(policy, target).Run(sink);
 }
 
 }  // namespace outboard::schedule

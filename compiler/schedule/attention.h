@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/uop.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -22,6 +23,7 @@ enum class ScorePolicy { kKeep, kRecompute, kByCost };
 
 // Returns the scores of `sink` that are not to be materialised. Requires a prepared graph
 // (prepare.h).
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy);
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
+                                           const Target& target);
 
 }  // namespace outboard::schedule

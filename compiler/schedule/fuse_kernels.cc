@@ -311,7 +311,8 @@ class Merger {
     if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
     const int64_t before = graph_.node_count();
     const bool plain = same && !guest.has_loop;
-    const bool scores = host.scores && guest.scores && (reads_host || (same && SharesTwo(host, guest)));
+    const bool scores =
+        host.scores && guest.scores && (reads_host || (same && SharesTwo(host, guest)));
     if (!plain && !scores && !(host.streams && guest.streams)) return false;
     if (!same && !RowsSuffice(host, guest)) return false;
 

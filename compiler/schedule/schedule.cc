@@ -165,11 +165,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const RecordedPass pass("schedule", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
 
-  // Panels are what one thread with vectors does: blocks of threads have none.
-  const ScorePolicy policy = options.scores == ScorePolicy::kByCost && target.block_threads > 1
-                                 ? ScorePolicy::kKeep
-                                 : options.scores;
-  const auto scores = FindScores(prepared, policy);
+  const auto scores = FindScores(prepared, options.scores, target);
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {

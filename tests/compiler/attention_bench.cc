@@ -81,8 +81,9 @@ class Program {
  public:
   Program(const UOp* sink, bool flash)
       : schedule_(
-            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.scores = flash ? schedule::ScorePolicy::kRecompute
-                              : schedule::ScorePolicy::kKeep}))) {
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {},
+                                              {.scores = flash ? schedule::ScorePolicy::kRecompute
+                                                               : schedule::ScorePolicy::kKeep}))) {
     Compiler compiler;
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "client/ops/product/product.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
 #include "compiler/ir/build.h"
@@ -77,8 +78,9 @@ const UOp* Attention(Graph& graph, const Shape& shape) {
 }
 
 schedule::Schedule Scheduled(Graph& graph, const UOp* sink, bool flash) {
-  return ValueOrDie(schedule::MakeSchedule(graph, sink, TestTarget(), {}, {.scores = flash ? schedule::ScorePolicy::kRecompute
-                              : schedule::ScorePolicy::kKeep}));
+  return ValueOrDie(schedule::MakeSchedule(
+      graph, sink, TestTarget(), {},
+      {.scores = flash ? schedule::ScorePolicy::kRecompute : schedule::ScorePolicy::kKeep}));
 }
 
 TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
@@ -147,8 +149,9 @@ std::vector<HostTensor> RandomParams(const UOp* sink, std::mt19937_64& random) {
 
 Results Compiled(const UOp* sink, std::span<const HostTensor> params, int threads) {
   worker::InProcessCompiler compiler;
-  const auto engine = worker::MakeCompiledEngine(
-      &compiler, test::MakeDevice(int64_t{1} << 30, threads), {.scores = schedule::ScorePolicy::kRecompute});
+  const auto engine =
+      worker::MakeCompiledEngine(&compiler, test::MakeDevice(int64_t{1} << 30, threads),
+                                 {.scores = schedule::ScorePolicy::kRecompute});
   std::vector<worker::DeviceArrayPtr> inputs;
   for (const HostTensor& param : params) {
     const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
@@ -231,19 +234,18 @@ void ExpectProgramsAgree(const UOp* kernel, Buffers start, const std::vector<cod
 
 TEST(Attention, PanelsAsPrograms) {
   int panels = 0, windows = 0;
-  for (const Shape& shape : {Shape{.queries = 9, .keys = 19, .width = 3, .bias = true},
-                             Shape{.queries = 9, .keys = 19, .width = 3, .bias = true,
-                                   .backward = true},
-                             Shape{.queries = 18, .keys = 18, .width = 2, .causal = true,
-                                   .backward = true}}) {
+  for (const Shape& shape :
+       {Shape{.queries = 9, .keys = 19, .width = 3, .bias = true},
+        Shape{.queries = 9, .keys = 19, .width = 3, .bias = true, .backward = true},
+        Shape{.queries = 18, .keys = 18, .width = 2, .causal = true, .backward = true}}) {
     Graph g;
     const UOp* const sink = Attention(g, shape);
     const auto schedule = Scheduled(g, sink, true);
     for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       codegen::LoopPlan plan;
-      ExpectProgramsAgree(
-          kernel.ast, RandomBuffers(kernel.ast, 1),
-          codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel.ast), TestTarget()), plan);
+      ExpectProgramsAgree(kernel.ast, RandomBuffers(kernel.ast, 1),
+                          codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel.ast), TestTarget()),
+                          plan);
       panels += static_cast<int>(plan.panels.size());
       windows += plan.visible.range >= 0 ? 1 : 0;
     }
@@ -299,8 +301,8 @@ TEST(Attention, MasksLeaveStepsOut) {
 // Result and gradients in one pass each, but for those of the queries, which wait for a sum.
 TEST(Attention, OnlinePhases) {
   Graph g;
-  const UOp* const sink = Attention(
-      g, {.queries = 64, .keys = 64, .width = 8, .causal = true, .backward = true});
+  const UOp* const sink =
+      Attention(g, {.queries = 64, .keys = 64, .width = 8, .causal = true, .backward = true});
   std::vector<size_t> phases;
   for (const schedule::ScheduledKernel& kernel : Scheduled(g, sink, true).kernels) {
     const auto planned = codegen::ApplyOpts(
@@ -390,8 +392,92 @@ TEST(Attention, ScoresAreRecomputedByCost) {
             kernels(CrossEntropy(h, 1024, 32000, 768), TestTarget()));
   Target blocks = TestTarget();
   blocks.block_threads = 64;
+  Target tiles = TestTarget();
+  tiles.bf16 = Bf16Products::kTiles;
   const UOp* const sink = Attention(g, {.queries = 512, .keys = 512, .width = 64, .causal = true});
   EXPECT_EQ(kernels(sink, blocks), 3u) << "blocks of threads have no panels";
+  EXPECT_EQ(kernels(sink, tiles), 1u);
+  const UOp* const bf16 = Attention(
+      i, {.queries = 512, .keys = 512, .width = 64, .causal = true, .dtype = DType::kBF16});
+  EXPECT_EQ(kernels(bf16, tiles), 3u) << "panels do without the matrix unit";
+}
+
+// Without panels a kernel of scores would compute them again for each element of its results.
+TEST(Attention, WhateverIsRecomputedHasPanels) {
+  struct Case {
+    const char* name;
+    Dims query, key;
+    DType dtype = DType::kF32;
+    AttentionOptions options = {};
+    bool capped = false;
+  };
+  const Dims wide = {2, 4, 300, 48};
+  const Case cases[] = {
+      {"plain", wide, wide},
+      {"causal", wide, wide, DType::kF32, {.is_causal = true}},
+      {"no heads", {300, 48}, {300, 48}, DType::kF32, {.is_causal = true}},
+      {"three axes", {3, 300, 48}, {3, 300, 48}},
+      {"other keys", {2, 4, 137, 48}, {2, 4, 1031, 48}},
+      {"few queries", {2, 4, 50, 48}, {2, 4, 3000, 48}},
+      {"long", {1, 1, 9000, 48}, {1, 1, 9000, 48}, DType::kF32, {.is_causal = true}},
+      {"groups", {2, 8, 300, 48}, {2, 2, 300, 48}, DType::kF32, {.enable_gqa = true}},
+      {"dropout", wide, wide, DType::kF32, {.dropout_p = 0.1, .is_causal = true}},
+      {"bf16", wide, wide, DType::kBF16, {.is_causal = true}},
+      {"f16", wide, wide, DType::kF16},
+      {"f64", wide, wide, DType::kF64, {.is_causal = true}},
+      {"capped", wide, wide, DType::kF32, {}, true},
+      {"broad", {1, 2, 2048, 512}, {1, 2, 2048, 512}, DType::kF32, {.is_causal = true}},
+  };
+  int recomputed = 0;
+  for (const Case& test : cases)
+    for (const bool backward : {false, true})
+      for (const bool masked : {false, true}) {
+        SCOPED_TRACE(
+            absl::StrCat(test.name, backward ? ", backward" : "", masked ? ", masked" : ""));
+        if (masked && test.options.is_causal) continue;
+        const auto session = std::make_shared<FakeSession>();
+        session->evaluate = false;
+        SetSession(session);
+        const auto leaf = [&](const Dims& dims) {
+          return Tensor::zeros(dims, test.dtype).requires_grad_();
+        };
+        const Tensor q = leaf(test.query), k = leaf(test.key), v = leaf(test.key);
+        AttentionOptions options = test.options;
+        const int64_t rows = test.query[test.query.size() - 2];
+        const int64_t keys = test.key[test.key.size() - 2];
+        if (masked) options.mask = Tensor::zeros({rows, keys}, DType::kBool).state_();
+        Tensor out;
+        if (test.capped) {
+          Tensor scores = (q.matmul(k.transpose()) * 0.02).tanh() * 50;
+          if (masked) scores = options.mask.where(scores, -kInfinity);
+          out = scores.softmax().matmul(v);
+        } else {
+          out = scaled_dot_product_attention(q, k, v, options);
+        }
+        std::vector<Tensor> results = {out};
+        if (backward)
+          for (const Tensor& gradient :
+               out.gradient({q, k, v}, Tensor::zeros(out.shape(), test.dtype).state_()))
+            results.push_back(gradient);
+        realize(results);
+        Graph g, h;
+        const UOp* const sink = ValueOrDie(DecodeGraph(g, *session->last.graph));
+        SetSession(nullptr);
+        const auto schedule = ValueOrDie(schedule::MakeSchedule(h, sink, TestTarget()));
+        for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+          const auto nest = codegen::AnalyzeKernel(kernel.ast);
+          ASSERT_TRUE(nest.ok()) << nest.status();
+          const bool nested = std::any_of(nest->groups.begin(), nest->groups.end(),
+                                          [&](const codegen::ReduceGroup& group) {
+                                            return (group.deps & ~nest->OutputSet()) != 0;
+                                          });
+          if (!nested) continue;
+          ++recomputed;
+          const auto opts = codegen::PanelOpts(*nest, TestTarget());
+          EXPECT_FALSE(opts.empty()) << schedule::ScheduleToString(schedule);
+        }
+      }
+  EXPECT_GE(recomputed, 30);
 }
 
 // A row that is masked everywhere, one with a NaN, one with a score of +infinity.
@@ -466,10 +552,10 @@ TEST(Attention, PanelsAreOpts) {
       ASSERT_NEAR(LoadFloat(DType::kF32, expected[0].data() + i),
                   LoadFloat(DType::kF32, actual[0].data() + i), 1e-5);
   }
-  for (const char* const text : {"PANEL:3:1", "PANEL:-1:1", "PANEL:0:0", "PANEL:0:19",
-                                 "PANEL:1:1 PANEL:0:1", "PANEL:0:1 PANEL:0:1", "ONLINE:4:6",
-                                 "ONLINE:4:18 PANEL:0:1", "PANEL:0:1 ONLINE:4:6",
-                                 "ONLINE:0:6 PANEL:0:1", "ONLINE:4:6 PANEL:0:4"})
+  for (const char* const text :
+       {"PANEL:3:1", "PANEL:-1:1", "PANEL:0:0", "PANEL:0:19", "PANEL:1:1 PANEL:0:1",
+        "PANEL:0:1 PANEL:0:1", "ONLINE:4:6", "ONLINE:4:18 PANEL:0:1", "PANEL:0:1 ONLINE:4:6",
+        "ONLINE:0:6 PANEL:0:1", "ONLINE:4:6 PANEL:0:4"})
     EXPECT_EQ(CompileKernel(kernel, {.opts = ValueOrDie(codegen::ParseOpts(text))}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << text;

@@ -19,7 +19,7 @@ struct CompiledEngineOptions {
   // Compiles better versions of kernels in idle time, and gives up (CANCELLED) when a Run arrives;
   // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;        // BEAM: search width, for kernels not yet searched at it
+  int beam = 0;  // BEAM: search width, for kernels not yet searched at it
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
 };
 

@@ -131,8 +131,8 @@ absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block
     }
     const Op op = ReduceOf(node).op();
     if (op != Op::kAdd && op != Op::kMax) return illegal("a product has no running value");
-    const UOp* const max = op == Op::kAdd ? MaximumOf(node->src[0], kernel, range, exponentials)
-                                          : nullptr;
+    const UOp* const max =
+        op == Op::kAdd ? MaximumOf(node->src[0], kernel, range, exponentials) : nullptr;
     size_t phase = 0;
     for (const UOp* needed : inside) {
       if (needed == node) continue;

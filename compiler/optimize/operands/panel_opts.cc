@@ -106,8 +106,7 @@ class Chooser {
       const int products = ProductsIn(panels_[i]);
       int64_t most = products == 0 ? kElementwiseSteps : held / products;
       if (online_) most = std::clamp<int64_t>(most, 1, std::min(kStepsMax, online_->amount));
-      const int64_t steps =
-          online_ ? most : StepsOf(Extent(PanelRange(kernel_, panels_[i])), most);
+      const int64_t steps = online_ ? most : StepsOf(Extent(PanelRange(kernel_, panels_[i])), most);
       multiple = std::lcm(multiple, steps);
       opts.push_back({OptKind::kPanel, static_cast<int64_t>(i), steps});
     }

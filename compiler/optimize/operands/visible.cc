@@ -219,7 +219,7 @@ class Finder {
   int range_ = -1;
   int64_t multiple_ = 1;
   AffineForms forms_;
-  std::vector<const UOp*> reductions_;  // over the loop
+  std::vector<const UOp*> reductions_;                  // over the loop
   absl::flat_hash_map<const UOp*, const UOp*> max_of_;  // of exponentials
 };
 
