@@ -12,6 +12,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <random>
 #include <unordered_map>
 
@@ -32,7 +33,7 @@ inline constexpr uint32_t kSharedBytesMax = 228 * 1024;
 inline constexpr uint32_t kAtomicBit = 1u << 11;
 inline constexpr uint32_t kThreadMask = kAtomicBit - 1;
 inline constexpr uint32_t kEngineThread = 1024;   // copies by cp.async.bulk
-inline constexpr uint32_t kProductThread = 1025;  // + warpgroup: wgmma's reads
+inline constexpr uint32_t kProductThread = 1025;  // + warpgroup: wgmma's reads of shared memory
 inline constexpr int kSlots = 41;                 // 32 warps, the engine, 8 warpgroups
 inline constexpr int SlotOf(uint32_t thread) {
   return thread < kEngineThread ? static_cast<int>(thread / 32)
@@ -54,6 +55,9 @@ struct Clocks {
     for (int i = 0; i < kSlots; ++i) mine[i] = std::max(mine[i], array[i]);
   }
 };
+// `from`, as block `from_block` sees it, into what block `into_block` knows.
+void MergeAs(Clocks* into, uint32_t into_block, const Clocks& from, uint32_t from_block);
+
 // Clocks as a block published them.
 struct Published {
   uint32_t block = 0;
@@ -73,6 +77,7 @@ struct Group {
 };
 
 struct Block;
+struct BulkCopy;
 
 // A copy by cp.async: its bytes are in flight until its thread has waited for it.
 struct ThreadCopy {
@@ -102,8 +107,13 @@ struct Warp {
   std::array<std::deque<std::vector<ThreadCopy>>, 32> copies;
   bool has_copies = false;
   uint64_t cluster_phase = 0;  // that its last arrival belongs to
-  // wgmma: rows of accumulators in flight, with the group's number.
-  std::map<int, uint64_t> pending_rows;
+  // Stores by cp.async.bulk: per lane, committed groups, and the open one last.
+  std::array<std::deque<std::vector<std::shared_ptr<BulkCopy>>>, 32> bulk;
+  // wgmma: by row, the group that still writes (accumulators) or reads it (A in registers), and whether it was
+  // written since the last wgmma.fence. Empty where the kernel has no wgmma.
+  std::vector<uint64_t> pending_write, pending_read;
+  std::vector<uint8_t> unfenced;
+  bool spun = false;  // looked at a barrier in vain in this turn
   uint64_t turn_limit = 0;
 
   uint64_t* row(int index) { return rows.get() + static_cast<size_t>(index) * 32; }
@@ -129,19 +139,28 @@ struct TransactionBarrier {
   int64_t transactions = 0;  // bytes
   uint64_t phase = 0;
   Clocks current;          // of those that have arrived in this phase
-  std::map<uint32_t, Clocks::Array> current_foreign;
   Clocks completed;        // of the completed phases
   bool fenced = false;     // its initialisation is visible to the asynchronous proxy
 };
 
-struct PendingProduct;
-struct BulkGroup;
+// A copy by cp.async.bulk that has been issued and has not landed.
+struct BulkCopy {
+  Block* issuer = nullptr;
+  std::vector<Block*> targets;  // of a load
+  uint32_t clock = 0;           // the engine's
+  bool landed = false;
+  std::function<void()> land;
+};
 
+// A warp's quarter of a product by wgmma, not computed yet.
+struct PendingProduct {
+  uint64_t group = 0;
+  std::function<void()> compute;
+};
+// The products of four warps. Group n of each of them is group n of the warpgroup.
 struct Warpgroup {
-  std::vector<std::shared_ptr<PendingProduct>> open;  // issued, not committed
-  std::deque<std::vector<std::shared_ptr<PendingProduct>>> committed;
-  uint64_t committed_count = 0;
-  uint64_t completed_count = 0;
+  std::deque<PendingProduct> pending;
+  std::array<uint64_t, 4> committed = {};
 };
 
 struct Cluster {
@@ -267,21 +286,30 @@ class Execution {
   void CopyCommit(Warp* warp, uint32_t mask);
   void CopyWait(Warp* warp, const Instruction& in, uint32_t mask);
   void LandThreadCopy(Warp* warp, int lane, ThreadCopy* copy, const Instruction& in);
-  bool DeliverOne();  // lands one bulk copy; false if none is in flight
 
   // mbarriers.cc
   bool Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
-  void WakeMbarrier(Block* block, uint32_t offset, TransactionBarrier* barrier);
+  TransactionBarrier* FindMbarrier(Warp* warp, int lane, const Instruction& in, uint64_t address, Place* place);
+  bool MbarrierWait(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
+  void CompletePhase(Block* block, uint32_t offset, TransactionBarrier* barrier);
+  void CompleteTransaction(Block* block, uint32_t offset, const BulkCopy& copy, uint64_t bytes);
 
   // bulk.cc
   bool Bulk(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
+  void BulkLane(Warp* warp, int lane, const Instruction& in);
+  void Land(const std::shared_ptr<BulkCopy>& copy);
+  bool DeliverOne();  // lands one bulk copy; false if none is in flight
 
   // matrix.cc, wgmma.cc
   void LoadMatrix(Warp* warp, const Instruction& in, uint32_t mask);
   void StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask);
   void Mma(Warp* warp, const Instruction& in);
   bool Wgmma(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
-  void CheckPendingRows(Warp* warp, const Instruction& in, uint32_t mask);
+  void IssueProduct(Warp* warp, const Instruction& in);
+  bool WaitProducts(Warp* warp, Group* group, const Instruction& in);
+  void CheckPendingRows(Warp* warp, const Instruction& in);
+  bool GatherTile(Warp* warp, const Instruction& in, uint64_t descriptor, Type type, int first_row, int rows, int k,
+                  bool transposed, std::vector<uint32_t>* addresses);
 
   void Tell(ReportKind kind, const Instruction& in, Warp* warp, int lane, Space space,
             uint64_t address, std::string detail, int64_t other_who = -1);
@@ -309,7 +337,8 @@ class Execution {
   bool used_atomics_ = false;
   std::unordered_map<uint64_t, std::map<uint32_t, Clocks::Array>> sync_places_;
   uint64_t told_ = 0;
-  std::deque<std::shared_ptr<BulkGroup>> in_flight_;
+  std::vector<std::shared_ptr<BulkCopy>> in_flight_;
+  uint64_t spins_ = 0;  // turns in a row in which warps only looked at barriers
 };
 
 }  // namespace outboard::ptx

@@ -127,6 +127,7 @@ struct Function {
   std::vector<std::pair<int, uint64_t>> constants;  // row, value
   std::vector<std::pair<int, Special>> specials;
   std::vector<std::pair<int, std::string>> globals;  // row, name of a .global or .const
+  std::vector<uint8_t> product_rows;  // by row: a register of wgmma's; empty without wgmma
   int carry_row = -1;
   int local_bytes = 0;
   int max_threads = 0;       // .maxntid, 0 if absent

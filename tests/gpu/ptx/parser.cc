@@ -409,6 +409,7 @@ class Parser {
         OB_RETURN_IF_ERROR(Statement(builder));
       }
     }
+    MarkProductRows(function);
     // What runs past the end leaves.
     Instruction leave;
     leave.op = Op::kRet;
@@ -423,6 +424,14 @@ class Parser {
       instruction.target = target;
     }
     return absl::OkStatus();
+  }
+
+  static void MarkProductRows(Function* function) {
+    for (const Instruction& in : function->code) {
+      if (in.op != Op::kWgmma) continue;
+      function->product_rows.resize(static_cast<size_t>(function->rows));
+      for (int i = 0; i < in.list_size; ++i) function->product_rows[function->operands[in.list + i]] = 1;
+    }
   }
 
   absl::Status Registers(FunctionBuilder* builder) {

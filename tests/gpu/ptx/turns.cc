@@ -6,6 +6,13 @@
 
 namespace outboard::ptx {
 
+namespace {
+// Turns of all warps that only look at barriers before the wait counts as endless.
+constexpr uint64_t kSpinsMax = 1000;
+// Turns after which a copy lands although something still runs.
+constexpr uint64_t kPollsMax = 1000;
+}  // namespace
+
 Execution::Execution(Machine* machine, const LoadedModule& module, const Function& function,
                      const LaunchConfig& config, int run)
     : machine_(machine), memory_(machine->memory_), module_(module), function_(function),
@@ -20,6 +27,7 @@ Execution::Execution(Machine* machine, const LoadedModule& module, const Functio
 
 absl::Status Execution::Run() {
   std::vector<Warp*> order;
+  uint64_t polls = 0;
   while (status_.ok()) {
     StartBlocks();
     if (blocks_.empty()) break;
@@ -29,14 +37,22 @@ absl::Status Execution::Run() {
         if (warp->live != 0) order.push_back(warp.get());
     if (run_ == 1) std::reverse(order.begin(), order.end());
     if (run_ > 1) std::shuffle(order.begin(), order.end(), random_);
-    bool moved = false;
+    bool moved = false, spinning = false;
     for (Warp* warp : order) {
       if (warp->live != 0 && TakeTurn(warp)) moved = true;
+      spinning |= warp->spun;
       if (!status_.ok()) break;
     }
     if (!status_.ok()) break;
     RemoveDone();
     if (run_ > 1 && !in_flight_.empty() && Random(8) == 0) DeliverOne();
+    spins_ = moved ? 0 : spins_ + 1;
+    if (!moved && spinning && spins_ < kSpinsMax) {
+      DeliverOne();
+      continue;
+    }
+    // A warp may poll memory for what a copy brings.
+    if (!in_flight_.empty() && ++polls % kPollsMax == 0) DeliverOne();
     if (!moved && !blocks_.empty() && !DeliverOne()) {
       ReportStuck();
       break;
@@ -103,6 +119,11 @@ void Execution::StartBlocks() {
           warp->local_state.resize(warp->local.size());
         }
         FillRows(warp.get());
+        if (!function_.product_rows.empty()) {
+          warp->pending_write.resize(static_cast<size_t>(function_.rows));
+          warp->pending_read.resize(static_cast<size_t>(function_.rows));
+          warp->unfenced.resize(static_cast<size_t>(function_.rows));
+        }
         block->warps.push_back(std::move(warp));
         ++block->live_warps;
       }
@@ -216,6 +237,7 @@ bool Execution::TakeTurn(Warp* warp) {
   // Long turns are fast, short ones mix the warps.
   uint64_t steps = run_ == 0 ? 512 : run_ == 1 ? 128 : 1 + Random(64);
   const uint64_t before = warp_instructions_;
+  warp->spun = false;
   warp->turn_limit = warp_instructions_ + steps;
   while (warp_instructions_ < warp->turn_limit && status_.ok()) {
     const int picked = PickGroup(warp);
@@ -233,7 +255,7 @@ bool Execution::TakeTurn(Warp* warp) {
       MergeGroups(warp);
     }
   }
-  return warp_instructions_ != before;
+  return warp_instructions_ != before && !warp->spun;
 }
 
 void Execution::MergeGroups(Warp* warp) {
@@ -287,7 +309,7 @@ void Execution::RunGroup(Warp* warp, int index) {
     if (mask == 0) {
       ++group->pc;
     } else {
-      if (!warp->pending_rows.empty()) CheckPendingRows(warp, in, mask);
+      if (!warp->pending_write.empty()) CheckPendingRows(warp, in);
       Step(warp, group, in, mask);
       if (!status_.ok() || group->wait != Wait::kNone || group->mask == 0) return;
     }
@@ -462,7 +484,11 @@ void Execution::ReportStuck() {
             Tell(ReportKind::kDivergence, in, warp.get(), lane, Space::kGeneric, 0,
                  "the other warps of the warpgroup never arrive");
             break;
-          case Wait::kNone: case Wait::kCopies: break;
+          case Wait::kNone: case Wait::kCopies:
+            if (warp->spun)
+              Tell(ReportKind::kEndlessWait, in, warp.get(), lane, Space::kShared, 0,
+                   "polls a barrier that nothing can complete");
+            break;
         }
       }
     }
