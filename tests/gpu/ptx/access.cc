@@ -130,8 +130,8 @@ void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place
         shadow.other_who = shadow.read_who;
         shadow.other_clock = shadow.read_clock;
       }
-      shadow.read_who = who;
     }
+    shadow.read_who = who;
     shadow.read_clock = actor.clock;
   }
 }

@@ -45,14 +45,14 @@ absl::Status Execution::Run() {
     }
     if (!status_.ok()) break;
     RemoveDone();
-    if (run_ > 1 && !in_flight_.empty() && Random(8) == 0) DeliverOne();
+    if (run_ > 1 && !in_flight_.empty() && Random(8) == 0) moved |= DeliverOne();
     spins_ = moved ? 0 : spins_ + 1;
     if (!moved && spinning && spins_ < kSpinsMax) {
       DeliverOne();
       continue;
     }
     // A warp may poll memory for what a copy brings.
-    if (!in_flight_.empty() && ++polls % kPollsMax == 0) DeliverOne();
+    if (!in_flight_.empty() && ++polls % kPollsMax == 0) moved |= DeliverOne();
     if (!moved && !blocks_.empty() && !DeliverOne()) {
       ReportStuck();
       break;
