@@ -139,7 +139,7 @@ uint64_t ConvertOne(const Instruction& in, uint64_t bits) {
   if (in.integer_rounding) value = RoundedToInteger(value, in.rounding);
   if (in.relu && value < 0) value = 0;
   if (in.sat && to != Type::kE4m3 && to != Type::kE5m2)
-    value = std::isnan(value) || value < 0 ? 0 : std::min(value, 1.0);
+    value = value > 0 ? std::min(value, 1.0) : 0;
   if (to == Type::kF64) return std::isnan(value) ? kNanF64 : std::bit_cast<uint64_t>(value);
   if (to == Type::kF32) {
     float result = ToFloat(value, in.integer_rounding ? Rounding::kNearest : in.rounding);

@@ -140,7 +140,6 @@ const Fault kFaults[] = {
     {"ThreadsLeaveBeforeABarrier", kNeighbour, "bar.sync 0;", "setp.lt.u32 %p1, %r1, 5;\n@%p1 exit;\nbar.sync 0;", "barrier-missed", "bar.sync"},
     {"NoWaitForACopy", kCopyOwn, "cp.async.wait_group 0;", "", "in-flight", "ld.shared.u32 %r5"},
     {"OneGroupTooFew", kCopyOwn, "cp.async.wait_group 0;", "cp.async.wait_group 1;", "in-flight", "ld.shared.u32 %r5"},
-    {"CopyOfUnwrittenBytes", kCopyOwn, "ld.param.u64 %d1, [p0];", "ld.param.u64 %d1, [p0];\nadd.s64 %d1, %d1, 512;", "never-written", "cp.async.ca"},
     {"NoFenceBeforeACounter", kLastBlock, "membar.gl;", "", "race", "ld.global.v4"},
     {"NoFenceAfterACounter", kLastBlock, "fence.acq_rel.gpu;", "", "race", "ld.global.v4"},
     {"BlocksWriteOneWord", kLastBlock, "st.global.u32 [%d3], %r2;", "st.global.u32 [%d3], %r2;\nst.global.u32 [%d1+20], %r2;", "race", "st.global.u32 [%d1+20]"},
@@ -199,6 +198,15 @@ TEST(Faults, LanesOfAWarp_NeedABarrierToo) {
   bench.Argument(bench.Put(std::vector<uint32_t>(32)));
   EXPECT_FALSE(bench.Launch(1, 32).ok());
   EXPECT_EQ(bench.Kinds(), "race");
+}
+
+TEST(Faults, MemoryThatNobodyWrote_IsNotRead) {
+  for (const char* kernel : {kCopyOwn, kLastBlock}) {
+    Bench bench(TextOf(kernel));
+    bench.Argument(bench.memory.Allocate(256));
+    EXPECT_FALSE(bench.Launch(1, 1).ok());
+    EXPECT_EQ(bench.Kinds(), "never-written") << kernel;
+  }
 }
 
 TEST(Faults, FreedMemory_BelongsToNobody) {

@@ -365,7 +365,7 @@ void Float(Warp* w, const Instruction& in, uint32_t mask) {
   };
   const auto finish = [&](T x) {
     x = flush(x);
-    if (in.sat) x = std::isnan(x) || x < 0 ? T{0} : x > 1 ? T{1} : x;
+    if (in.sat) x = x > 0 ? std::min(x, T{1}) : T{0};  // NaN and -0 become +0
     if (std::isnan(x)) {
       if constexpr (std::is_same_v<T, float>) x = std::bit_cast<float>(kNanF32);
       else x = std::bit_cast<double>(kNanF64);
@@ -446,7 +446,7 @@ uint16_t Small(const Instruction& in, FloatFormat format, uint16_t x, uint16_t y
     default: break;
   }
   if (in.relu && (r < 0 || std::isnan(r))) r = std::isnan(r) ? r : 0;
-  if (in.sat) r = std::isnan(r) || r < 0 ? 0 : r > 1 ? 1 : r;
+  if (in.sat) r = r > 0 ? std::min(r, 1.0) : 0;
   uint32_t bits = Encode(r, format);
   if (in.ftz && (bits >> format.mantissa_bits & ((1u << format.exponent_bits) - 1)) == 0) bits &= sign;
   return static_cast<uint16_t>(bits);
