@@ -181,6 +181,7 @@ TEST(Faults, KernelsWithoutAFault_HaveNoReport) {
 
 TEST(Faults, EachIsFoundAtItsLine) {
   for (const Fault& fault : kFaults) {
+    SCOPED_TRACE(fault.name);
     const std::string text = absl::StrReplaceAll(TextOf(fault.kernel), {{fault.from, fault.to}});
     ASSERT_NE(text, TextOf(fault.kernel)) << fault.name;
     Bench bench = RunOf(text);

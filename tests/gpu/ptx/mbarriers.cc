@@ -160,7 +160,7 @@ bool Execution::MbarrierWait(Warp* warp, Group* group, const Instruction& in, ui
   if (done != mask) {
     // Others have to move before another look says more.
     warp->spun = true;
-    warp->turn_limit = warp_instructions_ + 4;
+    warp->turn_limit = std::min(warp->turn_limit, warp_instructions_ + 4);
   }
   return true;
 }
