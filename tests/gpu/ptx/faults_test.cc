@@ -148,7 +148,7 @@ const Fault kFaults[] = {
     {"BlockLeavesDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;\nst.shared.u32 [%r4], %r1;", "", "in-flight", ""},
     {"NobodyArrives", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];", "", "endless-wait", "try_wait"},
     {"PollsForever", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];\nWAIT:\nmbarrier.try_wait", "WAIT:\nmbarrier.test_wait", "endless-wait", ""},
-    {"MbarrierBeforeItsInitialisation", kMbarrier, "bar.sync 0;", "", "never-written", "mbarrier"},
+    {"MbarrierBeforeItsInitialisation", kMbarrier, "bar.sync 0;", "", "race", "mbarrier"},
     {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive", "misuse", "mbarrier.arrive"},
     {"LanesMissAtAShuffle", kShuffle, "%r1, 64;", "%r1, 40;", "divergence", "shfl.sync"},
     {"LaneNotInItsMask", kShuffle, "31, -1;", "31, 255;", "misuse", "shfl.sync"},
