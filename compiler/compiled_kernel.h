@@ -30,6 +30,7 @@ struct CompiledKernel {
   enum class Form : uint8_t {
     kElfX86 = 0,   // relocatable ELF64, x86-64, position independent
     kOpenClC = 1,  // source text
+    kPtx = 2,  // source text
   };
 
   std::string object;  // in the format of `form`
