@@ -2,7 +2,7 @@
 // that nothing of the vendor's is needed to build, and the same program runs where no driver is.
 //
 // Types and names are those of the driver's binary interface, which NVIDIA keeps stable: a function
-// whose arguments change gets a new symbol (cuMemAlloc_v2), and the old one stays. Integers, pointers
+// whose arguments change gets a new symbol (cuMemAlloc_v2); the old one stays. Integers, pointers
 // and structs here have the sizes of x86-64 Linux.
 #pragma once
 
