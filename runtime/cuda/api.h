@@ -153,23 +153,12 @@ struct CUDA_MEMCPY3D_v2 {
   size_t width, height, depth;  // `width` in bytes
 };
 
-struct CUDA_MEMSET_NODE_PARAMS_v2 {
-  CUdeviceptr to;
-  size_t pitch;
-  unsigned value;
-  unsigned element_bytes;
-  size_t width;  // in elements
-  size_t height;
-  CUcontext context;
-};
-
 struct alignas(64) CUtensorMap {
   uint64_t opaque[16];
 };
 
 static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
-              sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200 &&
-              sizeof(CUDA_MEMSET_NODE_PARAMS_v2) == 48 && sizeof(CUtensorMap) == 128);
+              sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200  && sizeof(CUtensorMap) == 128);
 
 // F(member of Api, symbol in the library, arguments). Every function returns a CUresult.
 #define OUTBOARD_CUDA_FUNCTIONS(F)                                                                \
@@ -228,20 +217,18 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
   F(cuGraphAddKernelNode, cuGraphAddKernelNode_v2,                                                \
     (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count,             \
      const CUDA_KERNEL_NODE_PARAMS_v2* params))                                                   \
-  F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode,                                                   \
-    (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count,             \
-     const CUDA_MEMCPY3D_v2* params, CUcontext context))                                          \
   F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
     (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                                \
   F(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2,                            \
     (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2* params))               \
-  F(cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams,                               \
-    (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D_v2* params, CUcontext context))      \
   F(cuGraphLaunch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                            \
   F(cuGraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))
 
 // Used where they are there; nullptr otherwise.
 #define OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(F)                                           \
+  F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode,                                                   \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count,             \
+     const CUDA_MEMCPY3D_v2* params, CUcontext context))                                          \
   F(cuLaunchKernelEx, cuLaunchKernelEx,                                               \
     (const CUlaunchConfig* config, CUfunction function, void** params, void** extra)) \
   F(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                   \
