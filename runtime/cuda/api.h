@@ -158,7 +158,8 @@ struct alignas(64) CUtensorMap {
 };
 
 static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
-              sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200  && sizeof(CUtensorMap) == 128);
+              sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200 &&
+              sizeof(CUtensorMap) == 128);
 
 // F(member of Api, symbol in the library, arguments). Every function returns a CUresult.
 #define OUTBOARD_CUDA_FUNCTIONS(F)                                                                \
@@ -226,9 +227,9 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
 
 // Used where they are there; nullptr otherwise.
 #define OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(F)                                           \
-  F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode,                                                   \
-    (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count,             \
-     const CUDA_MEMCPY3D_v2* params, CUcontext context))                                          \
+  F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode,                                       \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count, \
+     const CUDA_MEMCPY3D_v2* params, CUcontext context))                              \
   F(cuLaunchKernelEx, cuLaunchKernelEx,                                               \
     (const CUlaunchConfig* config, CUfunction function, void** params, void** extra)) \
   F(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                   \

@@ -69,7 +69,7 @@ absl::Status DriverContext::Enter() {
 
 absl::Status DriverContext::Check(CUresult code, std::string_view call) {
   if (code == CUDA_SUCCESS) return absl::OkStatus();
-  const std::string what = absl::StrCat(call, ": ", Describe(api_, code));
+  const std::string what = absl::StrCat(std::string(call), ": ", Describe(api_, code));
   if (IsForGood(code)) {
     absl::MutexLock lock(&mutex_);
     if (health_.ok())

@@ -56,9 +56,9 @@ class DriverContext {
 };
 
 // Returns from the function with the error of a call of the driver: OB_CUDA(context, cuInit, 0).
-#define OB_CUDA(context, call, ...)                                                  \
-  do {                                                                               \
-    const ::outboard::cuda::CUresult ob_code = (context).api().call(__VA_ARGS__);    \
+#define OB_CUDA(context, call, ...)                                                        \
+  do {                                                                                     \
+    const ::outboard::cuda::CUresult ob_code = (context).api().call(__VA_ARGS__);          \
     if (ob_code != ::outboard::cuda::CUDA_SUCCESS) return (context).Check(ob_code, #call); \
   } while (false)
 

@@ -12,10 +12,8 @@
 namespace outboard::cuda {
 namespace {
 
-constexpr size_t kLogBytesMax = 4096;  // of the driver's compiler, in an error
+constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
 constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
-// What a block may have without asking for more, on every device.
-constexpr int64_t kSharedBytesUnasked = 48 << 10;
 
 }  // namespace
 
@@ -80,8 +78,8 @@ std::vector<runtime::LoadedKernel> KernelLoader::Load(std::span<const CompiledKe
 
 absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
   if (kernel.form != CompiledKernel::Form::kPtx)
-    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.symbol, " is no PTX, which ",
-                                                   context_->name(), " wants"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel.symbol, " is no PTX, which ", context_->name(), " wants"));
   int64_t threads = 1;
   for (int axis = 0; axis < 3; ++axis) {
     const auto at = [axis](CUdevice_attribute first) {
@@ -94,10 +92,10 @@ absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
     const int blocks_max = context_->Attribute(at(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X));
     const int threads_max = context_->Attribute(at(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X));
     if (kernel.blocks[axis] > blocks_max || kernel.threads[axis] > threads_max)
-      return absl::UnimplementedError(absl::StrCat(
-          "kernel ", kernel.symbol, " has ", kernel.blocks[axis], " blocks of ",
-          kernel.threads[axis], " threads on axis ", axis, "; ", context_->name(),
-          " has at most ", blocks_max, " of ", threads_max));
+      return absl::UnimplementedError(
+          absl::StrCat("kernel ", kernel.symbol, " has ", kernel.blocks[axis], " blocks of ",
+                       kernel.threads[axis], " threads on axis ", axis, "; ", context_->name(),
+                       " has at most ", blocks_max, " of ", threads_max));
   }
   if (const int most = context_->Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
       threads > most)
@@ -148,12 +146,15 @@ absl::Status KernelLoader::FindFunction(const CompiledKernel& compiled, CudaKern
   const int64_t threads =
       compiled.threads[0] * compiled.threads[1] * compiled.threads[2];  // checked: no overflow
   if (threads > most)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("kernel ", compiled.symbol, " has blocks of ", threads, " threads; on ",
-                     context_->name(), " its registers leave room for ", most));
+    return absl::ResourceExhaustedError(absl::StrCat("kernel ", compiled.symbol, " has blocks of ",
+                                                     threads, " threads; on ", context_->name(),
+                                                     " its registers leave room for ", most));
   if (compiled.shared_bytes > declared) {
     kernel.shared_bytes = static_cast<unsigned>(compiled.shared_bytes - declared);
-    if (compiled.shared_bytes > kSharedBytesUnasked)
+    int allowed = 0;  // of another kernel of this text, it may be more
+    OB_CUDA(*context_, cuFuncGetAttribute, &allowed,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.function);
+    if (static_cast<int>(kernel.shared_bytes) > allowed)
       OB_CUDA(*context_, cuFuncSetAttribute, kernel.function,
               CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
               static_cast<int>(kernel.shared_bytes));

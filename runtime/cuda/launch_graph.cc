@@ -34,9 +34,18 @@ LaunchGraph::Owned::~Owned() {
   if (graph != nullptr) context->api().cuGraphDestroy(graph);
 }
 
+LaunchGraph::Node::Node(const BoundLaunch& launch)
+    : module(launch.kernel->module),
+      function(launch.kernel->function),
+      blocks(launch.kernel->blocks),
+      threads(launch.kernel->threads),
+      shared_bytes(launch.kernel->shared_bytes),
+      arguments(launch.arguments) {}
+
 void LaunchGraph::DropLater() {
   for (Node& node : nodes_) left_->Keep(std::move(node.module));
   nodes_.clear();
+  handles_.clear();
   if (owned_ != nullptr) left_->Keep(std::move(owned_));
   owned_ = nullptr;
 }
@@ -68,10 +77,11 @@ absl::Status LaunchGraph::Make(std::span<const BoundLaunch> launches) {
   std::vector<void*> pointers;
   for (const BoundLaunch& launch : launches) {
     const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launch, pointers);
-    Node node{nullptr, launch.kernel->module, launch.kernel->function, launch.arguments};
-    OB_CUDA(*context_, cuGraphAddKernelNode, &node.node, owned_->graph,
-            nodes_.empty() ? nullptr : &nodes_.back().node, nodes_.empty() ? 0 : 1, &params);
-    nodes_.push_back(std::move(node));
+    CUgraphNode handle = nullptr;
+    OB_CUDA(*context_, cuGraphAddKernelNode, &handle, owned_->graph,
+            handles_.empty() ? nullptr : &handles_.back(), handles_.empty() ? 0 : 1, &params);
+    handles_.push_back(handle);
+    nodes_.emplace_back(launch);
   }
   OB_CUDA(*context_, cuGraphInstantiateWithFlags, &owned_->exec, owned_->graph, 0);
   return absl::OkStatus();
@@ -81,17 +91,14 @@ absl::Status LaunchGraph::Make(std::span<const BoundLaunch> launches) {
 absl::Status LaunchGraph::Patch(std::span<const BoundLaunch> launches) {
   std::vector<void*> pointers;
   for (size_t i = 0; i < launches.size(); ++i) {
-    Node& node = nodes_[i];
     // A function's handle may be used again, but not while its module lives, which the node holds.
-    if (node.function == launches[i].kernel->function && node.arguments == launches[i].arguments)
-      continue;
+    Node now(launches[i]);
+    if (now == nodes_[i]) continue;
     const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launches[i], pointers);
-    OB_CUDA(*context_, cuGraphExecKernelNodeSetParams, owned_->exec, node.node, &params);
+    OB_CUDA(*context_, cuGraphExecKernelNodeSetParams, owned_->exec, handles_[i], &params);
     ++patched_;
-    if (node.module != launches[i].kernel->module)
-      left_->Keep(std::exchange(node.module, launches[i].kernel->module));
-    node.function = launches[i].kernel->function;
-    node.arguments = launches[i].arguments;
+    if (now.module != nodes_[i].module) left_->Keep(std::move(nodes_[i].module));
+    nodes_[i] = std::move(now);
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 // one call instead of one for each kernel.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,15 +33,19 @@ class LaunchGraph final : public runtime::LaunchRecord {
   // and patched at the launches whose kernel or arguments differ.
   absl::Status Queue(std::span<const BoundLaunch> launches, CUstream stream);
 
-  uint64_t made() const { return made_; }  // graphs, so far
+  uint64_t made() const { return made_; }        // graphs, so far
   uint64_t patched() const { return patched_; }  // launches, so far
 
  private:
   struct Node {
-    CUgraphNode node = nullptr;
     std::shared_ptr<const LinkedModule> module;
     CUfunction function = nullptr;
+    std::array<unsigned, 3> blocks{}, threads{};
+    unsigned shared_bytes = 0;
     std::vector<CUdeviceptr> arguments;
+
+    explicit Node(const BoundLaunch& launch);
+    bool operator==(const Node&) const = default;
   };
   // Unloads when the last work that uses it is done.
   struct Owned {
@@ -59,6 +64,7 @@ class LaunchGraph final : public runtime::LaunchRecord {
   LeftToWork* const left_;
   std::shared_ptr<Owned> owned_;  // nullptr: none is made
   std::vector<Node> nodes_;
+  std::vector<CUgraphNode> handles_;  // in the order of nodes_
   uint64_t seen_ = 0, made_ = 0, patched_ = 0;
 };
 
