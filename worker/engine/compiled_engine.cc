@@ -61,7 +61,7 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct ExecutionPlan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
-  int largest_temporary = kNoResult;  // what it is for, as ResultsOf
+  int largest_temporary = kNoResult;              // what it is for, as ResultsOf
   std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
 };
 
@@ -107,7 +107,7 @@ class CompiledEngine final : public Engine {
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t> donated) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan* plan, PlanFor(id, sink, donated));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
     OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
                         RunPlan(*plan, sink, std::move(inputs), bindings));
     OB_RETURN_IF_ERROR(Finish());
@@ -121,7 +121,7 @@ class CompiledEngine final : public Engine {
       const std::function<void()>& on_repetition) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan* plan, PlanFor(id, sink, repeat.CarriedInputs()));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, repeat.CarriedInputs()));
     OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
                         RunAll(
                             *this, sink, std::move(inputs), bindings, repeat,
@@ -309,7 +309,7 @@ class CompiledEngine final : public Engine {
   }
 
   absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                               std::span<const int64_t> donated) {
+                                         std::span<const int64_t> donated) {
     PlanKey key{id, {donated.begin(), donated.end()}};
     std::sort(key.donated.begin(), key.donated.end());
     if (const auto found = plans_.find(key); found != plans_.end()) {
