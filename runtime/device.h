@@ -103,7 +103,7 @@ struct DeviceProperties {
   int64_t local_memory_bytes = 0;   // of one work-group; 0: none
   int64_t work_group_size_max = 1;  // threads of one block
   int64_t memory_bytes = 0;         // of the device; 0: the host's, or not known
-  int compute_capability = 0;       // of CUDA: 10 * major + minor, 90 for an H100; 0: another device
+  int compute_capability = 0;       // of CUDA: 10 * major + minor; 0: another device
   bool records_launches = false;    // LaunchAll costs less than its launches one by one
 };
 
@@ -202,9 +202,9 @@ class Device {
   }
 
   // Queues several launches, one after the other, as Launch of each. `record` is the caller's, one
-  // for each list that it queues over and over; nullptr at first. Devices with records_launches keep
-  // there what makes the next time cheap. Kernels and buffers may differ each time: what differs
-  // costs more. The record may go while the launches are queued.
+  // for each list that it queues over and over; nullptr at first. Devices with records_launches
+  // keep there what makes the next time cheap. Kernels and buffers may differ each time: what
+  // differs costs more. The record may go while the launches are queued.
   // Errors: as Launch; some of the launches may have been queued
   virtual absl::Status LaunchAll(std::span<const KernelLaunch> launches,
                                  std::span<const int64_t> vars,

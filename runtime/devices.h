@@ -6,9 +6,9 @@
 //   opencl  the first OpenCL device (runtime/opencl), if the machine has one
 //   cuda    the first NVIDIA GPU (runtime/cuda), if the machine has one and its driver
 //
-// To add a device: a folder with an implementation of runtime::Device, and a line in devices.cc. One
-// with a driver: worker::NeedsDriver (worker/sandbox/granted_parts.cc), too, since drivers reserve
-// more address space than an executor otherwise may, and open files of the machine.
+// To add a device: a folder with an implementation of runtime::Device, and a line in devices.cc.
+// One with a driver: worker::NeedsDriver (worker/sandbox/granted_parts.cc), too, since drivers
+// reserve more address space than an executor otherwise may, and open files of the machine.
 #pragma once
 
 #include <cstdint>

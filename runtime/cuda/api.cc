@@ -20,13 +20,13 @@ std::string DriverLibrary() {
   return named != nullptr && *named != '\0' ? named : "libcuda.so.1";
 }
 
-absl::StatusOr<Api> LoadApiFrom(const std::string& library) {
+absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
     return absl::UnimplementedError(absl::StrCat("CUDA: no driver: ", dlerror(),
                                                  "; needed: NVIDIA's driver with CUDA ",
                                                  VersionText(kVersionMin), " or newer"));
-  Api api;
+  DriverApi api;
   const char* missing = nullptr;
 #define OUTBOARD_CUDA_LOAD(member, symbol, arguments) \
   api.member = reinterpret_cast<decltype(api.member)>(dlsym(handle, #symbol));
@@ -61,12 +61,12 @@ absl::StatusOr<Api> LoadApiFrom(const std::string& library) {
   return api;
 }
 
-const absl::StatusOr<Api>& LoadApi() {
-  static const auto* const loaded = new absl::StatusOr<Api>(LoadApiFrom(DriverLibrary()));
+const absl::StatusOr<DriverApi>& LoadApi() {
+  static const auto* const loaded = new absl::StatusOr<DriverApi>(LoadApiFrom(DriverLibrary()));
   return *loaded;
 }
 
-std::string Describe(const Api& api, CUresult code) {
+std::string Describe(const DriverApi& api, CUresult code) {
   const char *name = nullptr, *text = nullptr;
   if (api.cuGetErrorName(code, &name) != CUDA_SUCCESS) name = nullptr;
   if (api.cuGetErrorString(code, &text) != CUDA_SUCCESS) text = nullptr;

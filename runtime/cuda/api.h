@@ -161,7 +161,7 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
               sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200 &&
               sizeof(CUtensorMap) == 128);
 
-// F(member of Api, symbol in the library, arguments). Every function returns a CUresult.
+// F(member of DriverApi, symbol in the library, arguments). Every function returns a CUresult.
 #define OUTBOARD_CUDA_FUNCTIONS(F)                                                                \
   F(cuInit, cuInit, (unsigned flags))                                                             \
   F(cuDriverGetVersion, cuDriverGetVersion, (int* version))                                       \
@@ -237,7 +237,7 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
      const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,   \
      int interleave, int swizzle, int promotion, int outside))
 
-struct Api {
+struct DriverApi {
 #define OUTBOARD_CUDA_DECLARE(member, symbol, arguments) CUresult(*member) arguments = nullptr;
   OUTBOARD_CUDA_FUNCTIONS(OUTBOARD_CUDA_DECLARE)
   OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(OUTBOARD_CUDA_DECLARE)
@@ -254,12 +254,12 @@ std::string DriverLibrary();
 // Loads `library`, which stays loaded, and initialises the driver.
 // Errors: UNIMPLEMENTED  one line: no such library, one that is too old (with its version and the
 //                        one needed) or lacks a function (named), or no device
-absl::StatusOr<Api> LoadApiFrom(const std::string& library);
+absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library);
 
 // LoadApiFrom(DriverLibrary()), once per process: the same answer for ever. Threads: any.
-const absl::StatusOr<Api>& LoadApi();
+const absl::StatusOr<DriverApi>& LoadApi();
 
 // "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory", in the driver's words.
-std::string Describe(const Api& api, CUresult code);
+std::string Describe(const DriverApi& api, CUresult code);
 
 }  // namespace outboard::cuda

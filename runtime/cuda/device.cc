@@ -35,7 +35,8 @@ CUdeviceptr PointerOf(const void* block) { return reinterpret_cast<uintptr_t>(bl
 
 class CudaDevice final : public runtime::Device {
  public:
-  CudaDevice(const Api& api, CUdevice device) : context_(api, device), loader_(&context_, &left_) {}
+  CudaDevice(const DriverApi& api, CUdevice device)
+      : context_(api, device), loader_(&context_, &left_) {}
 
   ~CudaDevice() override {
     // After an error that is for good nothing can be freed: the process ends.
@@ -322,8 +323,8 @@ class CudaDevice final : public runtime::Device {
     return absl::OkStatus();
   }
 
-  // The kernels' table of VARs, at one address for all, so that a graph is right for all values: the
-  // stream changes it when all that reads the values before is done.
+  // The kernels' table of VARs, at one address for all, so that a graph is right for all values:
+  // the stream changes it when all that reads the values before is done.
   absl::Status SetVars(std::span<const int64_t> vars) {
     if (vars.size() > kVarsMax)
       return absl::ResourceExhaustedError(
@@ -378,13 +379,13 @@ absl::Status CheckThere() { return LoadApi().status(); }
 
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDevice(
     const runtime::DeviceOptions& options) {
-  const absl::StatusOr<Api>& api = LoadApi();
+  const absl::StatusOr<DriverApi>& api = LoadApi();
   if (!api.ok()) return api.status();
   return MakeCudaDeviceOf(*api, options);
 }
 
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDeviceOf(
-    const Api& api, const runtime::DeviceOptions& options) {
+    const DriverApi& api, const runtime::DeviceOptions& options) {
   CUdevice device = 0;
   if (const CUresult code = api.cuDeviceGet(&device, 0); code != CUDA_SUCCESS)
     return absl::InternalError(absl::StrCat("CUDA: cuDeviceGet: ", Describe(api, code)));

@@ -28,6 +28,6 @@ absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDevice(
 
 // The same with a driver that the caller has loaded.
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDeviceOf(
-    const Api& api, const runtime::DeviceOptions& options);
+    const DriverApi& api, const runtime::DeviceOptions& options);
 
 }  // namespace outboard::cuda

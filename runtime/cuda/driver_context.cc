@@ -36,7 +36,7 @@ bool IsForGood(CUresult code) {
 
 }  // namespace
 
-DriverContext::DriverContext(const Api& api, CUdevice device)
+DriverContext::DriverContext(const DriverApi& api, CUdevice device)
     : api_(api), device_(device), serial_(next_serial.fetch_add(1)) {}
 
 DriverContext::~DriverContext() {

@@ -20,7 +20,7 @@ namespace outboard::cuda {
 
 class DriverContext {
  public:
-  DriverContext(const Api& api, CUdevice device);
+  DriverContext(const DriverApi& api, CUdevice device);
   ~DriverContext();
   DriverContext(const DriverContext&) = delete;
   DriverContext& operator=(const DriverContext&) = delete;
@@ -28,7 +28,7 @@ class DriverContext {
   // Makes the context, once, before all other calls.
   absl::Status Open();
 
-  const Api& api() const { return api_; }
+  const DriverApi& api() const { return api_; }
   CUcontext context() const { return context_; }
   const std::string& name() const { return name_; }  // of the device
   int Attribute(CUdevice_attribute what) const;      // 0: not known
@@ -46,7 +46,7 @@ class DriverContext {
   absl::Status health() const;
 
  private:
-  const Api api_;
+  const DriverApi api_;
   const CUdevice device_;
   const uint64_t serial_;  // of this object, among all of the process
   CUcontext context_ = nullptr;

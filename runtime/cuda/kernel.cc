@@ -132,7 +132,7 @@ KernelLoader::Linked KernelLoader::Link(const CompiledKernel& kernel) {
 }
 
 absl::Status KernelLoader::FindFunction(const CompiledKernel& compiled, CudaKernel& kernel) {
-  const Api& api = context_->api();
+  const DriverApi& api = context_->api();
   const CUresult code =
       api.cuModuleGetFunction(&kernel.function, kernel.module->get(), compiled.symbol.c_str());
   if (code == CUDA_ERROR_NOT_FOUND)

@@ -1,5 +1,5 @@
 // Copies between the host's memory and a device's through pinned pieces: the driver copies from and
-// to pinned memory while the host goes on, and any other memory it would pin or copy itself, at each
+// to pinned memory while the host goes on; any other memory it would pin or copy itself, at each
 // call, while the host waits.
 #pragma once
 
@@ -56,8 +56,8 @@ class UploadPieces {
   int64_t used_ = 0;  // of the current one
 };
 
-// Copies from the device on a stream of its own, beside the work of other streams. Threads: one at a
-// time.
+// Copies from the device on a stream of its own, beside the work of other streams. Threads: one at
+// a time.
 class DownloadPieces {
  public:
   explicit DownloadPieces(DriverContext* context)

@@ -57,7 +57,7 @@ class CudaTest : public Test {
   void TearDown() override { EXPECT_EQ(Get("faults"), 0); }
 
   std::unique_ptr<Device> Make(int64_t memory_bytes_max = 0) {
-    const absl::StatusOr<Api> api = LoadApiFrom(FAKE_DRIVER);
+    const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
     EXPECT_TRUE(api.ok()) << api.status();
     auto device = MakeCudaDeviceOf(*api, {.memory_bytes_max = memory_bytes_max});
     EXPECT_TRUE(device.ok()) << device.status();
@@ -114,7 +114,7 @@ TEST_F(CudaTest, NoDevice_IsOneLine) {
 }
 
 TEST_F(CudaTest, Driver_IsFoundWithoutWhatIsOptional) {
-  const absl::StatusOr<Api> api = LoadApiFrom(FAKE_DRIVER);
+  const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
   ASSERT_TRUE(api.ok()) << api.status();
   EXPECT_EQ(api->version, 12040);
   EXPECT_NE(api->cuGraphLaunch, nullptr);

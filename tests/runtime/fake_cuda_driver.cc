@@ -3,9 +3,9 @@
 // its first argument: 1, or VAR 0 where its text says that it reads VARs. tests/gpu has a driver
 // that runs PTX.
 //
-// It counts what tests ask for (outboard_fake_get) and fails when they ask (outboard_fake_set). What
-// a program must not do (a copy that is not from pinned memory, a module that goes while a launch of
-// it is queued) counts as a "fault".
+// It counts what tests ask for (outboard_fake_get) and fails when they ask (outboard_fake_set).
+// What a program must not do (a copy that is not from pinned memory, a module that goes while a
+// launch of it is queued) counts as a "fault".
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -495,7 +495,7 @@ FAKE CUresult cuGraphExecDestroy(CUgraphExec exec) {
 // What is here is what api.h declares.
 #ifndef FAKE_WITHOUT_GRAPH_LAUNCH
 #define FAKE_CHECK(member, symbol, arguments) \
-  static_assert(std::is_same_v<decltype(&symbol), decltype(Api::member)>);
+  static_assert(std::is_same_v<decltype(&symbol), decltype(DriverApi::member)>);
 OUTBOARD_CUDA_FUNCTIONS(FAKE_CHECK)
 #endif
 
