@@ -100,8 +100,9 @@ class CudaDevice final : public runtime::Device {
       memory_->DropKept();
       block = memory_->Allocate(bytes);
     }
-    refused_ = false;
+    const bool refused = std::exchange(refused_, false);
     if (absl::Status status = health(); !status.ok()) return status;
+    if (!block.ok() && refused) return NoMemory(bytes);
     if (!block.ok()) return block.status();
     return MakeBuffer(DeviceAddress{PointerOf(*block)}, bytes, /*mapped=*/false);
   }
@@ -208,7 +209,11 @@ class CudaDevice final : public runtime::Device {
     if (record == nullptr) record = std::make_unique<LaunchGraph>(&context_, &left_);
     auto& graph = static_cast<LaunchGraph&>(*record);
     const std::span<const BoundLaunch> bound(all_bound_.data(), count);
-    if (count > 1 && graph.IsWorthwhile() && !timing_) return graph.Queue(bound, stream_);
+    if (count > 1 && !timing_ && graph.IsWorthwhile()) {
+      const absl::Status status = graph.Queue(bound, stream_);
+      if (status.ok() || !health().ok()) return status;
+      // Nothing is queued; one by one it may go.
+    }
     for (const BoundLaunch& launch : bound)
       if (absl::Status status = Enqueue(launch); !status.ok()) return status;
     return absl::OkStatus();
@@ -262,6 +267,15 @@ class CudaDevice final : public runtime::Device {
       return nullptr;
     }
     return reinterpret_cast<void*>(static_cast<uintptr_t>(block));
+  }
+
+  // The session's limit permits it, and the device has not so much, or not in one piece.
+  absl::Status NoMemory(int64_t bytes) {
+    size_t free = 0, total = 0;
+    OB_CUDA(context_, cuMemGetInfo, &free, &total);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a buffer of ", bytes, " bytes, with ", memory_->bytes_in_use(),
+                     " bytes in use: ", properties_.name, " has ", free, " bytes free of ", total));
   }
 
   // Queued work may use it still; blocks go back to the driver seldom.

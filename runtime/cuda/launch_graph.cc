@@ -42,6 +42,13 @@ LaunchGraph::Node::Node(const BoundLaunch& launch)
       shared_bytes(launch.kernel->shared_bytes),
       arguments(launch.arguments) {}
 
+bool LaunchGraph::Node::Is(const BoundLaunch& launch) const {
+  const CudaKernel& kernel = *launch.kernel;
+  return function == kernel.function && arguments == launch.arguments && blocks == kernel.blocks &&
+         threads == kernel.threads && shared_bytes == kernel.shared_bytes &&
+         module == kernel.module;
+}
+
 void LaunchGraph::DropLater() {
   for (Node& node : nodes_) left_->Keep(std::move(node.module));
   nodes_.clear();
@@ -60,19 +67,17 @@ absl::Status LaunchGraph::Queue(std::span<const BoundLaunch> launches, CUstream 
   } else {
     status = Make(launches);
   }
-  if (!status.ok()) {
-    DropLater();
-    return status;
-  }
-  OB_CUDA(*context_, cuGraphLaunch, owned_->exec, stream);
-  return absl::OkStatus();
+  if (status.ok())
+    status = context_->Check(context_->api().cuGraphLaunch(owned_->exec, stream), "cuGraphLaunch");
+  refusals_ = status.ok() ? 0 : refusals_ + 1;
+  if (!status.ok()) DropLater();
+  return status;
 }
 
 // One after the other, as on a stream: a launch may read what the one before it has written.
 absl::Status LaunchGraph::Make(std::span<const BoundLaunch> launches) {
   DropLater();
   owned_ = std::make_shared<Owned>(context_);
-  ++made_;
   OB_CUDA(*context_, cuGraphCreate, &owned_->graph, 0);
   std::vector<void*> pointers;
   for (const BoundLaunch& launch : launches) {
@@ -92,11 +97,10 @@ absl::Status LaunchGraph::Patch(std::span<const BoundLaunch> launches) {
   std::vector<void*> pointers;
   for (size_t i = 0; i < launches.size(); ++i) {
     // A function's handle may be used again, but not while its module lives, which the node holds.
+    if (nodes_[i].Is(launches[i])) continue;
     Node now(launches[i]);
-    if (now == nodes_[i]) continue;
     const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launches[i], pointers);
     OB_CUDA(*context_, cuGraphExecKernelNodeSetParams, owned_->exec, handles_[i], &params);
-    ++patched_;
     if (now.module != nodes_[i].module) left_->Keep(std::move(nodes_[i].module));
     nodes_[i] = std::move(now);
   }

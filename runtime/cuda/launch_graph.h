@@ -26,17 +26,16 @@ class LaunchGraph final : public runtime::LaunchRecord {
   LaunchGraph(DriverContext* context, LeftToWork* left) : context_(context), left_(left) {}
   ~LaunchGraph() override { DropLater(); }
 
-  // True from the second list on: one that is queued once alone would not pay for its graph.
-  bool IsWorthwhile() { return seen_++ > 0; }
+  // True from the second list on: one that is queued once alone would not pay for its graph. False
+  // if the driver has refused it again and again.
+  bool IsWorthwhile() { return seen_++ > 0 && refusals_ < kRefusalsMax; }
 
   // Queues the launches. The graph is made anew where their number differs from the last time's,
-  // and patched at the launches whose kernel or arguments differ.
+  // and patched at the launches whose kernel or arguments differ. With an error nothing is queued.
   absl::Status Queue(std::span<const BoundLaunch> launches, CUstream stream);
 
-  uint64_t made() const { return made_; }        // graphs, so far
-  uint64_t patched() const { return patched_; }  // launches, so far
-
  private:
+  static constexpr int kRefusalsMax = 3;
   struct Node {
     std::shared_ptr<const LinkedModule> module;
     CUfunction function = nullptr;
@@ -45,9 +44,8 @@ class LaunchGraph final : public runtime::LaunchRecord {
     std::vector<CUdeviceptr> arguments;
 
     explicit Node(const BoundLaunch& launch);
-    bool operator==(const Node&) const = default;
+    bool Is(const BoundLaunch& launch) const;
   };
-  // Unloads when the last work that uses it is done.
   struct Owned {
     DriverContext* context;
     CUgraph graph = nullptr;
@@ -65,7 +63,8 @@ class LaunchGraph final : public runtime::LaunchRecord {
   std::shared_ptr<Owned> owned_;  // nullptr: none is made
   std::vector<Node> nodes_;
   std::vector<CUgraphNode> handles_;  // in the order of nodes_
-  uint64_t seen_ = 0, made_ = 0, patched_ = 0;
+  uint64_t seen_ = 0;
+  int refusals_ = 0;  // in a row
 };
 
 }  // namespace outboard::cuda

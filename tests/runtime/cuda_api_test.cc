@@ -180,8 +180,8 @@ TEST_F(CudaTest, NoMemory_IsAnErrorOfTheRequestAlone) {
   const auto device = Make();
   const DeviceBuffer kept = Holding(*device, "12345678");
   Set("refuse memory", 1);
-  EXPECT_TRUE(
-      Has(device->Allocate(1 << 20).status(), absl::StatusCode::kResourceExhausted, {"1048576"}));
+  EXPECT_TRUE(Has(device->Allocate(1 << 20).status(), absl::StatusCode::kResourceExhausted,
+                  {"1048576", "Fake GPU", "free of 67108864"}));
   EXPECT_TRUE(device->health().ok());
   EXPECT_TRUE(device->Allocate(1 << 20).ok());
   // What is kept for reuse goes before a request fails.
@@ -380,12 +380,24 @@ TEST_F(CudaGraphTest, AKernelIsReplacedWhileItsGraphIsQueued) {
   EXPECT_EQ(Value(*device_, buffers_[0]), 121);
 }
 
-TEST_F(CudaGraphTest, AGraphThatIsRefused_IsTriedAgain) {
+TEST_F(CudaGraphTest, AGraphThatIsRefused_IsLaunchedOneByOneAndTriedAgain) {
   ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
   Set("refuse graph", 1);
-  EXPECT_EQ(Run({0, 1}, {0, 1}).code(), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  EXPECT_EQ(Value(*device_, buffers_[0]), 4);
+  EXPECT_EQ(Get("launches"), 4);
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  EXPECT_EQ(Get("graph launches"), 1);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 13);
+  EXPECT_TRUE(device_->health().ok());
+}
+
+TEST_F(CudaGraphTest, AGraphThatIsRefusedForEver_IsNotAskedForAgain) {
+  for (int i = 0; i < 6; ++i) {
+    Set("refuse graph", 1);
+    ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  }
+  EXPECT_EQ(Get("graphs"), 3);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 364);
 }
 
 TEST_F(CudaGraphTest, TooFewBuffers_QueueNothing) {
