@@ -46,6 +46,7 @@ FarDevice::FarDevice(std::unique_ptr<runtime::Device> near)
   properties_.kind = "far";
   properties_.name = "the test device far";
   properties_.cuts_tasks = false;
+  properties_.records_launches = true;  // tests see what an engine does then
   thread_ = std::thread([this] { RunQueue(); });
 }
 

@@ -39,6 +39,36 @@ CompiledKernel AddOne(CompiledKernel::Form form) {
   kernel.flops = kernel.bytes = 1 << 20;  // enough for several threads
   if (form == CompiledKernel::Form::kElfX86) {
     kernel.object = ReadFile(SAMPLES);
+    return kernel;
+  }
+  kernel.tasks = kCount / 64;
+  kernel.blocks = {kCount / 64, 1, 1};
+  kernel.threads = {64, 1, 1};
+  if (form == CompiledKernel::Form::kPtx) {
+    kernel.object = R"(
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry add_one(.param .u64 in, .param .u64 out)
+{
+  .reg .b32 %r<5>;
+  .reg .f32 %f<3>;
+  .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [in];
+  ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r1, %r2, %r3;
+  mul.wide.s32 %rd3, %r4, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.f32 %f1, [%rd4];
+  add.rn.f32 %f2, %f1, 0f3F800000;
+  st.global.f32 [%rd5], %f2;
+  ret;
+}
+)";
   } else {
     kernel.object = R"(
 __kernel void add_one(__global uchar* in_bytes, __global uchar* out_bytes) {
@@ -47,9 +77,6 @@ __kernel void add_one(__global uchar* in_bytes, __global uchar* out_bytes) {
   const size_t i = get_group_id(0) * 64 + get_local_id(0);
   out[i] = in[i] + 1.0f;
 })";
-    kernel.tasks = kCount / 64;
-    kernel.blocks = {kCount / 64, 1, 1};
-    kernel.threads = {64, 1, 1};
   }
   return kernel;
 }
@@ -181,6 +208,28 @@ TEST_P(DeviceTest, Launch_WhatItNeedsMayGoBeforeItRuns) {
     ASSERT_EQ(reinterpret_cast<const float*>(got.data())[i], in[i] + 2) << i;
 }
 
+TEST_P(DeviceTest, LaunchAll_IsAsItsLaunches) {
+  const auto kernel = device_->Load(AddOne(device_->properties().form));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_TRUE(device_->health().ok());
+  std::vector<DeviceBuffer> buffers;
+  for (int i = 0; i < 4; ++i) buffers.push_back(Holding(std::string(4 * kCount, '\0')));
+  std::unique_ptr<LaunchRecord> record;
+  for (int round = 0; round < 5; ++round) {
+    // From the first to the last through one of two others, by turns.
+    const DeviceAddress between = buffers[1 + round / 2 % 2].address();
+    const DeviceAddress first[] = {buffers[0].address(), between},
+                        second[] = {between, buffers[3].address()};
+    const KernelLaunch launches[] = {{kernel->get(), first}, {kernel->get(), second}};
+    ASSERT_TRUE(device_->LaunchAll(launches, {}, record).ok());
+    ASSERT_TRUE(device_->Copy(buffers[0].address(), buffers[3].address(), 4 * kCount).ok());
+  }
+  record.reset();
+  const std::string got = Bytes(buffers[3]);
+  for (int i = 0; i < kCount; ++i)
+    ASSERT_EQ(reinterpret_cast<const float*>(got.data())[i], 10.0f) << i;
+}
+
 TEST_P(DeviceTest, Load_OfNoTasksDoesNothing) {
   CompiledKernel nothing;
   nothing.form = device_->properties().form;
@@ -239,7 +288,7 @@ TEST_P(DeviceTest, Download_FromASecondThread) {
   EXPECT_EQ(Bytes(other), std::string(100000, static_cast<char>(199)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("cpu", "far", "opencl"),
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("cpu", "far", "opencl", "cuda"),
                          [](const auto& info) { return info.param; });
 
 TEST(Devices, AnUnknownNameListsThoseThatAreThere) {

@@ -61,7 +61,8 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct ExecutionPlan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
-  int largest_temporary = kNoResult;  // what it is for, as ResultsOf
+  int largest_temporary = kNoResult;              // what it is for, as ResultsOf
+  std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
 };
 
 struct PlanKey {
@@ -106,7 +107,7 @@ class CompiledEngine final : public Engine {
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t> donated) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, donated));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
     OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
                         RunPlan(*plan, sink, std::move(inputs), bindings));
     OB_RETURN_IF_ERROR(Finish());
@@ -120,7 +121,7 @@ class CompiledEngine final : public Engine {
       const std::function<void()>& on_repetition) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
-    OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, repeat.CarriedInputs()));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, repeat.CarriedInputs()));
     OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
                         RunAll(
                             *this, sink, std::move(inputs), bindings, repeat,
@@ -150,7 +151,7 @@ class CompiledEngine final : public Engine {
   }
 
   // Requires inputs and bindings that fit.
-  absl::StatusOr<std::vector<DeviceArrayPtr>> RunPlan(const ExecutionPlan& plan, const UOp* sink,
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunPlan(ExecutionPlan& plan, const UOp* sink,
                                                       std::vector<DeviceArrayPtr> inputs,
                                                       std::span<const Binding> bindings) {
     const uint64_t prepare_ns = trace_ != nullptr ? trace_->Now() : 0;
@@ -199,9 +200,13 @@ class CompiledEngine final : public Engine {
         vars[binding.slot] = binding.value;
     if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
     const Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < plan.launches.size(); ++i)
-      OB_RETURN_IF_ERROR(
-          AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
+    if (IsRecorded(plan)) {
+      OB_RETURN_IF_ERROR(RunAtOnce(plan, memory, vars));
+    } else {
+      for (size_t i = 0; i < plan.launches.size(); ++i)
+        OB_RETURN_IF_ERROR(
+            AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
+    }
     for (size_t i = 0; i < memory.size(); ++i)
       if (const schedule::ScheduledBuffer& buffer = plan.schedule.buffers[i];
           !buffer.padded_dims.empty() && buffer.kind == schedule::ScheduledBuffer::Kind::kOutput) {
@@ -241,6 +246,36 @@ class CompiledEngine final : public Engine {
         absl::StrCat("the step's temporary values together: ", arena.status().message()));
   }
 
+  // True if the device queues the whole plan faster than its kernels, and none is looked at alone.
+  bool IsRecorded(const ExecutionPlan& plan) const {
+    return device().properties().records_launches && debug_ < 2 && trace_ == nullptr &&
+           std::ranges::none_of(plan.launches,
+                                [](const Launch& launch) { return launch.kernel->timed(); });
+  }
+
+  absl::Status RunAtOnce(ExecutionPlan& plan, const std::vector<runtime::DeviceAddress>& memory,
+                         const std::vector<int64_t>& vars) {
+    arguments_.clear();
+    for (const Launch& launch : plan.launches) {
+      const size_t first = arguments_.size();
+      for (const int b : launch.buffers) arguments_.push_back(memory[b]);
+      arguments_.resize(first + launch.kernel->loaded->buffer_count());
+    }
+    together_.clear();
+    const runtime::DeviceAddress* next = arguments_.data();
+    for (const Launch& launch : plan.launches) {
+      const runtime::DeviceKernel& kernel = *launch.kernel->loaded;
+      stats_.operations += kernel.flops();
+      stats_.bytes_accessed += kernel.bytes();
+      const auto count = static_cast<size_t>(kernel.buffer_count());
+      together_.push_back({&kernel, {next, count}});
+      next += count;
+    }
+    OB_RETURN_IF_ERROR(device().LaunchAll(together_, vars, plan.record));
+    for (const Launch& launch : plan.launches) launch.kernel->Ran(0);
+    return absl::OkStatus();
+  }
+
   absl::Status RunKernel(const ExecutionPlan& plan, size_t i,
                          const std::vector<runtime::DeviceAddress>& memory,
                          const std::vector<int64_t>& vars) {
@@ -273,8 +308,8 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<const ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                               std::span<const int64_t> donated) {
+  absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
+                                         std::span<const int64_t> donated) {
     PlanKey key{id, {donated.begin(), donated.end()}};
     std::sort(key.donated.begin(), key.donated.end());
     if (const auto found = plans_.find(key); found != plans_.end()) {
@@ -403,7 +438,8 @@ class CompiledEngine final : public Engine {
   };
   absl::flat_hash_map<PlanKey, KnownPlan> plans_;
   std::list<PlanKey> uses_;                        // the latest last
-  std::vector<runtime::DeviceAddress> arguments_;  // of one launch; kept, as it is filled often
+  std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
+  std::vector<runtime::KernelLaunch> together_;    // likewise
 };
 
 }  // namespace

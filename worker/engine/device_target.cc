@@ -36,6 +36,7 @@ Target TargetOf(const runtime::DeviceProperties& properties) {
   switch (properties.form) {
     case CompiledKernel::Form::kElfX86: return HostTarget();
     case CompiledKernel::Form::kOpenClC: return OpenClTarget(properties);
+    case CompiledKernel::Form::kPtx: break;  // no renderer yet
   }
   OB_CHECK(false);
 }

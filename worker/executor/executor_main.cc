@@ -1,6 +1,7 @@
 #include "worker/executor/executor_main.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -114,6 +115,11 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
+    // Before anybody hears of a step that failed with its device: it may succeed elsewhere.
+    if (const absl::Status health = engine->device().health(); !health.ok()) {
+      std::fprintf(stderr, "outboard: %s\n", std::string(health.message()).c_str());
+      _exit(kExitDeviceLost);  // what its driver would do at exit may not end
+    }
     // A client that is slow to read is not a slow step; and what is sent between two frames is
     // none.
     const bool working = watchdog.Working(false);

@@ -11,6 +11,10 @@
 
 namespace outboard::worker {
 
+// The exit code of an executor whose device is lost to its process (runtime::Device::health): the
+// supervisor says so, and the session goes on elsewhere from its snapshot.
+inline constexpr int kExitDeviceLost = 76;
+
 struct ExecutorMainOptions {
   int64_t memory_bytes_max = 0;    // 0: runtime::DefaultMemoryBytesMax; Begin may lower it
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a longer step ends it

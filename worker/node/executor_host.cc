@@ -75,6 +75,8 @@ void AddCounts(const proto::Counts& counts) {
 }
 
 absl::Status WhyItEnded(const std::string& how) {
+  if (how == absl::StrCat("exited with ", kExitDeviceLost))
+    return absl::UnavailableError("executor ended: its device failed (the worker's log says how)");
   if (how != absl::StrCat("exited with ", kExitStepTooLong))
     return absl::UnavailableError(absl::StrCat("executor ", how));
   return absl::DeadlineExceededError(

@@ -30,11 +30,20 @@ constexpr const char* kExecutor[] = {
     "REF",  "VIZ",
 };
 
-// OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled.
+// OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled; CUDA's
+// driver, with the library that it is and the devices that it shows.
 constexpr const char* kDriver[] = {
-    "HOME",           "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES",      "PATH",
-    "POCL_CACHE_DIR", "POCL_DEVICES",    "POCL_MAX_PTHREAD_COUNT", "TMPDIR",
+    "HOME",
+    "OCL_ICD_VENDORS",
+    "OCL_ICD_FILENAMES",
+    "PATH",
+    "POCL_CACHE_DIR",
+    "POCL_DEVICES",
+    "POCL_MAX_PTHREAD_COUNT",
+    "TMPDIR",
     "XDG_CACHE_HOME",
+    "CUDA_VISIBLE_DEVICES",
+    "OUTBOARD_CUDA_DRIVER",
 };
 
 void Add(std::span<const char* const> names, std::vector<std::string>& environment) {
@@ -50,7 +59,11 @@ std::vector<std::string> BoxedEnvironment(SandboxProfile profile) {
   Add(kAll, environment);
   Add(kCompiler, environment);
   if (profile != SandboxProfile::kCompiler) Add(kExecutor, environment);
-  if (profile == SandboxProfile::kExecutor && NeedsDriver()) Add(kDriver, environment);
+  if (profile == SandboxProfile::kExecutor && NeedsDriver()) {
+    Add(kDriver, environment);
+    // What CUDA's driver keeps under HOME is code that it runs, and accounts would share it.
+    environment.emplace_back("CUDA_CACHE_DISABLE=1");
+  }
   return environment;
 }
 

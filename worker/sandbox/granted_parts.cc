@@ -72,7 +72,10 @@ std::string_view ValueOf(const char* variable) {
 
 bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
 
-bool NeedsDriver() { return ValueOf("OUTBOARD_DEVICE") == "opencl"; }
+bool NeedsDriver() {
+  const std::string_view device = ValueOf("OUTBOARD_DEVICE");
+  return device == "opencl" || device == "cuda";
+}
 
 SandboxParts PartsFor(SandboxProfile profile) {
   SandboxParts parts = GrantedParts();
@@ -91,7 +94,8 @@ std::string WhatIsMissing() {
   if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
     return absl::StrCat("the kernel does not grant ", missing);
   if (NeedsDriver())
-    return "OUTBOARD_DEVICE=opencl loads a driver from the machine's files, which executors see";
+    return absl::StrCat("OUTBOARD_DEVICE=", std::string(ValueOf("OUTBOARD_DEVICE")),
+                        " loads a driver from the machine's files, which executors see");
   return "";
 }
 

@@ -15,11 +15,12 @@ namespace outboard::worker {
 SandboxParts GrantedParts();
 
 // Those of them that programs of this profile get. An executor whose device has a driver
-// (OUTBOARD_DEVICE=opencl) needs the machine's files and the supervisor's rights to them, and what
-// a driver calls is not known.
+// (OUTBOARD_DEVICE=opencl or cuda) needs the machine's files and the supervisor's rights to them,
+// and what a driver calls is not known.
 SandboxParts PartsFor(SandboxProfile profile);
 
-// True if this process's executors use a device with a driver (OUTBOARD_DEVICE=opencl).
+// True if this process's executors use a device with a driver (OUTBOARD_DEVICE=opencl or
+// cuda), which reserves more address space than an executor otherwise may.
 bool NeedsDriver();
 
 // In one line, what the executors and compile processes of this machine lack, and why; empty if

@@ -1,0 +1,449 @@
+// The CUDA device over a small driver of the tests' own (fake_cuda_driver.cc): how a driver is
+// found, what becomes of its errors, and which calls it gets. What kernels compute is the business
+// of other tests.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/cuda/api.h"
+#include "runtime/cuda/device.h"
+
+namespace outboard::cuda {
+namespace {
+
+using runtime::Device;
+using runtime::DeviceAddress;
+using runtime::DeviceBuffer;
+using runtime::DeviceKernel;
+using ::testing::Test;
+
+template <typename F>
+F* Symbol(const char* name) {
+  void* const library = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr);
+  return reinterpret_cast<F*>(dlsym(library, name));
+}
+void Set(const char* name, int64_t value) {
+  Symbol<void(const char*, int64_t)>("outboard_fake_set")(name, value);
+}
+int64_t Get(const char* name) { return Symbol<int64_t(const char*)>("outboard_fake_get")(name); }
+
+testing::AssertionResult Has(const absl::Status& status, absl::StatusCode code,
+                             const std::vector<std::string>& words) {
+  if (status.code() != code) return testing::AssertionFailure() << status;
+  for (const std::string& word : words)
+    if (std::string(status.message()).find(word) == std::string::npos)
+      return testing::AssertionFailure() << "no \"" << word << "\" in: " << status;
+  if (std::string(status.message()).find('\n') != std::string::npos)
+    return testing::AssertionFailure() << "more than a line: " << status;
+  return testing::AssertionSuccess();
+}
+
+class CudaTest : public Test {
+ protected:
+  void SetUp() override {
+    for (const char* const name : {"well", "faults", "refuse memory", "lose", "refuse graph"})
+      Set(name, 0);
+    Set("version", 12040);
+    Set("devices", 1);
+    Set("memory", 64 << 20);
+  }
+  void TearDown() override { EXPECT_EQ(Get("faults"), 0); }
+
+  std::unique_ptr<Device> Make(int64_t memory_bytes_max = 0) {
+    const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+    EXPECT_TRUE(api.ok()) << api.status();
+    auto device = MakeCudaDeviceOf(*api, {.memory_bytes_max = memory_bytes_max});
+    EXPECT_TRUE(device.ok()) << device.status();
+    return *std::move(device);
+  }
+
+  // value = 3 * value + 1, or + VAR 0.
+  static CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = false) {
+    CompiledKernel kernel;
+    kernel.form = CompiledKernel::Form::kPtx;
+    kernel.symbol = symbol;
+    kernel.tasks = 1;
+    kernel.buffer_count = 1;
+    kernel.reads_vars = reads_vars;
+    kernel.object = ".visible .entry " + symbol + "(.param .u64 a" +
+                    (reads_vars ? ", .param .u64 vars)" : ")") + " { ret; }";
+    return kernel;
+  }
+  static DeviceBuffer Holding(Device& device, const std::string& bytes) {
+    DeviceBuffer buffer = *device.Allocate(static_cast<int64_t>(bytes.size()));
+    EXPECT_TRUE(device.Upload(buffer.address(), bytes).ok());
+    return buffer;
+  }
+  static int64_t Value(Device& device, const DeviceBuffer& buffer) {
+    int64_t value = -1;
+    const absl::Status status = device.Download(buffer.address(), 8, &value);
+    EXPECT_TRUE(status.ok()) << status;
+    return value;
+  }
+};
+
+// ---- finding a driver ---------------------------------------------------------------------------
+
+TEST_F(CudaTest, NoDriver_IsOneLineWithWhatIsNeeded) {
+  EXPECT_TRUE(Has(LoadApiFrom("libno_such_driver.so.1").status(), absl::StatusCode::kUnimplemented,
+                  {"no driver", "libno_such_driver.so.1", "12.0 or newer"}));
+}
+
+TEST_F(CudaTest, OldDriver_SaysItsVersionAndTheOneNeeded) {
+  Set("version", 11040);
+  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
+                  {"11.4", "12.0 or newer"}));
+}
+
+TEST_F(CudaTest, MissingFunction_IsNamed) {
+  EXPECT_TRUE(Has(LoadApiFrom(FAKE_PARTIAL_DRIVER).status(), absl::StatusCode::kUnimplemented,
+                  {"cuGraphLaunch", "12.0 or newer"}));
+}
+
+TEST_F(CudaTest, NoDevice_IsOneLine) {
+  Set("devices", 0);
+  EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
+                  {"no device", "12.4"}));
+}
+
+TEST_F(CudaTest, Driver_IsFoundWithoutWhatIsOptional) {
+  const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(api.ok()) << api.status();
+  EXPECT_EQ(api->version, 12040);
+  EXPECT_NE(api->cuGraphLaunch, nullptr);
+  EXPECT_EQ(api->cuTensorMapEncodeTiled, nullptr);
+  EXPECT_EQ(Describe(*api, CUDA_ERROR_OUT_OF_MEMORY),
+            "CUDA_ERROR_OUT_OF_MEMORY (2): so the fake driver says");
+}
+
+TEST_F(CudaTest, Properties_AreTheDevices) {
+  const auto device = Make();
+  const runtime::DeviceProperties& properties = device->properties();
+  EXPECT_EQ(properties.kind, "cuda");
+  EXPECT_EQ(properties.name, "Fake GPU");
+  EXPECT_EQ(properties.threads, 132);
+  EXPECT_EQ(properties.compute_capability, 90);
+  EXPECT_EQ(properties.memory_bytes, 64 << 20);
+  EXPECT_EQ(properties.local_memory_bytes, 227 << 10);
+  EXPECT_EQ(properties.work_group_size_max, 1024);
+  EXPECT_TRUE(properties.fp16 && properties.fp64 && !properties.is_processor);
+  EXPECT_TRUE(properties.records_launches);
+  EXPECT_GT(device->memory_bytes_max(), 32 << 20);
+  EXPECT_LT(device->memory_bytes_max(), 64 << 20);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+TEST_F(CudaTest, FreshMemory_HoldsNothingOfOthers) {
+  const auto device = Make();
+  const DeviceBuffer buffer = *device->Allocate(100000);  // 0xAA, by the fake driver
+  std::string bytes(100000, 'x');
+  ASSERT_TRUE(device->Download(buffer.address(), 100000, bytes.data()).ok());
+  EXPECT_EQ(bytes, std::string(100000, '\0'));
+}
+
+TEST_F(CudaTest, Copies_LargerThanAPinnedPiece) {
+  const auto device = Make();
+  std::string bytes(13'000'001, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 4096);
+  const DeviceBuffer buffer = *device->Allocate(static_cast<int64_t>(bytes.size()));
+  {
+    std::string source = bytes;
+    ASSERT_TRUE(device->Upload(buffer.address(), source).ok());
+    std::ranges::fill(source, 'x');  // read already, though nothing has run
+  }
+  std::string whole(bytes.size(), '\0'), pieces;
+  ASSERT_TRUE(device->Download(buffer.address(), buffer.bytes(), whole.data()).ok());
+  EXPECT_TRUE(whole == bytes);
+  ASSERT_TRUE(device
+                  ->Download(buffer.address(), buffer.bytes(), 1'000'000,
+                             [&](std::string_view piece) {
+                               pieces += piece;
+                               return absl::OkStatus();
+                             })
+                  .ok());
+  EXPECT_TRUE(pieces == bytes);
+  // Within a buffer, by an address of the device's own.
+  char byte = 0;
+  ASSERT_TRUE(device->Download(buffer.address() + 4'999'999, 1, &byte).ok());
+  EXPECT_EQ(byte, bytes[4'999'999]);
+}
+
+TEST_F(CudaTest, NoMemory_IsAnErrorOfTheRequestAlone) {
+  const auto device = Make();
+  const DeviceBuffer kept = Holding(*device, "12345678");
+  Set("refuse memory", 1);
+  EXPECT_TRUE(Has(device->Allocate(1 << 20).status(), absl::StatusCode::kResourceExhausted,
+                  {"1048576", "Fake GPU", "free of 67108864"}));
+  EXPECT_TRUE(device->health().ok());
+  EXPECT_TRUE(device->Allocate(1 << 20).ok());
+  // What is kept for reuse goes before a request fails.
+  { const auto freed = device->Allocate(5 << 20); }
+  Set("refuse memory", 1);
+  EXPECT_TRUE(device->Allocate(6 << 20).ok());
+  EXPECT_EQ(Value(*device, kept), 0x3837363534333231);
+}
+
+TEST_F(CudaTest, Device_GivesEverythingBack) {
+  const int64_t memory = Get("memory blocks"), pinned = Get("pinned blocks");
+  {
+    const auto device = Make();
+    const DeviceBuffer buffer = Holding(*device, "12345678");
+    EXPECT_EQ(Value(*device, buffer), 0x3837363534333231);
+    EXPECT_GT(Get("memory blocks"), memory);
+  }
+  EXPECT_EQ(Get("memory blocks"), memory);
+  EXPECT_EQ(Get("pinned blocks"), pinned);
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+TEST_F(CudaTest, EqualTexts_AreLinkedOnce) {
+  const auto device = Make();
+  const int64_t before = Get("modules");
+  const CompiledKernel both[] = {Kernel("one"), Kernel("two"), Kernel("one")};
+  auto loaded = device->LoadAll(both);
+  ASSERT_TRUE(loaded[0].ok() && loaded[1].ok() && loaded[2].ok()) << loaded[0].status();
+  EXPECT_EQ(Get("modules"), before + 2);
+  const auto again = device->Load(Kernel("two"));
+  EXPECT_EQ(Get("modules"), before + 2);
+  loaded.clear();
+  ASSERT_TRUE(device->Synchronize().ok());
+  EXPECT_TRUE(device->Load(Kernel("one")).ok());  // it went with its last kernel
+  EXPECT_EQ(Get("modules"), before + 3);
+}
+
+TEST_F(CudaTest, Refusals_NameTheKernelAndTheLimit) {
+  const auto device = Make();
+  CompiledKernel kernel = Kernel();
+  kernel.object += " nonsense";
+  EXPECT_TRUE(Has(device->Load(kernel).status(), absl::StatusCode::kInternal,
+                  {"kernel k", "Fake GPU", "line 1: nonsense"}));
+  kernel = Kernel();
+  kernel.symbol = "other";
+  EXPECT_TRUE(Has(device->Load(kernel).status(), absl::StatusCode::kNotFound, {"other"}));
+  kernel = Kernel();
+  kernel.threads = {1024, 2, 1};
+  EXPECT_TRUE(
+      Has(device->Load(kernel).status(), absl::StatusCode::kUnimplemented, {"2048", "1024"}));
+  kernel.threads = {1024, 1, 1};  // the fake driver's registers have room for 512
+  EXPECT_TRUE(
+      Has(device->Load(kernel).status(), absl::StatusCode::kResourceExhausted, {"1024", "512"}));
+  kernel.threads = {1, 1, 1};
+  kernel.blocks = {1, 70000, 1};
+  EXPECT_TRUE(Has(device->Load(kernel).status(), absl::StatusCode::kUnimplemented, {"70000"}));
+  kernel = Kernel();
+  kernel.shared_bytes = 300 << 10;
+  EXPECT_TRUE(Has(device->Load(kernel).status(), absl::StatusCode::kUnimplemented, {"307200"}));
+  kernel.shared_bytes = 100 << 10;  // more than without asking
+  const auto loaded = device->Load(kernel);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {buffer.address()};
+  EXPECT_TRUE(device->Launch(**loaded, slots, {}).ok());
+  EXPECT_EQ(Value(*device, buffer), 1);
+}
+
+TEST_F(CudaTest, Vars_AreThoseOfEachLaunch) {
+  const auto device = Make();
+  const auto kernel = device->Load(Kernel("k", /*reads_vars=*/true));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {buffer.address()};
+  const int64_t before = Get("uploads");
+  for (const int64_t value : {5, 7, 7, 11}) {
+    const std::vector<int64_t> vars = {value, 0, 0};
+    ASSERT_TRUE(device->Launch(**kernel, slots, vars).ok());
+  }
+  EXPECT_EQ(Get("uploads"), before + 3);  // not for the values that are there
+  EXPECT_EQ(Value(*device, buffer), ((5 * 3 + 7) * 3 + 7) * 3 + 11);
+  EXPECT_EQ(device->Launch(**kernel, slots, {}).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(CudaTest, Kernel_MayGoWhileItIsQueued) {
+  const auto device = Make();
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const int64_t unloaded = Get("modules unloaded");
+  {
+    const auto kernel = device->Load(Kernel());
+    const DeviceAddress slots[] = {buffer.address()};
+    ASSERT_TRUE(device->Launch(**kernel, slots, {}).ok());
+  }
+  EXPECT_EQ(Get("modules unloaded"), unloaded);
+  EXPECT_EQ(Value(*device, buffer), 1);
+  ASSERT_TRUE(device->Synchronize().ok());
+  EXPECT_EQ(Get("modules unloaded"), unloaded + 1);
+}
+
+TEST_F(CudaTest, Time_IsTheDevices) {
+  const auto device = Make();
+  const auto kernel = device->Load(Kernel());
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {buffer.address()};
+  const absl::StatusOr<double> seconds = device->Time([&] {
+    for (int i = 0; i < 3; ++i)
+      if (absl::Status status = device->Launch(**kernel, slots, {}); !status.ok()) return status;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_NEAR(*seconds, 0.003, 1e-9);  // the fake driver's clock: a millisecond each
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+class CudaGraphTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    device_ = Make();
+    for (const char* const name : {"a", "b", "v"})
+      kernels_.push_back(*device_->Load(Kernel(name, *name == 'v')));
+    buffers_.push_back(Holding(*device_, std::string(8, '\0')));
+    buffers_.push_back(Holding(*device_, std::string(8, '\0')));
+    for (const char* const name : {"graphs", "graph launches", "patches", "launches"}) Set(name, 0);
+  }
+  void TearDown() override {
+    record_.reset();
+    kernels_.clear();
+    buffers_.clear();
+    device_.reset();
+    CudaTest::TearDown();
+  }
+  // Launches kernel which[i] on buffer on[i].
+  absl::Status Run(const std::vector<int>& which, const std::vector<int>& on, int64_t var = 0) {
+    std::vector<DeviceAddress> addresses;
+    for (const int b : on) addresses.push_back(buffers_[b].address());
+    std::vector<runtime::KernelLaunch> launches;
+    for (size_t i = 0; i < which.size(); ++i)
+      launches.push_back({kernels_[which[i]].get(), {&addresses[i], 1}});
+    return device_->LaunchAll(launches, {{var}}, record_);
+  }
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<DeviceKernel>> kernels_;
+  std::vector<DeviceBuffer> buffers_;
+  std::unique_ptr<runtime::LaunchRecord> record_;
+};
+
+TEST_F(CudaGraphTest, ThePlanThatComesBack_IsOneLaunch) {
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Run({0, 1, 0}, {0, 0, 1}).ok());
+  EXPECT_EQ(Get("launches"), 3);  // the first time, when nobody knows that it comes back
+  EXPECT_EQ(Get("graphs"), 1);
+  EXPECT_EQ(Get("graph launches"), 3);
+  EXPECT_EQ(Get("patches"), 0);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 3280);  // 3x + 1, eight times
+  EXPECT_EQ(Value(*device_, buffers_[1]), 40);
+}
+
+TEST_F(CudaGraphTest, OnlyWhatDiffersIsPatched) {
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run({0, 1, 0}, {0, 0, 1}).ok());
+  ASSERT_TRUE(Run({0, 1, 0}, {0, 1, 1}).ok());
+  EXPECT_EQ(Get("patches"), 1);
+  ASSERT_TRUE(Run({0, 1, 0}, {0, 1, 1}).ok());
+  EXPECT_EQ(Get("patches"), 1);
+  // What was queued before the patch kept its addresses.
+  EXPECT_EQ(Value(*device_, buffers_[0]), 364);  // six times
+  EXPECT_EQ(Value(*device_, buffers_[1]), 364);
+  EXPECT_EQ(Get("graphs"), 1);
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());  // another number of launches
+  EXPECT_EQ(Get("graphs"), 2);
+}
+
+TEST_F(CudaGraphTest, VarsPatchNothing) {
+  for (const int64_t var : {1, 2, 3, 4}) ASSERT_TRUE(Run({2, 2}, {0, 1}, var).ok());
+  EXPECT_EQ(Get("patches"), 0);
+  EXPECT_EQ(Get("graph launches"), 3);
+  EXPECT_EQ(Value(*device_, buffers_[0]), ((1 * 3 + 2) * 3 + 3) * 3 + 4);
+  EXPECT_EQ(Value(*device_, buffers_[1]), ((1 * 3 + 2) * 3 + 3) * 3 + 4);
+}
+
+// As idle search does it: a better kernel takes the place of one, which goes.
+TEST_F(CudaGraphTest, AKernelIsReplacedWhileItsGraphIsQueued) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  kernels_[0] = *device_->Load(Kernel("better"));
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  EXPECT_EQ(Get("patches"), 1);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 40);
+  // The plan goes while it is queued.
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  const int64_t destroyed = Get("graphs destroyed");
+  record_.reset();
+  EXPECT_EQ(Get("graphs destroyed"), destroyed);
+  ASSERT_TRUE(device_->Synchronize().ok());
+  EXPECT_EQ(Get("graphs destroyed"), destroyed + 1);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 121);
+}
+
+TEST_F(CudaGraphTest, AGraphThatIsRefused_IsLaunchedOneByOneAndTriedAgain) {
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  Set("refuse graph", 1);
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  EXPECT_EQ(Get("launches"), 4);
+  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  EXPECT_EQ(Get("graph launches"), 1);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 13);
+  EXPECT_TRUE(device_->health().ok());
+}
+
+TEST_F(CudaGraphTest, AGraphThatIsRefusedForEver_IsNotAskedForAgain) {
+  for (int i = 0; i < 6; ++i) {
+    Set("refuse graph", 1);
+    ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
+  }
+  EXPECT_EQ(Get("graphs"), 3);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 364);
+}
+
+TEST_F(CudaGraphTest, TooFewBuffers_QueueNothing) {
+  const runtime::KernelLaunch launches[] = {{kernels_[0].get(), {}}};
+  EXPECT_EQ(device_->LaunchAll(launches, {}, record_).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Value(*device_, buffers_[0]), 0);
+}
+
+// ---- errors that are for good -------------------------------------------------------------------
+
+TEST_F(CudaTest, AnErrorForGood_EndsTheDeviceAndNamesItself) {
+  auto device = Make();
+  const auto kernel = device->Load(Kernel());
+  const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {buffer.address()};
+  Set("lose with", CUDA_ERROR_ECC_UNCORRECTABLE);
+  Set("lose", 2);
+  ASSERT_TRUE(device->Launch(**kernel, slots, {}).ok());
+  ASSERT_TRUE(device->Launch(**kernel, slots, {}).ok());
+  EXPECT_TRUE(device->health().ok());  // nobody has waited
+  const std::vector<std::string> words = {"Fake GPU", "CUDA_ERROR_ECC_UNCORRECTABLE (214)",
+                                          "must end"};
+  const auto code = absl::StatusCode::kInternal;
+  EXPECT_TRUE(Has(device->Synchronize(), code, words));
+  EXPECT_TRUE(Has(device->health(), code, words));
+  char byte = 0;
+  EXPECT_TRUE(Has(device->Launch(**kernel, slots, {}), code, words));
+  EXPECT_TRUE(Has(device->Upload(buffer.address(), "x"), code, words));
+  EXPECT_TRUE(Has(device->Download(buffer.address(), 1, &byte), code, words));
+  EXPECT_TRUE(Has(device->Allocate(8).status(), code, words));
+  EXPECT_TRUE(Has(device->Load(Kernel()).status(), code, words));
+  EXPECT_TRUE(Has(device->Time([] { return absl::OkStatus(); }).status(), code, words));
+  std::thread([&] {
+    EXPECT_TRUE(Has(device->Download(buffer.address(), 1, &byte), code, words));
+  }).join();
+}
+
+TEST_F(CudaTest, AnIllegalAddress_IsForGood) {
+  auto device = Make();
+  const auto kernel = device->Load(Kernel());
+  const DeviceAddress slots[] = {DeviceAddress{4096}};
+  ASSERT_TRUE(device->Launch(**kernel, slots, {}).ok());
+  EXPECT_TRUE(
+      Has(device->Synchronize(), absl::StatusCode::kInternal, {"CUDA_ERROR_ILLEGAL_ADDRESS"}));
+  EXPECT_FALSE(device->health().ok());
+}
+
+}  // namespace
+}  // namespace outboard::cuda
