@@ -17,6 +17,13 @@
 // size of blocks * threads). Its arguments: a `__global uchar*` for each buffer slot 0 ..
 // buffer_count - 1, in order, whatever the type of the elements; then, with `reads_vars`, a
 // `__global const long*` with the VARs' values by slot. `tasks` is the number of blocks.
+//
+// For kPtx, `object` is PTX text for NVIDIA's GPUs with one `.visible .entry` named `symbol`,
+// launched as a grid of blocks[] with threads[] threads each; `.maxntid` is threads[]. Its
+// parameters are `.u64`: for each buffer slot 0 .. buffer_count - 1, in order, the buffer's address
+// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot. The text
+// declares its shared memory itself (`shared_bytes`; the launch asks for none) and uses no local
+// memory. `tasks` is the number of blocks.
 #pragma once
 
 #include <array>
@@ -30,6 +37,7 @@ struct CompiledKernel {
   enum class Form : uint8_t {
     kElfX86 = 0,   // relocatable ELF64, x86-64, position independent
     kOpenClC = 1,  // source text
+    kPtx = 2,      // assembler text for NVIDIA's GPUs
   };
 
   std::string object;  // in the format of `form`
