@@ -21,4 +21,13 @@ inline std::vector<int> UsableCores() {
   return cores;
 }
 
+// As sched_setaffinity(2) takes them. Numbers that the kernel's mask has no room for are left out.
+inline cpu_set_t CoreMask(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores)
+    if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &set);
+  return set;
+}
+
 }  // namespace outboard

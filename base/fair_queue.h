@@ -13,6 +13,7 @@
 // Threads: any may post.
 #pragma once
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,8 +48,7 @@ class FairQueue {
   explicit FairQueue(const Options& options) : at_once_(options.at_once), now_us_(options.now_us) {
     for (int i = 0; i < options.threads; ++i)
       threads_.emplace_back([this, niceness = options.niceness] {
-        // Of this thread alone, as Linux has it.
-        if (niceness > 0 && nice(niceness) == -1) errno = 0;
+        if (niceness > 0) YieldToOthers(niceness);
         Work();
       });
   }
@@ -168,6 +168,30 @@ class FairQueue {
       if (stopping_) wake_.notify_all();
     }
   }
+  // Of this thread alone. Niceness decides how much of a processor the thread gets beside others; a
+  // long slice, from Linux 6.12 on, that whoever wakes up need not wait for the end of its turn: a
+  // step otherwise waited for 3 to 4 ms behind a hash. Older kernels ignore the slice.
+  static void YieldToOthers(int niceness) {
+    struct Attributes {  // struct sched_attr of sched_setattr(2), which glibc 2.36 lacks
+      uint32_t bytes = sizeof(Attributes);
+      uint32_t policy = 0;  // SCHED_OTHER
+      uint64_t flags = 0;
+      int32_t niceness = 0;
+      uint32_t priority = 0;
+      uint64_t slice_ns = 0, deadline_ns = 0, period_ns = 0;
+    } attributes;
+    static_assert(sizeof(Attributes) == 48);
+    constexpr uint64_t kSliceNs = 100'000'000;  // the longest there is
+    const int saved = errno;
+    const bool is_known = syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0;
+    attributes.bytes = sizeof attributes;
+    attributes.niceness = std::min(attributes.niceness + niceness, 19);
+    attributes.slice_ns = kSliceNs;
+    if (!is_known || syscall(SYS_sched_setattr, 0, &attributes, 0) != 0)
+      [[maybe_unused]] const int now = nice(niceness);  // all that is left, if it is allowed
+    errno = saved;
+  }
+
   bool AllIdle() const { return !idle_.empty() && idle_.size() == accounts_.size(); }
 
   const int at_once_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <sstream>
@@ -84,14 +85,19 @@ class HelpFormatter : public CLI::Formatter {
     if (type.find("PATH") != std::string::npos) return "PATH";
     return kind == "INT" || kind == "UINT" || kind == "FLOAT" ? "N" : kind;
   }
+  // "1e+06" as people write it.
+  static std::string Plain(const std::string& number) {
+    return number.find('e') == std::string::npos ? number
+                                                 : std::to_string(std::llround(std::stod(number)));
+  }
   static std::string RangeOf(const CLI::Option& option) {
     const std::string type = option.get_type_name();
     const size_t begin = type.find(" in ["), middle = type.find(" - ", begin),
                  end = type.find(']', begin);
     if (begin == std::string::npos || middle == std::string::npos || end == std::string::npos)
       return "";
-    return type.substr(begin + 5, middle - begin - 5) + " to " +
-           type.substr(middle + 3, end - middle - 3);
+    return Plain(type.substr(begin + 5, middle - begin - 5)) + " to " +
+           Plain(type.substr(middle + 3, end - middle - 3));
   }
 
   static std::string Row(const std::string& left, const std::string& text) {

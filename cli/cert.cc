@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,9 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "gateway/accounts/worker_tokens.h"
+#include "gateway/base/clock.h"
+#include "gateway/server/gateway.h"
 #include "gateway/tls/authority_files.h"
 #include "wire/tls/private_file.h"
 
@@ -230,8 +234,33 @@ absl::Status RevokeWorker(const CertFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status MakeToken(const CertFlags& flags) {
+  const std::string folder = DataFolder(flags), name = flags.names.front();
+  OB_RETURN_IF_ERROR(OpenAuthority(flags).status());
+  OB_ASSIGN_OR_RETURN(const auto tokens,
+                      gateway::WorkerTokens::Open(gateway::AccountsPath(folder)));
+  OB_ASSIGN_OR_RETURN(const gateway::Secret token, tokens->Create(name, gateway::WallNow()));
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(folder));
+  OB_ASSIGN_OR_RETURN(const auto revoked, gateway::ReadRevoked(folder));
+  for (const auto& one : issued)
+    if (one.name == name && absl::Now() < one.not_after &&
+        std::find(revoked.begin(), revoked.end(), one.serial) == revoked.end())
+      std::fprintf(stderr,
+                   "outboard: a worker has this name, with a certificate until %s: until then, or "
+                   "`outboard cert revoke %s`, no other can enrol\n",
+                   Time(one.not_after).c_str(), name.c_str());
+  // Alone on stdout, for a file.
+  std::printf("%s\n", std::string(token.Reveal()).c_str());
+  std::fprintf(stderr,
+               "outboard: for `outboard worker --name %s --token-file`, once, within %lld "
+               "minutes; it is shown this once\n",
+               name.c_str(), static_cast<long long>(gateway::kWorkerTokenLifeMs / 60'000));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+int RunCertToken(const CertFlags& flags) { return Report(MakeToken(flags)); }
 int RunCertInit(const CertFlags& flags) { return Report(Init(flags)); }
 int RunCertIssue(const CertFlags& flags) { return Report(Issue(flags)); }
 int RunCertRenew(const CertFlags& flags) { return Report(Renew(flags)); }

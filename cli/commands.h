@@ -47,6 +47,8 @@ struct ServerFlags {
   std::vector<std::string> tls_names;              // gateway, serve, up
   std::string tls_ca_file, tls_fingerprint;        // worker: whom it believes
   int worker_certificate_s = 86'400;               // gateway
+  bool worker_tokens = false;                      // gateway
+  std::string token_file;                          // worker
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
@@ -121,6 +123,18 @@ int RunCertIssue(const CertFlags& flags);
 int RunCertRenew(const CertFlags& flags);
 int RunCertShow(const CertFlags& flags);
 int RunCertRevoke(const CertFlags& flags);
+int RunCertToken(const CertFlags& flags);  // for the worker names.front()
+
+// `outboard quarantine`: workers that the gateway of a data folder has set aside (docs/fleet.md).
+
+struct QuarantineFlags {
+  std::string data;
+  std::string worker;  // lift: an identity or a name, as list prints them
+  bool json = false;
+};
+
+int RunQuarantineList(const QuarantineFlags& flags);
+int RunQuarantineLift(const QuarantineFlags& flags);  // a running gateway follows within 5 s
 
 // `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
 // $CLOUD_KEY.

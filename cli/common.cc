@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "base/environment.h"
 #include "cli/service_manager.h"
 
@@ -36,6 +38,26 @@ sigset_t OurSignals() {
   for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
   return set;
 }
+
+// This thread runs on these cores until the end of the scope, and what it starts, for ever. Empty,
+// or cores that the machine refuses: nothing changes.
+class OnCores {
+ public:
+  explicit OnCores(const std::vector<int>& cores) {
+    if (cores.empty() || sched_getaffinity(0, sizeof before_, &before_) != 0) return;
+    const cpu_set_t set = CoreMask(cores);
+    changed_ = sched_setaffinity(0, sizeof set, &set) == 0;
+  }
+  ~OnCores() {
+    if (changed_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  OnCores(const OnCores&) = delete;
+  OnCores& operator=(const OnCores&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool changed_ = false;
+};
 
 absl::Status WriteLine(int fd, const std::string& line) {
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size())
@@ -192,7 +214,8 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
 }
 
 absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
-                                   std::vector<std::string> environment) {
+                                   std::vector<std::string> environment,
+                                   const std::vector<int>& cores) {
   int life[2];
   if (pipe2(life, O_CLOEXEC) != 0)
     return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
@@ -223,7 +246,11 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  int error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), env.data());
+  int error;
+  {
+    const OnCores inherited(cores);
+    error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), env.data());
+  }
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(life[0]);

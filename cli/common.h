@@ -68,9 +68,10 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
 class Child {
  public:
   // Starts this binary with `args` (without the program's name) and "--life-fd N". `environment`:
-  // "NAME=value" to add.
+  // "NAME=value" to add. `cores`: those that it may use; empty: the caller's.
   static absl::StatusOr<Child> Start(std::vector<std::string> args,
-                                     std::vector<std::string> environment);
+                                     std::vector<std::string> environment,
+                                     const std::vector<int>& cores = {});
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
   ~Child();  // as Stop

@@ -105,7 +105,8 @@ int Main(int argc, char** argv) {
   AccountFlags account;
 
   Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
-  up.Add("--workers", &server.workers, "Worker processes").Between(1, 64);
+  up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
+      .Between(1, 64);
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
@@ -133,6 +134,9 @@ int Main(int argc, char** argv) {
       .Add("--worker-certificate-life", &server.worker_certificate_s,
            "Seconds that a worker's certificate is valid; it is renewed after two thirds")
       .Between(3, 30 * 86'400);
+  gateway.Add("--worker-tokens", &server.worker_tokens,
+              "A worker that has no certificate needs a token of `outboard cert token` besides the "
+              "fleet secret, and cannot choose its name");
   AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30");
   AddReady(gateway, server);
@@ -155,6 +159,9 @@ int Main(int argc, char** argv) {
              "PEM file with the gateway's CA (tls/ca.pem in its data folder)");
   worker.Add("--tls-fingerprint", &server.tls_fingerprint,
              "Fingerprint of the gateway's CA (default: the one in --fleet-secret-file)");
+  worker.Add("--token-file", &server.token_file,
+             "File with a token of `outboard cert token` for --name (or $OUTBOARD_WORKER_TOKEN); "
+             "needed once, by a gateway with --worker-tokens");
   worker.Add("--identity-file", &server.identity_file,
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
@@ -185,7 +192,8 @@ int Main(int argc, char** argv) {
                 "sandbox (docs/sandbox.md)");
   for (Command command : {up, gateway, worker})
     AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port", "info");
-  AddTelemetry(serve, server.telemetry, "off", "error");
+  AddTelemetry(serve, server.telemetry, "off",
+               "error, or warning where other machines reach --listen");
   for (Command command : {up, gateway, serve})
     command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
                 "Also show figures by account number");
@@ -257,12 +265,31 @@ int Main(int argc, char** argv) {
   Command cert_revoke = cert.Subcommand("revoke", "Refuse a worker's certificate");
   cert_revoke.Add("worker", &certified.serial, "Its serial number or name, as `show` prints it")
       .Required();
-  for (Command command : {cert_init, cert_issue, cert_renew, cert_show, cert_revoke})
+  Command cert_token = cert.Subcommand(
+      "token", "Make a token with which one new worker enrols (--worker-tokens), for 15 minutes");
+  cert_token.Add("name", &certified.names, "The worker's --name: its serial number, for example")
+      .Required()
+      .Once();
+  for (Command command : {cert_init, cert_issue, cert_renew, cert_show, cert_revoke, cert_token})
     command.Add("--data", &certified.data, kDataHelp);
   for (Command command : {cert_init, cert_issue, cert_renew})
     command.Add("--days", &certified.days, "Days that the certificate is valid").Between(1, 3650);
   for (Command command : {cert_init, cert_issue})
     command.Add("--force", &certified.force, "Replace what is there already");
+
+  QuarantineFlags quarantined;
+  Command quarantine = app.Subcommand(
+      "quarantine", "Manage the workers that a gateway has set aside (docs/fleet.md)");
+  quarantine.RequireSubcommand();
+  Command quarantine_list =
+      quarantine.Subcommand("list", "List them: identity, name, since when, and why");
+  quarantine_list.Add("--json", &quarantined.json, "Print JSON");
+  Command quarantine_lift =
+      quarantine.Subcommand("lift", "Give a worker sessions again, within seconds");
+  quarantine_lift.Add("worker", &quarantined.worker, "Its identity or name, as list prints it")
+      .Required();
+  for (Command command : {quarantine_list, quarantine_lift})
+    command.Add("--data", &quarantined.data, kDataHelp);
 
   StoreFlags stored;
   Command push = app.Subcommand("push", "Upload files and store them under names");
@@ -347,6 +374,9 @@ int Main(int argc, char** argv) {
   if (cert_renew.Given()) return RunCertRenew(certified);
   if (cert_show.Given()) return RunCertShow(certified);
   if (cert_revoke.Given()) return RunCertRevoke(certified);
+  if (cert_token.Given()) return RunCertToken(certified);
+  if (quarantine_list.Given()) return RunQuarantineList(quarantined);
+  if (quarantine_lift.Given()) return RunQuarantineLift(quarantined);
   if (push.Given()) return RunPush(stored);
   if (pull.Given()) return RunPull(stored);
   if (store_list.Given()) return RunStoreList(stored);

@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/environment.h"
 #include "cli/commands.h"
 #include "cli/telemetry.h"
@@ -31,6 +32,7 @@
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
+#include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
@@ -89,6 +91,20 @@ std::string WorkerMetricsListen(const TelemetryFlags& flags, int index) {
   return absl::StrCat(listen.substr(0, colon), ":", port + 1 + index);
 }
 
+// Of the workers of `up`, which know nothing of each other: worker i has result[i], and divides it
+// among its devices.
+std::vector<std::vector<int>> CoresOfWorkers(int workers) {
+  const std::vector<int> all = UsableCores();
+  const size_t cores = worker::PhysicalCores(all).size();
+  if (cores < static_cast<size_t>(workers))
+    telemetry::LogWarning("workers_share_cores", {{"workers", workers},
+                                                  {"cores", cores},
+                                                  {"effect",
+                                                   "workers slow each other down "
+                                                   "(--workers)"}});
+  return worker::DivideCores(all, workers);
+}
+
 // Where workers join a gateway that listens for clients at `listen`, unless it is given.
 std::string FleetListenFor(const std::string& listen) {
   if (listen.starts_with("unix:")) return listen + ".fleet";
@@ -126,6 +142,18 @@ std::string IdentityPath(const ServerFlags& flags) {
   for (char& c : name)
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
   return DefaultDataFolder() + "/workers/" + name;
+}
+
+// The token that a worker was given, or "".
+absl::StatusOr<std::string> GivenToken(const ServerFlags& flags) {
+  if (const std::string token = TakeSecret("OUTBOARD_WORKER_TOKEN"); !token.empty()) {
+    OB_RETURN_IF_ERROR(session::CheckKeyText("OUTBOARD_WORKER_TOKEN", token));
+    return token;
+  }
+  if (flags.token_file.empty()) return "";
+  auto token = gateway::ReadFleetSecret(flags.token_file);  // a file of the same kind
+  if (token.ok()) return token;
+  return absl::InvalidArgumentError(absl::StrCat("--token-file: ", token.status().message()));
 }
 
 // `snapshot_every_s`: what --snapshot-every is where it is not given.
@@ -309,6 +337,7 @@ int RunGateway(const ServerFlags& flags) {
     return Report(status);
   options->on_dead_listener = EndAsDead;
   options->tls.workers_here = flags.tls;
+  options->worker_tokens = flags.worker_tokens;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -322,6 +351,7 @@ int RunGateway(const ServerFlags& flags) {
 }
 
 int RunWorker(const ServerFlags& flags) {
+  RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
@@ -329,6 +359,9 @@ int RunWorker(const ServerFlags& flags) {
   std::string fingerprint;
   auto secret = FleetSecretOfWorker(flags, &fingerprint);
   if (!secret.ok()) return Report(secret.status());
+  const auto token = GivenToken(flags);
+  if (!token.ok()) return Report(token.status());
+  telemetry::HideInLogs(*token);
   const auto protection = ProtectionOfWorker(flags, fingerprint);
   if (!protection.ok()) return Report(protection.status());
   auto shown =
@@ -355,7 +388,11 @@ int RunWorker(const ServerFlags& flags) {
   }
   const auto enrolment = protection->UsesTls(flags.gateway)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
-                                   .name = flags.name, .fleet_secret = *secret, .connect = connect})
+                                   .name = flags.name,
+                                   .fleet_secret = *secret,
+                                   .token = *token,
+                                   .file = IdentityPath(flags) + ".pem",
+                                   .connect = connect})
                              : nullptr;
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
@@ -453,6 +490,7 @@ int RunUp(ServerFlags flags) {
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
 
+  const std::vector<std::vector<int>> cores = CoresOfWorkers(flags.workers);
   std::vector<Child> workers;
   int restarts = 0;
   auto start = [&](int index) -> absl::Status {
@@ -484,7 +522,8 @@ int RunUp(ServerFlags flags) {
     } else {
       environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options->fleet_secret));
     }
-    auto child = Child::Start(std::move(args), std::move(environment));
+    auto child =
+        Child::Start(std::move(args), std::move(environment), cores[static_cast<size_t>(index)]);
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);

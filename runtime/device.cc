@@ -32,6 +32,14 @@ std::vector<LoadedKernel> Device::LoadAll(std::span<const CompiledKernel> kernel
   return loaded;
 }
 
+absl::Status Device::LaunchAll(std::span<const KernelLaunch> launches,
+                               std::span<const int64_t> vars, std::unique_ptr<LaunchRecord>&) {
+  for (const KernelLaunch& launch : launches)
+    if (absl::Status status = Launch(*launch.kernel, launch.buffers, vars); !status.ok())
+      return status;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DeviceBuffer> Device::MapFile(int fd, int64_t bytes) {
   absl::StatusOr<DeviceBuffer> buffer = Allocate(bytes);
   if (!buffer.ok() || bytes == 0) return buffer;

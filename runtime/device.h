@@ -1,5 +1,5 @@
 // A device: memory, kernels and launches. All computation goes through this interface; only the
-// folders runtime/cpu, runtime/far and runtime/opencl depend on a particular device.
+// folders runtime/cpu, runtime/far, runtime/opencl and runtime/cuda depend on a particular device.
 //
 // Order.   Uploads, fills, copies, launches and downloads take effect one after the other, in the
 //          order of the calls (one stream). A call may return before its work has begun.
@@ -90,7 +90,7 @@ class DeviceKernel {
 };
 
 struct DeviceProperties {
-  std::string kind;  // "cpu", "far", "opencl": the value of OUTBOARD_DEVICE
+  std::string kind;  // "cpu", "far", "opencl", "cuda": the value of OUTBOARD_DEVICE
   std::string name;  // for people
   int threads = 1;   // that run one kernel together; for a GPU: compute units
   CompiledKernel::Form form = CompiledKernel::Form::kElfX86;  // of kernels that Load accepts
@@ -102,6 +102,22 @@ struct DeviceProperties {
   bool fp16 = true;
   int64_t local_memory_bytes = 0;   // of one work-group; 0: none
   int64_t work_group_size_max = 1;  // threads of one block
+  int64_t memory_bytes = 0;         // of the device; 0: the host's, or not known
+  int compute_capability = 0;       // of CUDA: 10 * major + minor, 90 for an H100; 0: another device
+  bool records_launches = false;    // LaunchAll costs less than its launches one by one
+};
+
+// One launch of several that are queued together.
+struct KernelLaunch {
+  const DeviceKernel* kernel;
+  std::span<const DeviceAddress> buffers;
+};
+
+// What a device keeps of a list of launches, so that it queues the list again at less cost. The
+// device outlives it.
+class LaunchRecord {
+ public:
+  virtual ~LaunchRecord() = default;
 };
 
 using LoadedKernel = absl::StatusOr<std::unique_ptr<DeviceKernel>>;
@@ -185,10 +201,22 @@ class Device {
     return Launch(kernel, buffers, vars);
   }
 
+  // Queues several launches, one after the other, as Launch of each. `record` is the caller's, one
+  // for each list that it queues over and over; nullptr at first. Devices with records_launches keep
+  // there what makes the next time cheap. Kernels and buffers may differ each time: what differs
+  // costs more. The record may go while the launches are queued.
+  // Errors: as Launch; some of the launches may have been queued
+  virtual absl::Status LaunchAll(std::span<const KernelLaunch> launches,
+                                 std::span<const int64_t> vars,
+                                 std::unique_ptr<LaunchRecord>& record);
+
   // ---- time -------------------------------------------------------------------------------------
 
   // Waits until all queued work is done.
   virtual absl::Status Synchronize() = 0;
+  // OK, or why this device serves this process no more (INTERNAL): the process should end, since a
+  // new one may find the device well. Every other call returns the same error. Threads: any.
+  virtual absl::Status health() const { return absl::OkStatus(); }
   // Waits for the work that `work` queues and returns the seconds that the device spent on it.
   virtual absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) = 0;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/cuda/device.h"
 #include "runtime/far/device.h"
 #include "runtime/opencl/device.h"
 
@@ -12,25 +13,28 @@ namespace {
 
 struct Entry {
   std::string_view kind;
-  bool (*is_there)();
+  absl::Status (*check)();  // OK: this machine has it
   absl::StatusOr<std::unique_ptr<Device>> (*make)(const DeviceOptions&);
 };
 
+absl::Status IsAlwaysThere() { return absl::OkStatus(); }
+
 constexpr Entry kDevices[] = {
-    {kCpu, [] { return true; },
+    {kCpu, IsAlwaysThere,
      [](const DeviceOptions& options) -> absl::StatusOr<std::unique_ptr<Device>> {
        return MakeCpuDevice(options);
      }},
-    {"far", [] { return true; },
+    {kFar, IsAlwaysThere,
      [](const DeviceOptions& options) -> absl::StatusOr<std::unique_ptr<Device>> {
        return std::make_unique<far::FarDevice>(MakeCpuDevice(options));
      }},
-    {"opencl", opencl::IsThere, opencl::MakeOpenClDevice},
+    {kOpenCl, opencl::CheckThere, opencl::MakeOpenClDevice},
+    {kCuda, cuda::CheckThere, cuda::MakeCudaDevice},
 };
 
 const Entry* Find(std::string_view kind) {
   for (const Entry& entry : kDevices)
-    if (entry.kind == kind && entry.is_there()) return &entry;
+    if (entry.kind == kind) return &entry;
   return nullptr;
 }
 
@@ -43,22 +47,26 @@ int64_t DefaultMemoryBytesMax() {
 std::vector<std::string> DeviceKinds() {
   std::vector<std::string> kinds;
   for (const Entry& entry : kDevices)
-    if (entry.is_there()) kinds.emplace_back(entry.kind);
+    if (entry.check().ok()) kinds.emplace_back(entry.kind);
   return kinds;
 }
 
 absl::Status CheckDeviceKind(std::string_view kind) {
-  if (Find(kind) != nullptr) return absl::OkStatus();
+  std::string why;
+  if (const Entry* const entry = Find(kind); entry != nullptr) {
+    const absl::Status status = entry->check();
+    if (status.ok()) return absl::OkStatus();
+    why = absl::StrCat(" (", status.message(), ")");
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no device \"", std::string(kind),
-                   "\"; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
+      absl::StrCat("there is no device \"", std::string(kind), "\"", why,
+                   "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(std::string_view kind,
                                                    const DeviceOptions& options) {
-  const Entry* const entry = Find(kind);
-  if (entry == nullptr) return CheckDeviceKind(kind);
-  return entry->make(options);
+  if (absl::Status status = CheckDeviceKind(kind); !status.ok()) return status;
+  return Find(kind)->make(options);
 }
 
 }  // namespace outboard::runtime

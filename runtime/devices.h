@@ -4,8 +4,11 @@
 //   far     a device for tests (runtime/far): the host cannot address its memory, and all work runs
 //           as late as possible
 //   opencl  the first OpenCL device (runtime/opencl), if the machine has one
+//   cuda    the first NVIDIA GPU (runtime/cuda), if the machine has one and its driver
 //
-// To add a device: a folder with an implementation of runtime::Device, and a line in devices.cc.
+// To add a device: a folder with an implementation of runtime::Device, and a line in devices.cc. One
+// with a driver: worker::NeedsDriver (worker/sandbox/granted_parts.cc), too, since drivers reserve
+// more address space than an executor otherwise may, and open files of the machine.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +24,13 @@
 namespace outboard::runtime {
 
 inline constexpr std::string_view kCpu = "cpu";
+inline constexpr std::string_view kFar = "far";
+inline constexpr std::string_view kOpenCl = "opencl";
+inline constexpr std::string_view kCuda = "cuda";
 
 struct DeviceOptions {
   int threads = 0;               // of the CPU; 0: one per processor
-  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax; OpenCL: at most 3/4 of the device
+  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax; OpenCL, CUDA: what the device has
 };
 
 // Three quarters of the machine's memory; the rest is for the system and other processes.
@@ -35,7 +41,8 @@ int64_t DefaultMemoryBytesMax();
 std::vector<std::string> DeviceKinds();
 
 // Checks that this machine has the device `kind`. Lists the other devices only if it has not.
-// Errors: INVALID_ARGUMENT  no such device; lists those of this machine
+// Errors: INVALID_ARGUMENT  no such device: in one line why not, if it has a driver, and those of
+//                           this machine
 absl::Status CheckDeviceKind(std::string_view kind);
 
 // Errors: as CheckDeviceKind; UNIMPLEMENTED  the device lacks a feature that every kernel needs

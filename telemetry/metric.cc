@@ -14,6 +14,8 @@ constexpr Names kDirections[] = {"in", "out"};
 constexpr Names kLookups[] = {"hit", "miss"};
 constexpr Names kSessionEnds[] = {"closed", "lost"};
 constexpr Names kWorkerLosses[] = {"disconnected", "silent"};
+constexpr Names kOffences[] = {"other_session", "claim", "future_epoch", "unsent_item",
+                               "device_time"};
 constexpr Names kDeviceUses[] = {"busy", "free"};
 constexpr Names kVerdicts[] = {"known", "passed", "refused"};
 constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long"};
@@ -45,6 +47,7 @@ constexpr Names kCodeNames[kCodes] = {
 static_assert(std::size(kRefusals) == static_cast<size_t>(Refusal::kOther) + 1);
 static_assert(std::size(kMethods) == static_cast<size_t>(CallMethod::kRefusedJoin) + 1);
 static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEnd::kOther) + 1);
+static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kDeviceTime) + 1);
 static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kShelved) + 1);
 
 // Hardware classes come from workers; accounts are numbered.
@@ -57,6 +60,7 @@ constexpr Label kByDirection[] = {{"direction", kDirections}};
 constexpr Label kByLookup[] = {{"result", kLookups}};
 constexpr Label kBySessionEnd[] = {{"how", kSessionEnds}};
 constexpr Label kByWorkerLoss[] = {{"how", kWorkerLosses}};
+constexpr Label kByOffence[] = {{"kind", kOffences}};
 constexpr Label kByDeviceUse[] = {{"state", kDeviceUses}};
 constexpr Label kByVerdict[] = {{"result", kVerdicts}};
 constexpr Label kByExecutorEnd[] = {{"how", kExecutorEnds}};
@@ -166,6 +170,11 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      kTimes},
     {Metric::kHeartbeatOldest, "outboard_heartbeat_oldest_seconds", kGauge, kInGateway,
      "Time since the last heartbeat of the worker that has been silent longest."},
+    {Metric::kWorkersSetAside, "outboard_workers_set_aside", kGauge, kInGateway,
+     "Workers that have joined and get no session, since they did what an honest one does not "
+     "(docs/runbook.md)."},
+    {Metric::kWorkerOffences, "outboard_worker_offences_total", kCounter, kInGateway,
+     "Times that a worker did what an honest one does not, by kind.", kByOffence},
 
     {Metric::kSteps, "outboard_steps_total", kCounter, kInGateway,
      "Runs that were passed to an executor, those that are sent again included."},
@@ -389,6 +398,9 @@ std::span<const MetricInfo, kMetrics> MetricTable() { return kTable; }
 const MetricInfo& InfoOf(Metric metric) { return kTable[static_cast<size_t>(metric)]; }
 
 std::string_view NameOf(CallMethod method) { return kMethods[static_cast<size_t>(method)]; }
+std::string_view NameOf(WorkerOffence offence) {
+  return kOffences[static_cast<size_t>(offence)];
+}
 std::string_view NameOf(Refusal reason) { return kRefusals[static_cast<size_t>(reason)]; }
 std::string_view NameOfCode(int code) {
   return code >= 0 && code < kCodes ? kCodeNames[code] : std::string_view("UNKNOWN");

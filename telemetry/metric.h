@@ -50,6 +50,8 @@ enum class Metric : uint16_t {
   kLeaseTime,
   kHeartbeatGap,
   kHeartbeatOldest,
+  kWorkersSetAside,
+  kWorkerOffences,
   // ---- the gateway: work
   kSteps,
   kStepFailures,
@@ -117,6 +119,8 @@ enum class Direction { kIn, kOut };                           // as the gateway 
 enum class Lookup { kHit, kMiss };                            // in a cache
 enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnded
 enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
+// Of kWorkerOffences: what a worker did that an honest one does not (docs/runbook.md).
+enum class WorkerOffence { kOtherSession, kClaim, kFutureEpoch, kUnsentItem, kDeviceTime };
 enum class DeviceUse { kBusy, kFree };                        // of kDevices
 enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
 enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong };  // of kExecutorsEnded
@@ -192,6 +196,7 @@ enum class CallMethod {
 // "Store.Set"; for logs and labels.
 std::string_view NameOf(CallMethod method);
 std::string_view NameOf(Refusal reason);
+std::string_view NameOf(WorkerOffence offence);
 // "NOT_FOUND"; "UNKNOWN" for a number that is no code of gRPC.
 std::string_view NameOfCode(int code);
 inline constexpr int kCodes = 17;  // of gRPC, OK included

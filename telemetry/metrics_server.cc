@@ -6,10 +6,14 @@
 #include <netinet/in.h>
 #include <openssl/crypto.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,11 +30,17 @@ constexpr char kRequestBytesMax[] = "4096";
 // Of a request to arrive, and of an answer to be taken.
 constexpr char kTimeoutMs[] = "2000";
 
+// civetweb's thread that accepts looks every two seconds whether it is to stop, and at each
+// connection: a server that stops connects to itself, as often as this, until it has.
+constexpr std::chrono::milliseconds kKnockEvery{20};
+
 constexpr std::string_view kScheme = "Bearer ";
 
 struct ListenAt {
   std::string ports;  // as civetweb reads it: a numeric host
   std::string host;   // as it was given
+  sockaddr_storage address{};
+  socklen_t address_bytes = 0;
   bool is_local = false;
 };
 
@@ -52,7 +62,8 @@ absl::StatusOr<ListenAt> Resolve(const std::string& listen) {
   if (port.empty() || getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
     return wrong("there is no such host or port");
   char text[INET6_ADDRSTRLEN] = "";
-  ListenAt at{.host = given};
+  ListenAt at{.host = given, .address_bytes = found->ai_addrlen};
+  std::memcpy(&at.address, found->ai_addr, found->ai_addrlen);
   if (found->ai_family == AF_INET) {
     const auto& address = reinterpret_cast<const sockaddr_in&>(*found->ai_addr).sin_addr;
     inet_ntop(AF_INET, &address, text, sizeof text);
@@ -93,7 +104,17 @@ class MetricsServer::Impl {
  public:
   explicit Impl(MetricsServerOptions options) : options_(std::move(options)) {}
   ~Impl() {
-    if (context_ != nullptr) mg_stop(context_);
+    if (context_ == nullptr) return;
+    std::atomic<bool> stopped{false};
+    std::thread knocker([&] {
+      while (!stopped) {
+        Knock();
+        std::this_thread::sleep_for(kKnockEvery);
+      }
+    });
+    mg_stop(context_);
+    stopped = true;
+    knocker.join();
   }
 
   absl::Status Start(const ListenAt& at) {
@@ -128,6 +149,12 @@ class MetricsServer::Impl {
     mg_server_port port{};
     mg_get_server_ports(context_, 1, &port);
     port_ = port.port;
+    at_ = at;
+    const auto in_order = htons(static_cast<uint16_t>(port_));
+    if (at_.address.ss_family == AF_INET6)
+      reinterpret_cast<sockaddr_in6&>(at_.address).sin6_port = in_order;
+    else
+      reinterpret_cast<sockaddr_in&>(at_.address).sin_port = in_order;
     return absl::OkStatus();
   }
 
@@ -135,6 +162,16 @@ class MetricsServer::Impl {
   const MetricsServerOptions& options() const { return options_; }
 
  private:
+  // Connects to this server, which an address of all machines allows too, and says nothing.
+  void Knock() const {
+    const int fd = socket(at_.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return;
+    // Where that fails the server stops later, or has already.
+    static_cast<void>(
+        connect(fd, reinterpret_cast<const sockaddr*>(&at_.address), at_.address_bytes));
+    close(fd);
+  }
+
   // Not 0: the request is answered, and civetweb looks for no file of that name.
   static int Answer(mg_connection* connection) {
     const mg_request_info* const request = mg_get_request_info(connection);
@@ -173,6 +210,7 @@ class MetricsServer::Impl {
   const MetricsServerOptions options_;
   mg_context* context_ = nullptr;
   int port_ = 0;
+  ListenAt at_;
 };
 
 MetricsServer::MetricsServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

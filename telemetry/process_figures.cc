@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -20,13 +21,17 @@ std::istringstream StatFields() {
   return std::istringstream(end == std::string::npos ? "" : line.substr(end + 1));
 }
 
-double BootTime() {
-  std::ifstream file("/proc/stat");
-  for (std::string word; file >> word;) {
-    double value = 0;
-    if (word == "btime" && file >> value) return value;
-  }
-  return 0;
+double SecondsOf(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// When this process started, in Unix seconds: `seconds` after the machine. By the clocks, since a
+// unit with ProcSubset=pid has no /proc/stat; once, so that a change of the clock is no restart.
+double StartTime(double seconds) {
+  static const double start = SecondsOf(CLOCK_REALTIME) - SecondsOf(CLOCK_BOOTTIME) + seconds;
+  return start;
 }
 
 int OpenDescriptors() {
@@ -55,8 +60,7 @@ void SampleProcess(Samples& samples) {
     samples.Set(Metric::kProcessVirtual, virtual_bytes);
     samples.Set(Metric::kProcessResident,
                 resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
-    if (const double boot = BootTime(); boot > 0)
-      samples.Set(Metric::kProcessStart, boot + start / ticks);
+    samples.Set(Metric::kProcessStart, StartTime(start / ticks));
   }
   if (const int open = OpenDescriptors(); open >= 0) samples.Set(Metric::kProcessOpenFds, open);
   rlimit limit{};

@@ -7,7 +7,8 @@ namespace outboard::session {
 
 namespace {
 
-constexpr int kConnections = 4;
+// Each has a window of its own (kWindowBytes of the gateway): together they fill a link far away.
+constexpr int kConnections = 8;
 
 }  // namespace
 

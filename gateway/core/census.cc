@@ -32,8 +32,10 @@ Census GatewayCore::CountAll(MonoTime now) const {
     census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session->second.since));
   }
   census.workers = workers_.size();
-  for (const auto& [id, worker] : workers_)
+  for (const auto& [id, worker] : workers_) {
+    census.workers_set_aside += worker.set_aside;
     census.heartbeat_oldest_s = std::max(census.heartbeat_oldest_s, Age(now, worker.heard));
+  }
   census.devices = devices_total();
   census.devices_busy = devices_busy();
   return census;

@@ -16,6 +16,7 @@
 //       worker than the session's.
 //   G10 All seats on a worker of one account are of one tenant, those without slots included: the
 //       executor of a parked session lives.
+//   G11 No session has a seat on a worker that was set aside.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -45,7 +46,7 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 }  // namespace
 
 uint32_t GatewayCore::Worker::free() const {
-  if (draining) return 0;
+  if (draining || set_aside) return 0;
   return static_cast<uint32_t>(std::count_if(
       slots.begin(), slots.end(), [](const Slot& slot) { return !slot.holder.has_value(); }));
 }
@@ -85,6 +86,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.name = event.name;
   worker.node = event.node;
   worker.one_account = event.one_account;
+  worker.set_aside = event.set_aside;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   worker.heard = now_;
@@ -135,6 +137,20 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
 void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it != workers_.end()) it->second.draining = true;
+}
+
+// G11. Nobody knows since when its results were wrong: a session goes back to its last snapshot.
+void GatewayCore::Handle(const WorkerSetAside& event, Out& out) {
+  const auto it = workers_.find(event.worker);
+  if (it == workers_.end()) return;
+  it->second.set_aside = event.aside;
+  if (!event.aside) return PlaceQueue(out);
+  std::vector<SessionId> moved;
+  for (const auto& [id, session] : sessions_)
+    if (session.SeatOn(event.worker) != nullptr) moved.push_back(id);
+  for (const SessionId& id : moved)
+    if (Session* session = Find(id); session != nullptr)
+      Replace(*session, absl::StrCat(it->second.name, " was set aside"), out);
 }
 
 void GatewayCore::Handle(const WorkerGone& event, Out& out) {
@@ -348,6 +364,15 @@ bool GatewayCore::HasSeat(const SessionId& id) const {
   return it != sessions_.end() && !it->second.seats.empty();
 }
 
+std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id) const {
+  if (!HasSeat(id)) return std::nullopt;
+  return sessions_.at(id).seats.front().worker;
+}
+
+bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
+  return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
+}
+
 void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   if (!Awaits(event.session)) return;
   Session& session = *Find(event.session);
@@ -460,7 +485,8 @@ GatewayCore::Session* GatewayCore::FindByConn(ConnId conn) {
 
 uint32_t GatewayCore::devices_total() const {
   uint32_t total = 0;
-  for (const auto& [id, worker] : workers_) total += static_cast<uint32_t>(worker.slots.size());
+  for (const auto& [id, worker] : workers_)
+    if (!worker.set_aside) total += static_cast<uint32_t>(worker.slots.size());
   return total;
 }
 
@@ -489,6 +515,7 @@ std::string GatewayCore::CheckInvariants() const {
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
         return "G10: " + id.Hex();
+      if (workers_.at(seat.worker).set_aside) return "G11: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }

@@ -41,6 +41,10 @@ class GatewayCore {
   bool Awaits(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
+  // Of the session's executor; none: it has none.
+  std::optional<WorkerId> WorkerOf(const SessionId& session) const;
+  // True if its executor is on another worker than this one.
+  bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
 
   // Refuses to open or resume sessions from now on, with UNAVAILABLE.
@@ -69,6 +73,7 @@ class GatewayCore {
     std::vector<Slot> slots;
     MonoTime heard;
     bool draining = false;
+    bool set_aside = false;
     bool one_account = false;
     uint32_t free() const;
   };
@@ -121,6 +126,7 @@ class GatewayCore {
   void Handle(const WorkerJoined& event, Out& out);
   void Handle(const WorkerHeartbeat& event, Out& out);
   void Handle(const WorkerDraining& event, Out& out);
+  void Handle(const WorkerSetAside& event, Out& out);
   void Handle(const WorkerGone& event, Out& out);
   void Handle(const SessionRestored& event, Out& out);
   void Handle(const ClientOpen& event, Out& out);

@@ -94,6 +94,7 @@ struct WorkerJoined {
   std::string node;  // the same each time that the worker joins, and no other's: "NAME@IDENTITY"
   std::vector<HeldExecutor> held;
   bool one_account = false;  // its executors at any time are to be of one tenant
+  bool set_aside = false;    // as by WorkerSetAside
 };
 struct SessionRestored {  // at start: a session of the previous gateway process
   SessionId session;
@@ -118,6 +119,10 @@ struct WorkerHeartbeat {
 };
 struct WorkerDraining {  // takes no new session and ends after its last session
   WorkerId worker;
+};
+struct WorkerSetAside {  // takes no session, and those it has go on elsewhere; false: lifted
+  WorkerId worker;
+  bool aside = true;
 };
 struct WorkerGone {  // its stream ended; its executors may live, and it may rejoin with them
   WorkerId worker;
@@ -173,9 +178,9 @@ struct SessionProgress {  // precedes Tick
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
-    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, SessionRestored,
-                 ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied, ExecutorAttached,
-                 ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
+    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerSetAside, WorkerGone,
+                 SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
+                 ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign

@@ -194,6 +194,9 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
   const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.one_account && entry.second.free() > 0;
   });
+  if (std::all_of(workers_.begin(), workers_.end(),
+                  [](const auto& entry) { return entry.second.set_aside; }))
+    return absl::UnavailableError("every worker of this gateway was set aside by it");
   return absl::ResourceExhaustedError(
       absl::StrCat("no device is free: ", devices_busy(), " of ", devices_total(), " are in use, ",
                    queue_.size(), " sessions wait",
@@ -221,10 +224,10 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 // that they have it; then the session waits for one like a parked one.
 bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
   Session* session = Find(held.session);
-  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
-      !Admits(id, session->tenant))
-    return false;
   Worker& worker = workers_.at(id);
+  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
+      worker.set_aside || !Admits(id, session->tenant))
+    return false;
   session->placement = held.placement;
   const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
     return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&

@@ -8,6 +8,8 @@
 //       session's last Assign.
 //   D5  An endpoint is used only while its connection has an entry here, or its relay knows it.
 //   D6  Values leave on one stream, which ends with each epoch.
+//   D7  A worker that was set aside gets no session until an operator lifts it, also after a
+//       restart of the gateway.
 //
 // The entry of a session
 //
@@ -107,6 +109,9 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   Session& session = Entry(row.session);
   session.opened_at = row.opened_at;
   session.attach_hash = TokenFromBytes(row.attach_hash);
+  session.is_restored = true;
+  if (const size_t at = row.worker.rfind('@'); at != std::string::npos)
+    session.had_by.insert(row.worker.substr(at + 1));
   SessionRestored event;
   event.session = row.session;
   event.tenant = row.tenant;
@@ -315,7 +320,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
-  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}, reg.one_account()};
+  WorkerJoined event{
+      id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -323,13 +329,12 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   for (const proto::HeldSession& held : reg.sessions()) {
     const auto session = SessionId::FromBytes(held.session_id());
     const auto token = TokenFromBytes(held.attach_token());
-    if (!session || !token) continue;
-    const Session* const known = Find(*session);
-    if (known == nullptr || !KnowsToken(*known, *token)) continue;  // D4
+    if (!session || !token || !MayClaim(id, *session, *token)) continue;  // D4
     event.held.push_back(
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
   observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
+  if (event.set_aside) observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
   Tell(event);
   return id;
 }
@@ -349,6 +354,7 @@ void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
     if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
   }
   std::vector<uint64_t> memory_bytes(beat.memory_bytes().begin(), beat.memory_bytes().end());
+  for (const SessionId& id : alive) CheckSpoken(worker, id);
   // One list is of no use where the other has been shortened.
   if (alive.size() != memory_bytes.size()) memory_bytes.clear();
   Tell(WorkerHeartbeat{worker, alive, std::move(memory_bytes)});
@@ -371,6 +377,7 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
                     .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
                     .placement = ended.placement(),
                     .worker = worker};
+  CheckSpoken(worker, *id);
   Session* const session = Find(*id);
   const bool streams =
       session != nullptr && session->relay != nullptr && session->relay->has_executor();
@@ -460,11 +467,14 @@ void CoreDriver::OnTick() {
   for (const auto& [id, session] : sessions_) {
     if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
   }
+  TakeOffences();
   TellOverdueEndings();
   EndTheSilent();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
-  if (++ticks_ % kKeyCheckTicks == 0) CheckKeys();
+  if (++ticks_ % kKeyCheckTicks != 0) return;
+  CheckKeys();
+  LookAtQuarantine();
 }
 
 // A stream costs memory, and nobody has shown a key yet.

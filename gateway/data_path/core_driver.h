@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "telemetry/metric.h"
 
 namespace outboard::proto {
 class Heartbeat;
@@ -42,6 +43,8 @@ class ClientPort;
 class DriverHost;
 class DriverObserver;
 class GraphAdmission;
+class WorkerQuarantine;
+struct SetAsideWorker;
 class GraphBytes;
 class Relay;
 class WriteQueue;
@@ -66,6 +69,11 @@ class CoreDriver {
 
   // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
+
+  // Reads who is set aside, and writes there who will be; `quarantine` outlives the driver. Call
+  // before any worker can join. Without it they are remembered as long as the process lives.
+  // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
+  absl::Status SetQuarantine(WorkerQuarantine* quarantine);
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
@@ -162,6 +170,16 @@ class CoreDriver {
   void Do(WriteSession& action);
   void Do(WriteLease& action);
 
+  // Of a worker that is known: counts what it did, and sets it aside where that is proof.
+  void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
+  void TakeOffences();
+  void CheckSpoken(WorkerId worker, const SessionId& session);
+  // Whether a worker that joins has the session, as it says.
+  bool MayClaim(WorkerId worker, const SessionId& session, Token token);
+  void SetAside(const Worker& worker, const std::string& why);
+  void TellAside(const std::string& identity, bool aside);
+  void LookAtQuarantine();
+
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
   Session& Entry(const SessionId& session);
@@ -206,6 +224,11 @@ class CoreDriver {
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
+  struct Aside;
+  WorkerQuarantine* quarantine_ = nullptr;
+  std::map<std::string, std::unique_ptr<Aside>> aside_;  // by identity
+  // Of a worker's identity: the accounts of which an executor there said what none says.
+  std::map<std::string, std::set<TenantId>> suspects_;
   // Resume hashes of sessions that ended with the previous gateway process.
   std::vector<Token> lost_;
 };

@@ -34,6 +34,7 @@ void CoreDriver::Do(Welcome& action) {
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], /*replays=*/false);
+    Entry(action.sessions[i].session).had_by.insert(worker->identity);
   }
   worker->endpoint->Send(std::move(command));
 }
@@ -45,6 +46,7 @@ void CoreDriver::Do(Assign& action) {
   // The relay is there before the worker can know the session.
   BeginRelay(action.session, action.tenant, /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);
+  Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
   assign.set_session_id(action.session.Bytes());

@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "gateway/accounts/accounts.h"
+#include "gateway/accounts/worker_quarantine.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
@@ -30,6 +32,8 @@ struct CoreDriver::Worker {
   std::string name;
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
+  // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
+  std::set<SessionId> claimed = {};
 };
 
 // The driver's entry for a session.
@@ -47,6 +51,13 @@ struct CoreDriver::Session {
   // Its executor is ending: either its stream has ended or its worker has said so, and the other
   // is awaited for at most kExecutorWordMs.
   std::optional<Ending> ending;
+  std::set<std::string> had_by;  // identities of the workers that were given it
+  bool is_restored = false;      // others may have been given it by the gateway before this one
+};
+
+struct CoreDriver::Aside {
+  SetAsideWorker worker;
+  bool is_written = false;
 };
 
 }  // namespace outboard::gateway

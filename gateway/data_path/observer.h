@@ -34,6 +34,12 @@ class DriverObserver {
                             absl::StatusCode code) {}
   virtual void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {}
   virtual void OnWorkerLeft(std::string_view name, std::string_view why) {}
+  // It did what an honest worker does not: `kind` as in telemetry::NameOf(WorkerOffence).
+  virtual void OnWorkerOffence(const ObservedSession&, std::string_view name,
+                               std::string_view kind) {}
+  virtual void OnWorkerSetAside(std::string_view name, std::string_view identity,
+                                std::string_view why) {}
+  virtual void OnWorkerLifted(std::string_view name, std::string_view identity) {}
 };
 
 }  // namespace outboard::gateway

@@ -14,6 +14,7 @@
 #include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
+#include "wire/merkle.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -181,7 +182,15 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));
     }
-    worker_ = driver_->AddWorker(endpoint_, reg);
+    if (proved_name_.empty()) {
+      worker_ = driver_->AddWorker(endpoint_, reg);
+      return;
+    }
+    proto::Register proved = reg;
+    proved.set_name(proved_name_);
+    proved.set_identity(
+        std::string(wire::AsBytes(Sha256("outboard worker's certificate " + proved_name_))));
+    worker_ = driver_->AddWorker(endpoint_, proved);
     return;
   }
   switch (event.kind_case()) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "gateway/core/events.h"
@@ -94,7 +95,10 @@ class ExecutorPort {
 // A worker's control stream, which begins with Register.
 class WorkerPort {
  public:
-  WorkerPort(CoreDriver* driver, WorkerEndpoint* endpoint) : driver_(driver), endpoint_(endpoint) {}
+  // `proved_name`: what its certificate says, by which it is known again, whatever it says itself;
+  // empty: it is known by the identity that it shows.
+  WorkerPort(CoreDriver* driver, WorkerEndpoint* endpoint, std::string proved_name = "")
+      : driver_(driver), endpoint_(endpoint), proved_name_(std::move(proved_name)) {}
 
   void OnEvent(const proto::WorkerEvent& event);
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing
@@ -102,6 +106,7 @@ class WorkerPort {
  private:
   CoreDriver* const driver_;
   WorkerEndpoint* const endpoint_;
+  const std::string proved_name_;
   WorkerId worker_;  // value 0: not registered
 };
 

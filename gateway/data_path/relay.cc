@@ -28,7 +28,10 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
-constexpr size_t kDeviceClassBytesMax = 64;                        // of a label
+constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
+// A device cannot have worked for longer than there was time, but two clocks differ, and what was
+// measured before comes at once.
+constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
@@ -38,6 +41,7 @@ Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission
       blobs_(blobs),
       gate_(gate),
       observer_(observer),
+      clock_(clock),
       trace_(std::move(clock)) {}
 
 // ---- the driver ---------------------------------------------------------------------------------
@@ -53,6 +57,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
   client_ = client;
   client_paused_ = false;
+  opened_ = false;
   start_ = start;
   DropGraph();
   trace_.Begin(open.trace());
@@ -163,6 +168,11 @@ uint64_t Relay::epoch() const {
 absl::Status Relay::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
+}
+
+std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(offence_, std::nullopt);
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
@@ -342,13 +352,22 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
-  if (executor_ != executor || frame.epoch() != start_.epoch) return;
+  if (executor_ != executor) return;
+  // Epochs begin here: an executor has heard of none that is later.
+  if (start_.epoch != 0 && frame.epoch() > start_.epoch)
+    offence_ = telemetry::WorkerOffence::kFutureEpoch;
+  if (frame.epoch() != start_.epoch) return;
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (item.has_done()) {
       proto::Done& done = *item.mutable_done();
+      if (opened_ && done.through_seq() > sent_seq_) {  // R5
+        offence_ = telemetry::WorkerOffence::kUnsentItem;
+        done.set_through_seq(sent_seq_);
+      }
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
       CountDeviceTime(done.device_time_us());
       NoteKernelUses(done.kernel_uses());
       ForgetKernelUses(done.durable_seq());
@@ -375,7 +394,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       CountDevice(opened);
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.
-      sent_seq_ = done_seq_ = opened.applied_seq();
+      if (!std::exchange(opened_, true)) sent_seq_ = done_seq_ = opened.applied_seq();
     }
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
@@ -388,11 +407,30 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
 // What an executor says accumulates from the start of its session. Of one that served it before
 // this relay, what came before is counted already.
 void Relay::CountDevice(const proto::Opened& opened) {
-  if (!device_us_ && opened.applied_seq() == 0) device_us_ = 0;
+  if (!device_us_ && opened.applied_seq() == 0) {
+    device_us_ = believed_from_us_ = 0;
+    believed_since_ = clock_();
+  }
   std::string name = opened.device().hardware_class().substr(0, kDeviceClassBytesMax);
   for (char& c : name)
     if (c < 0x21 || c > 0x7e) c = '_';
   device_class_ = telemetry::DeviceClassLabel(name.empty() ? "unknown" : name);
+}
+
+// Of a session that another executor or gateway began, the first figure is as it is told.
+uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
+  const MonoTime now = clock_();
+  if (!device_us_ || believed_since_.ns == 0) {
+    believed_since_ = now;
+    believed_from_us_ = device_us_.value_or(device_us);
+  }
+  const auto past_us =
+      static_cast<uint64_t>(std::max<int64_t>(now.ns - believed_since_.ns, 0)) / 1000;
+  const uint64_t most =
+      believed_from_us_ + past_us * kDeviceTimeFactor + kDeviceTimeSlackUs;  // of one device
+  if (device_us <= most || most < believed_from_us_) return device_us;
+  offence_ = telemetry::WorkerOffence::kDeviceTime;
+  return most;
 }
 
 void Relay::CountDeviceTime(uint64_t device_us) {

@@ -30,6 +30,7 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "proto/cloud.pb.h"
+#include "telemetry/metric.h"
 
 namespace outboard::gateway {
 
@@ -46,7 +47,7 @@ struct EpochStart {
 
 class Relay {
  public:
-  // `clock` is used by traces only. `observer` may be null.
+  // `clock`: of traces, and of the time that a device can have worked. `observer` may be null.
   Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
         RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr);
 
@@ -79,6 +80,8 @@ class Relay {
   uint64_t epoch() const;
   TenantId tenant() const { return tenant_; }
   absl::Status failure() const;  // with which the executor ended the session; OK: none
+  // What its executor did since the last call that an honest one does not; the last of it.
+  std::optional<telemetry::WorkerOffence> TakeOffence();
 
   // ---- the client's stream
   // True if FromClient would verify, hash or read the disk: then it must not run on gRPC's threads.
@@ -107,6 +110,7 @@ class Relay {
   void ForgetKernelUses(uint64_t durable_seq);
   void SendLarge(proto::Done& done);
   void CountDevice(const proto::Opened& opened);
+  uint64_t BelievedDeviceUs(uint64_t device_us);
   void CountDeviceTime(uint64_t device_us);
 
   const SessionId session_;
@@ -116,6 +120,7 @@ class Relay {
   GraphBytes* graphs_ = nullptr;
   DriverObserver* const observer_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
+  const RelayTrace::Clock clock_;
   RelayTrace trace_;
 
   mutable std::mutex mutex_;
@@ -132,6 +137,10 @@ class Relay {
   size_t kernel_uses_bytes_ = 0;
   size_t device_class_ = 0;             // label of telemetry::Metric::kDeviceTime
   std::optional<uint64_t> device_us_;   // that were counted; none: it is not known yet
+  uint64_t believed_from_us_ = 0;       // the device time that was known at believed_since_
+  MonoTime believed_since_;
+  bool opened_ = false;  // the executor has answered this epoch's Open
+  std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
 };
 

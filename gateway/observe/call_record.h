@@ -8,8 +8,11 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +21,7 @@
 #include "absl/status/status.h"
 #include "gateway/core/events.h"
 #include "telemetry/metric.h"
+#include "wire/status.h"
 
 namespace outboard::gateway {
 
@@ -51,5 +55,14 @@ class CallRecord {
   std::optional<SessionId> session_;
   bool ended_ = false;
 };
+
+// Ends a call that has one answer: its record, then the call.
+inline std::function<void(const absl::Status&)> Finisher(grpc::ServerUnaryReactor* reactor,
+                                                         std::shared_ptr<CallRecord> record) {
+  return [reactor, record = std::move(record)](const absl::Status& status) {
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
+  };
+}
 
 }  // namespace outboard::gateway

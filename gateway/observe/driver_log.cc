@@ -63,4 +63,21 @@ void DriverLog::OnWorkerLeft(std::string_view name, std::string_view why) {
   LogWarning("worker_lost", {{"worker", name}, {"why", why}});
 }
 
+void DriverLog::OnWorkerOffence(const ObservedSession& session, std::string_view name,
+                                std::string_view kind) {
+  LogWarning("worker_offence", {{"worker", name},
+                                {"kind", kind},
+                                {"session", session.session.Hex()},
+                                {"account", session.tenant.value}});
+}
+
+void DriverLog::OnWorkerSetAside(std::string_view name, std::string_view identity,
+                                 std::string_view why) {
+  telemetry::LogError("worker_set_aside", {{"worker", name}, {"identity", identity}, {"why", why}});
+}
+
+void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {
+  LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
+}
+
 }  // namespace outboard::gateway

@@ -19,6 +19,11 @@ class DriverLog final : public DriverObserver {
                     absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
   void OnWorkerLeft(std::string_view name, std::string_view why) override;
+  void OnWorkerOffence(const ObservedSession& session, std::string_view name,
+                       std::string_view kind) override;
+  void OnWorkerSetAside(std::string_view name, std::string_view identity,
+                        std::string_view why) override;
+  void OnWorkerLifted(std::string_view name, std::string_view identity) override;
 };
 
 }  // namespace outboard::gateway

@@ -20,6 +20,7 @@ void SampleSessions(const Census& census, Samples& samples) {
   samples.Set(Metric::kQueueLength, static_cast<double>(census.queued));
   samples.Largest(Metric::kQueueOldest, census.queue_oldest_s);
   samples.Set(Metric::kWorkers, static_cast<double>(census.workers));
+  samples.Set(Metric::kWorkersSetAside, static_cast<double>(census.workers_set_aside));
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kBusy, census.devices_busy);
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kFree,
                 static_cast<double>(census.devices) - census.devices_busy);

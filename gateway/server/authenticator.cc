@@ -73,10 +73,6 @@ absl::Status Authenticator::Check(const std::string& key_id) {
   return status;
 }
 
-absl::Status Authenticator::Worker(const grpc::CallbackServerContext& context) const {
-  return Worker(Bearer(context));
-}
-
 absl::Status Authenticator::Worker(std::string_view secret) const {
   if (secret.size() == fleet_secret_.size() &&
       CRYPTO_memcmp(secret.data(), fleet_secret_.data(), secret.size()) == 0)

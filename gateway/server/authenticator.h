@@ -33,7 +33,6 @@ class Authenticator {
   // OK while the key stands. The same errors.
   absl::Status Check(const std::string& key_id);
   // UNAUTHENTICATED: without the fleet secret, or with a wrong one.
-  absl::Status Worker(const grpc::CallbackServerContext& context) const;
   absl::Status Worker(std::string_view secret) const;
 
   // Where the caller is, as gRPC writes it: what the trusted proxy says, else the other end of the

@@ -92,10 +92,9 @@ grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
   auto record = std::make_shared<CallRecord>(method, *context);
   if (caller.session.has_value()) record->SetSession(*caller.session);
   record->SetPeer(PeerOf(caller));
-  const auto finish = [reactor, record](const absl::Status& status) {
+  const auto finish = [finish = Finisher(reactor, record)](const absl::Status& status) {
     CountRefusal(status);
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
+    finish(status);
   };
   Admit(caller, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
         [this, record, finish, body = std::move(body)](absl::StatusOr<Admitted> admitted) {

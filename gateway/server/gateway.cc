@@ -16,6 +16,8 @@
 #include "base/check.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
+#include "gateway/accounts/worker_quarantine.h"
+#include "gateway/accounts/worker_tokens.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
@@ -40,6 +42,7 @@
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
+#include "gateway/tls/fleet_door.h"
 #include "gateway/tls/server_certificates.h"
 #include "gateway/tls/trusted_proxy.h"
 #include "gateway/tls/worker_admission.h"
@@ -187,10 +190,14 @@ class Gateway::Impl {
     account_limits_ = std::make_unique<AccountLimits>(options_.account, &refusals_);
     door_ = std::make_unique<KeyDoor>(authenticator_.get(), account_limits_.get(), &refusals_);
     host_.SetDoor(door_.get());
+    fleet_door_ = std::make_unique<FleetDoor>(
+        [this](std::string_view secret) { return authenticator_->Worker(secret); });
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
+    OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
+    OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
@@ -247,7 +254,7 @@ class Gateway::Impl {
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            authenticator_.get(), admission_.get(), &turns_);
+                                            fleet_door_.get(), admission_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_.pool);
@@ -303,10 +310,20 @@ class Gateway::Impl {
                           ServerCertificates::Start(options_.data_folder, options_.tls));
     }
     if (clients_have_tls_) fingerprint_ = certificates_->FingerprintForClients();
+    if (options_.worker_tokens && !workers_have_tls)
+      return absl::InvalidArgumentError(
+          "--worker-tokens needs TLS where workers join: --tls, or a --fleet-listen that other "
+          "machines reach");
     if (workers_have_tls) {
       OB_ASSIGN_OR_RETURN(admission_,
                           WorkerAdmission::Start(options_.data_folder, certificates_->authority(),
                                                  options_.tls.worker_lifetime_s));
+      if (options_.worker_tokens) {
+        OB_ASSIGN_OR_RETURN(worker_tokens_, WorkerTokens::Open(AccountsPath(options_.data_folder)));
+        admission_->ProveNames([this](const std::string& token, const std::string& name) {
+          return worker_tokens_->Spend(token, name, WallNow());
+        });
+      }
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));
@@ -330,7 +347,7 @@ class Gateway::Impl {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
-      if (listener != nullptr) listener->StopAccepting();
+      if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
       driver_->Drain();
       driver_->AwaitEmpty(drain);
@@ -339,7 +356,8 @@ class Gateway::Impl {
       // lock, which those jobs take.
       ticker_.reset();
       ledger_writer_->Stop();  // the last bills are written and told
-      door_->Stop();           // answers to wrong keys wait no longer
+      door_->Stop();           // answers to wrong keys and secrets wait no longer
+      fleet_door_->Stop();
       for (GrpcListener* listener : {clients_.get(), workers_.get()})
         if (listener != nullptr) listener->Stop();
     }
@@ -348,6 +366,7 @@ class Gateway::Impl {
     figures_.reset();
     turns_.Stop();
     if (door_ != nullptr) door_->Stop();
+    if (fleet_door_ != nullptr) fleet_door_->Stop();
     clients_.reset();
     workers_.reset();
     driver_.reset();
@@ -368,14 +387,17 @@ class Gateway::Impl {
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<AccountLimits> account_limits_;
   std::unique_ptr<KeyDoor> door_;
+  std::unique_ptr<FleetDoor> fleet_door_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   DriverLog driver_log_;
+  std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<GatewayFigures> figures_;
   std::unique_ptr<Ticker> ticker_;
   bool clients_have_tls_ = false;
   std::string fingerprint_;
   std::unique_ptr<ServerCertificates> certificates_;
+  std::unique_ptr<WorkerTokens> worker_tokens_;
   std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;

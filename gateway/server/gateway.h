@@ -53,6 +53,9 @@ struct GatewayOptions {
   std::chrono::milliseconds reader_stalls_after{kReaderStalledMs};
   // TLS of both ports, and what they present.
   TlsOptions tls = {};
+  // Workers enrol by tokens (gateway/accounts/worker_tokens.h), and their names are proved. Needs
+  // TLS where they join: INVALID_ARGUMENT without.
+  bool worker_tokens = false;
   // What a proxy before the gateway shows when it names a caller's address; empty: no proxy's word
   // counts (gateway/tls/trusted_proxy.h).
   std::string proxy_secret = {};

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
+#include "gateway/doors/grpc_guard.h"
 #include "telemetry/log.h"
 #include "wire/limits.h"
 #include "wire/tls/handshake.h"
@@ -86,7 +87,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
     auto acceptor = Acceptor::Listen(address);
     if (!acceptor.ok()) return cannot_listen(acceptor.status().message());
     listener->acceptor_ = *std::move(acceptor);
-    listener->door_ = builder.experimental().AddExternalConnectionAcceptor(
+    listener->external_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         CredentialsOr(tls));
   }
@@ -101,13 +102,18 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
     telemetry::LogWarning("listening_in_the_clear",
                           {{"address", address},
                            {"advice", "leave --insecure away, or use a tunnel or a TLS proxy"}});
+  if (!IsLocalAddress(address) && !IsGrpcGuardInPlace())
+    telemetry::LogWarning("grpc_unbounded",
+                          {{"address", address},
+                           {"advice", "put a proxy that bounds headers before this port"}});
   if (has_port) {
     listener->address_ = listener->acceptor_->address();
-    listener->acceptor_->Start(connections, [door = listener->door_.get()](int from, int fd) {
+    const auto external = listener->external_.get();
+    listener->acceptor_->Start(connections, [external](int from, int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = from;
       connection.fd = fd;
-      door->HandleNewConnection(&connection);
+      external->HandleNewConnection(&connection);
     });
     listener->ListenLocally(connections);
   }
@@ -136,10 +142,10 @@ std::shared_ptr<grpc::Channel> GrpcListener::InProcessChannel() {
   return server_->InProcessChannel(grpc::ChannelArguments());
 }
 
-void GrpcListener::StopAccepting() { local_.reset(); }
+void GrpcListener::CloseLocalSocket() { local_.reset(); }
 
 void GrpcListener::Stop() {
-  StopAccepting();
+  CloseLocalSocket();
   acceptor_.reset();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);

@@ -42,8 +42,9 @@ class GrpcListener {
   bool has_tls() const { return has_tls_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  void StopAccepting();  // on the local socket: it is closed first
-  void Stop();           // ends calls that go on after two seconds
+  // The port goes on accepting until Stop: clients of sessions that may still end come back to it.
+  void CloseLocalSocket();
+  void Stop();  // ends calls that go on after two seconds
 
  private:
   GrpcListener() = default;
@@ -51,7 +52,7 @@ class GrpcListener {
 
   std::string address_;
   // Passes what the acceptor takes on to the server, with its credentials.
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> external_;
   std::unique_ptr<Acceptor> acceptor_;
   bool has_tls_ = false;
   std::unique_ptr<grpc::Server> server_;

@@ -14,6 +14,7 @@
 #include "gateway/observe/call_record.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
+#include "gateway/tls/fleet_door.h"
 #include "gateway/tls/worker_admission.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
@@ -32,10 +33,7 @@ grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerCo
                                        std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto record = std::make_shared<CallRecord>(method, *context);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto then = [record, finish, &queue,
                      body = std::move(body)](absl::StatusOr<Admitted> admitted) {
     if (!admitted.ok()) return finish(admitted.status());
@@ -179,12 +177,14 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(driver_, authenticator_, *context, Watch(context));
+  return new ControlStream(
+      driver_, door_, *context, Watch(context),
+      admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, authenticator_, *context, Watch(context));
+  return new ExecutorStream(driver_, door_, *context, Watch(context));
 }
 
 std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
@@ -196,21 +196,18 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
                                               const proto::EnrolRequest* request,
                                               proto::EnrolReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto finish = [reactor, record = std::make_shared<CallRecord>(
-                                    CallMethod::kEnrol, *context)](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
-  absl::Status status = authenticator_->Worker(*context);
-  if (status.ok() && admission_ == nullptr)
-    status = absl::FailedPreconditionError("this port has no TLS: its workers need no certificate");
-  if (!status.ok()) {
-    finish(status);
+  const auto finish =
+      Finisher(reactor, std::make_shared<CallRecord>(CallMethod::kEnrol, *context));
+  const Credentials credentials = Authenticator::CredentialsOf(*context);
+  if (!door_->Admit(credentials.key, credentials.peer, finish)) return reactor;
+  if (admission_ == nullptr) {
+    finish(absl::FailedPreconditionError("this port has no TLS: its workers need no certificate"));
     return reactor;
   }
-  constexpr uint64_t kNoAccount = 0;                              // accounts count from 1
-  turns_->pool.Post(kNoAccount, [this, finish, request, reply] {  // signs, and writes a file
-    const auto chain = admission_->Enrol(request->certificate_request(), request->name());
+  constexpr uint64_t kNoAccount = 0;                                       // accounts count from 1
+  turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
+    const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
+                                         request->name(), request->token());
     if (chain.ok())
       for (const tls::Certificate& one : *chain)
         reply->mutable_certificate_chain()->append(one.ToPem());
@@ -225,10 +222,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
   const Caller caller = Caller::Of(*context);
   auto record = std::make_shared<CallRecord>(CallMethod::kKeep, *context);
   if (caller.session.has_value()) record->SetSession(*caller.session);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto refuse = [&](const absl::Status& status) {
     finish(status);
     return reactor;
@@ -363,10 +357,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto record = std::make_shared<CallRecord>(CallMethod::kStoreSet, *context);
-  const auto finish = [reactor, record](const absl::Status& status) {
-    record->End(status);
-    reactor->Finish(wire::ToGrpc(status));
-  };
+  const auto finish = Finisher(reactor, record);
   const auto then = [this, record, finish, request, reply](absl::StatusOr<Admitted> admitted) {
     if (!admitted.ok()) return finish(admitted.status());
     const TenantId tenant = admitted->identity.tenant;

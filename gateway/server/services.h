@@ -28,6 +28,7 @@
 namespace outboard::gateway {
 
 class CoreDriver;
+class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
 
@@ -102,11 +103,11 @@ class AccountService final : public proto::Account::CallbackService {
 class FleetService final : public proto::Fleet::CallbackService {
  public:
   // `admission`: null where the fleet's port has no TLS.
-  FleetService(CoreDriver* driver, BlobRetention* blob_retention, Authenticator* authenticator,
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
                WorkerAdmission* admission, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
-        authenticator_(authenticator),
+        door_(door),
         admission_(admission),
         turns_(turns) {}
   grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context,
@@ -126,7 +127,7 @@ class FleetService final : public proto::Fleet::CallbackService {
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
 
   BlobRetention* const blob_retention_;
-  Authenticator* const authenticator_;
+  FleetDoor* const door_;
   WorkerAdmission* const admission_;
   Turns* const turns_;
 };

@@ -2,6 +2,7 @@
 
 #include "gateway/base/token.h"
 #include "gateway/server/caller.h"
+#include "gateway/tls/fleet_door.h"
 #include "telemetry/counters.h"
 #include "wire/frame_scan.h"
 #include "wire/limits.h"
@@ -52,16 +53,23 @@ void ClientStream::OnFinish(const absl::Status& status) {
   record_.End(status);
 }
 
-ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
+ExecutorStream::ExecutorStream(CoreDriver* driver, FleetDoor* door,
                                grpc::CallbackServerContext& context, std::shared_ptr<void> held)
     : held_(std::move(held)), record_(CallMethod::kAttach, context), port_(driver, this) {
-  absl::Status status = authenticator->Worker(context);
   const Caller caller = Caller::Of(context);
-  if (status.ok() && !caller.session) {
+  if (caller.session) record_.SetSession(*caller.session);
+  Hold();  // it ends when a wrong secret has cost its delay
+  const auto refuse = [this](absl::Status why) {
+    End(std::move(why));
+    Unhold();
+  };
+  if (!door->Admit(caller.credentials.key, caller.credentials.peer, refuse)) return;
+  Unhold();
+  absl::Status status;
+  if (!caller.session) {
     status = absl::InvalidArgumentError(
         "Attach needs outboard-session and outboard-token, 32 hex digits each");
   }
-  if (caller.session) record_.SetSession(*caller.session);
   if (status.ok()) status = port_.Attach(*caller.session, caller.token);
   if (!status.ok()) {
     End(status);
@@ -75,13 +83,20 @@ void ExecutorStream::OnReadEnd() {
   End(absl::OkStatus());
 }
 
-ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                             grpc::CallbackServerContext& context, std::shared_ptr<void> held)
-    : held_(std::move(held)), record_(CallMethod::kJoin, context), port_(driver, this) {
-  if (absl::Status status = authenticator->Worker(context); !status.ok()) {
-    End(status);
-    return;
-  }
+ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
+                             grpc::CallbackServerContext& context, std::shared_ptr<void> held,
+                             std::string proved_name)
+    : held_(std::move(held)),
+      record_(CallMethod::kJoin, context),
+      port_(driver, this, std::move(proved_name)) {
+  Hold();
+  const auto refuse = [this](absl::Status why) {
+    End(std::move(why));
+    Unhold();
+  };
+  const Credentials credentials = Authenticator::CredentialsOf(context);
+  if (!door->Admit(credentials.key, credentials.peer, refuse)) return;
+  Unhold();
   Begin();
 }
 

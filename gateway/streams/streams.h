@@ -20,6 +20,8 @@
 
 namespace outboard::gateway {
 
+class FleetDoor;
+
 // Cloud.Session. Nothing is read before the key is known to be good, and no frame is parsed before
 // its items are counted (wire/frame_scan.h).
 class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
@@ -54,8 +56,8 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
                              public ExecutorEndpoint {
  public:
   // `held`: while the stream lives.
-  ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                 grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
+  ExecutorStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
+                 std::shared_ptr<void> held = nullptr);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -79,9 +81,9 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  // `held`: while the stream lives.
-  ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
+  // `held`: while the stream lives. `proved_name`: as in WorkerPort.
+  ControlStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
+                std::shared_ptr<void> held = nullptr, std::string proved_name = "");
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }

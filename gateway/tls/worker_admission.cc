@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "gateway/base/worker_name.h"
 #include "gateway/tls/authority_files.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
@@ -21,6 +22,7 @@ namespace outboard::gateway {
 namespace {
 
 constexpr std::chrono::seconds kLookEvery{1};
+constexpr char kWorkerName[] = "outboard worker";  // in a certificate that names nobody
 constexpr size_t kKnownMax = 4096;  // certificates whose signature was checked; 1 kB each
 
 // Asked before each call of the port.
@@ -75,16 +77,48 @@ std::shared_ptr<grpc::ServerCredentials> WorkerAdmission::Credentials(const std:
   return credentials;
 }
 
-absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(std::string_view request,
-                                                                     const std::string& name) {
+absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(
+    const grpc::AuthContext& caller, std::string_view request, const std::string& name,
+    const std::string& token) {
+  const bool proves = spend_token_ != nullptr;
+  if (proves) OB_RETURN_IF_ERROR(CheckWorkerName(name));
   OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
-                      authority_.IssueFor(request, {.common_name = "outboard worker",
+                      authority_.IssueFor(request, {.common_name = proves ? name : kWorkerName,
                                                     .purpose = tls::Purpose::kWorker,
                                                     .lifetime_s = lifetime_s_}));
   std::lock_guard lock(record_mutex_);
+  if (proves) OB_RETURN_IF_ERROR(ProveName(caller, name, token));
   OB_RETURN_IF_ERROR(
       RecordIssued(data_folder_, {chain.front().serial(), chain.front().not_after(), name}));
   return chain;
+}
+
+// Under record_mutex_: of two that ask for one name the second finds the first.
+absl::Status WorkerAdmission::ProveName(const grpc::AuthContext& caller, const std::string& name,
+                                        const std::string& token) {
+  if (tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty() && Check(caller).ok() &&
+      ProvedName(caller) == name)
+    return absl::OkStatus();
+  if (token.empty())
+    return absl::PermissionDeniedError(
+        "this gateway lets a worker enrol with a token: give it --token-file with one of `outboard "
+        "cert token NAME`, and --name NAME");
+  OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder_));
+  const absl::Time now = absl::Now();
+  for (const IssuedCertificate& one : issued) {
+    if (one.name != name || one.not_after <= now || IsRevoked(one.serial)) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("another worker has the name ", name, ", with a certificate until ",
+                     absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()),
+                     "; if it is this one, which has lost it: outboard cert revoke ", name));
+  }
+  return spend_token_(token, name);
+}
+
+std::string WorkerAdmission::ProvedName(const grpc::AuthContext& caller) {
+  if (spend_token_ == nullptr || !tls::CameByTls(caller)) return "";
+  const auto known = Find(tls::PresentedCertificate(caller));
+  return known.ok() && known->name != kWorkerName ? known->name : "";
 }
 
 absl::StatusOr<WorkerAdmission::Known> WorkerAdmission::Find(const std::string& pem) {
@@ -100,7 +134,8 @@ absl::StatusOr<WorkerAdmission::Known> WorkerAdmission::Find(const std::string& 
   const auto parsed = tls::Certificate::ParseAll("the worker's certificate", pem);
   if (!parsed.ok()) return absl::UnauthenticatedError(parsed.status().message());
   OB_RETURN_IF_ERROR(tls::CheckWorker(parsed->front(), authority_.certificate()));
-  const Known known{parsed->front().serial(), parsed->front().not_after()};
+  const Known known{parsed->front().serial(), parsed->front().common_name(),
+                    parsed->front().not_after()};
   std::lock_guard lock(mutex_);
   if (known_.size() >= kKnownMax) known_.clear();
   known_[pem] = known;

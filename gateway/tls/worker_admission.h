@@ -43,9 +43,20 @@ class WorkerAdmission {
   std::shared_ptr<grpc::ServerCredentials> Credentials(const std::string& pem_path);
 
   // Issues a certificate to a worker that has shown the fleet secret. `name` is for people.
-  // Errors: INVALID_ARGUMENT  no request (wire/tls/authority.h); UNAVAILABLE  it cannot be recorded
-  absl::StatusOr<std::vector<tls::Certificate>> Enrol(std::string_view request,
-                                                      const std::string& name);
+  // Errors: INVALID_ARGUMENT   no request (wire/tls/authority.h), a name that cannot be proved
+  //         PERMISSION_DENIED  names are proved, and this one is not, or is another worker's
+  //         UNAVAILABLE        it cannot be recorded
+  absl::StatusOr<std::vector<tls::Certificate>> Enrol(const grpc::AuthContext& caller,
+                                                      std::string_view request,
+                                                      const std::string& name,
+                                                      const std::string& token);
+
+  // From now on a worker enrols for a name by a token, which is spent, and again by the certificate
+  // that it has; one name is one worker's at a time. `spend`: PERMISSION_DENIED  it is not good
+  using SpendToken = std::function<absl::Status(const std::string& token, const std::string& name)>;
+  void ProveNames(SpendToken spend) { spend_token_ = std::move(spend); }
+  // The name that the caller has proved; "": names are not proved.
+  std::string ProvedName(const grpc::AuthContext& caller);
 
   // OK for callers that did not come by TLS: they are on this machine, or the port is insecure.
   // Errors: UNAUTHENTICATED
@@ -70,16 +81,19 @@ class WorkerAdmission {
   WorkerAdmission(const std::string& data_folder, tls::Authority authority, int64_t lifetime_s,
                   std::set<std::string> revoked);
   struct Known {
-    std::string serial;
+    std::string serial, name;
     absl::Time not_after;
   };
   absl::StatusOr<Known> Find(const std::string& pem);
   bool IsRevoked(const std::string& serial);
+  absl::Status ProveName(const grpc::AuthContext& caller, const std::string& name,
+                         const std::string& token);
   void Work();
 
   const std::string data_folder_;
   const tls::Authority authority_;
   const int64_t lifetime_s_;
+  SpendToken spend_token_;  // null: names are for people
   std::mutex mutex_;
   std::map<std::string, Known> known_;  // by PEM: good when they were checked
   std::set<std::string> revoked_;       // as it was last read; kept while it cannot be

@@ -438,7 +438,7 @@ class OpenClDevice final : public runtime::Device {
 
 }  // namespace
 
-bool IsThere() { return FindDevice(LoadApi()).ok(); }
+absl::Status CheckThere() { return FindDevice(LoadApi()).status(); }
 
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeOpenClDevice(
     const runtime::DeviceOptions& options) {

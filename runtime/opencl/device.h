@@ -7,14 +7,15 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/device.h"
 #include "runtime/devices.h"
 
 namespace outboard::opencl {
 
-// True if this machine has a device that MakeOpenClDevice accepts.
-bool IsThere();
+// OK if this machine has a device that MakeOpenClDevice accepts; else its UNIMPLEMENTED.
+absl::Status CheckThere();
 
 // Errors: UNIMPLEMENTED  no library, no device, or a device without shared virtual memory (named)
 //         INTERNAL       the driver failed; with its error number

@@ -112,7 +112,7 @@ void BlobFigures() {
     there.push_back((cloud.cpu_seconds() - other) / gb);
   }
   Report("upload_gb_per_s", Quantile(rates, 0.5), "GB/s", "",
-         "1 GB of a file in the page cache, hashed on both ends, 4 connections, median of 3");
+         "1 GB of a file in the page cache, hashed on both ends, 8 connections, median of 3");
 
   const double client = Quantile(here, 0.5), gateway = Quantile(there, 0.5);
   Report("upload_cpu_s_per_gb", client + gateway, "s", "",

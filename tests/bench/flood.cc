@@ -6,7 +6,7 @@
 // life it would be another machine.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -179,7 +179,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "usage: flood graphs|uploads|usage|openings|all|resets HOST:PORT KEY\n");
     return 2;
   }
-  setpriority(PRIO_PROCESS, 0, 19);
+  if (nice(19) == -1) std::perror("nice");
   const std::string kind = argv[1];
   target = argv[2];
   key = argv[3];

@@ -158,12 +158,27 @@ void ScrapeFigure() {
   gateway->Stop(milliseconds(0));
 }
 
+// What a server with metrics takes longer to stop.
+void StopFigure() {
+  std::vector<double> times;
+  for (int i = 0; i < 10; ++i) {
+    auto server = ServeMetrics();
+    OB_CHECK(!test::Get(server->address(), "/metrics").empty());
+    const Clock::time_point begin = Clock::now();
+    server.reset();
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  }
+  Report("metrics_stop_ms", Quantile(times, 0.5), "ms", "",
+         "until the server of /metrics has stopped; median of 10");
+}
+
 }  // namespace
 
 void MetricsFigures() {
   telemetry::StartLogging({.level = telemetry::LogLevel::kError});
   StepFigure();
   ScrapeFigure();
+  StopFigure();
   telemetry::StopLogging();
 }
 

@@ -1,5 +1,6 @@
 // Who has not shown a key: what it may hold of a gateway, and for how long.
 #include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -7,14 +8,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/session/session.h"
+#include "proto/cloud.grpc.pb.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/cluster.h"
 #include "tests/support/raw_session.h"
@@ -115,6 +119,38 @@ TEST(Doors, LargeFirstMessagesTakeLittleMemory) {
   auto session = cluster.Connect();
   ASSERT_NE(session, nullptr);
   EXPECT_TRUE(test::Step(*session).ok());
+}
+
+// gRPC reads the request of a call with one request before it looks at its key: what is larger than
+// kUnprovedBytesMax is answered at once, and not kept while other answers to wrong keys wait.
+TEST(Doors, LargeRequestsWithAWrongKeyTakeLittleMemory) {
+  constexpr int kPeers = 16, kCalls = 8;
+  test::Cluster cluster;
+  cluster.StartGateway();
+  proto::MissingRequest request;
+  for (int i = 0; i < 30'000; ++i) request.add_chunks(std::string(32, 'c'));  // nearly 1 MiB
+  const size_t before = ResidentBytes(cluster.gateway().pid());
+  std::vector<std::thread> peers;
+  std::atomic<int> refused{0};
+  for (int i = 0; i < kPeers; ++i)
+    peers.emplace_back([&] {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+      const auto stub = proto::Blobs::NewStub(grpc::CreateCustomChannel(
+          cluster.target(), grpc::InsecureChannelCredentials(), arguments));
+      for (int call = 0; call < kCalls; ++call) {
+        grpc::ClientContext context;
+        context.AddMetadata("authorization", "Bearer ob_live_0123456789abcdef_0000");
+        proto::MissingReply reply;
+        const grpc::Status status = stub->Missing(&context, request, &reply);
+        if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+            status.error_code() == grpc::StatusCode::UNAVAILABLE)  // its connection was ended
+          ++refused;
+      }
+    });
+  for (std::thread& peer : peers) peer.join();
+  EXPECT_EQ(refused, kPeers * kCalls);
+  EXPECT_LT(ResidentBytes(cluster.gateway().pid()), before + (size_t{64} << 20));
 }
 
 // An address of this machine that is not loopback; "": it has none.

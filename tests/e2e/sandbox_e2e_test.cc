@@ -14,6 +14,7 @@
 #include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/processes.h"
+#include "worker/node/core_sets.h"
 #include "worker/sandbox/granted_parts.h"
 
 namespace outboard {
@@ -142,18 +143,41 @@ TEST_F(SandboxE2eTest, AllWalls_SeveralAccountsAndNothingIsSaid) {
       seen.push_back(own.string());
     }
   }
-  // With two cores each session has one of them, and the spare is for a session on either.
+  // With two cores each session has one of them, and the spare one of the two.
   if (UsableCores().size() == 2) {
     std::sort(cores.begin(), cores.end());
     cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
-    EXPECT_EQ(cores.size(), 2u);
-    for (const std::string& own : cores)
-      EXPECT_NE(own, CoresIn(test::ReadFile("/proc/self/status")));
+    std::vector<std::string> each;
+    for (const int core : UsableCores()) each.push_back(std::to_string(core));
+    EXPECT_EQ(cores, each);
   }
   const size_t count = seen.size();
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   EXPECT_EQ(seen.size(), count) << "two executors share a namespace";
+}
+
+// Workers of one machine that know nothing of each other: each has physical cores of its own, and
+// so have its executors.
+TEST(UpE2eTest, SeveralWorkers_HaveCoresOfTheirOwn) {
+  const std::vector<int> usable = UsableCores();
+  if (worker::PhysicalCores(usable).size() < 2) GTEST_SKIP() << "this machine has one core";
+  test::Cluster cluster;
+  cluster.StartUp(2);
+  // Its children: of theirs one that has yet to become its program bears a worker's name, too.
+  const std::vector<int> workers = test::ChildrenOf(cluster.gateway().pid());
+  ASSERT_EQ(workers.size(), 2u);
+  std::vector<int> all;
+  for (const int pid : workers) {
+    const std::string cores = CoresIn(test::ReadFile("/proc/" + std::to_string(pid) + "/status"));
+    const auto numbers = worker::ParseCoreList(cores);
+    ASSERT_TRUE(numbers.has_value()) << cores;
+    all.insert(all.end(), numbers->begin(), numbers->end());
+    for (const int executor : test::DescendantsNamed(pid, "executor"))
+      EXPECT_EQ(CoresIn(test::ReadFile("/proc/" + std::to_string(executor) + "/status")), cores);
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, usable) << "all cores, and none twice";
 }
 
 }  // namespace

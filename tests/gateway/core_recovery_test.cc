@@ -421,6 +421,62 @@ TEST(GatewayCoreRecovery, G9OnlyTheWorkerThatHasTheExecutorSaysThatItEnded) {
   EXPECT_NE(w.Get<DropExecutor>(), nullptr);
 }
 
+TEST(GatewayCoreRecovery, G11WhatAWorkerHadThatIsSetAsideGoesOnElsewhere) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  const SessionId live = w.OpenLive(1), parked = w.OpenLive(2);
+  w.Tell(ClientGone{ConnId{2}});
+  w.Pass(11, {WorkerId{1}}, {live, parked});  // idle, so it has no device
+  w.Join(2, 1);
+  w.Tell(WorkerSetAside{WorkerId{1}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
+  EXPECT_EQ(w.Get<Assign>()->session, live);
+  EXPECT_NE(w.Get<Moving>(), nullptr);
+  EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns}).workers_set_aside, 1u);
+  EXPECT_EQ(w.core.devices_total(), 1u);
+  const SessionId next = w.Open(3);  // its two devices are free, and nobody gets them
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  w.Tell(WorkerSetAside{WorkerId{1}, false});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, next);
+}
+
+TEST(GatewayCoreRecovery, G11AWorkerThatJoinsSetAsideKeepsNothing) {
+  World w(Recoverable());
+  w.Join(1);
+  const SessionId id = w.OpenLive(1);
+  w.Tell(WorkerGone{WorkerId{1}});
+  w.Join(2);
+  WorkerJoined again{.worker = WorkerId{11},
+                     .name = "node1#",
+                     .devices = std::vector<DeviceSlot>(1),
+                     .node = "node1",
+                     .held = {{id, {0}, 1}},
+                     .set_aside = true};
+  w.Tell(again);
+  ASSERT_NE(w.Get<Welcome>(), nullptr);
+  EXPECT_TRUE(w.Get<Welcome>()->sessions.empty());
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
+}
+
+TEST(GatewayCoreRecovery, G11WhereEveryWorkerIsSetAsideAClientIsToldSo) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  w.Tell(WorkerSetAside{WorkerId{1}});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);  // no snapshot: nothing to go on with
+  EXPECT_TRUE(absl::IsUnavailable(w.Get<EndClient>()->why));
+  w.Open(2);
+  w.Pass(21, {WorkerId{1}});
+  bool told = false;
+  for (const Action& action : w.history)
+    if (const auto* end = std::get_if<EndClient>(&action))
+      told |= end->why.message().find("set aside") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
 TEST(GatewayCoreRecovery, G9AfterARestartNoPlacementComesAgain) {
   World w(Recoverable());
   SessionRestored row = Row(1, /*recoverable=*/true);

@@ -2,15 +2,18 @@
 #include "gateway/streams/local_attach.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/session/session.h"
@@ -207,8 +210,18 @@ TEST_F(LocalAttachTest, ManyFramesInOneWrite) {
   answer.mutable_items(0)->mutable_done()->set_through_seq(1);
   const std::vector<int64_t> dims = {4};
   ASSERT_TRUE((*session)->Put(1, DType::kBool, dims, "data").ok());
-  executor.Send(answer);
+  // An executor says that an item is done once it has it.
+  std::thread executes([&] {
+    const auto has_put = [&] {
+      return std::any_of(frame.items().begin(), frame.items().end(),
+                         [](const proto::ClientItem& item) { return item.has_put(); });
+    };
+    while (executor.Receive(frame) && !has_put()) {
+    }
+    executor.Send(answer);
+  });
   EXPECT_TRUE((*session)->Sync().ok());
+  executes.join();
 }
 
 TEST_F(LocalAttachTest, NonsenseFromAnExecutorEndsItsWayAlone) {

@@ -121,7 +121,14 @@ absl::Status BlobRatioBomb(HostileWorld& world) {
     for (size_t at = 0; at < message.size(); at += 16 << 10)
       raw->Send(Http2Frame(FrameType::kData, 0, stream, message.substr(at, 16 << 10)));
     status = world.replies().Note(raw->Await(stream));
-    EXPECT_FALSE(status.ok()) << encoding;
+    // gRPC knows the other two, and says that they are off. Of zstd it knows nothing: the bytes are
+    // read as they are and are no piece (INVALID_ARGUMENT), unless it resets the stream before.
+    if (std::string(encoding) == "zstd")
+      EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument ||
+                  status.code() == StatusCode::kUnavailable)
+          << status;
+    else
+      EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << encoding << ": " << status;
   }
   // Less than a quarter of one bomb; connections of the cases beside it take some.
   EXPECT_LT(world.ResidentBytes() - before, static_cast<int64_t>(kInflated / 4));

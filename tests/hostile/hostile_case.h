@@ -72,6 +72,11 @@ absl::Status Slowloris(HostileWorld& world);
 absl::Status StreamsOpenMany(HostileWorld& world);
 absl::Status PingFlood(HostileWorld& world);
 
+// ---- enrolment_cases.cc
+absl::Status NodeTokenReplay(HostileWorld& world);
+absl::Status NodeTwoClaimOneSerial(HostileWorld& world);
+absl::Status NodeCertExpired(HostileWorld& world);
+
 // ---- node_cases.cc
 absl::Status NodeStaleEpoch(HostileWorld& world);
 absl::Status NodeOfOtherAccount(HostileWorld& world);

@@ -107,12 +107,15 @@ absl::Status FloodWithHeaders(HostileWorld& world, const std::vector<Header>& he
   constexpr size_t kBytes = size_t{128} << 20;
   const int64_t resident_before = world.ResidentBytes();
   absl::Status closed;
-  // Small headers that go on and on, then frames without any.
+  // Small headers that go on and on; those of HPACK's own table, which take one byte to send and
+  // 180 to keep; then frames without any.
   constexpr int kHeadersInFrame = 300;
+  constexpr char kAcceptCharset = '\x8f';
   std::string small;
   for (int i = 0; i < kHeadersInFrame; ++i)
     small += HpackLiterals({{"x-" + std::to_string(i), "v"}});
-  for (const std::string& block : {small, std::string()}) {
+  for (const std::string& block : {small, std::string(kFramePayload, kAcceptCharset),
+                                   std::string()}) {
     auto raw = world.Raw();
     // gRPC 1.51 holds a peer to its limit of headers, 16 KiB, once the peer has acknowledged its
     // settings; nothing makes the peer do so.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,7 +43,7 @@ class RogueWorker {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();
     reg.set_name(name);
-    reg.set_identity("the identity of a rogue worker..");
+    reg.set_identity(("the identity of " + name + std::string(32, '.')).substr(0, 32));
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
     reg.add_devices()->set_kind("fake");
@@ -62,6 +63,11 @@ class RogueWorker {
 
   std::optional<proto::Welcome> AwaitWelcome() { return Await(welcome_); }
   std::optional<proto::Assign> AwaitAssign() { return Await(assign_); }
+  std::optional<proto::ReleaseSession> AwaitRelease() { return Await(release_); }
+  bool HasAssign() {
+    std::lock_guard lock(mutex_);
+    return assign_.has_value();
+  }
   void Tell(const proto::WorkerEvent& event) { join_->Write(event); }
   void Beat(const std::vector<std::string>& sessions) {
     proto::WorkerEvent event;
@@ -143,6 +149,7 @@ class RogueWorker {
       std::lock_guard lock(mutex_);
       if (command.has_welcome()) welcome_ = command.welcome();
       if (command.has_assign()) assign_ = command.assign();
+      if (command.has_release()) release_ = command.release();
       changed_.notify_all();
     }
   }
@@ -159,6 +166,7 @@ class RogueWorker {
   std::condition_variable changed_;
   std::optional<proto::Welcome> welcome_;
   std::optional<proto::Assign> assign_;
+  std::optional<proto::ReleaseSession> release_;
   std::thread reader_;
 };
 
@@ -171,7 +179,7 @@ struct RogueSession {
   proto::Assign assign;
   bool ok = false;
 
-  explicit RogueSession(HostileWorld& world) {
+  explicit RogueSession(HostileWorld& world, const std::string& name = "rogue") {
     const auto channel = ChannelFrom(world.target(), "127.0.0.2");
     // One more than there are devices: the last waits, and comes to the next worker that joins.
     for (int i = 0; i <= HostileWorld::kDevices; ++i) {
@@ -180,7 +188,7 @@ struct RogueSession {
       if (!client->IsOpenedOrQueued()) break;
       fillers.push_back(std::move(client));
     }
-    rogue = std::make_unique<RogueWorker>(world);
+    rogue = std::make_unique<RogueWorker>(world, name);
     EXPECT_TRUE(rogue->AwaitWelcome().has_value());
     if (const auto assigned = rogue->AwaitAssign()) {
       assign = *assigned;
@@ -195,6 +203,16 @@ struct RogueSession {
     rogue->Beat({assign.session_id()});
   }
 };
+
+// The gateway has logged an offence of this kind.
+bool IsFlagged(HostileWorld& world, const std::string& kind) {
+  return Eventually([&] {
+    const std::string log = world.gateway().err();
+    for (size_t at = 0; (at = log.find("event=worker_offence", at)) != std::string::npos; ++at)
+      if (log.substr(at, log.find('\n', at) - at).find(kind) != std::string::npos) return true;
+    return false;
+  });
+}
 
 proto::ServerItem ValueItem(uint64_t seq, const std::string& bytes) {
   proto::ServerItem item;
@@ -239,7 +257,7 @@ absl::Status NodeOfOtherAccount(HostileWorld& world) {
   victim.Open();
   victim.Send({Item::Put(1, 1, "an honest value")});
   const std::string& id = victim.opened().session_id();
-  RogueSession of(world);
+  RogueSession of(world, "liar");
   if (!of.ok) return absl::UnknownError("no session");
   RogueWorker& rogue = *of.rogue;
   const std::string& own_token = of.assign.attach_token();
@@ -267,7 +285,42 @@ absl::Status NodeOfOtherAccount(HostileWorld& world) {
   RawSession::Answer answer;
   EXPECT_TRUE(victim.Next(answer));
   EXPECT_EQ(answer.value, "an honest value");
-  return rogue.Keep(id, own_token);
+  const absl::Status kept = rogue.Keep(id, own_token);
+  // It is set aside: its own session is taken from it, and whoever waits does not come to it, also
+  // when it joins again. An operator sees why, and lifts it.
+  const auto listed = [&](const std::string& what) {
+    return Outboard("quarantine " + what + " --data " + world.cluster().data());
+  };
+  EXPECT_TRUE(Eventually([&] {
+    return listed("list").out.find("it spoke for a session") != std::string::npos;
+  })) << listed("list").out;
+  EXPECT_TRUE(Eventually([&] { return rogue.AwaitRelease().has_value(); }));
+  EXPECT_NE(world.gateway().err().find("event=worker_set_aside worker=liar#"), std::string::npos)
+      << world.gateway().err();
+  // Devices come free while this goes on, of sessions of the cases before.
+  std::vector<std::unique_ptr<RawSession>> more;
+  const auto open_until = [&](const std::function<bool()>& enough) {
+    for (int i = 0; i < 2 * HostileWorld::kDevices; ++i) {
+      if (enough()) return true;
+      more.push_back(std::make_unique<RawSession>(ChannelFrom(world.target(), "127.0.0.2"),
+                                                  world.mallory_key()));
+      more.back()->Open("", /*or_queued=*/true);
+    }
+    return enough();
+  };
+  EXPECT_TRUE(open_until([&] { return !more.empty() && !more.back()->IsOpenedOrQueued(); }));
+  of.rogue.reset();
+  RogueWorker again(world, "liar");
+  EXPECT_TRUE(again.AwaitWelcome().has_value());
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_FALSE(again.HasAssign());
+  EXPECT_EQ(listed("lift liar").code, 0);
+  EXPECT_TRUE(Eventually(
+      [&] { return world.gateway().err().find("event=worker_lifted") != std::string::npos; }));
+  EXPECT_TRUE(open_until([&] { return Eventually([&] { return again.HasAssign(); }, 1); }));
+  EXPECT_EQ(listed("list").out, "");
+  EXPECT_EQ(listed("lift liar").code, 1);
+  return kept;
 }
 
 absl::Status NodeUsageOverHold(HostileWorld& world) {
@@ -290,6 +343,8 @@ absl::Status NodeUsageOverHold(HostileWorld& world) {
     EXPECT_TRUE(of.client->Next(answer));
     EXPECT_LT(of.client->last_done().cost_micro_usd(), 60'000'000u);  // a minute's
     EXPECT_LT(of.client->last_done().seconds_billed(), 60u);
+    EXPECT_LT(of.client->last_done().device_time_us(), 60'000'000u);  // capped, and told
+    EXPECT_TRUE(IsFlagged(world, "kind=device_time"));
   }
   EXPECT_TRUE(mallory.Unary(&proto::Account::Stub::Usage, proto::UsageRequest(), &usage).ok());
   const auto held_ms = static_cast<uint64_t>(
@@ -323,6 +378,7 @@ absl::Status NodeUsageOverlap(HostileWorld& world) {
     const auto welcome = rogue.AwaitWelcome();
     EXPECT_TRUE(welcome.has_value());
     EXPECT_EQ(welcome.value_or(proto::Welcome()).sessions_size(), 0);
+    EXPECT_TRUE(IsFlagged(world, "kind=claim"));
     for (int i = 0; i < 5; ++i) {
       rogue.Beat({id, id, id});
       std::this_thread::sleep_for(milliseconds(300));

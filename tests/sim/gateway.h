@@ -17,6 +17,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/data_path/observer.h"
 #include "gateway/data_path/ports.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
@@ -360,10 +361,24 @@ class Gateway {
   struct Process {
     explicit Process(Gateway* gateway)
         : host(gateway->world_),
+          honest(gateway->world_),
           writes(gateway->world_, &gateway->disk_),
-          driver(Options(), &host, &writes, &blobs, &auth, PlantedIn(gateway->planted_)) {}
+          driver(Options(), &host, &writes, &blobs, &auth, PlantedIn(gateway->planted_)) {
+      driver.SetObserver(&honest);
+    }
+
+    // Everybody in this world is honest, whatever breaks.
+    struct HonestWorkers final : gateway::DriverObserver {
+      explicit HonestWorkers(World* of) : world(of) {}
+      void OnWorkerOffence(const gateway::ObservedSession&, std::string_view,
+                           std::string_view kind) override {
+        world->Broken("an honest worker is taken for a liar: ", std::string(kind));
+      }
+      World* const world;
+    };
 
     SimulatedHost host;
+    HonestWorkers honest;
     SimulatedWrites writes;
     NoBlobs blobs;
     Everybody auth{&host};

@@ -139,6 +139,9 @@ TEST(Exposition, ProcessAndBuild_AreThere) {
   for (const char* name : {"process_cpu_seconds_total", "process_open_fds", "process_max_fds",
                            "process_resident_memory_bytes", "process_start_time_seconds"})
     EXPECT_NE(text.find("\n" + std::string(name) + " "), std::string::npos) << name;
+  const std::string start = "\nprocess_start_time_seconds ";
+  const double seconds = std::stod(text.substr(text.find(start) + start.size()));
+  EXPECT_NEAR(seconds, static_cast<double>(time(nullptr)), 300) << "this test started just now";
 }
 
 TEST(Exposition, OfAWorker_HasNothingOfAGateway) {

@@ -24,8 +24,23 @@ namespace {
 
 constexpr bool kShares = true, kAlone = false;
 
-TuningKey Key(char kernel, bool shareable) {
-  return {std::string(32, kernel), search::kSpaceVersion, HostTarget().Fingerprint(), shareable};
+TuningKey Key(char kernel) {
+  return {std::string(32, kernel), search::kSpaceVersion, HostTarget().Fingerprint()};
+}
+
+const UOp* Scalar(Graph& g, double value) {
+  return Expand(g, Reshape(g, ConstFloat(g, DType::kF32, value), {Dim(1), Dim(1)}),
+                {Dim(48), Dim(64)});
+}
+
+// The key of x * x, or of x * 0.001, over 48 by 64 elements.
+TuningKey KeyOfProduct(bool with_constant) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {Dim(48), Dim(64)});
+  const UOp* const product = Mul(g, x, with_constant ? Scalar(g, 0.001) : x);
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, Sink(g, {product}), HostTarget()));
+  const EncodedGraph form = ValueOrDie(CanonicalKernel(schedule.kernels[0].ast));
+  return {form.id.ToBytes(), search::kSpaceVersion, HostTarget().Fingerprint(), form.bytes};
 }
 
 search::Trial Made(std::string_view opts, int64_t time_ns) {
@@ -45,7 +60,7 @@ class AccountKernelsTest : public ::testing::Test {
   }
   // `cost_us` of device time in kernels of this account.
   void Cost(uint64_t account, int64_t cost_us) {
-    const Demand demand{Key('d', false), "k", "encoding", cost_us};
+    const Demand demand{Key('d'), "k", "encoding", cost_us};
     ASSERT_TRUE(Open(account, kShares)->AddCosts({&demand, 1}).ok());
   }
   std::optional<std::string> NextSearch(bool new_round) {
@@ -104,8 +119,8 @@ TEST_F(AccountKernelsTest, WhatLearnsNothingMakesNoFile) {
 }
 
 TEST_F(AccountKernelsTest, KernelsWithoutConstantsAreShared) {
-  const TuningKey plain = Key('p', true), with_constants = Key('c', false);
-  for (const TuningKey& key : {plain, with_constants}) {
+  const TuningKey plain = KeyOfProduct(false), with_constant = KeyOfProduct(true);
+  for (const TuningKey& key : {plain, with_constant}) {
     ASSERT_TRUE(Open(1, kShares)->Add(key, "a secret shape", Made("VECTOR:0:16", 900)).ok());
     ASSERT_TRUE(Open(1, kShares)->Finish(key, 4).ok());
   }
@@ -114,8 +129,7 @@ TEST_F(AccountKernelsTest, KernelsWithoutConstantsAreShared) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->width, 4);
   EXPECT_EQ(found->name, "") << "a name shows how its author wrote it";
-  EXPECT_FALSE(ValueOrDie(other->Find(with_constants)).has_value());
-  EXPECT_FALSE(ValueOrDie(other->Find(Key('p', false))).has_value());
+  EXPECT_FALSE(ValueOrDie(other->Find(with_constant)).has_value());
   // Its own measurements, until others have searched more widely.
   ASSERT_TRUE(other->Add(plain, "mine", Made("VECTOR:0:8", 800)).ok());
   EXPECT_EQ(ValueOrDie(other->Find(plain))->width, 4);
@@ -123,8 +137,27 @@ TEST_F(AccountKernelsTest, KernelsWithoutConstantsAreShared) {
   EXPECT_EQ(ValueOrDie(other->Find(plain))->name, "mine");
 }
 
+// What a process says of a kernel does not count.
+TEST_F(AccountKernelsTest, WhatIsSharedIsDecidedByTheKernelItself) {
+  const TuningKey plain = KeyOfProduct(false), with_constant = KeyOfProduct(true);
+  TuningKey forged = with_constant;  // the id of one, the form of the other
+  forged.canonical = plain.canonical;
+  TuningKey unknown = plain;
+  unknown.canonical.clear();
+  TuningKey nonsense = Key('n');
+  nonsense.canonical = "no kernel";
+  TuningKey long_form{IdOfEncoding(std::string(kDemandBytesMax + 1, 'x')).ToBytes(),
+                      search::kSpaceVersion, HostTarget().Fingerprint(),
+                      std::string(kDemandBytesMax + 1, 'x')};
+  for (const TuningKey& key : {forged, unknown, nonsense, long_form}) {
+    ASSERT_TRUE(Open(1, kShares)->Add(key, "k", Made("VECTOR:0:16", 900)).ok());
+    EXPECT_TRUE(ValueOrDie(Open(1, kShares)->Find(key)).has_value()) << "its own";
+    EXPECT_FALSE(ValueOrDie(Open(2, kShares)->Find(key)).has_value());
+  }
+}
+
 TEST_F(AccountKernelsTest, AnAccountThatOptsOutNeitherGivesNorTakes) {
-  const TuningKey plain = Key('p', true);
+  const TuningKey plain = KeyOfProduct(false);
   ASSERT_TRUE(Open(1, kAlone)->Add(plain, "k", Made("VECTOR:0:16", 900)).ok());
   EXPECT_FALSE(ValueOrDie(Open(2, kShares)->Find(plain)).has_value());
   ASSERT_TRUE(Open(2, kShares)->Add(plain, "k", Made("VECTOR:0:8", 800)).ok());
@@ -143,8 +176,8 @@ TEST_F(AccountKernelsTest, TheCostliestAccountSearchesFirstAndEachOnceARound) {
     EXPECT_EQ(NextSearch(false), kernels_.FilesOf(1, kShares).tuning);
     EXPECT_EQ(NextSearch(false), std::nullopt);
   }
-  ASSERT_TRUE(Open(2, kShares)->Add(Key('d', false), "k", Made("VECTOR:0:8", 800)).ok());
-  ASSERT_TRUE(Open(2, kShares)->Finish(Key('d', false), 100).ok());
+  ASSERT_TRUE(Open(2, kShares)->Add(Key('d'), "k", Made("VECTOR:0:8", 800)).ok());
+  ASSERT_TRUE(Open(2, kShares)->Finish(Key('d'), 100).ok());
   EXPECT_EQ(NextSearch(true), kernels_.FilesOf(3, kShares).tuning) << "2 has nothing left";
 }
 
@@ -170,11 +203,6 @@ bool AllShareable(const std::function<const UOp*(Graph&, const UOp*, const UOp*)
   bool all = true;
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) all &= IsShareable(kernel.ast);
   return all;
-}
-
-const UOp* Scalar(Graph& g, double value) {
-  return Expand(g, Reshape(g, ConstFloat(g, DType::kF32, value), {Dim(1), Dim(1)}),
-                {Dim(48), Dim(64)});
 }
 
 TEST(IsShareableTest, ShapesAreNoConstants) {

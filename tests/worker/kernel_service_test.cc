@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,12 +12,16 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/cores.h"
+#include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
+#include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "proto/kernels.pb.h"
 #include "tests/support/temp_folder.h"
@@ -42,9 +47,7 @@ std::vector<KernelSource> Plain(const std::vector<std::string>& encodings) {
   return kernels;
 }
 
-TuningKey Key(char kernel, bool shareable = false) {
-  return {std::string(32, kernel), 1, "here", shareable};
-}
+TuningKey Key(char kernel) { return {std::string(32, kernel), search::kSpaceVersion, "here"}; }
 
 search::Trial Made(std::string_view opts, int64_t time_ns) {
   return {ValueOrDie(codegen::ParseOpts(opts)), time_ns, true, true};
@@ -54,8 +57,18 @@ class KernelServiceTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
 
-  std::unique_ptr<KernelService> Start(const AccountFiles& files = {}) {
-    KernelServiceOptions options{.compiler = COMPILER, .rewrite_log = folder_ / "viz"};
+  static constexpr SearchRights kAllRights{
+      .width_max = 4, .uses_idle_time = true, .takes_demands = true};
+
+  std::unique_ptr<KernelService> Start(const AccountFiles& files = {},
+                                       const SearchRights& rights = kAllRights,
+                                       const std::vector<int>& cores = {},
+                                       bool names_target = false) {
+    KernelServiceOptions options{.compiler = COMPILER,
+                                 .rewrite_log = folder_ / "viz",
+                                 .rights = rights,
+                                 .names_target = names_target,
+                                 .cores = cores};
     std::unique_ptr<KernelService> service = ValueOrDie(KernelService::Start(options));
     service->Serve(files);
     return service;
@@ -81,7 +94,29 @@ proto::KernelRequest CompileOf(const std::vector<KernelSource>& kernels,
                                const Target& target = HostTarget()) {
   proto::KernelRequest request;
   *request.mutable_compile()->mutable_request() = ToRequest(kernels, target);
+  if (target == HostTarget()) request.mutable_compile()->mutable_request()->clear_target();
   return request;
+}
+
+// The cores that the compile process of this process's service may use.
+std::vector<int> CoresOfCompiler() {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    std::getline(stat, line);
+    if (line.find("(outboard-compil") == std::string::npos) continue;
+    char state;
+    int parent = 0;
+    std::istringstream(line.substr(line.rfind(')') + 1)) >> state >> parent;
+    cpu_set_t set;
+    const int pid = std::stoi(entry.path().filename());
+    if (parent != getpid() || sched_getaffinity(pid, sizeof set, &set) != 0) continue;
+    std::vector<int> cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    return cores;
+  }
+  return {};
 }
 
 // A process that writes what it likes.
@@ -113,7 +148,10 @@ TEST_F(KernelServiceTest, CompilesForAStepForCandidatesAndForIdleTime) {
   const auto client = ClientOf(*service);
   const auto kernels = Plain({SquareKernel(8), "nonsense", SquareKernel(9)});
   for (KernelCompiler* compiler : {client->compiler(), client->candidates()}) {
-    const auto results = compiler->Compile(kernels);
+    std::vector<KernelSource> sources = kernels;
+    if (compiler == client->candidates())
+      for (KernelSource& source : sources) source.opts = "";
+    const auto results = compiler->Compile(sources);
     ASSERT_EQ(results.size(), 3u);
     EXPECT_TRUE(results[0].ok()) << results[0].status();
     EXPECT_EQ(results[1].status().code(), StatusCode::kInvalidArgument);
@@ -218,25 +256,30 @@ TEST_F(KernelServiceTest, MeasurementsAreTheAccounts) {
 
   std::vector<Demand> demands;
   for (int i = 0; i < 2 * static_cast<int>(kBatchDemandsMax) + 1; ++i)
-    demands.push_back({Key(static_cast<char>(i)), "k", std::string(100, 'e'), 10 + i});
+    demands.push_back({Key('?'), "k", "kernel " + std::to_string(i), 10 + i});
   demands.push_back({Key('z'), "too long", std::string(kDemandBytesMax + 1, 'e'), 1'000'000});
   ASSERT_TRUE(store.AddCosts(demands).ok());
-  const auto next = ValueOrDie(store.Costliest(1, "here", 4));
+  const auto next = ValueOrDie(store.Costliest(search::kSpaceVersion, "here", 4));
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->cost_us, 10 + 2 * static_cast<int>(kBatchDemandsMax));
-  EXPECT_FALSE(ValueOrDie(store.Costliest(1, "elsewhere", 4)).has_value());
+  EXPECT_EQ(next->key.kernel, IdOfEncoding(next->encoding).ToBytes())
+      << "of the kernel itself, whatever the process says";
 
   const auto other = Start(Files("8"));
   const auto stranger = ClientOf(*other);
   EXPECT_FALSE(ValueOrDie(stranger->store()->Find(Key('a'))).has_value());
-  EXPECT_FALSE(ValueOrDie(stranger->store()->Costliest(1, "here", 4)).has_value());
+  EXPECT_FALSE(
+      ValueOrDie(stranger->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
 }
 
 TEST_F(KernelServiceTest, WithoutAStoreNothingIsFound) {
   const auto service = Start();
   const auto client = ClientOf(*service);
+  const TuningKey keys[] = {Key('a'), Key('b')};
+  EXPECT_EQ(ValueOrDie(client->store()->FindAll(keys)).size(), 2u);
   EXPECT_FALSE(ValueOrDie(client->store()->Find(Key('a'))).has_value());
-  EXPECT_FALSE(ValueOrDie(client->store()->Costliest(1, "here", 4)).has_value());
+  EXPECT_FALSE(
+      ValueOrDie(client->store()->Costliest(search::kSpaceVersion, "here", 4)).has_value());
   EXPECT_FALSE(client->store()->Add(Key('a'), "k", Made("VECTOR:0:8", 700)).ok());
 }
 
@@ -259,23 +302,108 @@ TEST_F(KernelServiceTest, ALogOfRewritesIsAFileOfTheSupervisors) {
 
 // ---- hostile processes --------------------------------------------------------------------------
 
-TEST_F(KernelServiceTest, TargetsOtherThanThisMachinesProcessorAreRefused) {
+TEST_F(KernelServiceTest, AProcessorsTargetIsNotTheProcessesToName) {
   Target forged = HostTarget();
   forged.features += ",+avx512fp16,+no-such-thing";
-  Target large = HostTarget();
-  large.kind = TargetKind::kOpenCl;
-  large.name.assign(kKernelTextBytesMax + 1, 'x');
-  for (const Target& target : {forged, large}) {
+  Target threads = HostTarget();
+  threads.threads += 1;
+  Target driver = HostTarget();
+  driver.kind = TargetKind::kOpenCl;
+  for (const Target& target : {forged, threads, driver}) {
     const auto service = Start();
     HostileProcess process(*service);
     EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
               StatusCode::kInvalidArgument);
     EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}))), StatusCode::kOk);
-    Target other = HostTarget();
-    other.kind = TargetKind::kOpenCl;
-    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), other)), StatusCode::kInvalidArgument)
-        << "the first request has decided";
   }
+}
+
+TEST_F(KernelServiceTest, TheTargetOfADriverIsThatOfTheFirstRequest) {
+  const auto service = Start({}, {}, {}, /*names_target=*/true);
+  HostileProcess process(*service);
+  Target driver = HostTarget(), large = driver, other = driver, processor = driver;
+  driver.kind = large.kind = other.kind = TargetKind::kOpenCl;
+  large.name.assign(kKernelTextBytesMax + 1, 'x');
+  other.threads += 1;
+  processor.features += ",+no-such-thing";
+  for (const Target& target : {large, processor})
+    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
+              StatusCode::kInvalidArgument);
+  EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), driver)), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), driver)), StatusCode::kOk);
+  for (const Target& target : {other, HostTarget()})
+    EXPECT_EQ(process.Ask(CompileOf(Plain({SquareKernel(8)}), target)),
+              StatusCode::kInvalidArgument);
+}
+
+// What an executor asks for when no search was asked for (BEAM=0, no idle search) is refused.
+TEST_F(KernelServiceTest, WithoutASearchThatWasAskedForNothingIsSearched) {
+  const auto service = Start(Files("7"), {});
+  HostileProcess process(*service);
+  for (const auto purpose : {proto::CompileKernels::CANDIDATES, proto::CompileKernels::IDLE}) {
+    proto::KernelRequest compile = CompileOf({{SquareKernel(8), ""}});
+    compile.mutable_compile()->set_purpose(purpose);
+    EXPECT_EQ(process.Ask(compile), StatusCode::kFailedPrecondition) << purpose;
+  }
+  proto::KernelRequest add, finish, costs, next;
+  add.mutable_add()->set_kernel(std::string(32, 'a'));
+  finish.mutable_finish()->set_width(1);
+  costs.mutable_costs();
+  next.mutable_next()->set_width(1);
+  for (const proto::KernelRequest& request : {add, finish, costs, next})
+    EXPECT_EQ(process.Ask(request), StatusCode::kFailedPrecondition) << request.kind_case();
+  proto::KernelRequest find;
+  find.mutable_find()->add_kernels(std::string(32, 'a'));
+  EXPECT_EQ(process.Ask(find), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(CompileOf({{SquareKernel(8), ""}})), StatusCode::kOk) << "a step's";
+}
+
+TEST_F(KernelServiceTest, ASearchIsNoWiderAndNoLongerThanWasAskedFor) {
+  const auto service = Start(Files("7"), {.width_max = 1});
+  HostileProcess process(*service);
+  const auto candidates = [](size_t count, const KernelSource& candidate) {
+    proto::KernelRequest request = CompileOf(std::vector<KernelSource>(count, candidate));
+    request.mutable_compile()->set_purpose(proto::CompileKernels::CANDIDATES);
+    return request;
+  };
+  EXPECT_EQ(process.Ask(candidates(1, {SquareKernel(8), "VECTOR:0:8"})), StatusCode::kOk);
+  EXPECT_EQ(process.Ask(candidates(1, {SquareKernel(8), std::nullopt})),
+            StatusCode::kInvalidArgument)
+      << "a kernel as a step has it";
+  EXPECT_EQ(process.Ask(candidates(kBatchCandidatesMax + 1, {"nonsense", ""})),
+            StatusCode::kInvalidArgument);
+  int compiled = 0;
+  while (compiled <= kTrialsMax &&
+         process.Ask(candidates(kBatchCandidatesMax, {"nonsense", ""})) == StatusCode::kOk)
+    compiled += static_cast<int>(kBatchCandidatesMax);
+  EXPECT_EQ(compiled, 512) << "of one kernel";
+  EXPECT_EQ(process.Ask(candidates(1, {"another", ""})), StatusCode::kOk);
+  for (const auto& [width, code] :
+       {std::pair{0, StatusCode::kInvalidArgument}, std::pair{1, StatusCode::kOk},
+        std::pair{2, StatusCode::kInvalidArgument}}) {
+    proto::KernelRequest finish;
+    finish.mutable_finish()->set_kernel(std::string(32, 'a'));
+    finish.mutable_finish()->set_width(width);
+    EXPECT_EQ(process.Ask(finish), code) << width;
+  }
+}
+
+// So that a session neither compiles on others' cores nor measures for a device that it has not.
+TEST_F(KernelServiceTest, CompilesOnTheCoresOfTheDevice) {
+  const std::vector<int> usable = UsableCores(), one = {usable.front()}, other = {usable.back()};
+  const auto service = Start(Files("7"), kAllRights, one);
+  const auto client = ClientOf(*service);
+  EXPECT_TRUE(client->compiler()->Compile(Plain({SquareKernel(8)}))[0].ok());
+  EXPECT_EQ(CoresOfCompiler(), one);
+  ASSERT_TRUE(client->store()->Add(Key('a'), "k", Made("VECTOR:0:8", 700)).ok());
+  const auto entries = ValueOrDie(ValueOrDie(TuningFile::Open(Files("7").tuning))->List());
+  ASSERT_EQ(entries.size(), 1u);
+  Target target = HostTarget();
+  target.threads = 1;
+  EXPECT_EQ(entries[0].key.hardware, target.Fingerprint()) << "not as the process says";
+  service->MoveTo(other);
+  EXPECT_TRUE(client->compiler()->Compile(Plain({SquareKernel(9)}))[0].ok());
+  EXPECT_EQ(CoresOfCompiler(), other) << "the box that was warm";
 }
 
 TEST_F(KernelServiceTest, RequestsAreBounded) {
@@ -293,14 +421,36 @@ TEST_F(KernelServiceTest, RequestsAreBounded) {
   for (size_t i = 0; i <= kBatchDemandsMax; ++i) costs.mutable_costs()->add_demands();
   EXPECT_EQ(process.Ask(costs), StatusCode::kInvalidArgument);
   EXPECT_EQ(process.Ask({}), StatusCode::kInvalidArgument) << "a request of no kind";
+  proto::KernelRequest find;
+  for (size_t i = 0; i <= kBatchFindsMax; ++i) find.mutable_find()->add_kernels();
+  EXPECT_EQ(process.Ask(find), StatusCode::kInvalidArgument);
   proto::KernelRequest key;
-  key.mutable_find()->set_kernel("short");
+  key.mutable_find()->add_kernels("short");
   EXPECT_EQ(process.Ask(key), StatusCode::kInvalidArgument);
   proto::KernelRequest trial;
-  trial.mutable_add()->mutable_key()->set_kernel(std::string(32, 'a'));
-  trial.mutable_add()->mutable_key()->set_hardware("here");
+  trial.mutable_add()->set_kernel(std::string(32, 'a'));
   trial.mutable_add()->mutable_trial()->set_opts("no opt");
   EXPECT_EQ(process.Ask(trial), StatusCode::kInvalidArgument);
+}
+
+// 16 MiB that would be a GB in memory: eight million kernels of two bytes each.
+TEST_F(KernelServiceTest, EmptySubmessagesCloseTheSocketBeforeTheyAreParsed) {
+  std::string kernels;
+  for (int i = 0; i < 8'000'000; ++i) kernels += std::string("\x0a\0", 2);
+  const auto wrapped = [](char tag, const std::string& bytes) {
+    std::string field(1, tag);
+    for (size_t left = bytes.size(); left > 0 || field.size() == 1; left >>= 7)
+      field += static_cast<char>((left & 0x7f) | (left >= 0x80 ? 0x80 : 0));
+    return field + bytes;
+  };
+  for (const std::string& bytes :
+       {wrapped('\x0a', wrapped('\x12', kernels)), wrapped('\x32', kernels)}) {
+    const auto service = Start();
+    HostileProcess process(*service);
+    const auto length = static_cast<uint32_t>(bytes.size());
+    process.WriteRaw(std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes);
+    EXPECT_EQ(process.Read().status().code(), StatusCode::kUnavailable);
+  }
 }
 
 TEST_F(KernelServiceTest, ALongMessageClosesTheSocketBeforeItIsRead) {
@@ -342,8 +492,6 @@ TEST_F(KernelServiceTest, ACancelWithNothingInFlightIsNotAnswered) {
 TEST_F(KernelServiceTest, AProcessThatReadsNoReplyDoesNotKeepItsService) {
   auto service = Start();
   HostileProcess process(*service);
-  proto::KernelRequest request;
-  request.mutable_find()->set_kernel(std::string(1 << 20, 'x'));
   std::thread writer([&] {
     for (int i = 0; i < 1000; ++i) process.WriteRaw(std::string("\x02\0\0\0\x1a\0", 6));
   });

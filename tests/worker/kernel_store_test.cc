@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "base/check.h"
@@ -84,6 +86,58 @@ TEST_F(KernelStoreTest, WhatIsNoTrialIsRefused) {
     EXPECT_EQ(store->Add(c.key, "k", c.trial).code(), StatusCode::kInvalidArgument)
         << c.trial.opts.size() << " " << c.trial.time_ns;
   EXPECT_TRUE(ValueOrDie(store->List()).empty());
+}
+
+// A file is a cache: when it is nearly full, what nobody has used for the longest goes.
+TEST_F(KernelStoreTest, WhatWasNotUsedForLongestMakesRoom) {
+  constexpr int64_t kBytesMax = int64_t{1} << 20;
+  const std::string name(4000, 'n');
+  const auto key = [](int kernel) {
+    std::string id(32, 'k');
+    std::memcpy(id.data(), &kernel, sizeof kernel);
+    return TuningKey{id, 1, "here"};
+  };
+  const auto open = [&] { return ValueOrDie(TuningFile::Open(path(), kBytesMax)); };
+  for (int opening = 0; opening < 10; ++opening) {
+    const auto store = open();
+    for (int old = 10 * opening; old < 10 * opening + 10; ++old)
+      ASSERT_TRUE(store->Add(key(old), name, Made("", 5)).ok());
+  }
+  EXPECT_TRUE(ValueOrDie(open()->Find(key(0))).has_value()) << "found, and so used";
+  const Demand demand{key(1), "k", "encoding", 7};
+  ASSERT_TRUE(open()->AddCosts({&demand, 1}).ok());
+  {
+    const auto store = open();
+    for (int fresh = 1000; fresh < 1400; ++fresh)
+      ASSERT_TRUE(store->Add(key(fresh), name, Made("", 5)).ok()) << fresh;
+  }
+  const auto store = open();
+  EXPECT_FALSE(ValueOrDie(store->Find(key(2))).has_value());
+  EXPECT_TRUE(ValueOrDie(store->Find(key(1399))).has_value());
+  EXPECT_LE(std::filesystem::file_size(path()), static_cast<uintmax_t>(kBytesMax));
+  EXPECT_GT(ValueOrDie(store->List()).size(), 100u) << "no more than is needed goes";
+}
+
+TEST_F(KernelStoreTest, WhatWasFoundOutlivesWhatWasAddedWithIt) {
+  constexpr int64_t kBytesMax = int64_t{1} << 20;
+  const std::string name(4000, 'n');
+  const auto key = [](int kernel) {
+    return TuningKey{std::string(32, static_cast<char>(kernel)), 1, "here"};
+  };
+  const auto open = [&] { return ValueOrDie(TuningFile::Open(path(), kBytesMax)); };
+  for (int opening = 0; opening < 10; ++opening) {
+    const auto store = open();
+    for (int kernel = 10 * opening; kernel < 10 * opening + 10; ++kernel)
+      ASSERT_TRUE(store->Add(key(kernel), name, Made("", 5)).ok());
+  }
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(ValueOrDie(open()->Find(key(0))).has_value()) << round;
+    const auto store = open();
+    for (int kernel = 100 + 50 * round; kernel < 150 + 50 * round; ++kernel)
+      ASSERT_TRUE(store->Add(key(kernel), name, Made("", 5)).ok()) << kernel;
+  }
+  EXPECT_TRUE(ValueOrDie(open()->Find(key(0))).has_value());
+  EXPECT_FALSE(ValueOrDie(open()->Find(key(1))).has_value());
 }
 
 TEST_F(KernelStoreTest, LinesCarryEntriesToAnotherStore) {

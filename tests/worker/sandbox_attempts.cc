@@ -234,8 +234,13 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
        },
        kRights},
       {"write into a new file of its root",
-       [](const Outside&) { return OpenOf("/new", O_WRONLY | O_CREAT); }, kReadOnly,
-       SandboxAttempt::Work::kWhoeverStores},
+       [](const Outside&) { return OpenOf("/new", O_WRONLY | O_CREAT); }, kReadOnly},
+      {"rename and remove files",
+       [](const Outside& outside) {
+         if (Errno(rename(outside.file.c_str(), "/moved")) == 0) return 0;
+         return Errno(unlink(outside.file.c_str()));
+       },
+       kRoot},
       {"make a folder", [](const Outside&) { return Errno(mkdir("/folder", 0700)); }, kReadOnly},
       {"make a symbolic link", [](const Outside&) { return Errno(symlink("/etc", "/link")); },
        kReadOnly},
@@ -250,6 +255,13 @@ const std::vector<SandboxAttempt>& SandboxAttempts() {
          struct stat info {};
          if (fstat(2, &info) == 0 && !S_ISREG(info.st_mode)) return EINVAL;  // there is none
          return Errno(ftruncate(2, info.st_size));
+       },
+       nullptr},
+      {"empty the supervisor's log",
+       [](const Outside&) {
+         struct stat info {};
+         if (fstat(2, &info) == 0 && !S_ISREG(info.st_mode)) return EINVAL;
+         return Errno(ftruncate(2, 0));
        },
        nullptr},
       {"shut the supervisor's log down", [](const Outside&) { return ShutDownLog(2); }, nullptr},

@@ -22,7 +22,7 @@ struct SandboxAttempt {
   // alone.
   const char* other_wall;
   // Whose work it is, so that it must succeed there.
-  enum class Work { kNobodys, kWhoeverStores, kWhoeverRunsKernels } work = Work::kNobodys;
+  enum class Work { kNobodys, kWhoeverRunsKernels } work = Work::kNobodys;
 };
 
 const std::vector<SandboxAttempt>& SandboxAttempts();

@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "proto/executor.pb.h"
 #include "tests/support/device.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_io.h"
+#include "worker/process/passed_socket.h"
 
 namespace outboard::test {
 namespace {
@@ -51,17 +53,50 @@ void CountDescriptors() {
   Tell("descriptors", count);
 }
 
+// Takes memory until it is refused, gives each piece this protection once it has written to it, and
+// lets go of all. Returns how much it held.
+int64_t HoldAs(int protection) {
+  constexpr size_t kPiece = 16 << 20;
+  std::vector<void*> pieces;
+  while (pieces.size() < (int64_t{64} << 30) / kPiece) {
+    void* const at =
+        mmap(nullptr, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) break;
+    *static_cast<char*>(at) = 1;
+    pieces.push_back(at);
+    if (protection != (PROT_READ | PROT_WRITE) && mprotect(at, kPiece, protection) != 0) break;
+  }
+  for (void* const at : pieces) munmap(at, kPiece);
+  return static_cast<int64_t>(pieces.size() * kPiece);
+}
+
 // Waits until the limit has been set.
 void CountMemory() {
   char word;
   Tell("ready", 0);
   if (read(worker::kChildSocket, &word, 1) != 1) return;
-  constexpr size_t kPiece = 16 << 20;
-  int64_t bytes = 0;
-  while (bytes < int64_t{64} << 30 && mmap(nullptr, kPiece, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
-    bytes += kPiece;
-  Tell("bytes", bytes);
+  Tell("written", HoldAs(PROT_READ | PROT_WRITE));
+  Tell("written, then to be read only", HoldAs(PROT_READ));
+  Tell("written, then out of reach", HoldAs(PROT_NONE));
+  Tell("written, then to be executed", HoldAs(PROT_READ | PROT_EXEC));
+}
+
+// Waits until the limit has been set and a file has come, and puts a byte as far out as it can.
+void FillFile() {
+  Tell("ready", 0);
+  signal(SIGXFSZ, SIG_IGN);
+  proto::NodeCommand command;
+  int file = -1;
+  if (!worker::ReadMessageWithDescriptor(worker::kChildSocket, &command, &file).ok()) return;
+  constexpr off_t kPiece = 16 << 20;
+  off_t end = 0;
+  while (end < off_t{64} << 30 && lseek(file, end + kPiece - 1, SEEK_SET) >= 0 &&
+         write(file, "x", 1) == 1)
+    end += kPiece;
+  Tell("bytes", end);
+  Tell("enlarge it", ftruncate(file, off_t{64} << 30) == 0 ? 0 : errno);
+  Tell("enlarge it (fallocate)", fallocate(file, 0, 0, off_t{64} << 30) == 0 ? 0 : errno);
+  Tell("empty it", ftruncate(file, 0) == 0 ? 0 : errno);
 }
 
 // ---- memory of the device ---------------------------------------------------------------------
@@ -123,6 +158,7 @@ int main(int argc, char** argv) {
   if (mode == "threads") CountThreads();
   if (mode == "descriptors") CountDescriptors();
   if (mode == "memory") CountMemory();
+  if (mode == "file") FillFile();
   if (mode == "abort") abort();
   if (mode == "environment")
     for (char** entry = environ; *entry != nullptr; ++entry) Tell(*entry, 0);

@@ -1,6 +1,7 @@
 // The sandbox against a program that runs code of its own in it (sandbox_attempts_main.cc). The
 // walls stand behind each other: everything is tried with all of them, and again without the filter
 // of system calls.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -21,10 +22,12 @@
 #include <thread>
 #include <vector>
 
+#include "proto/executor.pb.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
+#include "worker/process/passed_socket.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/sandbox_limits.h"
 #include "worker/sandbox/sandbox_plan.h"
@@ -36,8 +39,8 @@ namespace {
 using test::OutsideTargets;
 using test::SandboxAttempt;
 
-constexpr char kReadOnly[] = "a root that is read-only";
 constexpr char kAbstractName[] = "outboard-sandbox-test";
+constexpr uint64_t kSessionBytes = uint64_t{256} << 20;
 
 class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
  protected:
@@ -47,7 +50,6 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
       GTEST_SKIP() << "this machine does not grant: " << MissingParts(GrantedParts());
     std::ofstream(secret()) << "secret";
     Listen();
-    std::filesystem::create_directory(root());
   }
   void TearDown() override {
     for (int fd : {tcp_, local_})
@@ -57,15 +59,14 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
   std::unique_ptr<ChildProcess> child_;
 
   std::string secret() const { return folder_ / "ledger.db"; }
-  std::string root() const { return folder_ / "root"; }
 
   ChildProcess Start(const std::string& mode, SandboxParts parts = SandboxParts::All()) {
-    auto child =
-        ChildProcess::Start({ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_),
-                             secret(), kAbstractName + std::to_string(getpid())},
-                            {.profile = GetParam(),
-                             .root = GetParam() == SandboxProfile::kExecutor ? root() : "",
-                             .parts = parts});
+    auto child = ChildProcess::Start(
+        {ATTEMPTS, mode, std::to_string(getpid()), std::to_string(port_), secret(),
+         kAbstractName + std::to_string(getpid())},
+        {.profile = GetParam(),
+         .memory_bytes_max = GetParam() == SandboxProfile::kSearch ? kSessionBytes : 0,
+         .parts = parts});
     EXPECT_TRUE(child.ok()) << child.status();
     return child.ok() ? *std::move(child) : ChildProcess();
   }
@@ -116,7 +117,6 @@ class SandboxTest : public ::testing::TestWithParam<SandboxProfile> {
 bool IsWorkOf(SandboxProfile profile, const SandboxAttempt& attempt) {
   switch (attempt.work) {
     case SandboxAttempt::Work::kNobodys: return false;
-    case SandboxAttempt::Work::kWhoeverStores: return profile == SandboxProfile::kExecutor;
     case SandboxAttempt::Work::kWhoeverRunsKernels: return profile != SandboxProfile::kCompiler;
   }
   return false;
@@ -141,9 +141,6 @@ TEST_P(SandboxTest, EveryAttempt_WithoutTheFilter_StopsAtTheOtherWall) {
   ASSERT_TRUE(stopped.contains("end"));
   for (const SandboxAttempt& attempt : test::SandboxAttempts()) {
     if (attempt.other_wall == nullptr) continue;
-    // An executor's root can be written, within itself.
-    if (GetParam() == SandboxProfile::kExecutor && std::string(attempt.other_wall) == kReadOnly)
-      continue;
     ASSERT_TRUE(stopped.contains(attempt.name)) << attempt.name;
     const auto error = static_cast<int>(stopped.at(attempt.name));
     EXPECT_NE(error, 0) << attempt.name << " succeeded; " << attempt.other_wall
@@ -152,16 +149,16 @@ TEST_P(SandboxTest, EveryAttempt_WithoutTheFilter_StopsAtTheOtherWall) {
   }
 }
 
-TEST_P(SandboxTest, WhatItWrites_IsInItsOwnFolder) {
+TEST_P(SandboxTest, WhatIsOutside_StaysAsItIs) {
   ChildProcess child = Start("attempts");
   Hear(child);
+  const auto user = test::ReadFile("/proc/" + std::to_string(child.pid()) + "/status");
   child.Stop();
   EXPECT_EQ(test::ReadFile(secret()), "secret");
-  struct stat info {};
-  const bool wrote = stat((root() + "/new").c_str(), &info) == 0;
-  EXPECT_EQ(wrote, GetParam() == SandboxProfile::kExecutor);
-  if (wrote && geteuid() == 0) {
-    EXPECT_GE(info.st_uid, limits::kNobody);
+  if (geteuid() == 0) {
+    const size_t at = user.find("Uid:\t");
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_GE(std::stoul(user.substr(at + 5)), limits::kNobody);
   }
 }
 
@@ -179,15 +176,51 @@ TEST_P(SandboxTest, Descriptors_HaveALimit) {
   EXPECT_LT(count, static_cast<int64_t>(limits::kExecutorFilesMax));
 }
 
-TEST_P(SandboxTest, Memory_IsLimitedWhenASessionBegins) {
+// Memory that cannot be written any more is held all the same.
+TEST_P(SandboxTest, Memory_IsLimitedHoweverItIsMapped) {
+  const bool compiles = GetParam() == SandboxProfile::kCompiler;
   ChildProcess child = Start("memory");
   Hear(child, "ready");
-  constexpr uint64_t kSession = uint64_t{256} << 20;
-  ASSERT_TRUE(LimitSessionMemory(child.pid(), kSession).ok());
+  if (GetParam() == SandboxProfile::kExecutor) {
+    ASSERT_TRUE(LimitSessionMemory(child.pid(), kSessionBytes).ok());
+  }
   ASSERT_EQ(write(child.fd(), "g", 1), 1);
-  const int64_t bytes = Hear(child).at("bytes");
-  EXPECT_LE(bytes, static_cast<int64_t>(kSession + ExecutorOwnBytes()));
-  EXPECT_GE(bytes, static_cast<int64_t>(kSession));
+  const auto heard = Hear(child);
+  const uint64_t written_max =
+      compiles ? limits::kCompilerAddressBytes : kSessionBytes + ExecutorOwnBytes();
+  for (const char* const how : {"written", "written, then to be read only",
+                                "written, then out of reach", "written, then to be executed"}) {
+    ASSERT_TRUE(heard.contains(how)) << how;
+    const bool can_be_written = std::string(how) == "written";
+    EXPECT_LE(heard.at(how),
+              static_cast<int64_t>(
+                  written_max + (can_be_written || compiles ? 0 : limits::kReservedAddressBytes)))
+        << how;
+    std::printf("  %-35s %ld MiB\n", how, heard.at(how) >> 20);
+  }
+  EXPECT_GE(heard.at("written"), static_cast<int64_t>(kSessionBytes));
+}
+
+// All that it can have on the disk is one file, of a bounded size.
+TEST_P(SandboxTest, ItsFile_HasALimit) {
+  const test::TempFolder folder;
+  const int file = open((folder / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  ChildProcess child = Start("file");
+  Hear(child, "ready");
+  ASSERT_TRUE(LimitSessionMemory(child.pid(), kSessionBytes).ok());
+  proto::NodeCommand command;
+  command.mutable_store_file();
+  ASSERT_TRUE(WriteMessageWithDescriptor(child.fd(), command, file).ok());
+  const auto heard = Hear(child);
+  ASSERT_TRUE(heard.contains("end"));
+  EXPECT_GE(heard.at("bytes"), static_cast<int64_t>(kSessionBytes));
+  EXPECT_LE(heard.at("bytes"),
+            static_cast<int64_t>(kSessionBytes + limits::kStoredFileExtraBytes));
+  EXPECT_NE(heard.at("enlarge it"), 0);
+  EXPECT_NE(heard.at("enlarge it (fallocate)"), 0);
+  EXPECT_EQ(heard.at("empty it") == 0, GetParam() == SandboxProfile::kExecutor);
+  close(file);
 }
 
 TEST_P(SandboxTest, Environment_HasWhatProgramsReadAndNoSecret) {
@@ -237,14 +270,13 @@ INSTANTIATE_TEST_SUITE_P(Programs, SandboxTest,
                          });
 
 TEST(SandboxPlan, ComesBackFromItsText) {
-  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), "/a:b/c", 1234};
+  const SandboxPlan plan{SandboxProfile::kExecutor, SandboxParts(5), 1234};
   const auto back = SandboxPlan::Decode(plan.Encoded());
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->profile, plan.profile);
   EXPECT_EQ(back->parts, plan.parts);
-  EXPECT_EQ(back->root, plan.root);
   EXPECT_EQ(back->user, plan.user);
-  for (const char* const text : {"", "1", "9:1:0:", "-1:1:0:", "a:1:0:", "1:x:0:", "1:1:y:"})
+  for (const char* const text : {"", "1", "9:1:0", "-1:1:0", "a:1:0", "1:x:0", "1:1:y", "1:1:0:"})
     EXPECT_FALSE(SandboxPlan::Decode(text).has_value()) << text;
 }
 

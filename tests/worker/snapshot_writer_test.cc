@@ -1,10 +1,13 @@
-// Files by their roots; what is stored already is not written again, what was not stored is.
+// Blobs behind each other in one file; what is stored already is not written again, what was not
+// stored is.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -16,8 +19,6 @@
 
 namespace outboard::worker {
 namespace {
-
-namespace fs = std::filesystem;
 
 class SnapshotWriterTest : public ::testing::Test {
  protected:
@@ -44,16 +45,30 @@ class SnapshotWriterTest : public ::testing::Test {
     return *writer_.Take();
   }
 
-  std::set<std::string> Files() {
+  // The blobs that the last request has pieces of, each with the bytes that are there.
+  std::set<std::string> Pieces(const absl::StatusOr<proto::StoreBlobs>& blobs) {
     std::set<std::string> names;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder_.path()))
-      names.insert(file.path().filename());
+    if (!blobs.ok()) return names;
+    for (const proto::StoreBlobs::Piece& piece : blobs->pieces()) {
+      EXPECT_EQ(wire::NameBlob(BytesOf(piece)).root, wire::HashFromBytes(piece.root()));
+      names.insert(wire::ToHex(*wire::HashFromBytes(piece.root())));
+    }
     return names;
   }
-
-  void Empty() {
-    for (const std::string& name : Files()) fs::remove(fs::path(folder_.path()) / name);
+  std::string BytesOf(const proto::StoreBlobs::Piece& piece) const {
+    std::string bytes(piece.size_bytes(), '\0');
+    EXPECT_EQ(pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(piece.offset())),
+              static_cast<ssize_t>(bytes.size()));
+    return bytes;
   }
+  off_t FileBytes() const {
+    struct stat info {};
+    EXPECT_EQ(fstat(file_, &info), 0);
+    return info.st_size;
+  }
+
+  // As the supervisor does when it has answered.
+  void Empty() const { EXPECT_EQ(ftruncate(file_, 0), 0); }
 
   void Answer(uint64_t id, absl::StatusCode code) {
     proto::Stored stored;
@@ -67,21 +82,32 @@ class SnapshotWriterTest : public ::testing::Test {
   }
 
   test::TempFolder folder_;
+  const int file_ = open((folder_ / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   std::unique_ptr<Engine> engine_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
-  PersistWriter writer_{folder_.path()};
+  PersistWriter writer_{file_};  // owns it
 };
 
-TEST_F(SnapshotWriterTest, FilesHaveTheNamesOfTheirBytes) {
+TEST_F(SnapshotWriterTest, PiecesHaveTheRootsOfTheirBytes) {
   const std::string large(5 << 20, 'x');
   const auto written = WriteAndTake(Request(1, {Bytes("abc"), Bytes(large), Bytes("")}));
   ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
   const std::string manifest = wire::ToHex(written.blobs->manifest_root());
-  EXPECT_EQ(Files(), (std::set<std::string>{HexOf("abc"), HexOf(large), HexOf(""), manifest}));
+  EXPECT_EQ(Pieces(written.blobs),
+            (std::set<std::string>{HexOf("abc"), HexOf(large), HexOf(""), manifest}));
   EXPECT_EQ(written.blobs->roots_size(), 3);
-  std::ifstream in(fs::path(folder_.path()) / manifest, std::ios::binary);
+  const proto::StoreBlobs::Piece& last = *written.blobs->pieces().rbegin();
+  ASSERT_EQ(last.root(), written.blobs->manifest_root());
+  EXPECT_EQ(static_cast<off_t>(last.offset() + last.size_bytes()), FileBytes());
   proto::SessionSnapshot snapshot;
-  ASSERT_TRUE(snapshot.ParseFromIstream(&in));
+  ASSERT_TRUE(snapshot.ParseFromString(BytesOf(last)));
   EXPECT_EQ(wire::ToHex(snapshot.held(1).blob_root()), HexOf(large));
+}
+
+TEST_F(SnapshotWriterTest, EqualArraysAreWrittenOnce) {
+  const auto written = WriteAndTake(Request(1, {Bytes("equal"), Bytes("equal"), Bytes("other")}));
+  ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
+  EXPECT_EQ(written.blobs->pieces_size(), 3) << "with the manifest";
+  EXPECT_EQ(Pieces(written.blobs).size(), 3u);
 }
 
 TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
@@ -91,7 +117,7 @@ TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
   Empty();
   const auto written = WriteAndTake(Request(2, {kept, Bytes("after")}));
   ASSERT_TRUE(written.blobs.ok());
-  EXPECT_EQ(Files(),
+  EXPECT_EQ(Pieces(written.blobs),
             (std::set<std::string>{HexOf("after"), wire::ToHex(written.blobs->manifest_root())}));
   EXPECT_EQ(written.blobs->roots_size(), 2) << "it is named all the same";
 }
@@ -101,20 +127,18 @@ TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
   ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
   Answer(1, absl::StatusCode::kUnavailable);
   Empty();
-  ASSERT_TRUE(WriteAndTake(Request(2, {array})).blobs.ok());
-  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+  EXPECT_TRUE(Pieces(WriteAndTake(Request(2, {array})).blobs).contains(HexOf("bytes")));
 }
 
 TEST_F(SnapshotWriterTest, WhatTheStoreHasLostIsOfferedAgain) {
   const DeviceArrayPtr array = Bytes("bytes");
   for (const absl::StatusCode code : {absl::StatusCode::kOk, absl::StatusCode::kNotFound}) {
     Empty();
-    ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
+    const auto written = WriteAndTake(Request(1, {array}));
+    EXPECT_EQ(Pieces(written.blobs).contains(HexOf("bytes")), code == absl::StatusCode::kOk);
     Answer(1, code);
   }
-  EXPECT_FALSE(Files().contains(HexOf("bytes")));
-  ASSERT_TRUE(WriteAndTake(Request(3, {array})).blobs.ok());
-  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+  EXPECT_TRUE(Pieces(WriteAndTake(Request(3, {array})).blobs).contains(HexOf("bytes")));
 }
 
 TEST_F(SnapshotWriterTest, ACheckpointReliesOnNothingThatWasStoredBefore) {
@@ -125,20 +149,19 @@ TEST_F(SnapshotWriterTest, ACheckpointReliesOnNothingThatWasStoredBefore) {
   const auto request = Request(2, {array});
   request->checkpoint = true;
   request->manifest.add_entries()->set_name("x");
-  ASSERT_TRUE(WriteAndTake(request).blobs.ok());
-  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+  EXPECT_TRUE(Pieces(WriteAndTake(request).blobs).contains(HexOf("bytes")));
 }
 
 TEST_F(SnapshotWriterTest, AnArrayInThePlaceOfAnotherIsAnother) {
   for (uint64_t id = 1; id <= 20; ++id) {
     const std::string bytes = "number " + std::to_string(id);
-    ASSERT_TRUE(WriteAndTake(Request(id, {Bytes(bytes)})).blobs.ok());
+    const auto written = WriteAndTake(Request(id, {Bytes(bytes)}));
+    EXPECT_TRUE(Pieces(written.blobs).contains(HexOf(bytes))) << id;
     Answer(id, absl::StatusCode::kOk);
-    EXPECT_TRUE(Files().contains(HexOf(bytes))) << id;
   }
 }
 
-TEST_F(SnapshotWriterTest, OfARequestThatFailsNoFileStays) {
+TEST_F(SnapshotWriterTest, OfARequestThatFailsNothingStays) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = before;
@@ -150,14 +173,16 @@ TEST_F(SnapshotWriterTest, OfARequestThatFailsNoFileStays) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, signals_before);
   EXPECT_EQ(failed.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Files(), std::set<std::string>());
-  EXPECT_TRUE(WriteAndTake(request).blobs.ok());
-  EXPECT_EQ(Files().size(), 3u) << "with room, all of it is written";
+  EXPECT_EQ(FileBytes(), 0);
+  EXPECT_EQ(Pieces(WriteAndTake(request).blobs).size(), 3u) << "with room, all of it is written";
 }
 
-TEST_F(SnapshotWriterTest, AFolderThatCannotBeWrittenIsAnError) {
-  fs::remove_all(folder_.path());
-  const auto written = WriteAndTake(Request(3, {Bytes("abc")}));
+TEST_F(SnapshotWriterTest, AFileThatCannotBeWrittenIsAnError) {
+  std::ofstream(folder_ / "fixed") << "x";
+  PersistWriter writer(open((folder_ / "fixed").c_str(), O_RDONLY | O_CLOEXEC));
+  writer.Write(Request(3, {Bytes("abc")}));
+  writer.LetGo();
+  const auto written = *writer.Take();
   EXPECT_EQ(written.id, 3u);
   EXPECT_EQ(written.blobs.status().code(), absl::StatusCode::kResourceExhausted);
 }

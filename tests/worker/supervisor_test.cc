@@ -18,10 +18,13 @@
 #include <thread>
 #include <vector>
 
+#include "proto/executor.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "tests/support/client_items.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
+#include "worker/process/child_process.h"
+#include "worker/process/message_io.h"
 
 namespace outboard::worker {
 namespace {
@@ -177,6 +180,7 @@ class SupervisorTest : public ::testing::Test {
                                           grpc::InsecureChannelCredentials());
     options.name = "node-7";
     options.devices = 2;
+    options.executor = executor_;
     supervisor_ = std::make_unique<Supervisor>(std::move(options));
     runner_ = std::thread([this] { result_ = supervisor_->Run(); });
   }
@@ -227,6 +231,7 @@ class SupervisorTest : public ::testing::Test {
     return "nothing came";
   }
 
+  std::vector<std::string> executor_;  // empty: as it is by default
   FakeGateway gateway_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Supervisor> supervisor_;
@@ -383,6 +388,23 @@ TEST_F(SupervisorTest, JoinsAgainAfterADrainAndALostStream) {
   Open(*b);
 }
 
+// The answers to its requests fill its socket; neither the threads that have them nor the
+// supervisor's, which connects it again, wait for it.
+TEST_F(SupervisorTest, AnExecutorThatReadsNothingIsEndedAndHoldsNobodyUp) {
+  executor_ = {"/proc/self/exe", "deaf"};
+  gateway_.keeps = true;
+  StartAndRegister();
+  ASSERT_NE(Assign("session a......."), nullptr);
+  for (int i = 0; i < 3; ++i) {
+    gateway_.DropJoin();
+    ASSERT_NE(gateway_.registers.Pop(), nullptr);
+  }
+  const auto end = gateway_.ends.Pop(2 * kPatience);
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->session_id(), "session a.......");
+  EXPECT_EQ(end->code(), static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+}
+
 TEST_F(SupervisorTest, ARefusedWorkerSaysSoAndEnds) {
   gateway_.refuse = true;
   Start();
@@ -390,11 +412,22 @@ TEST_F(SupervisorTest, ARefusedWorkerSaysSoAndEnds) {
   EXPECT_EQ(result_.code(), absl::StatusCode::kUnauthenticated);
 }
 
+// An executor that asks for blobs, one after the other, and reads nothing.
+int DeafExecutorMain() {
+  BeginAsChild();
+  proto::NodeEvent event;
+  event.mutable_want_blob()->set_root(std::string(32, 'r'));
+  while (WriteMessage(kChildSocket, event).ok()) usleep(3000);
+  pause();
+  return 0;
+}
+
 }  // namespace
 }  // namespace outboard::worker
 
 // The supervisor starts "this program with executor".
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "deaf") return outboard::worker::DeafExecutorMain();
   if (argc > 1 && std::string(argv[1]) == "executor")
     return outboard::worker::ExecutorMain(outboard::worker::ExecutorOptionsFromEnvironment());
   testing::InitGoogleTest(&argc, argv);

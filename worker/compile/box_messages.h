@@ -2,7 +2,6 @@
 // kernel_compiler.h. Objects on disk use the same format. Threads: pure.
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -12,10 +11,6 @@
 #include "worker/compile/kernel_compiler.h"
 
 namespace outboard::worker {
-
-// Of a request to a box and of its reply, which hold the kernels of one batch: 4 KiB to 50 KiB of
-// code for each of at most some hundred kernels. A supervisor holds one for each executor.
-inline constexpr uint32_t kCompileMessageBytesMax = 64u << 20;
 
 proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target);
 std::vector<KernelSource> FromRequest(const proto::CompileRequest& request);

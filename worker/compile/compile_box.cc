@@ -2,9 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/process/message_io.h"
+#include "worker/process/message_limits.h"
+#include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
 namespace {
@@ -25,9 +28,16 @@ void CompileBox::SetTarget(Target target) {
   refused_.clear();
 }
 
+void CompileBox::MoveTo(std::vector<int> cores) {
+  options_.cores = std::move(cores);
+  if (!box_.running()) return;
+  const std::vector<int> all = options_.cores.empty() ? UsableCores() : options_.cores;
+  if (!MoveToCores(box_.pid(), all).ok()) box_.Stop();  // the next one is started there
+}
+
 absl::Status CompileBox::EnsureBox() {
   if (box_.running()) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}, {}));
+  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}, {.cores = options_.cores}));
   return absl::OkStatus();
 }
 
@@ -39,6 +49,7 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
   IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
   limits.stop_fd = options_.stop_fd;
   limits.bytes_max = kCompileMessageBytesMax;
+  limits.fields_max = kernels.size() * kCompiledKernelFieldsMax;
   absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target), limits);
   if (status.ok()) status = ReadMessage(box_.fd(), &reply, limits);
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))

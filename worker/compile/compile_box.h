@@ -31,6 +31,7 @@ struct CompileBoxOptions {
   // If not -1: when this descriptor becomes readable, or its other side has closed, the compilation
   // in flight is given up and its box killed.
   int stop_fd = -1;
+  std::vector<int> cores = {};  // that the box may use; empty: the caller's
 };
 
 // Kernels that brought a box down and are remembered; more of them, and all are forgotten.
@@ -50,6 +51,8 @@ class CompileBox final : public KernelCompiler {
   const Target& target() const override { return options_.target; }
   // Compiles for `target` from now on.
   void SetTarget(Target target);
+  // Uses these cores from now on, also in the box that runs.
+  void MoveTo(std::vector<int> cores);
 
   int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
 

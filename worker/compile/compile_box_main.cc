@@ -12,16 +12,17 @@
 #include "worker/compile/in_process_compiler.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_io.h"
+#include "worker/sandbox/sandbox_limits.h"
 
 namespace outboard::worker {
 namespace {
 
-// Of address space; LLVM maps half a GiB before it does anything. A sanitizer reserves terabytes
-// for its shadow memory and needs more of it as the program goes on, so its builds have no limit.
+// Also without a sandbox. A sanitizer reserves terabytes of address space for its shadow memory and
+// needs more of it as the program goes on, so its builds have no limit.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
 #else
-constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
+constexpr rlim_t kMemoryBytesMax = limits::kCompilerAddressBytes;
 #endif
 
 // For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.

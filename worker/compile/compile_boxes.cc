@@ -3,14 +3,15 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/process/message_io.h"
+#include "worker/process/message_limits.h"
 
 namespace outboard::worker {
 namespace {
@@ -22,7 +23,8 @@ constexpr int kEndWaitMs = 1000;  // for a box that has closed its socket to say
 CompileBoxesOptions Completed(CompileBoxesOptions options) {
   if (options.program.empty()) options.program = ProgramBeside("outboard-compiler");
   if (options.count <= 0)
-    options.count = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    options.count =
+        static_cast<int>(options.cores.empty() ? UsableCores().size() : options.cores.size());
   return options;
 }
 
@@ -33,7 +35,8 @@ CompileBoxes::CompileBoxes(CompileBoxesOptions options)
 
 absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
   if (!box.child.running()) {
-    OB_ASSIGN_OR_RETURN(box.child, ChildProcess::Start({options_.program}, {}));
+    OB_ASSIGN_OR_RETURN(box.child,
+                        ChildProcess::Start({options_.program}, {.cores = options_.cores}));
   }
   box.due = Clock::now() + options_.deadline;
   // A box that does not take it has ended or hangs, and Receive says how.
@@ -43,7 +46,10 @@ absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
 }
 
 IoLimits CompileBoxes::LimitsOf(const Box& box) const {
-  return {.deadline = box.due, .stop_fd = options_.stop_fd, .bytes_max = kCompileMessageBytesMax};
+  return {.deadline = box.due,
+          .stop_fd = options_.stop_fd,
+          .bytes_max = kCompileMessageBytesMax,
+          .fields_max = kCompiledKernelFieldsMax};
 }
 
 absl::StatusOr<CompiledKernel> CompileBoxes::Receive(Box& box) {

@@ -1,5 +1,5 @@
 // Several compile boxes at once, for a search: as many candidates are compiled together as there
-// are processors, each in a box of its own, so that one which crashes or does not end costs nothing
+// are cores, each in a box of its own, so that one which crashes or does not end costs nothing
 // but itself.
 //
 //   idle --a kernel is sent--> busy --its reply--> idle
@@ -20,11 +20,12 @@ namespace outboard::worker {
 struct CompileBoxesOptions {
   std::string program;  // as CompileBoxOptions has it
   Target target = HostTarget();
-  int count = 0;                             // boxes; 0: one a processor
+  int count = 0;                             // boxes; 0: one a core
   std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
   // If not -1: when this descriptor becomes readable, or its other side has closed, compilations in
   // flight are cancelled at once.
   int stop_fd = -1;
+  std::vector<int> cores = {};  // that the boxes may use; empty: the caller's
 };
 
 // Boxes are started when they are first needed. Threads: one, which must stay: boxes end with it.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
 
@@ -30,8 +31,8 @@ absl::StatusOr<CompiledKernel> CompileOne(Compiler& compiler, const KernelSource
 
 Results InProcessCompiler::Compile(std::span<const KernelSource> kernels) {
   Results results(kernels.size(), absl::InternalError("not compiled"));
-  size_t threads = std::min({kernels.size() / kKernelsPerThreadMin, kThreadsMax,
-                             static_cast<size_t>(std::thread::hardware_concurrency())});
+  size_t threads =
+      std::min({kernels.size() / kKernelsPerThreadMin, kThreadsMax, UsableCores().size()});
   if (threads < 1 || options_.dump) threads = 1;  // dumps are read in order
   // The longest first, each thread the next one when it has finished one: no thread is left with a
   // long kernel at the end.

@@ -44,10 +44,14 @@ std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
 
 ObjectCache::ObjectCache(KernelCompiler* inner, ObjectCacheOptions options)
     : inner_(inner), options_(std::move(options)) {
-  std::error_code ignored;
-  fs::create_directories(options_.folder, ignored);
-  fs::permissions(options_.folder, fs::perms::owner_all, ignored);
+  MakeFolder();
   Trim();
+}
+
+void ObjectCache::MakeFolder() {
+  std::error_code ignored;
+  if (fs::create_directories(options_.folder, ignored))
+    fs::permissions(options_.folder, fs::perms::owner_all, ignored);
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(
@@ -113,6 +117,7 @@ bool ObjectCache::Load(const std::string& key, CompiledKernel* kernel) {
 
 void ObjectCache::Store(const std::string& key, const CompiledKernel& kernel) {
   static std::atomic<uint64_t> next{0};  // several caches of a process may share a folder
+  MakeFolder();                          // an empty one may have been removed
   const std::string payload = ToResult(kernel).SerializeAsString();
   const std::string temporary =
       (fs::path(options_.folder) / absl::StrCat("new-", getpid(), "-", next++, ".tmp")).string();
@@ -130,42 +135,51 @@ void ObjectCache::Store(const std::string& key, const CompiledKernel& kernel) {
   fs::rename(temporary, PathOf(key),
              error);  // without a sync: a file torn by a power cut fails its checksum
   if (error) fs::remove(temporary, error);
-  stored_bytes_ += static_cast<int64_t>(kHeaderBytes + payload.size());
+  const auto bytes = static_cast<int64_t>(kHeaderBytes + payload.size());
+  stored_bytes_ += bytes;
+  if (options_.on_stored) options_.on_stored(bytes);
 }
 
 void ObjectCache::Trim() {
+  stored_bytes_ = 0;
+  TrimObjects({&options_.folder, 1}, options_.bytes_max);
+}
+
+int64_t TrimObjects(std::span<const std::string> folders, int64_t bytes_max) {
   struct File {
     fs::file_time_type used;
     std::string path;
     int64_t bytes;
   };
-  stored_bytes_ = 0;
   std::vector<File> files;
   int64_t total = 0;
   std::error_code error;
   const auto now = fs::file_time_type::clock::now();
-  for (fs::directory_iterator it(options_.folder, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code gone;
-    const auto bytes = static_cast<int64_t>(it->file_size(gone));
-    const auto used = it->last_write_time(gone);
-    if (gone) continue;
-    const std::string path = it->path().string();
-    // What a process that died was writing.
-    if (path.ends_with(".tmp") && now - used > std::chrono::hours(1)) fs::remove(path, gone);
-    if (!path.ends_with(".obj")) continue;
-    files.push_back({used, path, bytes});
-    total += bytes;
+  for (const std::string& folder : folders) {
+    error.clear();
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      std::error_code gone;
+      const auto bytes = static_cast<int64_t>(it->file_size(gone));
+      const auto used = it->last_write_time(gone);
+      if (gone) continue;
+      const std::string path = it->path().string();
+      // What a process that died was writing.
+      if (path.ends_with(".tmp") && now - used > std::chrono::hours(1)) fs::remove(path, gone);
+      if (!path.ends_with(".obj")) continue;
+      files.push_back({used, path, bytes});
+      total += bytes;
+    }
   }
-  if (total <= options_.bytes_max) return;
+  if (total <= bytes_max) return total;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     return std::tie(a.used, a.path) < std::tie(b.used, b.path);
   });
   for (const File& file : files) {
-    if (total <= options_.bytes_max / 4 * 3) break;
+    if (total <= bytes_max / 4 * 3) break;
     fs::remove(file.path, error);
     total -= file.bytes;
   }
+  return total;
 }
 
 std::string CompilerIdentity(const std::string& path, const Target& target) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,10 +24,14 @@
 
 namespace outboard::worker {
 
+// Of one account's files.
+inline constexpr int64_t kObjectCacheBytesMax = int64_t{512} << 20;
+
 struct ObjectCacheOptions {
-  std::string folder;                      // made if it is not there, for this user only
-  std::string compiler;                    // names what compiles; see CompilerIdentity
-  int64_t bytes_max = int64_t{512} << 20;  // of all files; the least recently used go first
+  std::string folder;                        // made if it is not there, for this user only
+  std::string compiler;                      // names what compiles; see CompilerIdentity
+  int64_t bytes_max = kObjectCacheBytesMax;  // of all files; the least recently used go first
+  std::function<void(int64_t bytes)> on_stored = {};  // of each file that was written
 };
 
 // A compiler that looks in the folder first. Failures of the disk are silent: they cost time,
@@ -46,6 +51,7 @@ class ObjectCache final : public KernelCompiler {
   std::string PathOf(const std::string& key) const;
   bool Load(const std::string& key, CompiledKernel* kernel);
   void Store(const std::string& key, const CompiledKernel& kernel);
+  void MakeFolder();
   void Trim();
 
   KernelCompiler* inner_;
@@ -53,6 +59,11 @@ class ObjectCache final : public KernelCompiler {
   int64_t hits_ = 0;
   int64_t stored_bytes_ = 0;  // since the last Trim
 };
+
+// Removes the least recently used objects of all of these folders together, if they have more than
+// `bytes_max`, until they have three quarters of that; and what processes that died were writing.
+// Returns the bytes that are left. Others may use the folders meanwhile.
+int64_t TrimObjects(std::span<const std::string> folders, int64_t bytes_max);
 
 // The program at `path` as it is now, its options in the environment (NOOPT) and what it compiles
 // for.

@@ -311,6 +311,8 @@ class CompiledEngine final : public Engine {
       return results[kernel.buffers[0]];
     };
     std::vector<int> missing_results;
+    std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
+    std::vector<size_t> tuned_places;
     absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>> kernels;
     if (tuner_.has_value()) tuner_->BeginPlan();
     for (size_t i = 0; i < schedule.kernels.size(); ++i) {
@@ -326,10 +328,16 @@ class CompiledEngine final : public Engine {
       missing_results.push_back(result_of(kernel));
       missing.push_back({std::move(encoded.bytes), std::nullopt});
       missing_names.push_back(schedule::KernelToString(schedule, i));
-      if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value())
+      if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
         missing.back().opts = *pinned;
-      else if (tuner_.has_value())
-        missing.back().opts = tuner_->OptsFor(kernel.ast, missing_names.back());
+      } else if (tuner_.has_value()) {
+        tuned.push_back({kernel.ast, missing_names.back()});
+        tuned_places.push_back(missing.size() - 1);
+      }
+    }
+    if (!tuned.empty()) {
+      std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
+      for (size_t i = 0; i < tuned.size(); ++i) missing[tuned_places[i]].opts = std::move(opts[i]);
     }
     const uint64_t compile_ns = trace_ != nullptr ? trace_->Now() : 0;
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);

@@ -101,8 +101,7 @@ absl::Status KernelsInUse::FindTuningKey(KernelInUse& kernel, Demand* demand) {
   OB_ASSIGN_OR_RETURN(const UOp* const sink,
                       DecodeGraph(graph, kernel.source.encoding, Level::kKernel));
   OB_ASSIGN_OR_RETURN(EncodedGraph canonical, CanonicalKernel(sink));
-  kernel.tuning_key_ = {canonical.id.ToBytes(), search::kSpaceVersion, hardware_,
-                        IsShareable(sink)};
+  kernel.tuning_key_ = {canonical.id.ToBytes(), search::kSpaceVersion, hardware_};
   if (demand != nullptr) demand->encoding = std::move(canonical.bytes);
   return absl::OkStatus();
 }
@@ -129,12 +128,21 @@ void KernelsInUse::TellCosts(const std::function<bool()>& preempted) {
 
 void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
   if (store_ == nullptr || idle_compiler_ == nullptr) return;
+  std::vector<std::shared_ptr<KernelInUse>> kernels;
+  std::vector<TuningKey> keys;
   for (const std::shared_ptr<KernelInUse>& kernel : All()) {
     if (preempted()) return;
     if (pinned_.contains(kernel->id) || !FindTuningKey(*kernel, nullptr).ok()) continue;
-    const auto known = store_->Find(kernel->tuning_key_);
-    if (!known.ok() || !known->has_value()) continue;
-    const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
+    kernels.push_back(kernel);
+    keys.push_back(kernel->tuning_key_);
+  }
+  const absl::StatusOr<std::vector<std::optional<Tuning>>> known = store_->FindAll(keys);
+  if (!known.ok()) return;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (preempted()) return;
+    const std::shared_ptr<KernelInUse>& kernel = kernels[i];
+    if (!(*known)[i].has_value()) continue;
+    const std::optional<std::string> better = BetterThan(kernel->source.opts, *(*known)[i]);
     if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)
       continue;
     const KernelSource source{kernel->source.encoding, better};

@@ -18,7 +18,7 @@ namespace {
 
 absl::Status FileError(const char* what) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("a snapshot's file: ", what, ": ", std::strerror(errno)));
+      absl::StrCat("the file of what is to be stored: ", what, ": ", std::strerror(errno)));
 }
 
 absl::Status WriteFully(int fd, std::string_view bytes) {
@@ -31,9 +31,14 @@ absl::Status WriteFully(int fd, std::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status Clear(int fd) {
+  if (ftruncate(fd, 0) != 0) return FileError("ftruncate");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-PersistWriter::PersistWriter(std::string folder) : folder_(std::move(folder)) {
+PersistWriter::PersistWriter(int file) : file_(file) {
   thread_ = std::thread([this] { Work(); });
 }
 
@@ -44,10 +49,7 @@ PersistWriter::~PersistWriter() {
     changed_.notify_all();
   }
   thread_.join();
-}
-
-std::string PersistWriter::PathOf(const std::string& root) const {
-  return absl::StrCat(folder_, "/", wire::ToHex(root));
+  close(file_);
 }
 
 // ---- the session's thread -----------------------------------------------------------------------
@@ -128,8 +130,7 @@ void PersistWriter::Work() {
     if (end_) return;
     lock.unlock();
     absl::StatusOr<proto::StoreBlobs> result = WriteAll();
-    if (!result.ok()) Remove();
-    made_.clear();
+    if (!result.ok()) Clear(file_).IgnoreError();
     lock.lock();
     result_ = std::move(result);
     working_ = false;
@@ -138,20 +139,21 @@ void PersistWriter::Work() {
 }
 
 absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
+  OB_RETURN_IF_ERROR(Clear(file_));
+  written_roots_.clear();
+  end_bytes_ = 0;
+  proto::StoreBlobs blobs;
   std::set<std::string> roots;
   for (size_t i = 0; i < roots_.size(); ++i) {
-    const bool written =
-        skip_[i] || (!roots_[i].empty() && access(PathOf(roots_[i]).c_str(), F_OK) == 0);
-    if (!written) {
+    if (!skip_[i] && (roots_[i].empty() || !written_roots_.contains(roots_[i]))) {
       const DeviceArray& array = *job_->arrays[i];
       const auto read = [&](runtime::Device::Sink sink) {
         return array.device().Download(array.address(), array.bytes(), wire::kBlobChunkBytes, sink);
       };
-      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read));
+      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read, blobs));
     }
     roots.insert(roots_[i]);
   }
-  proto::StoreBlobs blobs;
   const std::string entries = job_->ManifestBytes(roots_);
   const auto read = [&](runtime::Device::Sink sink) {
     absl::Status status;
@@ -159,7 +161,7 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
       status = sink(std::string_view(entries).substr(at, wire::kBlobChunkBytes));
     return status;
   };
-  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(entries.size(), read));
+  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(entries.size(), read, blobs));
   blobs.set_id(job_->id);
   blobs.set_seq(job_->seq);
   blobs.set_epoch(job_->epoch);
@@ -170,26 +172,22 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
   return blobs;
 }
 
-void PersistWriter::Remove() {
-  for (const std::string& file : made_) unlink(file.c_str());
-}
-
 // Hashes and writes a chunk at a time, while it is in the cache.
-absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks read) {
-  const std::string part = absl::StrCat(folder_, "/part");
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return FileError("open");
-  made_.push_back(part);
+absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks read,
+                                                     proto::StoreBlobs& blobs) {
+  if (lseek(file_, static_cast<off_t>(end_bytes_), SEEK_SET) < 0) return FileError("lseek");
   std::vector<wire::Hash> chunks;
-  const absl::Status status = read([&](std::string_view chunk) {
+  OB_RETURN_IF_ERROR(read([&](std::string_view chunk) {
     chunks.push_back(wire::HashChunk(chunk));
-    return WriteFully(fd, chunk);
-  });
-  close(fd);
-  OB_RETURN_IF_ERROR(status);
+    return WriteFully(file_, chunk);
+  }));
   const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes)));
-  if (rename(part.c_str(), PathOf(root).c_str()) != 0) return FileError("rename");
-  made_.back() = PathOf(root);
+  if (!written_roots_.insert(root).second) return root;  // the next is written over it
+  proto::StoreBlobs::Piece& piece = *blobs.add_pieces();
+  piece.set_root(root);
+  piece.set_offset(end_bytes_);
+  piece.set_size_bytes(bytes);
+  end_bytes_ += bytes;
   return root;
 }
 

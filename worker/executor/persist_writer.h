@@ -1,11 +1,9 @@
-// Writes the contents of a PersistRequest into a folder, each array and the manifest as a file
-// named by the hex of its root, and returns the request to the supervisor (StoreBlobs in
-// proto/executor.proto). Hashing and writing happen on a thread of their own, so that steps
-// continue meanwhile.
+// Writes the contents of a PersistRequest into a file, the arrays and the manifest behind each
+// other, and returns the request to the supervisor (StoreBlobs in proto/executor.proto). Hashing
+// and writing happen on a thread of their own, so that steps continue meanwhile.
 //
 // For a snapshot, an array that was stored before is neither hashed nor written again, since arrays
-// never change. A file is complete once it has its name. All files of a failed request are removed,
-// to free the space of a full disk.
+// never change. After a failed request the file is empty, to free the space of a full disk.
 // Threads: one, the session's. The writing thread downloads arrays and touches no references.
 #pragma once
 
@@ -28,8 +26,8 @@ namespace outboard::worker {
 
 class PersistWriter {
  public:
-  // `folder` exists; the supervisor removes files from it when it answers.
-  explicit PersistWriter(std::string folder);
+  // Owns the open file, which the supervisor empties when it answers.
+  explicit PersistWriter(int file);
   ~PersistWriter();
 
   // Starts writing; requires that `busy` is false. Take returns the result.
@@ -55,14 +53,13 @@ class PersistWriter {
 
   void Work();
   absl::StatusOr<proto::StoreBlobs> WriteAll();
-  void Remove();
-  // Of the bytes that `read` passes to its argument, a chunk at a time; returns the root.
+  // Of the bytes that `read` passes to its argument, a chunk at a time; returns the root, and adds
+  // the piece, if there is none of this root yet.
   using ReadChunks = absl::FunctionRef<absl::Status(runtime::Device::Sink)>;
-  absl::StatusOr<std::string> WriteBlob(uint64_t bytes, ReadChunks read);
-  std::string PathOf(const std::string& root) const;
+  absl::StatusOr<std::string> WriteBlob(uint64_t bytes, ReadChunks read, proto::StoreBlobs& blobs);
   void Collect();
 
-  const std::string folder_;
+  const int file_;
   // Of the session's thread.
   std::map<const DeviceArray*, Known> known_;
   std::set<std::string> stored_;        // roots that the supervisor has stored
@@ -73,7 +70,8 @@ class PersistWriter {
   const PersistRequest* job_ = nullptr;
   std::vector<std::string> roots_;  // by array; empty: not known
   std::vector<bool> skip_;          // by array: it has been stored
-  std::vector<std::string> made_;   // the files of this request
+  std::set<std::string> written_roots_;  // of this request
+  uint64_t end_bytes_ = 0;               // of its pieces
   absl::StatusOr<proto::StoreBlobs> result_;
 
   std::mutex mutex_;

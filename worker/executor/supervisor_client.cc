@@ -49,9 +49,9 @@ proto::Stored NotStored(uint64_t id, const absl::Status& why) {
 
 void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, ExecutorCore& core,
                                  Engine& engine, const ExecutorCore::SendFrame& send) {
-  if (command.has_begin()) {
-    const std::string& folder = command.begin().store_folder();
-    if (writer_ == nullptr && !folder.empty()) writer_ = std::make_unique<PersistWriter>(folder);
+  if (command.has_store_file()) {
+    if (writer_ == nullptr && passed >= 0)
+      writer_ = std::make_unique<PersistWriter>(std::exchange(passed, -1));
   } else if (command.has_blob_here()) {
     const proto::BlobHere& blob = command.blob_here();
     if (wants_in_flight_ > 0) --wants_in_flight_;

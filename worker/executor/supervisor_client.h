@@ -45,7 +45,7 @@ class SupervisorClient {
   const Tell tell_;
   std::deque<BlobWant> wants_;             // not sent yet
   size_t wants_in_flight_ = 0;             // sent, at most kBlobWantsMax
-  std::unique_ptr<PersistWriter> writer_;  // created when Begin names a folder
+  std::unique_ptr<PersistWriter> writer_;  // created when StoreFile comes
   std::string trouble_;                    // the storage error last logged
   int64_t counted_ms_ = 0;                 // when counts were last reported
   bool may_count_ = false;                 // something may have been counted since

@@ -18,6 +18,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "worker/tuning/search_main.h"
+#include "worker/tuning/tuning_key.h"
 
 namespace outboard::worker {
 namespace {
@@ -26,8 +27,13 @@ namespace fs = std::filesystem;
 
 // Accounts that may get a turn of the search; each costs a query of its file when the worker idles.
 constexpr size_t kRecentAccountsMax = 64;
+constexpr char kAccountsFolder[] = "accounts";
 // Two gateways of one machine differ in it; it is too short to guess a secret from.
 constexpr size_t kFleetHashBytes = 4;
+// So many accounts may have as much as one may, unless the operator says otherwise.
+constexpr int64_t kFullAccounts = 8;
+// With less, a file of measurements has no room for a batch of costs.
+constexpr int64_t kTuningFileBytesLeast = int64_t{16} << 20;
 // A kernel's name shows how its author wrote it.
 constexpr char kSharedName[] = "of several accounts";
 
@@ -39,21 +45,29 @@ std::string PrefixOf(const std::string& fleet_secret) {
 // <folder of `path`>/accounts/<account>/<its name>
 std::string PathIn(const std::string& path, const std::string& account) {
   const fs::path whole(path);
-  return (whole.parent_path() / "accounts" / account / whole.filename()).string();
+  return (whole.parent_path() / kAccountsFolder / account / whole.filename()).string();
 }
 
 bool IsBetter(const Tuning& tuning, const Tuning& than) {
   return tuning.best() != nullptr && (than.best() == nullptr || tuning.width > than.width);
 }
 
+// Nothing is in `shared` but what IsShareableForm has found so: looking there tells nobody more.
 class AccountTuning final : public TuningStore {
  public:
-  AccountTuning(std::unique_ptr<TuningStore> own, std::unique_ptr<TuningStore> shared)
-      : own_(std::move(own)), shared_(std::move(shared)) {}
+  struct Opened {
+    HeldFolder folder;                  // of an account's file
+    std::unique_ptr<TuningStore> file;  // nullptr: there is none
+  };
+  AccountTuning(Opened own, Opened shared)
+      : own_folder_(std::move(own.folder)),
+        shared_folder_(std::move(shared.folder)),
+        own_(std::move(own.file)),
+        shared_(std::move(shared.file)) {}
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override {
     absl::StatusOr<std::optional<Tuning>> own = own_->Find(key);
-    if (!Shares(key) || !own.ok()) return own;
+    if (shared_ == nullptr || !own.ok()) return own;
     absl::StatusOr<std::optional<Tuning>> shared = shared_->Find(key);
     if (!shared.ok() || !shared->has_value()) return own;
     (*shared)->name.clear();
@@ -78,34 +92,46 @@ class AccountTuning final : public TuningStore {
   }
 
  private:
-  bool Shares(const TuningKey& key) const { return shared_ != nullptr && key.shareable; }
+  // Of a search's many trials in a row, the kernel is looked at once.
+  bool Shares(const TuningKey& key) {
+    if (shared_ == nullptr || key.canonical.empty()) return false;
+    if (key.kernel != looked_at_) {
+      looked_at_ = key.kernel;
+      shares_ = IsShareableForm(key.canonical, key.kernel);
+    }
+    return shares_;
+  }
 
+  const HeldFolder own_folder_, shared_folder_;
   const std::unique_ptr<TuningStore> own_, shared_;
+  std::string looked_at_;
+  bool shares_ = false;
 };
 
-// A new folder for `path` can be read by this user only.
-void MakeFolderOf(const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  std::error_code error;
-  if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
+// Without a file where it is not there and may not be made.
+absl::StatusOr<AccountTuning::Opened> OpenFile(const std::string& path, const AccountFiles& files,
+                                               HeldFolder::For what) {
+  AccountTuning::Opened opened;
+  if (path.empty() || (!files.learns && !fs::exists(path))) return opened;
+  if (!files.owner.empty())
+    opened.folder = HeldFolder::Take(fs::path(path).parent_path().string(), what);
+  OB_ASSIGN_OR_RETURN(opened.file, TuningFile::Open(path, files.tuning_bytes_max));
+  return opened;
 }
 
-// nullptr where it is not there and may not be made.
-absl::StatusOr<std::unique_ptr<TuningStore>> OpenFile(const std::string& path, bool make) {
-  if (path.empty() || (!make && !fs::exists(path))) return nullptr;
-  if (make) MakeFolderOf(path);
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<TuningFile> file, TuningFile::Open(path));
-  return file;
+int64_t NumberFromEnvironment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? 0 : std::max<int64_t>(0, std::atoll(value));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& files) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> own, OpenFile(files.tuning, files.learns));
-  if (own == nullptr || files.shared_tuning.empty()) return own;
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> shared,
-                      OpenFile(files.shared_tuning, files.learns));
-  if (shared == nullptr) return own;
+absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& files,
+                                                        HeldFolder::For what) {
+  OB_ASSIGN_OR_RETURN(AccountTuning::Opened own, OpenFile(files.tuning, files, what));
+  if (own.file == nullptr) return nullptr;
+  OB_ASSIGN_OR_RETURN(AccountTuning::Opened shared, OpenFile(files.shared_tuning, files, what));
+  if (files.disk != nullptr) files.disk->OpenedMeasurements();
   return std::make_unique<AccountTuning>(std::move(own), std::move(shared));
 }
 
@@ -115,31 +141,52 @@ AccountKernelsOptions AccountKernelsFromEnvironment() {
   if (!IsSet("NOOPT") && !IsSet("REF")) options.store = KernelStorePath();
   const char* const beam = std::getenv("BEAM");
   options.learns = IsSet("OUTBOARD_IDLE_SEARCH") || (beam != nullptr && std::atoi(beam) > 0);
+  options.objects_bytes_max = NumberFromEnvironment("OUTBOARD_OBJECT_CACHE_BYTES");
+  options.store_bytes_max = NumberFromEnvironment("OUTBOARD_KERNEL_STORE_BYTES");
   return options;
 }
 
 AccountKernels::AccountKernels(AccountKernelsOptions options)
-    : options_(std::move(options)), prefix_(PrefixOf(options_.fleet_secret)) {}
+    : options_(std::move(options)), prefix_(PrefixOf(options_.fleet_secret)) {
+  if (options_.one_user || (options_.objects.empty() && options_.store.empty())) return;
+  const auto most = [](int64_t asked, int64_t of_one) {
+    return asked > 0 ? asked : kFullAccounts * of_one;
+  };
+  AccountDiskOptions disk{
+      .objects_bytes_max = most(options_.objects_bytes_max, kObjectCacheBytesMax),
+      .measurements_bytes_max = most(options_.store_bytes_max, kTuningFileBytesMax)};
+  if (!options_.objects.empty())
+    disk.objects = (fs::path(options_.objects) / kAccountsFolder).string();
+  if (!options_.store.empty())
+    disk.measurements = (fs::path(options_.store).parent_path() / kAccountsFolder).string();
+  disk_ = std::make_shared<AccountDisk>(std::move(disk));
+}
 
 bool AccountKernels::tunes() const {
   if (options_.store.empty()) return false;
   std::error_code ignored;
   return options_.learns ||
          fs::exists(options_.one_user ? fs::path(options_.store)
-                                      : fs::path(options_.store).parent_path() / "accounts",
+                                      : fs::path(options_.store).parent_path() / kAccountsFolder,
                     ignored);
 }
 
 AccountFiles AccountKernels::Locate(uint64_t account, bool shares) const {
   AccountFiles files{.learns = options_.learns};
+  if (options_.objects_bytes_max > 0)
+    files.objects_bytes_max = std::min(options_.objects_bytes_max, kObjectCacheBytesMax);
+  if (options_.store_bytes_max > 0)
+    files.tuning_bytes_max =
+        std::clamp(options_.store_bytes_max, kTuningFileBytesLeast, kTuningFileBytesMax);
   if (options_.one_user) {
     files.objects = options_.objects;
     files.tuning = options_.store;
   } else if (account != 0) {
     const std::string name = absl::StrCat(prefix_, account);
     files.owner = name;
+    files.disk = disk_;
     if (!options_.objects.empty())
-      files.objects = (fs::path(options_.objects) / "accounts" / name).string();
+      files.objects = (fs::path(options_.objects) / kAccountsFolder / name).string();
     if (!options_.store.empty()) {
       files.tuning = PathIn(options_.store, name);
       if (shares) files.shared_tuning = PathIn(options_.store, "shared");
@@ -186,7 +233,7 @@ std::optional<AccountKernels::SearchTurn> AccountKernels::NextSearch(bool new_ro
   uint64_t chosen = 0;
   for (const Account& account : accounts) {
     const AccountFiles files = Locate(account.number, account.shares);
-    const absl::StatusOr<std::unique_ptr<TuningStore>> store = OpenTuning(files);
+    const absl::StatusOr<std::unique_ptr<TuningStore>> store = OpenTuning(files, HeldFolder::kLook);
     if (!store.ok() || *store == nullptr) continue;
     const auto demand = (*store)->Costliest(search::kSpaceVersion, hardware, kIdleSearchWidth);
     if (!demand.ok() || !demand->has_value() || (*demand)->cost_us <= cost_us) continue;

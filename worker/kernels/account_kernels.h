@@ -9,7 +9,7 @@
 //
 // <account> is the account's number and, before it, a part of the hash of the fleet's secret, since
 // two gateways may number their accounts alike. A worker with one user (`outboard serve`) uses
-// <objects> and the store themselves.
+// <objects> and the store themselves. All accounts' files together have a limit (account_disk.h).
 //
 // Nothing is opened here: the threads that serve executors do so (kernel_service.h).
 #pragma once
@@ -23,6 +23,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/compile/object_cache.h"
+#include "worker/kernels/account_disk.h"
 #include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
@@ -34,6 +36,9 @@ struct AccountFiles {
   std::string tuning;         // a file
   std::string shared_tuning;  // a file; empty: the account does not share
   bool learns = false;        // makes files of measurements that are not there
+  int64_t objects_bytes_max = kObjectCacheBytesMax;
+  int64_t tuning_bytes_max = kTuningFileBytesMax;  // of each file
+  std::shared_ptr<AccountDisk> disk = {};  // which is told of what is written; null: nobody is
 
   bool operator==(const AccountFiles&) const = default;
 };
@@ -44,15 +49,20 @@ struct AccountFiles {
 //   Add, Finish: also to what is shared, for kernels without constants.
 // Returns nullptr where nothing is kept.
 // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED, DATA_LOSS  as TuningFile::Open
-absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& files);
+absl::StatusOr<std::unique_ptr<TuningStore>> OpenTuning(const AccountFiles& files,
+                                                        HeldFolder::For what = HeldFolder::kUse);
 
 struct AccountKernelsOptions {
-  std::string store;         // KernelStorePath(); empty: no measurements
-  std::string objects;       // OUTBOARD_OBJECT_CACHE; empty: no objects are kept
-  std::string fleet_secret;  // whose accounts they are
-  bool one_user = false;     // all accounts are one
+  std::string store;          // KernelStorePath(); empty: no measurements
+  std::string objects;        // OUTBOARD_OBJECT_CACHE; empty: no objects are kept
+  std::string fleet_secret;   // whose accounts they are
+  bool one_user = false;      // all accounts are one
   std::string hardware = {};  // class of the device that searches; empty: the machine's
-  bool learns = false;       // as AccountFiles has it
+  bool learns = false;        // as AccountFiles has it
+  // Of all accounts' files together: OUTBOARD_OBJECT_CACHE_BYTES, OUTBOARD_KERNEL_STORE_BYTES. 0:
+  // as much as eight accounts may have. No account has more than that, nor has the only user.
+  int64_t objects_bytes_max = 0;
+  int64_t store_bytes_max = 0;
 };
 
 // The options that the environment asks for, without the fleet and its users.
@@ -86,7 +96,8 @@ class AccountKernels {
   AccountFiles Locate(uint64_t account, bool shares) const;
 
   const AccountKernelsOptions options_;
-  const std::string prefix_;  // of the accounts' folders
+  const std::string prefix_;           // of the accounts' folders
+  std::shared_ptr<AccountDisk> disk_;  // null: there are no accounts, or nothing is kept
   std::mutex mutex_;
   std::deque<Account> recent_;    // the latest last
   std::set<uint64_t> had_turns_;  // in this round

@@ -85,6 +85,8 @@ class RemoteCompiler final : public KernelCompiler {
     proto::KernelRequest request;
     request.mutable_compile()->set_purpose(purpose_);
     *request.mutable_compile()->mutable_request() = ToRequest(kernels, target());
+    if (target().kind == TargetKind::kCpu)  // the supervisor's to know
+      request.mutable_compile()->mutable_request()->clear_target();
     absl::StatusOr<proto::KernelReply> reply =
         connection_->Ask(request, purpose_ == proto::CompileKernels::IDLE);
     if (reply.ok() && reply->compiled().results_size() != static_cast<int>(kernels.size()))
@@ -105,27 +107,48 @@ class RemoteTuning final : public TuningStore {
   explicit RemoteTuning(KernelConnection* connection) : connection_(connection) {}
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override {
-    proto::KernelRequest request;
-    KeyToWire(key, *request.mutable_find());
-    OB_ASSIGN_OR_RETURN(const proto::KernelReply reply, connection_->Ask(request));
-    if (!reply.found()) return std::optional<Tuning>();
-    OB_ASSIGN_OR_RETURN(Tuning tuning, TuningFromWire(reply.tuning()));
-    return std::optional<Tuning>(std::move(tuning));
+    OB_ASSIGN_OR_RETURN(std::vector<std::optional<Tuning>> found, FindAll({&key, 1}));
+    return std::move(found[0]);
+  }
+
+  absl::StatusOr<std::vector<std::optional<Tuning>>> FindAll(
+      std::span<const TuningKey> keys) override {
+    std::vector<std::optional<Tuning>> all;
+    for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kBatchFindsMax))) {
+      const std::span<const TuningKey> batch = keys.first(std::min(keys.size(), kBatchFindsMax));
+      proto::KernelRequest request;
+      request.mutable_find();
+      for (const TuningKey& key : batch) request.mutable_find()->add_kernels(key.kernel);
+      OB_ASSIGN_OR_RETURN(const proto::KernelReply reply, connection_->Ask(request));
+      if (reply.tunings_size() != static_cast<int>(batch.size()))
+        return absl::InternalError("the supervisor answered another question");
+      for (const proto::TunedKernel& tuning : reply.tunings()) {
+        all.emplace_back();
+        if (tuning.trials_size() > 0) {
+          OB_ASSIGN_OR_RETURN(all.back(), TuningFromWire(tuning));
+        }
+      }
+    }
+    return all;
   }
 
   absl::Status Add(const TuningKey& key, const std::string& name,
                    const search::Trial& trial) override {
     proto::KernelRequest request;
-    KeyToWire(key, *request.mutable_add()->mutable_key());
-    request.mutable_add()->set_name(name.substr(0, kKernelTextBytesMax));
-    TrialToWire(trial, *request.mutable_add()->mutable_trial());
+    proto::AddTrial& add = *request.mutable_add();
+    add.set_kernel(key.kernel);
+    add.set_name(name.substr(0, kKernelTextBytesMax));
+    if (key.canonical.size() <= kDemandBytesMax) add.set_canonical(key.canonical);
+    TrialToWire(trial, *add.mutable_trial());
     return connection_->Ask(request).status();
   }
 
   absl::Status Finish(const TuningKey& key, int width) override {
     proto::KernelRequest request;
-    KeyToWire(key, *request.mutable_finish()->mutable_key());
+    request.mutable_finish()->set_kernel(key.kernel);
     request.mutable_finish()->set_width(width);
+    if (key.canonical.size() <= kDemandBytesMax)
+      request.mutable_finish()->set_canonical(key.canonical);
     return connection_->Ask(request).status();
   }
 
@@ -142,15 +165,14 @@ class RemoteTuning final : public TuningStore {
     return connection_->Ask(request).status();
   }
 
-  absl::StatusOr<std::optional<Demand>> Costliest(int search_version, const std::string& hardware,
-                                                  int width) override {
+  // The supervisor knows which search and which hardware: this process's.
+  absl::StatusOr<std::optional<Demand>> Costliest(int /*search_version*/,
+                                                  const std::string& hardware, int width) override {
     proto::KernelRequest request;
-    request.mutable_next()->set_search_version(search_version);
-    request.mutable_next()->set_hardware(hardware);
     request.mutable_next()->set_width(width);
     OB_ASSIGN_OR_RETURN(const proto::KernelReply reply, connection_->Ask(request));
     if (!reply.found()) return std::optional<Demand>();
-    return std::optional<Demand>(DemandFromWire(reply.demand()));
+    return std::optional<Demand>(DemandFromWire(reply.demand(), hardware));
   }
 
  private:

@@ -1,39 +1,33 @@
 #include "worker/kernels/kernel_messages.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/search/neighbours.h"
 
 namespace outboard::worker {
 
-void KeyToWire(const TuningKey& key, proto::KernelKey& message) {
-  message.set_kernel(key.kernel);
-  message.set_search_version(key.search_version);
-  message.set_hardware(key.hardware);
-  message.set_shareable(key.shareable);
-}
-
-TuningKey KeyFromWire(const proto::KernelKey& message) {
-  return {message.kernel(), message.search_version(), message.hardware(), message.shareable()};
-}
-
 void DemandToWire(const Demand& demand, proto::KernelDemand& message) {
-  KeyToWire(demand.key, *message.mutable_key());
   message.set_name(demand.name.substr(0, kKernelTextBytesMax));
-  message.set_encoding(demand.encoding);
+  message.set_canonical(demand.encoding);
   message.set_cost_us(demand.cost_us);
 }
 
-Demand DemandFromWire(const proto::KernelDemand& message) {
-  return {.key = KeyFromWire(message.key()),
+Demand DemandFromWire(const proto::KernelDemand& message, const std::string& hardware) {
+  return {.key = {IdOfEncoding(message.canonical()).ToBytes(), search::kSpaceVersion, hardware},
           .name = message.name(),
-          .encoding = message.encoding(),
+          .encoding = message.canonical(),
           .cost_us = message.cost_us()};
+}
+
+absl::Status CheckCount(int count, size_t most, const char* what) {
+  if (static_cast<size_t>(count) <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", count, " in a request; limit ", most));
 }
 
 absl::Status CheckCompile(const proto::CompileKernels& compile) {
   const proto::CompileRequest& request = compile.request();
-  if (request.kernels_size() > static_cast<int>(kBatchKernelsMax))
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.kernels_size(), " kernels in a request; limit ", kBatchKernelsMax));
+  OB_RETURN_IF_ERROR(CheckCount(request.kernels_size(), kBatchKernelsMax, "kernels"));
   for (const proto::KernelSource& kernel : request.kernels())
     if (kernel.opts().size() > kKernelTextBytesMax)
       return absl::InvalidArgumentError(

@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,7 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/environment.h"
+#include "base/sha256.h"
+#include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "proto/executor.pb.h"
 #include "worker/compile/box_messages.h"
@@ -27,18 +27,27 @@
 #include "worker/compile/compile_boxes.h"
 #include "worker/compile/object_cache.h"
 #include "worker/compile/rewrite_log.h"
+#include "worker/executor/executor_main.h"
 #include "worker/kernels/kernel_messages.h"
+#include "worker/process/lowest_priority.h"
 #include "worker/process/message_io.h"
+#include "worker/process/message_limits.h"
 #include "worker/process/passed_socket.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
 
-// Of this thread, and so of the boxes that it starts.
-void TakeLowestPriority() {
-  setpriority(PRIO_PROCESS, 0, 19);
-  const sched_param none{};
-  sched_setscheduler(0, SCHED_IDLE, &none);
+// Distinct kernels that one process may search for. Fewer trials of one kernel than the store takes
+// (kTrialsMax) are enough for a narrow search, which makes up to 130 for each unit of its width.
+constexpr size_t kSearchedKernelsMax = 4096;
+constexpr int kCandidatesPerWidth = 512;
+
+// This machine's processor as a session on these cores sees it.
+Target HostTargetOn(const std::vector<int>& cores) {
+  Target target = HostTarget();
+  if (!cores.empty()) target.threads = static_cast<int>(cores.size());
+  return target;
 }
 
 proto::KernelReply ReplyOf(const absl::Status& status) {
@@ -54,19 +63,34 @@ class ServedCompilers {
   ServedCompilers(const KernelServiceOptions& options, int stop_fd)
       : options_(options),
         program_(options.compiler.empty() ? ProgramBeside("outboard-compiler") : options.compiler),
-        stop_fd_(stop_fd) {
-    if (options.warm) box_ = MakeBox();
+        stop_fd_(stop_fd),
+        cores_(options.cores),
+        target_(HostTargetOn(cores_)) {
+    if (options.warm) StartBox();
   }
 
-  void Keep(const std::string& objects) {
-    if (objects == objects_) return;
-    objects_ = objects;
+  void Keep(const AccountFiles& files) {
+    if (files == files_) return;
+    files_ = files;
     OpenCache();
   }
+
+  void MoveTo(const std::vector<int>& cores) {
+    if (cores == cores_) return;
+    cores_ = cores;
+    candidates_.reset();
+    idle_.reset();
+    if (box_ != nullptr) box_->MoveTo(cores_);
+    if (!names_target_) SetTarget(HostTargetOn(cores_));
+  }
+
+  // On which the process measures.
+  std::string hardware() const { return HostTargetOn(cores_).Fingerprint(); }
 
   absl::StatusOr<proto::CompileReply> Compile(const proto::CompileKernels& compile) {
     OB_RETURN_IF_ERROR(CheckCompile(compile));
     OB_RETURN_IF_ERROR(CheckTarget(compile.request()));
+    OB_RETURN_IF_ERROR(CheckPurpose(compile));
     const std::vector<KernelSource> kernels = FromRequest(compile.request());
     std::vector<absl::StatusOr<CompiledKernel>> results =
         CompilerFor(compile.purpose()).Compile(kernels);
@@ -77,42 +101,87 @@ class ServedCompilers {
   }
 
  private:
-  std::unique_ptr<CompileBox> MakeBox() {
-    return std::make_unique<CompileBox>(
-        CompileBoxOptions{.program = program_, .target = target_, .stop_fd = stop_fd_});
+  void StartBox() {
+    box_ = std::make_unique<CompileBox>(CompileBoxOptions{
+        .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
   }
 
   void OpenCache() {
     cache_.reset();
-    if (objects_.empty() || box_ == nullptr) return;
-    cache_ = std::make_unique<ObjectCache>(
-        box_.get(),
-        ObjectCacheOptions{.folder = objects_, .compiler = CompilerIdentity(program_, target_)});
+    if (files_.objects.empty() || box_ == nullptr) return;
+    ObjectCacheOptions options{.folder = files_.objects,
+                               .compiler = CompilerIdentity(program_, target_),
+                               .bytes_max = files_.objects_bytes_max};
+    if (files_.disk != nullptr)
+      options.on_stored = [disk = files_.disk](int64_t bytes) { disk->StoredObject(bytes); };
+    cache_ = std::make_unique<ObjectCache>(box_.get(), std::move(options));
   }
 
-  // The first request decides; no process changes its device.
-  absl::Status CheckTarget(const proto::CompileRequest& request) {
-    const std::string named = request.target().SerializeAsString();
-    if (named == target_bytes_) return absl::OkStatus();
-    if (!target_bytes_.empty() || named.empty())
-      return absl::InvalidArgumentError("target: another than that of the first request");
-    OB_ASSIGN_OR_RETURN(Target target, TargetOfRequest(request));
-    Target host = HostTarget();
-    host.threads = std::min(target.threads, host.threads);  // a device may be some of its cores
-    if (target.kind == TargetKind::kCpu &&
-        named != ToRequest({}, host).target().SerializeAsString())
-      return absl::InvalidArgumentError("target: not the processor of this machine");
-    target_bytes_ = named;
-    if (box_ != nullptr && target.kind == TargetKind::kCpu) return absl::OkStatus();
+  void SetTarget(Target target) {
     target_ = std::move(target);
-    if (box_ == nullptr) box_ = MakeBox();
+    candidates_.reset();
+    idle_.reset();
+    if (box_ == nullptr) return;
     box_->SetTarget(target_);
     OpenCache();
+  }
+
+  absl::Status CheckTarget(const proto::CompileRequest& request) {
+    if (!request.has_target()) {
+      if (!names_target_) return absl::OkStatus();
+      return absl::InvalidArgumentError("target: none, where the first request has named one");
+    }
+    if (!options_.names_target)
+      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
+    const std::string named = request.target().SerializeAsString();
+    if (names_target_ && named == target_bytes_) return absl::OkStatus();
+    if (names_target_)
+      return absl::InvalidArgumentError("target: another than that of the first request");
+    OB_ASSIGN_OR_RETURN(Target target, TargetOfRequest(request));
+    if (target.kind == TargetKind::kCpu)
+      return absl::InvalidArgumentError("target: that of a processor is not the process's to name");
+    names_target_ = true;
+    target_bytes_ = named;
+    SetTarget(std::move(target));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPurpose(const proto::CompileKernels& compile) {
+    const int kernels = compile.request().kernels_size();
+    switch (compile.purpose()) {
+      case proto::CompileKernels::CANDIDATES:
+        if (options_.rights.width_max <= 0)
+          return absl::FailedPreconditionError("nobody has asked for a search (BEAM)");
+        OB_RETURN_IF_ERROR(CheckCount(kernels, kBatchCandidatesMax, "candidates"));
+        return CountCandidates(compile.request());
+      case proto::CompileKernels::IDLE:
+        if (!options_.rights.uses_idle_time)
+          return absl::FailedPreconditionError("nothing is compiled in idle time here");
+        return CheckCount(kernels, 1, "kernels for idle time");
+      default: return absl::OkStatus();
+    }
+  }
+
+  absl::Status CountCandidates(const proto::CompileRequest& request) {
+    for (const proto::KernelSource& candidate : request.kernels()) {
+      if (!candidate.has_opts())
+        return absl::InvalidArgumentError("a candidate of a search without Opts");
+      const Sha256Digest kernel = Sha256(candidate.encoding());
+      if (searched_.size() >= kSearchedKernelsMax && !searched_.contains(kernel))
+        return absl::UnavailableError(
+            absl::StrCat("a search for more than ", kSearchedKernelsMax, " kernels"));
+      const int most = std::min(
+          kTrialsMax, kCandidatesPerWidth * std::min(options_.rights.width_max, kTrialsMax));
+      if (++searched_[kernel] > most)
+        return absl::ResourceExhaustedError(
+            absl::StrCat("more than ", most, " candidates of one kernel"));
+    }
     return absl::OkStatus();
   }
 
   KernelCompiler& CompilerFor(proto::CompileKernels::Purpose purpose) {
-    const CompileBoxesOptions options{.program = program_, .target = target_, .stop_fd = stop_fd_};
+    const CompileBoxesOptions options{
+        .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_};
     switch (purpose) {
       case proto::CompileKernels::CANDIDATES:
         if (!candidates_.has_value()) candidates_.emplace(options);
@@ -125,6 +194,10 @@ class ServedCompilers {
         }
         return *idle_;
       default:
+        if (box_ == nullptr) {
+          StartBox();
+          OpenCache();
+        }
         if (cache_ != nullptr) return *cache_;
         return *box_;
     }
@@ -133,12 +206,15 @@ class ServedCompilers {
   const KernelServiceOptions& options_;
   const std::string program_;
   const int stop_fd_;
-  Target target_ = HostTarget();
-  std::string target_bytes_;  // as the process names it; empty: it has not yet
-  std::string objects_;
+  std::vector<int> cores_;
+  Target target_;
+  bool names_target_ = false;  // the process has
+  std::string target_bytes_;   // as it did
+  AccountFiles files_;
   std::unique_ptr<CompileBox> box_;
   std::unique_ptr<ObjectCache> cache_;  // before box_
   std::optional<CompileBoxes> candidates_, idle_;
+  std::map<Sha256Digest, int> searched_;  // candidates of each kernel
 };
 
 }  // namespace
@@ -165,18 +241,29 @@ class KernelService::Impl {
   void Serve(const AccountFiles& files) {
     std::lock_guard lock(mutex_);
     files_ = files;
+    Wake();
+  }
+  void MoveTo(const std::vector<int>& cores) {
+    std::lock_guard lock(mutex_);
+    cores_ = cores;
+    Wake();
+  }
+
+ private:
+  void Wake() const {
     const uint64_t one = 1;
     if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
   }
 
- private:
   void Main() {
     if (options_.background) TakeLowestPriority();
     compilers_.emplace(options_, ours_);
     proto::KernelRequest request;
     while (AwaitRequest() &&
-           ReadMessage(ours_, &request, {.bytes_max = kKernelRequestBytesMax}).ok()) {
-      OpenFiles();
+           ReadMessage(ours_, &request,
+                       {.bytes_max = kKernelRequestBytesMax, .fields_max = kKernelRequestFieldsMax})
+               .ok()) {
+      Obey();
       if (request.has_cancel()) continue;  // what it meant has ended
       if (!WriteMessage(ours_, Answer(request)).ok()) break;
       request.Clear();
@@ -192,19 +279,25 @@ class KernelService::Impl {
       pollfd waited[] = {{ours_, POLLIN, 0}, {wake_, POLLIN, 0}};
       if (poll(waited, 2, -1) < 0 && errno == EINTR) continue;
       if (waited[0].revents != 0) return true;
-      OpenFiles();
+      Obey();
     }
   }
 
-  void OpenFiles() {
+  // What the owner has said since.
+  void Obey() {
     AccountFiles files;
+    std::vector<int> cores;
     {
       std::lock_guard lock(mutex_);
       uint64_t ignored;
       if (read(wake_, &ignored, sizeof ignored) < 0) return;  // nothing new
       files = files_;
+      cores = cores_;
     }
-    compilers_->Keep(files.objects);
+    compilers_->MoveTo(cores);
+    compilers_->Keep(files);
+    if (files == open_files_) return;
+    open_files_ = files;
     absl::StatusOr<std::unique_ptr<TuningStore>> tuning = OpenTuning(files);
     if (!tuning.ok())
       std::fprintf(stderr, "outboard: kernels are not tuned: %s\n",
@@ -231,44 +324,71 @@ class KernelService::Impl {
     return reply;
   }
 
+  TuningKey KeyOf(const std::string& kernel, const std::string& canonical = "") const {
+    return {kernel, search::kSpaceVersion, compilers_->hardware(), canonical};
+  }
+
   absl::Status AnswerTuning(const proto::KernelRequest& request, proto::KernelReply& reply) {
-    if (tuning_ == nullptr) {
-      const bool asks = request.has_find() || request.has_next();
-      return asks ? absl::OkStatus() : absl::FailedPreconditionError("no measurements are kept");
-    }
+    if (request.has_find()) return Find(request.find(), reply);
+    OB_RETURN_IF_ERROR(CheckRights(request));
+    if (tuning_ == nullptr)
+      return request.has_next() ? absl::OkStatus()
+                                : absl::FailedPreconditionError("no measurements are kept");
     switch (request.kind_case()) {
-      case proto::KernelRequest::kFind: {
-        OB_ASSIGN_OR_RETURN(const std::optional<Tuning> tuning,
-                            tuning_->Find(KeyFromWire(request.find())));
-        reply.set_found(tuning.has_value());
-        if (tuning.has_value()) TuningToWire(*tuning, *reply.mutable_tuning());
-        return absl::OkStatus();
-      }
       case proto::KernelRequest::kAdd: {
-        OB_ASSIGN_OR_RETURN(const search::Trial trial, TrialFromWire(request.add().trial()));
-        return tuning_->Add(KeyFromWire(request.add().key()), request.add().name(), trial);
+        const proto::AddTrial& add = request.add();
+        OB_ASSIGN_OR_RETURN(const search::Trial trial, TrialFromWire(add.trial()));
+        return tuning_->Add(KeyOf(add.kernel(), add.canonical()), add.name(), trial);
       }
       case proto::KernelRequest::kFinish:
-        return tuning_->Finish(KeyFromWire(request.finish().key()), request.finish().width());
+        return tuning_->Finish(KeyOf(request.finish().kernel(), request.finish().canonical()),
+                               request.finish().width());
       case proto::KernelRequest::kCosts: {
-        if (request.costs().demands_size() > static_cast<int>(kBatchDemandsMax))
-          return absl::InvalidArgumentError(absl::StrCat(
-              "costs of ", request.costs().demands_size(), " kernels; limit ", kBatchDemandsMax));
+        OB_RETURN_IF_ERROR(CheckCount(request.costs().demands_size(), kBatchDemandsMax, "costs"));
         std::vector<Demand> demands;
         for (const proto::KernelDemand& demand : request.costs().demands())
-          demands.push_back(DemandFromWire(demand));
+          demands.push_back(DemandFromWire(demand, compilers_->hardware()));
         return tuning_->AddCosts(demands);
       }
       case proto::KernelRequest::kNext: {
         OB_ASSIGN_OR_RETURN(const std::optional<Demand> demand,
-                            tuning_->Costliest(request.next().search_version(),
-                                               request.next().hardware(), request.next().width()));
+                            tuning_->Costliest(search::kSpaceVersion, compilers_->hardware(),
+                                               request.next().width()));
         reply.set_found(demand.has_value());
         if (demand.has_value()) DemandToWire(*demand, *reply.mutable_demand());
         return absl::OkStatus();
       }
       default: return absl::InvalidArgumentError("a request of an unknown kind");
     }
+  }
+
+  absl::Status CheckRights(const proto::KernelRequest& request) const {
+    const SearchRights& rights = options_.rights;
+    const bool searches = request.has_add() || request.has_finish();
+    if ((searches && rights.width_max <= 0) || (request.has_costs() && !rights.uses_idle_time) ||
+        (request.has_next() && !rights.takes_demands))
+      return absl::FailedPreconditionError("nobody has asked this process for a search");
+    if (request.has_finish() &&
+        (request.finish().width() < 1 || request.finish().width() > rights.width_max))
+      return absl::InvalidArgumentError(absl::StrCat("a search of width ", request.finish().width(),
+                                                     "; limit ", rights.width_max));
+    return absl::OkStatus();
+  }
+
+  // What does not fit into the reply counts as not known.
+  absl::Status Find(const proto::FindTunings& find, proto::KernelReply& reply) {
+    OB_RETURN_IF_ERROR(CheckCount(find.kernels_size(), kBatchFindsMax, "kernels to find"));
+    size_t bytes = 0;
+    for (const std::string& kernel : find.kernels()) {
+      proto::TunedKernel& tuning = *reply.add_tunings();
+      if (tuning_ == nullptr) continue;
+      OB_ASSIGN_OR_RETURN(const std::optional<Tuning> known, tuning_->Find(KeyOf(kernel)));
+      if (!known.has_value()) continue;
+      TuningToWire(*known, tuning);
+      bytes += tuning.ByteSizeLong();
+      if (bytes > kKernelReplyBytesMax / 2) tuning.Clear();
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Append(const std::string& lines) {
@@ -283,19 +403,25 @@ class KernelService::Impl {
   const int ours_;
   int theirs_;  // -1: taken
   const int wake_;
-  std::mutex mutex_;  // of files_
+  std::mutex mutex_;  // of the next two
   AccountFiles files_;
+  std::vector<int> cores_ = options_.cores;
   // Of the thread.
   std::optional<ServedCompilers> compilers_;
+  AccountFiles open_files_;
   std::unique_ptr<TuningStore> tuning_;
   std::unique_ptr<RewriteLogFile> log_;
   std::thread thread_;
 };
 
 KernelServiceOptions KernelServiceFromEnvironment() {
+  const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
   KernelServiceOptions options;
-  options.warm = !IsSet("REF");
+  options.warm = !executor.reference;
   options.rewrite_log = LogFolderFromEnvironment();
+  options.rights = {.width_max = executor.no_opt ? 0 : executor.beam,
+                    .uses_idle_time = executor.idle_search && !executor.no_opt};
+  options.names_target = NeedsDriver();
   return options;
 }
 
@@ -303,6 +429,7 @@ KernelService::KernelService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)
 KernelService::~KernelService() = default;
 int KernelService::TakeSocket() { return impl_->TakeSocket(); }
 void KernelService::Serve(const AccountFiles& files) { impl_->Serve(files); }
+void KernelService::MoveTo(const std::vector<int>& cores) { impl_->MoveTo(cores); }
 
 absl::StatusOr<std::unique_ptr<KernelService>> KernelService::Start(
     const KernelServiceOptions& options) {

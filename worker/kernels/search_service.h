@@ -3,13 +3,16 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "worker/kernels/account_kernels.h"
 #include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {
 
-// As IdleSearcherOptions::prepare. `accounts` lives longer.
-std::unique_ptr<SearchJob> PrepareSearch(AccountKernels& accounts, bool new_round);
+// As IdleSearcherOptions::prepare. `accounts` lives longer. Candidates are compiled on `cores`, the
+// search process's own; empty: all.
+std::unique_ptr<SearchJob> PrepareSearch(AccountKernels& accounts, bool new_round,
+                                         const std::vector<int>& cores);
 
 }  // namespace outboard::worker

@@ -2,7 +2,8 @@
 //   R1  on_end is called once, when the executor has been reaped; nothing about the session is
 //       reported after it.
 //   R2  All frames that the executor wrote before its end reach the gateway.
-//   R3  Messages on the control socket are not interleaved: one writer at a time.
+//   R3  Messages on the control socket are not interleaved: one writer at a time. Nobody who has a
+//       message waits for the executor to read it (command_queue.h).
 #include "worker/node/executor_host.h"
 
 #include <fcntl.h>
@@ -27,18 +28,17 @@
 #include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/step_watchdog.h"
+#include "worker/node/command_queue.h"
 #include "worker/node/grpc_attach.h"
 #include "worker/node/session_blobs.h"
 #include "worker/process/message_io.h"
-#include "worker/process/passed_socket.h"
+#include "worker/process/message_limits.h"
 
 namespace outboard::worker {
 namespace {
 
 // A manifest that is stored, as the gateway limits it.
 constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;
-// StoreBlobs names the blobs that a manifest names, in no more bytes.
-constexpr uint32_t kNodeEventBytesMax = 64u << 20;
 constexpr int kReleasedWaitMs = 300;
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
@@ -89,17 +89,26 @@ class ExecutorHost::Impl {
   Impl(ExecutorHostOptions options, ChildProcess executor)
       : options_(std::move(options)),
         executor_(std::move(executor)),
+        commands_({.fd = executor_.fd(),
+                   .works = [this] { return works_.load(); },
+                   .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
                 .fleet_secret = options_.fleet_secret,
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
                 .owner = options_.files.owner,
-                .store_folder = options_.folder->path(),
+                .file = options_.stored_file.get(),
                 .store_bytes_max = options_.memory_bytes_max + kManifestBytesMax,
                 .answer = [this](const proto::NodeCommand& command, int passed) {
-                  Command(command, passed);
+                  commands_.Push(command, passed);
                 }}) {
+    if (options_.output != nullptr) options_.output->BelongsTo(SessionText());
     if (options_.kernels != nullptr) options_.kernels->Serve(options_.files);
+    if (options_.stored_file != nullptr) {
+      proto::NodeCommand command;
+      command.mutable_store_file();
+      commands_.Push(command, options_.stored_file->fd());
+    }
     control_ = std::thread([this] { ReadEvents(); });
   }
 
@@ -135,10 +144,7 @@ class ExecutorHost::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
-    command.mutable_begin()->set_store_folder(options_.folder_inside.empty()
-                                                  ? options_.folder->path()
-                                                  : options_.folder_inside);
-    Command(command, passed);
+    commands_.Push(command, passed);
     close(passed);
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
@@ -168,30 +174,30 @@ class ExecutorHost::Impl {
     grpc_.swap(next);
   }
 
-  // passed: a descriptor that goes with it; -1: none.
-  void Command(const proto::NodeCommand& command, int passed) {
-    std::lock_guard lock(control_mutex_);
-    if (passed >= 0)
-      WriteMessageWithDescriptor(executor_.fd(), command, passed).IgnoreError();
-    else
-      WriteMessage(executor_.fd(), command).IgnoreError();
+  std::string SessionText() const { return absl::BytesToHexString(options_.assign.session_id()); }
+
+  // No executor of ours does that. Any thread.
+  void Misbehaved(const absl::Status& why) {
+    telemetry::LogWarning("executor_misbehaved",
+                          {{"session", SessionText()}, {"message", why.message()}});
+    shutdown(executor_.fd(), SHUT_RDWR);  // ReadEvents ends it
   }
 
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::NodeEvent event;
-    while (ReadMessage(executor_.fd(), &event, {.bytes_max = kNodeEventBytesMax}).ok()) {
+    while (ReadMessage(executor_.fd(), &event,
+                       {.bytes_max = kNodeEventBytesMax, .fields_max = kNodeEventFieldsMax})
+               .ok()) {
       absl::Status status;
       if (event.has_want_blob()) status = blobs_.Want(event.want_blob());
       if (event.has_store()) status = blobs_.Store(event.store());
-      if (!status.ok()) {  // no executor of ours does that
-        telemetry::LogWarning(
-            "executor_misbehaved",
-            {{"session", absl::BytesToHexString(options_.assign.session_id())},
-             {"message", status.message()}});
+      if (!status.ok()) {
+        Misbehaved(status);
         break;
       }
       if (event.has_counts()) AddCounts(event.counts());
+      if (event.has_activity()) works_ = event.activity().working();
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(options_.assign.session_id(), ++spells);
@@ -207,6 +213,7 @@ class ExecutorHost::Impl {
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
@@ -218,7 +225,7 @@ class ExecutorHost::Impl {
 
   void NoteEnd(const absl::Status& why, const std::string& how) const {
     using telemetry::ExecutorEnd;
-    const std::string session = absl::BytesToHexString(options_.assign.session_id());
+    const std::string session = SessionText();
     telemetry::CountAs(telemetry::Metric::kExecutorsEnded, why.ok() ? ExecutorEnd::kOrderly
                                                            : absl::IsDeadlineExceeded(why)
                                                                ? ExecutorEnd::kStepTooLong
@@ -233,7 +240,8 @@ class ExecutorHost::Impl {
   ChildProcess executor_;
   const int pid_ = executor_.pid();  // also after its end
   std::atomic<bool> ending_{false};
-  std::mutex control_mutex_;  // of writing
+  std::atomic<bool> works_{false};  // as it says
+  CommandQueue commands_;
   SessionBlobs blobs_;
   std::mutex mutex_;  // of the next three
   std::shared_ptr<GrpcAttach> grpc_;

@@ -19,7 +19,8 @@
 #include "proto/fleet.grpc.pb.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/node/blob_cache.h"
-#include "worker/node/executor_folder.h"
+#include "worker/node/stored_file.h"
+#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/idle_searcher.h"
 
@@ -35,10 +36,8 @@ struct ExecutorHostOptions {
   // Compiles for the executor; the host tells it the account.
   std::unique_ptr<KernelService> kernels;
   AccountFiles files;
-  // Where the executor writes what is to be stored, and what it calls that folder: "/" in a sandbox
-  // whose root it is. Empty: as this process does.
-  std::unique_ptr<ExecutorFolder> folder;
-  std::string folder_inside;
+  std::unique_ptr<StoredFile> stored_file;  // null: it can store nothing
+  std::unique_ptr<ChildOutput> output;      // of the executor; null: it has this process's
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "wire/limits.h"
 #include "worker/process/message_io.h"
 
 namespace outboard::worker {
@@ -43,7 +44,8 @@ void GrpcAttach::Finish() {
 
 void GrpcAttach::Up() {
   proto::ServerFrame frame;
-  while (ReadMessage(fd_, &frame).ok())
+  // As long as the gateway takes them: some 50 MB in memory, whatever is in them.
+  while (ReadMessage(fd_, &frame, {.bytes_max = wire::kMessageBytesMax}).ok())
     if (!stream_->Write(frame)) break;
   stream_->WritesDone();
 }

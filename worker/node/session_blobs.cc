@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "proto/fleet.grpc.pb.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -38,8 +39,7 @@ void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>&
 
 }  // namespace
 
-SessionBlobs::SessionBlobs(SessionBlobsOptions options)
-    : options_(std::move(options)), files_(StoredFiles::Open(options_.store_folder)) {
+SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
   connections_.channels = options_.channels;
   connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
 }
@@ -90,7 +90,8 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
     const absl::StatusOr<uint64_t> sent = Upload(store);
     CountStored(store, sent);
     Tell(sent.status());
-    Empty(store);
+    // What was not stored the executor writes again.
+    if (options_.file != nullptr) options_.file->Clear();
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
     stored.set_id(store.id());
@@ -114,15 +115,6 @@ void SessionBlobs::Tell(const absl::Status& status) {
   telemetry::LogWarning(
       "session_not_stored",
       {{"session", absl::BytesToHexString(options_.assign.session_id())}, {"message", message}});
-}
-
-// What was not stored the executor writes again.
-void SessionBlobs::Empty(const proto::StoreBlobs& store) const {
-  if (!files_.ok()) return;
-  std::vector<std::string> roots(store.roots().begin(), store.roots().end());
-  roots.push_back(store.manifest_root());
-  for (const std::string& bytes : roots)
-    if (const std::optional<wire::Hash> root = wire::HashFromBytes(bytes)) (*files_)->Remove(*root);
 }
 
 void SessionBlobs::Post(std::function<void()> job) {
@@ -169,20 +161,23 @@ absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
 }
 
 absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
+  if (options_.file == nullptr)
+    return absl::FailedPreconditionError("this worker has no file for what a session stores");
   std::set<std::string> roots(store.roots().begin(), store.roots().end());
   roots.insert(store.manifest_root());
-  if (!files_.ok()) return files_.status();
+  for (const std::string& bytes : roots)
+    if (absl::StatusOr<wire::Hash> root = ToHash(bytes); !root.ok()) return root.status();
   std::vector<wire::BlobSource> sources;
   uint64_t bytes_left = options_.store_bytes_max;
-  for (const std::string& bytes : roots) {
-    const absl::StatusOr<wire::Hash> root = ToHash(bytes);
-    if (!root.ok()) return root.status();
-    absl::StatusOr<std::optional<wire::BlobSource>> source =
-        (*files_)->Find(*root, bytes_left, cancelled_);
-    if (!source.ok()) return source.status();
-    if (!source->has_value()) continue;  // stored before
-    bytes_left -= (*source)->size_bytes;
-    sources.push_back(**std::move(source));
+  for (const proto::StoreBlobs::Piece& piece : store.pieces()) {
+    if (roots.erase(piece.root()) == 0)
+      return absl::InvalidArgumentError("a piece of no blob that is to be stored, or of one twice");
+    OB_ASSIGN_OR_RETURN(const wire::Hash root, ToHash(piece.root()));
+    OB_ASSIGN_OR_RETURN(
+        wire::BlobSource source,
+        options_.file->Find(root, piece.offset(), piece.size_bytes(), bytes_left, cancelled_));
+    bytes_left -= source.size_bytes;
+    sources.push_back(std::move(source));
   }
   const wire::BlobConnections connections = Connections();
   const absl::StatusOr<wire::Uploaded> uploaded =

@@ -3,7 +3,7 @@
 // session's credentials, so a session can reach only the blobs of its tenant.
 //
 // The executor may be hostile: it has a limited number of requests in flight, and what it stores is
-// read as stored_files.h says. Every request is checked with the gateway, even if the blob is
+// read as stored_file.h says. Every request is checked with the gateway, even if the blob is
 // cached here: only the gateway knows whether the tenant has it.
 //
 // Threads: calls return at once; a few threads of this class do the work and call `answer`.
@@ -25,7 +25,7 @@
 #include "proto/fleet.pb.h"
 #include "wire/blobs/transfer.h"
 #include "worker/node/blob_cache.h"
-#include "worker/node/stored_files.h"
+#include "worker/node/stored_file.h"
 #include "worker/process/orphan.h"
 
 namespace outboard::worker {
@@ -36,7 +36,8 @@ struct SessionBlobsOptions {
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
   std::string owner;  // of the cached copies: the account
-  std::string store_folder;  // exists; the executor writes there what it stores
+  // Into which the executor writes what it stores; lives longer. Null: it has none.
+  const StoredFile* file = nullptr;
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
   // Sends a command, with a descriptor or -1; any thread.
   std::function<void(const proto::NodeCommand&, int passed)> answer;
@@ -64,15 +65,13 @@ class SessionBlobs {
   wire::BlobConnections Connections();
   absl::StatusOr<int> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
-  void Empty(const proto::StoreBlobs& store) const;
   void Tell(const absl::Status& status);  // of a Store
   wire::TransferOptions Options() const {
     return {.cancelled = &cancelled_, .retry_for = kOrphanMost};
   }
 
   const SessionBlobsOptions options_;
-  const absl::StatusOr<std::unique_ptr<StoredFiles>> files_;  // of the store folder
-  std::atomic<size_t> wants_{0}, stores_{0};                  // not answered yet
+  std::atomic<size_t> wants_{0}, stores_{0};  // not answered yet
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   wire::BlobConnections connections_;

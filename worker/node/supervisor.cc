@@ -46,9 +46,10 @@
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/device.h"
-#include "worker/node/executor_folder.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/stored_file.h"
+#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
 #include "worker/sandbox/granted_parts.h"
@@ -109,7 +110,9 @@ class Supervisor::Impl {
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
-          .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
+          .memory_bytes_max = static_cast<uint64_t>(options_.memory_bytes_max),
+          .prepare =
+              [this](bool new_round) { return PrepareSearch(accounts_, new_round, CoresOf(0)); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
@@ -121,6 +124,7 @@ class Supervisor::Impl {
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > kOrphanMost) EndSessions();
       if (status.code() == absl::StatusCode::kUnauthenticated ||
+          status.code() == absl::StatusCode::kPermissionDenied ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
         spare_ = ChildProcess();
@@ -159,9 +163,10 @@ class Supervisor::Impl {
                                    : "accounts on this worker are not walled off from each other "
                                      "(--shared-anyway)"}});
     }
-    const std::vector<int> cores = UsableCores();
     if (options_.one_user) return;
-    cores_of_devices_ = DivideCores(cores, options_.devices);
+    const std::vector<int> all = UsableCores();
+    cores_of_devices_ = DivideCores(all, options_.devices);
+    const std::vector<std::vector<int>> cores = PhysicalCores(all);
     if (cores.size() < static_cast<size_t>(options_.devices))
       telemetry::LogWarning("devices_share_cores",
                             {{"devices", options_.devices},
@@ -337,21 +342,40 @@ class Supervisor::Impl {
     }
   }
 
+  // What it prints goes to spare_output_. That of a sanitizer's build, whose reports are long, has
+  // this process's log.
+  absl::StatusOr<ChildProcess> StartExecutor(const std::vector<int>& cores) {
+    ChildOptions options{.profile = SandboxProfile::kExecutor, .cores = cores};
+    spare_output_.reset();
+    if (!kIsSanitizersBuild) {
+      OB_ASSIGN_OR_RETURN(spare_output_, ChildOutput::Open());
+      options.output = spare_output_->child_end();
+    }
+    absl::StatusOr<ChildProcess> child = ChildProcess::Start(options_.executor, options);
+    if (spare_output_ != nullptr) spare_output_->Started();
+    return child;
+  }
+
+  // Without it a session is served all the same; what it wants to store is refused.
+  std::unique_ptr<StoredFile> MakeStoredFile() const {
+    absl::StatusOr<std::unique_ptr<StoredFile>> file = StoredFile::Make(blob_cache_->folder());
+    if (file.ok()) return *std::move(file);
+    telemetry::LogError("session_not_stored", {{"message", file.status().message()}});
+    return nullptr;
+  }
+
   // For the device that the gateway will most likely name: the first that is free.
   void StartSpare() {
     if (spare_.running() || stopping_) return;
     spare_device_ = FirstFreeDevice();
-    spare_folder_ = std::make_unique<ExecutorFolder>(
-        absl::StrCat(blob_cache_->folder(), "/executor-", ++executors_started_));
-    auto child = ChildProcess::Start(options_.executor, {.profile = SandboxProfile::kExecutor,
-                                                         .root = spare_folder_->path(),
-                                                         .cores = CoresOf(spare_device_)});
+    absl::StatusOr<ChildProcess> child = StartExecutor(CoresOf(spare_device_));
     if (!child.ok()) {
       has_spare_ = false;
       return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
     }
-    spare_kernels_ =
-        KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
+    KernelServiceOptions kernels = KernelServiceFromEnvironment();
+    kernels.cores = CoresOf(spare_device_);
+    spare_kernels_ = KernelService::StartFor(*child, kernels, accounts_.tunes());
     has_spare_ = spare_kernels_ != nullptr;
     if (has_spare_) spare_ = *std::move(child);
   }
@@ -372,6 +396,7 @@ class Supervisor::Impl {
     OB_RETURN_IF_ERROR(LimitSessionMemory(spare_.pid(), memory_bytes_max));
     const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
     if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
+    if (spare_kernels_ != nullptr) spare_kernels_->MoveTo(CoresOf(device));
     return MoveToCores(spare_.pid(), CoresOf(device));
   }
 
@@ -402,9 +427,8 @@ class Supervisor::Impl {
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
     session.kernels = std::move(spare_kernels_);
-    session.folder = std::move(spare_folder_);
-    if (PartsFor(SandboxProfile::kExecutor).has(SandboxPart::kFiles))
-      session.folder_inside = "/";
+    session.stored_file = MakeStoredFile();
+    session.output = std::move(spare_output_);
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
@@ -493,8 +517,7 @@ class Supervisor::Impl {
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   ChildProcess spare_;
   uint32_t spare_device_ = 0;  // whose cores it uses
-  std::unique_ptr<ExecutorFolder> spare_folder_;
-  uint64_t executors_started_ = 0;
+  std::unique_ptr<ChildOutput> spare_output_;  // before it has a session
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said

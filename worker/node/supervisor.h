@@ -61,7 +61,8 @@ class Supervisor {
 
   // Serves until Stop: joins, and rejoins with growing pauses when the gateway is unreachable. The
   // calling thread starts the executors and must stay alive: they end with it.
-  // Errors: UNAUTHENTICATED, FAILED_PRECONDITION  the gateway refuses this worker permanently
+  // Errors: UNAUTHENTICATED, PERMISSION_DENIED, FAILED_PRECONDITION  the gateway refuses this
+  //         worker permanently
   absl::Status Run();
 
   // Any thread. Takes no new session, ends the executors, and lets Run return.

@@ -18,6 +18,7 @@
 #include "worker/sandbox/boxed_start.h"
 #include "worker/sandbox/enter_sandbox.h"
 #include "worker/sandbox/granted_parts.h"
+#include "worker/sandbox/session_share.h"
 
 namespace outboard::worker {
 namespace {
@@ -38,10 +39,11 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const absl::StatusOr<pid_t> pid = StartBoxed(
       {.argv = argv,
        .environment = BoxedEnvironment(options.profile),
-       .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
+       .plan = {options.profile, PartsFor(options.profile) & options.parts},
        .socket = pair[1],
        .socket_number = kChildSocket,
-       .cores = options.cores});
+       .cores = options.cores,
+       .output = options.output});
   close(pair[1]);
   if (!pid.ok()) {
     close(pair[0]);
@@ -50,6 +52,9 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   ChildProcess child;
   child.fd_ = pair[0];
   child.pid_ = *pid;
+  if (options.memory_bytes_max > 0)
+    if (absl::Status status = LimitSessionMemory(*pid, options.memory_bytes_max); !status.ok())
+      return status;
   return child;
 }
 

@@ -2,6 +2,7 @@
 // process. A child and its parent share a socket pair.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,12 @@ namespace outboard::worker {
 
 struct ChildOptions {
   SandboxProfile profile = SandboxProfile::kCompiler;
-  std::string root = {};        // SandboxPlan::root
   std::vector<int> cores = {};  // that it may use; empty: the caller's
+  // As LimitSessionMemory, before it is told anything; 0: no limit yet, of a program that is none
+  // but the compiler.
+  uint64_t memory_bytes_max = 0;
+  // Becomes its standard output and error; -1: this process's, to append only.
+  int output = -1;
   // At most these. Fewer in tests, of the walls that stand behind others.
   SandboxParts parts = SandboxParts::All();
 };

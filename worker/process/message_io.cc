@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "wire/field_count.h"
 #include "wire/framing.h"
 
 namespace outboard::worker {
@@ -75,18 +76,20 @@ absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message,
   return WriteBytes(fd, wire::Framed(message), limits);
 }
 
-absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message, const IoLimits& limits) {
+absl::Status ReadMessage(int fd, google::protobuf::Message* message, const IoLimits& limits) {
   uint32_t length = 0;
   OB_RETURN_IF_ERROR(ReadBytes(fd, reinterpret_cast<char*>(&length), sizeof length, limits));
   return ReadMessageOf(fd, length, message, limits);
 }
 
-absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::MessageLite* message,
+absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::Message* message,
                            const IoLimits& limits) {
   if (length > limits.bytes_max)
     return absl::InvalidArgumentError(absl::StrCat("a message of ", length, " bytes"));
   std::string bytes(length, '\0');
   OB_RETURN_IF_ERROR(ReadBytes(fd, bytes.data(), length, limits));
+  if (limits.fields_max > 0)
+    OB_RETURN_IF_ERROR(wire::CheckFieldCount(bytes, *message->GetDescriptor(), limits.fields_max));
   if (!message->ParseFromString(bytes))
     return absl::InvalidArgumentError("a message could not be parsed");
   return absl::OkStatus();

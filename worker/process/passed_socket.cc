@@ -25,33 +25,42 @@ union Control {
   cmsghdr align;
 };
 
+ssize_t Send(int fd, std::string_view bytes, int passed, int flags) {
+  Control control{};
+  iovec all{const_cast<char*>(bytes.data()), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &all;
+  header.msg_iovlen = 1;
+  if (passed >= 0) {
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    cmsghdr* const entry = CMSG_FIRSTHDR(&header);
+    entry->cmsg_level = SOL_SOCKET;
+    entry->cmsg_type = SCM_RIGHTS;
+    entry->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(entry), &passed, sizeof(int));
+  }
+  return sendmsg(fd, &header, MSG_NOSIGNAL | flags);
+}
+
 }  // namespace
+
+ssize_t SendSome(int fd, std::string_view bytes, int passed) {
+  return Send(fd, bytes, passed, MSG_DONTWAIT);
+}
 
 absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageLite& message,
                                         int passed) {
-  std::string bytes = wire::Framed(message);
-  Control control{};
-  iovec first{bytes.data(), 1};  // the descriptor goes with the first byte
-  msghdr header{};
-  header.msg_iov = &first;
-  header.msg_iovlen = 1;
-  header.msg_control = control.bytes;
-  header.msg_controllen = sizeof control.bytes;
-  cmsghdr* const entry = CMSG_FIRSTHDR(&header);
-  entry->cmsg_level = SOL_SOCKET;
-  entry->cmsg_type = SCM_RIGHTS;
-  entry->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(entry), &passed, sizeof(int));
+  const std::string bytes = wire::Framed(message);
   ssize_t sent;
   do {
-    sent = sendmsg(fd, &header, MSG_NOSIGNAL);
+    sent = Send(fd, bytes, passed, 0);
   } while (sent < 0 && errno == EINTR);
   if (sent <= 0) return Gone();
-  return WriteBytes(fd, std::string_view(bytes).substr(1));
+  return WriteBytes(fd, std::string_view(bytes).substr(static_cast<size_t>(sent)));
 }
 
-absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message,
-                                       int* passed) {
+absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::Message* message, int* passed) {
   *passed = -1;
   uint32_t length = 0;
   Control control{};

@@ -2,11 +2,18 @@
 // another, over a unix socket (SCM_RIGHTS; unix(7)).
 #pragma once
 
-#include <google/protobuf/message_lite.h>
+#include <google/protobuf/message.h>
+#include <sys/types.h>
+
+#include <string_view>
 
 #include "absl/status/status.h"
 
 namespace outboard::worker {
+
+// As send(2) with MSG_NOSIGNAL and MSG_DONTWAIT; `passed`, unless it is -1, goes with the first
+// byte.
+ssize_t SendSome(int fd, std::string_view bytes, int passed);
 
 // As WriteMessage; the caller keeps ownership of `passed`.
 // Errors: UNAVAILABLE  the peer has closed the socket
@@ -14,6 +21,6 @@ absl::Status WriteMessageWithDescriptor(int fd, const google::protobuf::MessageL
                                         int passed);
 // As ReadMessage. Sets `passed` to the descriptor that came with the message, which the caller then
 // owns and which is closed on exec, or to -1.
-absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::MessageLite* message, int* passed);
+absl::Status ReadMessageWithDescriptor(int fd, google::protobuf::Message* message, int* passed);
 
 }  // namespace outboard::worker

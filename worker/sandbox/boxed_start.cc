@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/namespaces.h"
 #include "worker/sandbox/sandbox_limits.h"
@@ -105,8 +106,8 @@ std::unique_ptr<HighFd> AppendingTo(int standard, SandboxParts parts) {
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     std::fprintf(stderr,
-                 "outboard: the log cannot be opened again to append only; what executors and "
-                 "compile processes print is dropped\n");
+                 "outboard: the log cannot be opened again to append only; what compile processes "
+                 "and the search print is dropped\n");
   return std::make_unique<HighFd>("/dev/null", O_WRONLY);
 }
 
@@ -162,17 +163,11 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   SandboxPlan plan = start.plan;
   const bool has_user = plan.parts.has(SandboxPart::kUser);
   plan.user = has_user ? 0 : plan.parts.has(SandboxPart::kFiles) ? UserWithoutNamespace() : -1;
-  if (plan.user > 0 && !plan.root.empty() &&
-      chown(plan.root.c_str(), static_cast<uid_t>(plan.user), static_cast<gid_t>(plan.user)) != 0)
-    return absl::UnavailableError(absl::StrCat("chown: ", strerror(errno)));
   std::vector<std::string> environment = start.environment;
   if (!IsSandboxOff() && !kIsSanitizersBuild)
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
   const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (const int core : start.cores)
-    if (core < CPU_SETSIZE) CPU_SET(core, &cores);
+  const cpu_set_t cores = CoreMask(start.cores);
 
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
@@ -182,8 +177,11 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   close(pair[0]);
   close(pair[1]);
   const HighFd null("/dev/null", O_RDONLY);
-  const std::unique_ptr<HighFd> out = AppendingTo(STDOUT_FILENO, plan.parts),
-                                err = AppendingTo(STDERR_FILENO, plan.parts);
+  const auto output = [&](int standard) {
+    return start.output >= 0 ? std::make_unique<HighFd>(start.output)
+                             : AppendingTo(standard, plan.parts);
+  };
+  const std::unique_ptr<HighFd> out = output(STDOUT_FILENO), err = output(STDERR_FILENO);
   const Prepared prepared{.argv = argv.data(),
                           .environment = variables.data(),
                           .sync = theirs.get(),
@@ -212,7 +210,7 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
     return absl::UnavailableError(
         absl::StrCat("cannot start ", start.argv[0], ": ", strerror(clone_error)));
   int error = 0;  // of the child; an exec closes its end
-  const bool has_ids = GiveIds(ours.get(), pid, plan.parts, plan.root);
+  const bool has_ids = GiveIds(ours.get(), pid, plan.parts);
   ssize_t got = 0;
   while (has_ids && (got = read(ours.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }

@@ -19,6 +19,7 @@ struct BoxedStart {
   int socket = -1;                       // becomes the program's descriptor `socket_number`
   int socket_number = -1;
   std::vector<int> cores;  // that it may use; empty: the caller's
+  int output = -1;         // its standard output and error; -1: the caller's, to append only
 };
 
 // Starts the program as a child of the calling thread, and returns its process id once the program

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -82,6 +83,9 @@ void Limit(const SandboxPlan& plan) {
   limit(RLIMIT_MSGQUEUE, 0, "RLIMIT_MSGQUEUE");
   limit(RLIMIT_NOFILE, compiles ? limits::kCompilerFilesMax : limits::kExecutorFilesMax,
         "RLIMIT_NOFILE");
+  // The others' is their session's (session_share.h).
+  if (compiles) limit(RLIMIT_AS, limits::kCompilerAddressBytes, "RLIMIT_AS");
+  mallopt(M_ARENA_MAX, limits::kArenasMax);  // else 64 MiB of it for each thread
   // Of an id that others have too, it would count their processes.
   if (plan.parts.has(SandboxPart::kUser)) limit(RLIMIT_NPROC, limits::kThreadsMax, "RLIMIT_NPROC");
 }
@@ -96,10 +100,8 @@ void EnterSandbox(int socket) {
   Need(syscall(SYS_close_range, socket + 1, ~0u, 0) == 0, "close_range");
   if (plan->parts.has(SandboxPart::kHostName))
     Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
-  if (plan->parts.has(SandboxPart::kFiles))  // as the supervisor's user, whose the folder is
-    if (const char* const failed =
-            EnterEmptyRoot(plan->root.empty() ? nullptr : plan->root.c_str()))
-      Fail(failed);
+  if (plan->parts.has(SandboxPart::kFiles))
+    if (const char* const failed = EnterEmptyRoot()) Fail(failed);
   DropBoundingSet();
   TakeUser(*plan);
   DropRights();

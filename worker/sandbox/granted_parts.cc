@@ -29,7 +29,7 @@ bool Grants(SandboxParts parts) {
     pid = CloneInto(parts);
     if (pid == 0) {
       close(pair[0]);
-      _exit(AwaitIds(pair[1]) && (!hide || EnterEmptyRoot(nullptr) == nullptr) ? 0 : 1);
+      _exit(AwaitIds(pair[1]) && (!hide || EnterEmptyRoot() == nullptr) ? 0 : 1);
     }
   }
   close(pair[1]);

@@ -51,15 +51,14 @@ bool WriteText(const std::string& path, const std::string& text) {
   return written;
 }
 
-bool WriteIdMaps(pid_t child, const std::string& root) {
+bool WriteIdMaps(pid_t child) {
   const std::string folder = absl::StrCat("/proc/", child, "/");
   const auto map = [&](const char* file, uint32_t outside) {
     return WriteText(folder + file, absl::StrCat("0 ", outside, " 1\n"));
   };
   if (geteuid() == 0) {
     for (const uint32_t id : {limits::kFirstUser + static_cast<uint32_t>(child), limits::kNobody})
-      if (map("gid_map", id))
-        return map("uid_map", id) && (root.empty() || chown(root.c_str(), id, id) == 0);
+      if (map("gid_map", id)) return map("uid_map", id);
   }
   // user_namespaces(7): without a right to choose groups, they must be given up for good.
   return WriteText(folder + "setgroups", "deny\n") && map("gid_map", getegid()) &&
@@ -83,10 +82,10 @@ pid_t CloneInto(SandboxParts parts) {
   return static_cast<pid_t>(syscall(SYS_clone, flags, nullptr, nullptr, nullptr, 0));
 }
 
-bool GiveIds(int sync, pid_t child, SandboxParts parts, const std::string& root) {
+bool GiveIds(int sync, pid_t child, SandboxParts parts) {
   char word = 0;
   if (!ReadWord(sync, &word) || word != kReady) return false;
-  if (parts.has(SandboxPart::kUser) && !WriteIdMaps(child, root)) return false;
+  if (parts.has(SandboxPart::kUser) && !WriteIdMaps(child)) return false;
   return SendWord(sync, kGo);
 }
 

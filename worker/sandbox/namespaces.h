@@ -34,9 +34,8 @@ pid_t CloneInto(SandboxParts parts);
 
 // `sync`: one end of a socket pair for each. False: the child has ended, or its ids were refused.
 // If this process is root, id 0 of the child's user namespace is an id without rights outside
-// (sandbox_limits.h), else it is this process's own. The id becomes the owner of the folder `root`,
-// if one is given.
-bool GiveIds(int sync, pid_t child, SandboxParts parts, const std::string& root = "");
+// (sandbox_limits.h), else it is this process's own.
+bool GiveIds(int sync, pid_t child, SandboxParts parts);
 bool AwaitIds(int sync);
 
 }  // namespace outboard::worker

@@ -1,4 +1,5 @@
-// Limits of sandboxed processes, by setrlimit(2). A limit that is hit is an error of the call.
+// Limits of sandboxed processes, by setrlimit(2). A limit that is hit is an error of the call that
+// hit it, and ends no process.
 #pragma once
 
 #include <sys/resource.h>
@@ -17,6 +18,12 @@ inline constexpr rlim_t kThreadsMax = 320;
 // What an executor's process may hold besides its session's tensors and its threads' stacks: heaps,
 // graphs and plans, frames in flight, and what a new executor begins with (about 10 MB).
 inline constexpr uint64_t kExecutorOwnBytes = uint64_t{1} << 30;
+// Address space that any of the programs may have mapped besides what it can write: code, what the
+// heap has reserved (64 MiB in each of kArenasMax pieces), and kernels.
+inline constexpr uint64_t kReservedAddressBytes = uint64_t{512} << 20;
+inline constexpr int kArenasMax = 4;
+// All address space of a compile process; LLVM maps half a GiB before it does anything.
+inline constexpr uint64_t kCompilerAddressBytes = uint64_t{4} << 30;
 // Of one thread, reserved as it starts. Kernels keep up to 2 MiB there (runtime/limits.h).
 inline constexpr rlim_t kStackBytes = 8 << 20;
 // Of one stored file; the files of a session hold its tensors and a manifest.

@@ -9,20 +9,19 @@
 namespace outboard::worker {
 
 std::string SandboxPlan::Encoded() const {
-  return absl::StrCat(static_cast<int>(profile), ":", parts.bits(), ":", user, ":", root);
+  return absl::StrCat(static_cast<int>(profile), ":", parts.bits(), ":", user);
 }
 
 std::optional<SandboxPlan> SandboxPlan::Decode(const std::string& text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(':', 3));
+  const std::vector<std::string> fields = absl::StrSplit(text, ':');
   int profile = 0;
   uint32_t bits = 0;
   SandboxPlan plan;
-  if (fields.size() != 4 || !absl::SimpleAtoi(fields[0], &profile) || profile < 0 || profile > 2 ||
+  if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &profile) || profile < 0 || profile > 2 ||
       !absl::SimpleAtoi(fields[1], &bits) || !absl::SimpleAtoi(fields[2], &plan.user))
     return std::nullopt;
   plan.profile = static_cast<SandboxProfile>(profile);
   plan.parts = SandboxParts(bits);
-  plan.root = fields[3];
   return plan;
 }
 

@@ -20,15 +20,13 @@ namespace outboard::worker {
 
 enum class SandboxProfile {
   kCompiler,  // reads kernels from its socket, answers, and needs nothing else
-  kExecutor,  // also runs compiled kernels, and writes files into its root
+  kExecutor,  // also runs compiled kernels, and empties the file that it writes into
   kSearch,    // also runs compiled kernels
 };
 
 struct SandboxPlan {
   SandboxProfile profile = SandboxProfile::kCompiler;
   SandboxParts parts;
-  // The folder that becomes the root; empty: an empty file system that cannot be written.
-  std::string root = {};
   // The id that the process takes; 0 within a user namespace. -1: it keeps the supervisor's.
   int64_t user = 0;
 

@@ -44,7 +44,11 @@ uint64_t ExecutorOwnBytes() {
 absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max) {
   if (kIsSanitizersBuild) return absl::OkStatus();
   const uint64_t own = ExecutorOwnBytes();
-  absl::Status status = LimitOf(pid, RLIMIT_DATA, Sum(session_bytes_max, own), "RLIMIT_DATA");
+  const uint64_t written = Sum(session_bytes_max, own);
+  absl::Status status = LimitOf(pid, RLIMIT_DATA, written, "RLIMIT_DATA");
+  // RLIMIT_DATA forgets what was written when it cannot be written any more (mprotect).
+  if (status.ok() && !NeedsDriver())
+    status = LimitOf(pid, RLIMIT_AS, Sum(written, limits::kReservedAddressBytes), "RLIMIT_AS");
   if (status.ok())
     status = LimitOf(pid, RLIMIT_FSIZE, Sum(session_bytes_max, limits::kStoredFileExtraBytes),
                      "RLIMIT_FSIZE");
@@ -52,10 +56,7 @@ absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max) {
 }
 
 absl::Status MoveToCores(pid_t pid, const std::vector<int>& cores) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores)
-    if (core < CPU_SETSIZE) CPU_SET(core, &set);
+  const cpu_set_t set = CoreMask(cores);
   std::error_code error;
   const std::filesystem::directory_iterator threads(absl::StrCat("/proc/", pid, "/task"), error);
   if (error) return absl::UnavailableError(absl::StrCat("an executor: ", error.message()));

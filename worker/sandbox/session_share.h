@@ -15,9 +15,11 @@ namespace outboard::worker {
 // for each core.
 uint64_t ExecutorOwnBytes();
 
-// When a session of this limit begins in the process: from now on its private memory is at most its
-// session's and ExecutorOwnBytes(), and no file that it writes is larger than its session.
-// Memory that this does not count cannot be had in a sandbox. No effect in a sanitizer's build.
+// When a session of this limit begins in the process: from now on what it can write in memory is at
+// most its session's and ExecutorOwnBytes(), all that it has mapped at most
+// limits::kReservedAddressBytes more, and no file that it writes is larger than its session. Where
+// the device has a driver (NeedsDriver), which reserves address space as it likes, only what can be
+// written is limited. No effect in a sanitizer's build.
 // Errors: UNAVAILABLE  the process has ended
 absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max);
 

@@ -36,7 +36,7 @@ constexpr scmp_arg_cmp HasNone(unsigned argument, uint64_t bits) {
 constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                              CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
                              CLONE_CHILD_CLEARTID;
-// Memory that RLIMIT_DATA does not count.
+// Memory that no limit of the process counts, or that outlives it.
 constexpr uint64_t kUncounted = MAP_SHARED | MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED;
 
 std::vector<AllowedCall> CallsOfAll() {
@@ -107,12 +107,17 @@ std::vector<AllowedCall> CallsOfAll() {
 // it, or of a copy of it, would end the log of all. The kernel looks at the lower 32 bits of a
 // descriptor only, so that "above 2" has to say what the upper ones are: a line for 3, and one for
 // each power of two up to the limit of descriptors.
-std::vector<AllowedCall> CallsAboveStandardDescriptors() {
+//
+// An executor empties the file of what is to be stored (worker/executor/persist_writer.h); the log
+// may be a file, too.
+std::vector<AllowedCall> CallsAboveStandardDescriptors(SandboxProfile profile) {
   std::vector<AllowedCall> calls;
   const auto add = [&](const scmp_arg_cmp& descriptor) {
     calls.push_back({SCMP_SYS(shutdown), {descriptor}});
     calls.push_back({SCMP_SYS(dup3), {descriptor}});
     calls.push_back({SCMP_SYS(fcntl), {descriptor, Is(1, F_DUPFD_CLOEXEC)}});
+    if (profile == SandboxProfile::kExecutor)
+      calls.push_back({SCMP_SYS(ftruncate), {descriptor, Is(1, 0)}});
   };
   add(Is(0, 3));
   for (uint64_t least = 4; least < limits::kExecutorFilesMax; least *= 2)
@@ -124,16 +129,6 @@ std::vector<AllowedCall> CallsAboveStandardDescriptors() {
 std::vector<AllowedCall> CallsOfKernels() {
   return {
       {SCMP_SYS(mprotect), {Is(2, PROT_READ | PROT_EXEC)}},
-  };
-}
-
-// Not ftruncate: the log is open too.
-// An executor writes what is to be stored into its root (worker/executor/persist_writer.h). No
-// links, no folders, no special files.
-std::vector<AllowedCall> CallsOfFiles() {
-  return {
-      {SCMP_SYS(openat)}, {SCMP_SYS(open)},   {SCMP_SYS(access)},   {SCMP_SYS(faccessat2)},
-      {SCMP_SYS(rename)}, {SCMP_SYS(unlink)}, {SCMP_SYS(unlinkat)}, {SCMP_SYS(stat)},
   };
 }
 
@@ -159,9 +154,8 @@ absl::Status AllowOnlyListedCalls(SandboxProfile profile) {
                                               call.when.data()));
   };
   allow(CallsOfAll());
-  allow(CallsAboveStandardDescriptors());
+  allow(CallsAboveStandardDescriptors(profile));
   if (profile != SandboxProfile::kCompiler) allow(CallsOfKernels());
-  if (profile == SandboxProfile::kExecutor) allow(CallsOfFiles());
   // Its flags are in memory, which a filter cannot read; the C library then uses clone.
   if (status.ok())
     status = check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0));

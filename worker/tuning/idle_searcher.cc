@@ -94,7 +94,9 @@ class IdleSearcher::Impl {
     }
     killed_ = false;
     if (auto child = ChildProcess::Start(
-            options_.command, {.profile = SandboxProfile::kSearch, .cores = options_.cores});
+            options_.command, {.profile = SandboxProfile::kSearch,
+                               .cores = options_.cores,
+                               .memory_bytes_max = options_.memory_bytes_max});
         child.ok()) {
       child_ = *std::move(child);
       job_ = std::move(job);

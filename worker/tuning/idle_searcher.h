@@ -63,6 +63,8 @@ class SearchJob {
 struct IdleSearcherOptions {
   std::vector<std::string> command;  // of the search process
   std::vector<int> cores = {};       // that it may use; empty: all
+  // Of the arrays that it measures kernels on: those of a session have no more. 0: no limit.
+  uint64_t memory_bytes_max = 0;
   // Prepares the next search of a round; nullptr: nothing is left to search for. A round begins
   // when the worker is idle and work was done since the last (`new_round`), and goes on until it is
   // nullptr. From the searcher's thread. Empty: a round is one search, which needs nothing.

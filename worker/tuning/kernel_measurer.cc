@@ -8,12 +8,11 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
 #include "runtime/devices.h"
+#include "worker/process/message_limits.h"
 
 namespace outboard::worker {
 namespace {
 
-// Compiled together: some for each processor, half a second's work.
-constexpr size_t kTogether = 16;
 // A time is the least of runs that together take about this.
 constexpr double kMeasuredSeconds = 0.02;
 constexpr int kRunsMax = 20;
@@ -81,7 +80,7 @@ absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen
   const std::string wanted = codegen::OptsToString(opts);
   if (!ready_.contains(wanted)) {
     std::vector<KernelSource> batch{{encoding_, wanted}};
-    while (!expected_.empty() && batch.size() < kTogether) {
+    while (!expected_.empty() && batch.size() < kBatchCandidatesMax) {
       if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front()});
       expected_.pop_front();
     }

@@ -1,8 +1,5 @@
 #include "worker/tuning/search_main.h"
 
-#include <sched.h>
-#include <sys/resource.h>
-
 #include <cstdlib>
 #include <optional>
 
@@ -14,19 +11,13 @@
 #include "telemetry/log.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/process/child_process.h"
+#include "worker/process/lowest_priority.h"
 #include "worker/process/passed_socket.h"
 #include "worker/tuning/tuner.h"
 #include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
 namespace {
-
-// Only what nobody else wants.
-void TakeLowestPriority() {
-  setpriority(PRIO_PROCESS, 0, 19);
-  const sched_param none{};
-  sched_setscheduler(0, SCHED_IDLE, &none);
-}
 
 absl::Status SearchAll(const SearchMainOptions& options) {
   proto::NodeCommand command;

@@ -40,30 +40,49 @@ Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, runtime::Device* devi
              const TunerOptions& options)
     : store_(store), compiler_(compiler), device_(device), options_(options) {}
 
-std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& name) {
-  const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel);
-  if (!canonical.ok()) return std::nullopt;
-  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion, options_.target.Fingerprint(),
-                      IsShareable(kernel)};
-  absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
-  if (!known.ok()) return std::nullopt;
-  const bool searched = known->has_value() && (*known)->width >= options_.width;
+std::vector<std::optional<std::string>> Tuner::OptsFor(std::span<const Kernel> kernels) {
+  std::vector<std::optional<std::string>> opts(kernels.size());
+  std::vector<TuningKey> keys;
+  std::vector<size_t> places;  // of keys, among the kernels
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernels[i].kernel);
+    if (!canonical.ok()) continue;
+    keys.push_back({canonical->id.ToBytes(), search::kSpaceVersion, options_.target.Fingerprint(),
+                    std::move(canonical->bytes)});
+    places.push_back(i);
+  }
+  absl::StatusOr<std::vector<std::optional<Tuning>>> known = store_->FindAll(keys);
+  if (!known.ok()) return opts;
+  for (size_t k = 0; k < keys.size(); ++k)
+    opts[places[k]] = OptsFor(kernels[places[k]], keys[k], std::move((*known)[k]));
+  return opts;
+}
+
+std::optional<std::string> Tuner::OptsFor(const Kernel& kernel, const TuningKey& key,
+                                          std::optional<Tuning> known) {
+  const auto searched = [&] { return known.has_value() && known->width >= options_.width; };
+  const auto look_again = [&] {
+    absl::StatusOr<std::optional<Tuning>> now = store_->Find(key);
+    if (now.ok()) known = *std::move(now);
+    return now.ok();
+  };
   const double seconds_max =
       std::min(options_.kernel_seconds_max, options_.plan_seconds_max - plan_seconds_);
-  if (options_.width > 0 && !searched && seconds_max > 0) {
+  // Kernels of one plan may have one key: the first has been searched for since.
+  if (options_.width > 0 && !searched() && !look_again()) return std::nullopt;
+  if (options_.width > 0 && !searched() && seconds_max > 0) {
     Graph graph;
     std::vector<search::Trial> trials;
-    if (known->has_value()) trials = std::move((*known)->trials);
+    if (known.has_value()) trials = std::move(known->trials);
     const Clock::time_point start = Clock::now();
     const absl::Status status =
-        Search(AtLargest(graph, kernel), name, key, std::move(trials), seconds_max);
+        Search(AtLargest(graph, kernel.kernel), kernel.name, key, std::move(trials), seconds_max);
     plan_seconds_ += SecondsSince(start);
     if (options_.report && !status.ok())
-      std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), name.c_str());
-    known = store_->Find(key);
+      std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), kernel.name.c_str());
+    if (!look_again()) return std::nullopt;
   }
-  if (!known.ok() || !known->has_value()) return std::nullopt;
-  const search::Trial* const best = (*known)->best();
+  const search::Trial* const best = known.has_value() ? known->best() : nullptr;
   if (best == nullptr) return std::nullopt;
   return codegen::OptsToString(best->opts);
 }
@@ -80,13 +99,13 @@ absl::Status Tuner::SearchFor(const Demand& demand) {
   absl::Status status = kernel.status();
   if (kernel.ok()) {
     TuningKey key = demand.key;
-    key.shareable = IsShareable(*kernel);
+    key.canonical = demand.encoding;
     status = Search(*kernel, demand.name, key, std::move(trials), kForeverSeconds);
   }
   if (status.ok() || absl::IsUnavailable(status)) return status;
   if (options_.report)
     std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), demand.name.c_str());
-  return store_->Finish(demand.key, options_.width);
+  return store_->Finish(demand.key, options_.width);  // by itself: it is of no use to others
 }
 
 absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const TuningKey& key,

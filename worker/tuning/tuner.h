@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,14 @@ class Tuner {
   // it.
   void BeginPlan() { plan_seconds_ = 0; }
 
-  // Returns the Opts to compile `kernel` with (codegen::OptsToString); `name` is for people.
-  // nullopt: use the heuristic's, also if there is no store or not enough memory to search.
-  std::optional<std::string> OptsFor(const UOp* kernel, const std::string& name);
+  struct Kernel {
+    const UOp* kernel;
+    std::string name;  // for people
+  };
+  // Returns the Opts to compile each of the kernels with (codegen::OptsToString), in their order.
+  // nullopt: use the heuristic's, also if there is no store or not enough memory to search. What is
+  // known of all of them is one question to the store.
+  std::vector<std::optional<std::string>> OptsFor(std::span<const Kernel> kernels);
 
   // Searches for a demanded kernel to the end, without a time limit; continues a search that was
   // stopped earlier. A kernel that cannot be searched counts as searched.
@@ -49,6 +55,8 @@ class Tuner {
   absl::Status SearchFor(const Demand& demand);
 
  private:
+  std::optional<std::string> OptsFor(const Kernel& kernel, const TuningKey& key,
+                                     std::optional<Tuning> known);
   // `kernel` has no VARs.
   absl::Status Search(const UOp* kernel, const std::string& name, const TuningKey& key,
                       std::vector<search::Trial> known, double seconds_max);

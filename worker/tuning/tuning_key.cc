@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/bind.h"
+#include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
 namespace {
@@ -61,6 +62,17 @@ bool IsShareable(const UOp* kernel) {
         return false;
   }
   return true;
+}
+
+bool IsShareableForm(std::string_view canonical, std::string_view kernel) {
+  if (canonical.empty() || canonical.size() > kDemandBytesMax ||
+      IdOfEncoding(canonical).ToBytes() != kernel)
+    return false;
+  Graph graph;
+  const absl::StatusOr<const UOp*> sink = DecodeGraph(graph, canonical, Level::kKernel);
+  if (!sink.ok() || !IsShareable(*sink)) return false;
+  const absl::StatusOr<EncodedGraph> again = CanonicalKernel(*sink);
+  return again.ok() && again->bytes == canonical;
 }
 
 }  // namespace outboard::worker

@@ -2,6 +2,8 @@
 // Pure functions.
 #pragma once
 
+#include <string_view>
+
 #include "absl/status/statusor.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
@@ -23,5 +25,10 @@ absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel);
 // of a slice, a position that an index is compared with. The canonical form alone would not do,
 // since it keeps integers and which float constants are equal.
 bool IsShareable(const UOp* kernel);
+
+// Whether what is measured of the kernel may be shared, by its canonical form: true if `canonical`
+// is one, has the id `kernel`, is no longer than kDemandBytesMax, and IsShareable. May come from a
+// process that is hostile.
+bool IsShareableForm(std::string_view canonical, std::string_view kernel);
 
 }  // namespace outboard::worker

@@ -39,9 +39,13 @@ constexpr const char* kSchema[] = {
     "  kernel INTEGER PRIMARY KEY REFERENCES kernel (id) ON DELETE CASCADE,"
     "  encoding BLOB NOT NULL, cost_us INTEGER NOT NULL) STRICT;"
     "CREATE INDEX demand_by_cost ON demand (cost_us);",
+    // The opening of the file in which the kernel was last used.
+    "ALTER TABLE kernel ADD COLUMN used INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX kernel_by_use ON kernel (used);",
 };
-// 64 MiB: a search of a hundred trials takes about 10 KiB.
-constexpr int64_t kPagesMax = 16384;
+constexpr int64_t kPageBytes = 4096;  // SQLite's
+// A transaction marks so many: a look-up of a step does not wait for the disk.
+constexpr size_t kFoundMax = 1024;
 constexpr size_t kKernelIdBytes = 32;
 constexpr size_t kTextBytesMax = 4096;
 // Half an hour of a device: more of it says no more.
@@ -73,24 +77,10 @@ absl::StatusOr<Trial> MakeTrial(std::string_view opts, int64_t time_ns, bool exa
   return trial;
 }
 
-// The row of a kernel; made if it is new.
-absl::StatusOr<int64_t> RowOf(Database& db, const TuningKey& key, const std::string& name) {
-  OB_ASSIGN_OR_RETURN(Statement insert,
-                      db.Prepare("INSERT INTO kernel (kernel, search, hardware, name) "
-                                 "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"));
-  OB_RETURN_IF_ERROR(insert.BindBlob(1, key.kernel)
-                         .Bind(2, key.search_version)
-                         .BindText(3, key.hardware)
-                         .BindText(4, name.substr(0, kTextBytesMax))
-                         .Run());
-  OB_ASSIGN_OR_RETURN(
-      Statement find,
-      db.Prepare("SELECT id FROM kernel WHERE kernel = ? AND search = ? AND hardware = ?"));
-  OB_ASSIGN_OR_RETURN(
-      const bool found,
-      find.BindBlob(1, key.kernel).Bind(2, key.search_version).BindText(3, key.hardware).Step());
-  if (!found) return absl::DataLossError("tuning: a row that was written is not there");
-  return find.Int(0);
+absl::StatusOr<int64_t> NumberFrom(Database& db, std::string_view sql) {
+  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare(sql));
+  OB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  return found ? query.Int(0) : 0;
 }
 
 }  // namespace
@@ -109,16 +99,33 @@ const Trial* Tuning::best() const {
   return best;
 }
 
-TuningFile::TuningFile(std::unique_ptr<Database> db) : db_(std::move(db)) {}
-TuningFile::~TuningFile() = default;
+absl::StatusOr<std::vector<std::optional<Tuning>>> TuningStore::FindAll(
+    std::span<const TuningKey> keys) {
+  std::vector<std::optional<Tuning>> all;
+  for (const TuningKey& key : keys) {
+    OB_ASSIGN_OR_RETURN(std::optional<Tuning> found, Find(key));
+    all.push_back(std::move(found));
+  }
+  return all;
+}
 
-absl::StatusOr<std::unique_ptr<TuningFile>> TuningFile::Open(const std::string& path) {
+TuningFile::TuningFile(std::unique_ptr<Database> db, int64_t pages_max, int64_t opening)
+    : pages_max_(pages_max), opening_(opening), db_(std::move(db)) {}
+TuningFile::~TuningFile() {
+  absl::MutexLock lock(&mutex_);
+  MarkFound().IgnoreError();  // found or not, it is there
+}
+
+absl::StatusOr<std::unique_ptr<TuningFile>> TuningFile::Open(const std::string& path,
+                                                             int64_t bytes_max) {
   const auto open = [&]() -> absl::StatusOr<std::unique_ptr<TuningFile>> {
     storage::OpenOptions options;
-    options.pages_max = kPagesMax;
+    options.pages_max = bytes_max / kPageBytes;
     OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
     OB_RETURN_IF_ERROR(db->Migrate("kernels", kSchema));
-    return std::unique_ptr<TuningFile>(new TuningFile(std::move(db)));
+    OB_ASSIGN_OR_RETURN(const int64_t last, NumberFrom(*db, "SELECT max(used) FROM kernel"));
+    return std::unique_ptr<TuningFile>(
+        new TuningFile(std::move(db), options.pages_max, std::max<int64_t>(last, 0) + 1));
   };
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
@@ -131,7 +138,7 @@ absl::StatusOr<std::unique_ptr<TuningFile>> TuningFile::Open(const std::string& 
 absl::StatusOr<std::vector<Tuning>> TuningFile::Read(const TuningKey* key) {
   const std::string columns =
       "SELECT k.id, k.kernel, k.search, k.hardware, k.name, k.width, t.opts, t.time_ns, "
-      "t.exact, t.verified "
+      "t.exact, t.verified, k.used "
       "FROM kernel k JOIN trial t ON t.kernel = k.id ";
   OB_ASSIGN_OR_RETURN(
       Statement query,
@@ -148,6 +155,7 @@ absl::StatusOr<std::vector<Tuning>> TuningFile::Read(const TuningKey* key) {
     if (!more) break;
     if (query.Int(0) != last) {
       last = query.Int(0);
+      if (key != nullptr && query.Int(10) < opening_) found_.push_back(last);
       tunings.push_back({.key = {.kernel = std::string(query.Blob(1)),
                                  .search_version = static_cast<int>(query.Int(2)),
                                  .hardware = std::string(query.Text(3))},
@@ -171,8 +179,65 @@ absl::StatusOr<std::optional<Tuning>> TuningFile::Find(const TuningKey& key) {
   OB_ASSIGN_OR_RETURN(std::vector<Tuning> found, Read(&key));
   telemetry::CountAs(telemetry::Metric::kTuningLookups,
                      found.empty() ? telemetry::Lookup::kMiss : telemetry::Lookup::kHit);
+  if (found_.size() >= kFoundMax) MarkFound().IgnoreError();
   if (found.empty()) return std::optional<Tuning>();
   return std::optional<Tuning>(std::move(found[0]));
+}
+
+absl::Status TuningFile::MarkFound() {
+  if (found_.empty()) return absl::OkStatus();
+  const std::vector<int64_t> rows = std::exchange(found_, {});
+  return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Statement update,
+                        db_->Prepare("UPDATE kernel SET used = max(used, ?) WHERE id = ?"));
+    for (const int64_t row : rows) {
+      OB_RETURN_IF_ERROR(update.Bind(1, opening_).Bind(2, row).Run());
+      update.Reset();
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<int64_t> TuningFile::RowOf(const TuningKey& key, const std::string& name) {
+  OB_ASSIGN_OR_RETURN(Statement insert,
+                      db_->Prepare("INSERT INTO kernel (kernel, search, hardware, name, used) "
+                                   "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, search, hardware) "
+                                   "DO UPDATE SET used = max(used, excluded.used)"));
+  OB_RETURN_IF_ERROR(insert.BindBlob(1, key.kernel)
+                         .Bind(2, key.search_version)
+                         .BindText(3, key.hardware)
+                         .BindText(4, name.substr(0, kTextBytesMax))
+                         .Bind(5, opening_)
+                         .Run());
+  OB_ASSIGN_OR_RETURN(
+      Statement find,
+      db_->Prepare("SELECT id FROM kernel WHERE kernel = ? AND search = ? AND hardware = ?"));
+  OB_ASSIGN_OR_RETURN(
+      const bool found,
+      find.BindBlob(1, key.kernel).Bind(2, key.search_version).BindText(3, key.hardware).Step());
+  if (!found) return absl::DataLossError("tuning: a row that was written is not there");
+  return find.Int(0);
+}
+
+// An eighth of the file is room for what one transaction adds.
+absl::Status TuningFile::MakeRoom() {
+  const auto pages = [&]() -> absl::StatusOr<int64_t> {
+    OB_ASSIGN_OR_RETURN(const int64_t all, NumberFrom(*db_, "PRAGMA page_count"));
+    OB_ASSIGN_OR_RETURN(const int64_t free, NumberFrom(*db_, "PRAGMA freelist_count"));
+    return all - free;
+  };
+  OB_ASSIGN_OR_RETURN(int64_t used, pages());
+  if (used <= pages_max_ / 8 * 7) return absl::OkStatus();
+  while (used > pages_max_ / 4 * 3) {
+    OB_ASSIGN_OR_RETURN(const int64_t kernels, NumberFrom(*db_, "SELECT count(*) FROM kernel"));
+    if (kernels == 0) break;
+    OB_ASSIGN_OR_RETURN(Statement remove,
+                        db_->Prepare("DELETE FROM kernel WHERE id IN "
+                                     "(SELECT id FROM kernel ORDER BY used, id LIMIT ?)"));
+    OB_RETURN_IF_ERROR(remove.Bind(1, kernels / 16 + 1).Run());
+    OB_ASSIGN_OR_RETURN(used, pages());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, const Trial& trial) {
@@ -180,7 +245,8 @@ absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, cons
   OB_RETURN_IF_ERROR(Check(trial));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, key, name));
+    OB_RETURN_IF_ERROR(MakeRoom());
+    OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(key, name));
     OB_ASSIGN_OR_RETURN(Statement count,
                         db_->Prepare("SELECT count(*) FROM trial WHERE kernel = ?"));
     OB_RETURN_IF_ERROR(count.Bind(1, row).Step().status());
@@ -218,6 +284,7 @@ absl::Status TuningFile::AddCosts(std::span<const Demand> demands) {
   for (const Demand& demand : demands) OB_RETURN_IF_ERROR(Check(demand.key));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(MakeRoom());
     OB_ASSIGN_OR_RETURN(
         Statement insert,
         db_->Prepare("INSERT INTO demand (kernel, encoding, cost_us) VALUES (?, ?, ?) "
@@ -225,7 +292,7 @@ absl::Status TuningFile::AddCosts(std::span<const Demand> demands) {
                      "cost_us = min(cost_us + excluded.cost_us, ?), encoding = excluded.encoding"));
     for (const Demand& demand : demands) {
       if (demand.encoding.empty() || demand.encoding.size() > kDemandBytesMax) continue;
-      OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, demand.key, demand.name));
+      OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(demand.key, demand.name));
       OB_RETURN_IF_ERROR(insert.Bind(1, row)
                              .BindBlob(2, demand.encoding)
                              .Bind(3, std::clamp<int64_t>(demand.cost_us, 0, kCostMostUs))

@@ -44,8 +44,9 @@ struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // Target::Fingerprint (compiler/target.h)
-  // The kernel has no constants (IsShareable in tuning_key.h). Not part of the entry's identity.
-  bool shareable = false;
+  // The encoding that `kernel` is the id of, which says whether others may share what is measured
+  // of it; empty: not known, and so not shared. Not part of the entry's identity.
+  std::string canonical = {};
 };
 
 // The measurements of one kernel.
@@ -74,6 +75,9 @@ class TuningStore {
 
   // Returns std::nullopt if there is no entry.
   virtual absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) = 0;
+  // Finds several, in the order of `keys`: over a socket in one message.
+  virtual absl::StatusOr<std::vector<std::optional<Tuning>>> FindAll(
+      std::span<const TuningKey> keys);
   // Adds a trial of the kernel; replaces an earlier trial of the same Opts.
   // Errors: RESOURCE_EXHAUSTED  the kernel has kTrialsMax trials
   virtual absl::Status Add(const TuningKey& key, const std::string& name,
@@ -94,11 +98,16 @@ class TuningStore {
 // A search of width 4 makes a hundred to five hundred; all of one kernel's travel in one message.
 inline constexpr int kTrialsMax = 4096;
 inline constexpr size_t kDemandBytesMax = size_t{64} << 10;
+// Of one file: a search of a hundred trials takes about 10 KiB.
+inline constexpr int64_t kTuningFileBytesMax = int64_t{64} << 20;
 
 class TuningFile final : public TuningStore {
  public:
   // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
-  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(const std::string& path);
+  // A file that is nearly full loses the kernels that were not used for the longest; to be found,
+  // to get a trial and to cost something are uses.
+  static absl::StatusOr<std::unique_ptr<TuningFile>> Open(const std::string& path,
+                                                          int64_t bytes_max = kTuningFileBytesMax);
   ~TuningFile() override;
 
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key) override;
@@ -116,11 +125,20 @@ class TuningFile final : public TuningStore {
   absl::StatusOr<int64_t> Remove(const std::string& prefix);
 
  private:
-  explicit TuningFile(std::unique_ptr<storage::Database> db);
+  TuningFile(std::unique_ptr<storage::Database> db, int64_t pages_max, int64_t opening);
   absl::StatusOr<std::vector<Tuning>> Read(const TuningKey* key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Within a transaction that writes: the row of a kernel, made if it is new and marked as used.
+  absl::StatusOr<int64_t> RowOf(const TuningKey& key, const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MarkFound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const int64_t pages_max_;
+  // Openings of the file are numbered: the clock by which kernels are the least recently used.
+  const int64_t opening_;
   absl::Mutex mutex_;
+  std::vector<int64_t> found_ ABSL_GUARDED_BY(mutex_);  // rows to be marked as used
   std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
 };
 

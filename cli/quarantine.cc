@@ -1,0 +1,60 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "gateway/accounts/worker_quarantine.h"
+#include "gateway/server/gateway.h"
+
+namespace outboard::cli {
+
+namespace {
+
+using gateway::QuarantineRows;
+using gateway::SetAsideWorker;
+
+absl::StatusOr<std::unique_ptr<QuarantineRows>> OpenRows(const QuarantineFlags& flags) {
+  const std::string folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  const std::string path = gateway::AccountsPath(folder);
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return QuarantineRows::Open(path);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no gateway has used ", folder, "; name the gateway's folder with --data"));
+}
+
+absl::Status List(const QuarantineFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto rows, OpenRows(flags));
+  OB_ASSIGN_OR_RETURN(const std::vector<SetAsideWorker> all, rows->Read());
+  for (const SetAsideWorker& worker : all) {
+    if (flags.json)
+      std::printf("{\"identity\": %s, \"name\": %s, \"since\": %s, \"why\": %s}\n",
+                  Quoted(worker.identity).c_str(), Quoted(worker.name).c_str(),
+                  Quoted(gateway::ToString(worker.since)).c_str(), Quoted(worker.why).c_str());
+    else
+      std::printf("%s  %s\n  since %s: %s\n", worker.identity.c_str(), worker.name.c_str(),
+                  gateway::ToString(worker.since).c_str(), worker.why.c_str());
+  }
+  if (all.empty() && !flags.json) std::fprintf(stderr, "outboard: no worker is set aside\n");
+  return absl::OkStatus();
+}
+
+absl::Status Lift(const QuarantineFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto rows, OpenRows(flags));
+  OB_ASSIGN_OR_RETURN(const std::vector<SetAsideWorker> lifted, rows->Lift(flags.worker));
+  for (const SetAsideWorker& worker : lifted)
+    std::printf("lifted %s of %s\n", worker.identity.c_str(), worker.name.c_str());
+  if (!lifted.empty()) return absl::OkStatus();
+  return absl::NotFoundError(
+      "no worker of that identity or name is set aside; `outboard quarantine list` lists them");
+}
+
+}  // namespace
+
+int RunQuarantineList(const QuarantineFlags& flags) { return Report(List(flags)); }
+int RunQuarantineLift(const QuarantineFlags& flags) { return Report(Lift(flags)); }
+
+}  // namespace outboard::cli

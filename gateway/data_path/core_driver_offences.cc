@@ -1,0 +1,144 @@
+// Workers that do what an honest one does not, and those that were set aside for it (D7 of
+// core_driver.cc; docs/decisions/065-workers-set-aside.md).
+//
+//   honest --OnOffence, that proves it--> set aside --lifted, LookAtQuarantine--> honest
+//
+// Proof is what the supervisor itself says: that it has a session which it was never given. What
+// an executor says is no proof, since its tenant may have taken it over and could have every worker
+// set aside: it is counted, and is proof when executors of two accounts did it on one worker.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/data_path/core_driver_entries.h"
+#include "gateway/data_path/host.h"
+#include "gateway/data_path/observer.h"
+#include "telemetry/counters.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr size_t kAccountsForProof = 2;
+constexpr size_t kSuspectsMax = 4096;  // whoever has the fleet secret makes identities as it likes
+
+}  // namespace
+
+absl::Status CoreDriver::SetQuarantine(WorkerQuarantine* quarantine) {
+  auto rows = quarantine->Read();
+  if (!rows.ok()) return rows.status();
+  std::lock_guard lock(mutex_);
+  quarantine_ = quarantine;
+  for (SetAsideWorker& row : *rows) {
+    const std::string identity = row.identity;
+    aside_[identity] = std::make_unique<Aside>(Aside{std::move(row), /*is_written=*/true});
+  }
+  return absl::OkStatus();
+}
+
+// Of a session that a worker names on its control stream. It may name what ended a moment ago, or
+// went elsewhere; never what it did not have.
+void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
+  const Worker* const worker = FindWorker(id);
+  const Session* const known = Find(session);
+  if (worker == nullptr || known == nullptr || !core_.IsElsewhere(session, id)) return;
+  if (known->is_restored || known->had_by.contains(worker->identity) ||
+      worker->claimed.contains(session))
+    return;
+  OnOffence(id, session, telemetry::WorkerOffence::kOtherSession);
+}
+
+bool CoreDriver::MayClaim(WorkerId id, const SessionId& session, Token token) {
+  Worker& worker = *workers_.at(id);
+  const Session* const known = Find(session);
+  if (known == nullptr) return false;
+  worker.claimed.insert(session);
+  if (KnowsToken(*known, token)) return true;
+  if (!known->is_restored && !known->had_by.contains(worker.identity))
+    OnOffence(id, session, telemetry::WorkerOffence::kClaim);
+  return false;
+}
+
+void CoreDriver::TakeOffences() {
+  std::vector<std::pair<SessionId, telemetry::WorkerOffence>> all;
+  for (const auto& [id, session] : sessions_)
+    if (session->relay != nullptr)
+      if (const auto offence = session->relay->TakeOffence()) all.emplace_back(id, *offence);
+  for (const auto& [id, offence] : all)
+    if (const auto worker = core_.WorkerOf(id)) OnOffence(*worker, id, offence);
+}
+
+void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::WorkerOffence kind) {
+  using enum telemetry::WorkerOffence;
+  const Worker* const worker = FindWorker(id);
+  if (worker == nullptr) return;
+  const Session* const known = Find(session);
+  const TenantId tenant =
+      known != nullptr && known->relay != nullptr ? known->relay->tenant() : TenantId{};
+  telemetry::CountAs(telemetry::Metric::kWorkerOffences, kind);
+  observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
+  if (kind == kOtherSession)
+    return SetAside(*worker, "it spoke for a session that it was never given");
+  if (kind == kClaim) return;  // its file may be a copy, of a worker that had the session
+  if (suspects_.size() >= kSuspectsMax) suspects_.clear();
+  std::set<TenantId>& accounts = suspects_[worker->identity];
+  accounts.insert(tenant);
+  if (accounts.size() >= kAccountsForProof)
+    SetAside(*worker, absl::StrCat("executors of ", accounts.size(),
+                                   " accounts sent what none sends; the last: ",
+                                   std::string(telemetry::NameOf(kind))));
+}
+
+void CoreDriver::SetAside(const Worker& worker, const std::string& why) {
+  if (aside_.contains(worker.identity)) return;
+  const std::string identity = worker.identity;
+  aside_[identity] = std::make_unique<Aside>(
+      Aside{{identity, worker.name.substr(0, worker.name.rfind('#')), why, host_->WallNow()}});
+  suspects_.erase(identity);
+  observer_->OnWorkerSetAside(worker.name, identity, why);
+  TellAside(identity, true);
+  LookAtQuarantine();
+}
+
+// Two connections may show one identity.
+void CoreDriver::TellAside(const std::string& identity, bool aside) {
+  std::vector<WorkerId> those;
+  for (const auto& [id, worker] : workers_)
+    if (worker->identity == identity) those.push_back(id);
+  for (const WorkerId id : those) Tell(WorkerSetAside{id, aside});
+}
+
+// Writes what is not written yet, until it is; then looks who was lifted. Who is written after the
+// look has begun may be missing in it.
+void CoreDriver::LookAtQuarantine() {
+  // Once the gateway stops, a job that is posted under the lock may run there and then.
+  if (quarantine_ == nullptr || aside_.empty() || stopping_) return;
+  std::vector<SetAsideWorker> unwritten;
+  std::set<std::string> written;
+  for (const auto& [identity, aside] : aside_)
+    aside->is_written ? static_cast<void>(written.insert(identity))
+                      : unwritten.push_back(aside->worker);
+  host_->PostKeys([this, unwritten = std::move(unwritten), written = std::move(written)] {
+    std::vector<std::string> added, lifted;
+    for (const SetAsideWorker& worker : unwritten)
+      if (quarantine_->Add(worker).ok()) added.push_back(worker.identity);
+    const auto rows = quarantine_->Read();
+    if (rows.ok()) {
+      std::set<std::string> still;
+      for (const SetAsideWorker& row : *rows) still.insert(row.identity);
+      for (const std::string& identity : written)
+        if (!still.contains(identity)) lifted.push_back(identity);
+    }
+    std::lock_guard lock(mutex_);
+    for (const std::string& identity : added)
+      if (const auto at = aside_.find(identity); at != aside_.end()) at->second->is_written = true;
+    for (const std::string& identity : lifted) {
+      const auto at = aside_.find(identity);
+      if (at == aside_.end()) continue;
+      observer_->OnWorkerLifted(at->second->worker.name, identity);
+      aside_.erase(at);
+      TellAside(identity, false);
+    }
+  });
+}
+
+}  // namespace outboard::gateway

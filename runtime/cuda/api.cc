@@ -1,0 +1,77 @@
+#include "runtime/cuda/api.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::cuda {
+namespace {
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+std::string DriverLibrary() {
+  const char* const named = std::getenv("OUTBOARD_CUDA_DRIVER");
+  return named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+}
+
+absl::StatusOr<Api> LoadApiFrom(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr)
+    return absl::UnimplementedError(absl::StrCat("CUDA: no driver: ", dlerror(),
+                                                 "; needed: NVIDIA's driver with CUDA ",
+                                                 VersionText(kVersionMin), " or newer"));
+  Api api;
+  const char* missing = nullptr;
+#define OUTBOARD_CUDA_LOAD(member, symbol, arguments) \
+  api.member = reinterpret_cast<decltype(api.member)>(dlsym(handle, #symbol));
+#define OUTBOARD_CUDA_REQUIRE(member, symbol, arguments) \
+  OUTBOARD_CUDA_LOAD(member, symbol, arguments)          \
+  if (api.member == nullptr && missing == nullptr) missing = #symbol;
+  OUTBOARD_CUDA_FUNCTIONS(OUTBOARD_CUDA_REQUIRE)
+  OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(OUTBOARD_CUDA_LOAD)
+#undef OUTBOARD_CUDA_REQUIRE
+#undef OUTBOARD_CUDA_LOAD
+  // The version first: an old driver lacks functions because it is old.
+  if (api.cuDriverGetVersion != nullptr && api.cuDriverGetVersion(&api.version) == CUDA_SUCCESS &&
+      api.version < kVersionMin)
+    return absl::UnimplementedError(
+        absl::StrCat("CUDA: the driver ", library, " is of CUDA ", VersionText(api.version),
+                     "; needed: ", VersionText(kVersionMin), " or newer"));
+  if (missing != nullptr)
+    return absl::UnimplementedError(absl::StrCat(
+        "CUDA: the driver ", library, ", of CUDA ", VersionText(api.version), ", has no function ",
+        missing, "; needed: CUDA ", VersionText(kVersionMin), " or newer"));
+  int count = 0;
+  CUresult code = api.cuInit(0);
+  if (code == CUDA_SUCCESS) code = api.cuDeviceGetCount(&count);
+  if (code == CUDA_ERROR_NO_DEVICE || (code == CUDA_SUCCESS && count == 0))
+    return absl::UnimplementedError(absl::StrCat("CUDA: the driver ", library, ", of CUDA ",
+                                                 VersionText(api.version),
+                                                 ", has no device; needed: one NVIDIA GPU"));
+  if (code != CUDA_SUCCESS)
+    return absl::UnimplementedError(absl::StrCat("CUDA: the driver ", library, ", of CUDA ",
+                                                 VersionText(api.version),
+                                                 ", does not start: ", Describe(api, code)));
+  return api;
+}
+
+const absl::StatusOr<Api>& LoadApi() {
+  static const auto* const loaded = new absl::StatusOr<Api>(LoadApiFrom(DriverLibrary()));
+  return *loaded;
+}
+
+std::string Describe(const Api& api, CUresult code) {
+  const char *name = nullptr, *text = nullptr;
+  if (api.cuGetErrorName(code, &name) != CUDA_SUCCESS) name = nullptr;
+  if (api.cuGetErrorString(code, &text) != CUDA_SUCCESS) text = nullptr;
+  return absl::StrCat(name != nullptr ? name : "CUDA error", " (", static_cast<int>(code), ")",
+                      text != nullptr ? ": " : "", text != nullptr ? text : "");
+}
+
+}  // namespace outboard::cuda

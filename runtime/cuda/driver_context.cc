@@ -1,0 +1,91 @@
+#include "runtime/cuda/driver_context.h"
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::cuda {
+namespace {
+
+std::atomic<uint64_t> next_serial{1};
+thread_local uint64_t entered = 0;  // the DriverContext whose context this thread has
+
+// What ends a context, by the driver's documentation, and a device that is gone.
+bool IsForGood(CUresult code) {
+  switch (code) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_UNKNOWN: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+DriverContext::DriverContext(const Api& api, CUdevice device)
+    : api_(api), device_(device), serial_(next_serial.fetch_add(1)) {}
+
+DriverContext::~DriverContext() {
+  if (context_ == nullptr) return;
+  api_.cuDevicePrimaryCtxRelease(device_);
+  if (entered == serial_) entered = 0;
+}
+
+absl::Status DriverContext::Open() {
+  char name[256] = "";
+  if (api_.cuDeviceGetName(name, sizeof(name), device_) != CUDA_SUCCESS) name[0] = '\0';
+  name[sizeof(name) - 1] = '\0';
+  name_ = name[0] != '\0' ? name : "the device";
+  OB_CUDA(*this, cuDevicePrimaryCtxRetain, &context_, device_);
+  return Enter();
+}
+
+int DriverContext::Attribute(CUdevice_attribute what) const {
+  int value = 0;
+  return api_.cuDeviceGetAttribute(&value, what, device_) == CUDA_SUCCESS ? value : 0;
+}
+
+absl::Status DriverContext::Enter() {
+  if (absl::Status status = health(); !status.ok()) return status;
+  if (entered == serial_) return absl::OkStatus();
+  OB_CUDA(*this, cuCtxSetCurrent, context_);
+  entered = serial_;
+  return absl::OkStatus();
+}
+
+absl::Status DriverContext::Check(CUresult code, std::string_view call) {
+  if (code == CUDA_SUCCESS) return absl::OkStatus();
+  const std::string what = absl::StrCat(std::string(call), ": ", Describe(api_, code));
+  if (IsForGood(code)) {
+    absl::MutexLock lock(&mutex_);
+    if (health_.ok())
+      health_ = absl::InternalError(
+          absl::StrCat("CUDA: ", name_, " is lost to this process, which must end: ", what));
+    return health_;
+  }
+  const std::string message = absl::StrCat("CUDA: ", what);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+    return absl::ResourceExhaustedError(message);
+  return absl::InternalError(message);
+}
+
+absl::Status DriverContext::health() const {
+  absl::MutexLock lock(&mutex_);
+  return health_;
+}
+
+}  // namespace outboard::cuda

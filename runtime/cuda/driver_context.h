@@ -1,0 +1,65 @@
+// A device of NVIDIA's driver as this process uses it: its context, and what became of calls.
+//
+// Some errors are for good: after an illegal address, a failed launch or an ECC error the driver
+// answers every call of this process with the same error. The first of them is kept, and everything
+// asked later ends with it, before the driver is called.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/cuda/api.h"
+
+namespace outboard::cuda {
+
+class DriverContext {
+ public:
+  DriverContext(const Api& api, CUdevice device);
+  ~DriverContext();
+  DriverContext(const DriverContext&) = delete;
+  DriverContext& operator=(const DriverContext&) = delete;
+
+  // Makes the context, once, before all other calls.
+  absl::Status Open();
+
+  const Api& api() const { return api_; }
+  CUcontext context() const { return context_; }
+  const std::string& name() const { return name_; }  // of the device
+  int Attribute(CUdevice_attribute what) const;      // 0: not known
+
+  // Makes the context the calling thread's, as every call of the driver requires.
+  // Errors: as health()
+  absl::Status Enter();
+
+  // What the result of `call` means. Errors:
+  //   RESOURCE_EXHAUSTED  the device, or pinned memory, has no room
+  //   INTERNAL            all others, with the driver's words; from then on health() may have it
+  absl::Status Check(CUresult code, std::string_view call);
+
+  // OK, or the error (INTERNAL) that ended this device for this process.
+  absl::Status health() const;
+
+ private:
+  const Api api_;
+  const CUdevice device_;
+  const uint64_t serial_;  // of this object, among all of the process
+  CUcontext context_ = nullptr;
+  std::string name_;
+  mutable absl::Mutex mutex_;
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Returns from the function with the error of a call of the driver: OB_CUDA(context, cuInit, 0).
+#define OB_CUDA(context, call, ...)                                                        \
+  do {                                                                                     \
+    const ::outboard::cuda::CUresult ob_code = (context).api().call(__VA_ARGS__);          \
+    if (ob_code != ::outboard::cuda::CUDA_SUCCESS) return (context).Check(ob_code, #call); \
+  } while (false)
+
+}  // namespace outboard::cuda

@@ -1,0 +1,165 @@
+#include "runtime/cuda/kernel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/limits.h"
+
+namespace outboard::cuda {
+namespace {
+
+constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
+constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
+
+}  // namespace
+
+LinkedModule::~LinkedModule() {
+  if (context_->Enter().ok()) context_->api().cuModuleUnload(module_);
+}
+
+CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
+    : DeviceKernel(kernel), reads_vars(kernel.reads_vars), left_(left) {
+  for (int axis = 0; axis < 3; ++axis) {
+    blocks[axis] = static_cast<unsigned>(kernel.blocks[axis]);
+    threads[axis] = static_cast<unsigned>(kernel.threads[axis]);
+  }
+}
+
+std::vector<runtime::LoadedKernel> KernelLoader::Load(std::span<const CompiledKernel> compiled) {
+  std::vector<runtime::LoadedKernel> loaded;
+  std::vector<std::optional<Linked>> modules(compiled.size());
+  absl::flat_hash_map<std::string_view, size_t> first;  // of the texts that are linked now
+  std::vector<size_t> missing;
+  absl::erase_if(by_text_, [](const auto& entry) { return entry.second.expired(); });
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    loaded.push_back(std::make_unique<CudaKernel>(compiled[i], left_));
+    if (compiled[i].tasks <= 0) continue;
+    if (absl::Status fits = CheckFits(compiled[i]); !fits.ok()) {
+      loaded.back() = fits;
+    } else if (const auto known = by_text_.find(compiled[i].object); known != by_text_.end()) {
+      modules[i] = known->second.lock();
+    } else if (first.try_emplace(compiled[i].object, i).second) {
+      missing.push_back(i);
+    }
+  }
+  std::atomic<size_t> next{0};
+  const auto link = [&] {
+    for (size_t m; (m = next.fetch_add(1)) < missing.size();)
+      modules[missing[m]] = Link(compiled[missing[m]]);
+  };
+  std::vector<std::thread> threads;
+  const size_t count = std::min<size_t>(
+      {missing.size(), kLinkThreadsMax, std::max(1u, std::thread::hardware_concurrency())});
+  for (size_t t = 1; t < count; ++t) threads.emplace_back(link);
+  link();
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (!loaded[i].ok() || compiled[i].tasks <= 0) continue;
+    const Linked& module =
+        modules[i].has_value() ? *modules[i] : *modules[first.at(compiled[i].object)];
+    absl::Status status = module.status();
+    if (status.ok()) {
+      by_text_[compiled[i].object] = *module;
+      auto& kernel = static_cast<CudaKernel&>(**loaded[i]);
+      kernel.module = *module;
+      status = FindFunction(compiled[i], kernel);
+    } else {
+      status = absl::Status(status.code(),
+                            absl::StrCat("kernel ", compiled[i].symbol, ": ", status.message()));
+    }
+    if (!status.ok()) loaded[i] = status;
+  }
+  return loaded;
+}
+
+absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
+  if (kernel.form != CompiledKernel::Form::kPtx)
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel.symbol, " is no PTX, which ", context_->name(), " wants"));
+  int64_t threads = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto at = [axis](CUdevice_attribute first) {
+      return static_cast<CUdevice_attribute>(static_cast<int>(first) + axis);
+    };
+    if (kernel.blocks[axis] <= 0 || kernel.threads[axis] <= 0 ||
+        __builtin_mul_overflow(threads, kernel.threads[axis], &threads))
+      return absl::InvalidArgumentError(
+          absl::StrCat("kernel ", kernel.symbol, " has no blocks or threads on axis ", axis));
+    const int blocks_max = context_->Attribute(at(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X));
+    const int threads_max = context_->Attribute(at(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X));
+    if (kernel.blocks[axis] > blocks_max || kernel.threads[axis] > threads_max)
+      return absl::UnimplementedError(
+          absl::StrCat("kernel ", kernel.symbol, " has ", kernel.blocks[axis], " blocks of ",
+                       kernel.threads[axis], " threads on axis ", axis, "; ", context_->name(),
+                       " has at most ", blocks_max, " of ", threads_max));
+  }
+  if (const int most = context_->Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+      threads > most)
+    return absl::UnimplementedError(absl::StrCat("kernel ", kernel.symbol, " has blocks of ",
+                                                 threads, " threads; ", context_->name(),
+                                                 " has at most ", most));
+  if (const int most = context_->Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      kernel.shared_bytes > most)
+    return absl::UnimplementedError(absl::StrCat("kernel ", kernel.symbol, " wants ",
+                                                 kernel.shared_bytes, " bytes of shared memory; ",
+                                                 context_->name(), " has ", most));
+  if (kernel.object.size() > limits::kObjectBytesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel.symbol, " of ",
+                                                     kernel.object.size(), " bytes; limit ",
+                                                     limits::kObjectBytesMax));
+  return absl::OkStatus();
+}
+
+// On any thread. The options' values are numbers and addresses in the place of pointers.
+KernelLoader::Linked KernelLoader::Link(const CompiledKernel& kernel) {
+  if (absl::Status status = context_->Enter(); !status.ok()) return status;
+  std::string log(kLogBytesMax, '\0');
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log.data(), reinterpret_cast<void*>(uintptr_t{kLogBytesMax})};
+  CUmodule module = nullptr;
+  const CUresult code = context_->api().cuModuleLoadDataEx(
+      &module, kernel.object.c_str(), static_cast<unsigned>(std::size(options)), options, values);
+  if (code == CUDA_SUCCESS) return std::make_shared<const LinkedModule>(context_, module);
+  const absl::Status status = context_->Check(code, "cuModuleLoadDataEx");
+  if (!context_->health().ok()) return status;
+  log.resize(std::min(log.find('\0'), log.size()));
+  return absl::Status(status.code(), absl::StrCat(context_->name(), " does not take the PTX: ",
+                                                  status.message(), log.empty() ? "" : "; ", log));
+}
+
+absl::Status KernelLoader::FindFunction(const CompiledKernel& compiled, CudaKernel& kernel) {
+  const Api& api = context_->api();
+  const CUresult code =
+      api.cuModuleGetFunction(&kernel.function, kernel.module->get(), compiled.symbol.c_str());
+  if (code == CUDA_ERROR_NOT_FOUND)
+    return absl::NotFoundError(absl::StrCat("CUDA: the PTX has no kernel ", compiled.symbol));
+  if (code != CUDA_SUCCESS) return context_->Check(code, "cuModuleGetFunction");
+  int most = 0, declared = 0;
+  OB_CUDA(*context_, cuFuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+          kernel.function);
+  OB_CUDA(*context_, cuFuncGetAttribute, &declared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+          kernel.function);
+  const int64_t threads =
+      compiled.threads[0] * compiled.threads[1] * compiled.threads[2];  // checked: no overflow
+  if (threads > most)
+    return absl::ResourceExhaustedError(absl::StrCat("kernel ", compiled.symbol, " has blocks of ",
+                                                     threads, " threads; on ", context_->name(),
+                                                     " its registers leave room for ", most));
+  if (compiled.shared_bytes > declared) {
+    kernel.shared_bytes = static_cast<unsigned>(compiled.shared_bytes - declared);
+    int allowed = 0;  // of another kernel of this text, it may be more
+    OB_CUDA(*context_, cuFuncGetAttribute, &allowed,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.function);
+    if (static_cast<int>(kernel.shared_bytes) > allowed)
+      OB_CUDA(*context_, cuFuncSetAttribute, kernel.function,
+              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+              static_cast<int>(kernel.shared_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::cuda

@@ -1,0 +1,79 @@
+// Kernels of the CUDA device: PTX, linked by the driver into a module, and the function in it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "runtime/cuda/driver_context.h"
+#include "runtime/device.h"
+
+namespace outboard::cuda {
+
+// What the driver has linked. It goes with the last kernel that uses it, and the last work
+// (LeftToWork).
+class LinkedModule {
+ public:
+  LinkedModule(DriverContext* context, CUmodule module) : context_(context), module_(module) {}
+  ~LinkedModule();
+  LinkedModule(const LinkedModule&) = delete;
+  LinkedModule& operator=(const LinkedModule&) = delete;
+  CUmodule get() const { return module_; }
+
+ private:
+  DriverContext* const context_;
+  const CUmodule module_;
+};
+
+// Things that queued work may use still: they go when somebody has waited for all of it.
+class LeftToWork {
+ public:
+  void Keep(std::shared_ptr<const void> thing) { things_.push_back(std::move(thing)); }
+  void WorkIsDone() { things_.clear(); }
+
+ private:
+  std::vector<std::shared_ptr<const void>> things_;
+};
+
+class CudaKernel final : public runtime::DeviceKernel {
+ public:
+  CudaKernel(const CompiledKernel& kernel, LeftToWork* left);
+  ~CudaKernel() override { left_->Keep(std::move(module)); }
+
+  std::shared_ptr<const LinkedModule> module;  // nullptr: nothing to compute
+  CUfunction function = nullptr;
+  std::array<unsigned, 3> blocks{}, threads{};
+  unsigned shared_bytes = 0;  // beside what the text declares with a size
+  const bool reads_vars;
+
+ private:
+  LeftToWork* const left_;
+};
+
+// Threads: one at a time; links on several of its own.
+class KernelLoader {
+ public:
+  KernelLoader(DriverContext* context, LeftToWork* left) : context_(context), left_(left) {}
+
+  // Results are in the order of `compiled`. Equal texts are linked once, while a kernel of that
+  // text lives. Errors: as runtime::Device::Load
+  std::vector<runtime::LoadedKernel> Load(std::span<const CompiledKernel> compiled);
+
+ private:
+  using Linked = absl::StatusOr<std::shared_ptr<const LinkedModule>>;
+  absl::Status CheckFits(const CompiledKernel& kernel) const;
+  Linked Link(const CompiledKernel& kernel);
+  absl::Status FindFunction(const CompiledKernel& compiled, CudaKernel& kernel);
+
+  DriverContext* const context_;
+  LeftToWork* const left_;
+  absl::flat_hash_map<std::string, std::weak_ptr<const LinkedModule>> by_text_;
+};
+
+}  // namespace outboard::cuda

@@ -1,0 +1,40 @@
+// What a supervisor reads of its children's sockets, in one place: bytes of a message, and fields
+// (wire/field_count.h), which are counted before the message is parsed. A child may be hostile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compiler/ir/limits.h"
+
+namespace outboard::worker {
+
+// Of an executor's event. StoreBlobs names the blobs that a manifest names, in no more bytes than
+// the manifest has (64 MiB, as the gateway limits it), of which each name takes 64 or more.
+inline constexpr uint32_t kNodeEventBytesMax = 64u << 20;
+inline constexpr size_t kNodeEventFieldsMax = size_t{1} << 20;
+
+// Of a request for kernels: the longest kernel that there can be, and its header. A batch of more
+// kernels than fit is sent as several requests. A supervisor holds one request of each process.
+inline constexpr uint32_t kKernelRequestBytesMax =
+    static_cast<uint32_t>(outboard::limits::kGraphBytesMax) + (1u << 20);
+// A client fills a request up to these; together with the limit of one kernel they leave room.
+inline constexpr size_t kBatchKernelsMax = 512;
+inline constexpr size_t kBatchBytesMax = size_t{4} << 20;
+inline constexpr size_t kBatchDemandsMax = 64;  // of kDemandBytesMax each
+inline constexpr size_t kBatchFindsMax = 512;
+// Candidates of a search: some for each processor, half a second's work.
+inline constexpr size_t kBatchCandidatesMax = 16;
+// A kernel of a batch is three fields; what stands beside them is a target of 17.
+inline constexpr size_t kKernelRequestFieldsMax = 4 * kBatchKernelsMax;
+
+// Of a request to a compile process and of its reply, which hold the kernels of one batch: 4 KiB to
+// 50 KiB of code for each of at most some hundred kernels. A supervisor holds one for each
+// executor.
+inline constexpr uint32_t kCompileMessageBytesMax = 64u << 20;
+// Of a reply, for each kernel of the request: 13 fields, two of which are three numbers.
+inline constexpr size_t kCompiledKernelFieldsMax = 32;
+// Of a reply to a request for kernels: a batch as the compile process sent it, and its header.
+inline constexpr uint32_t kKernelReplyBytesMax = kCompileMessageBytesMax + (1u << 20);
+
+}  // namespace outboard::worker
