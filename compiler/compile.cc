@@ -9,6 +9,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
@@ -62,7 +63,10 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Graph guards;
-  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
+  // Other devices have a library for these.
+  if (target.kind == TargetKind::kCuda)
+    guarded = codegen::DecomposeTranscendentalsOfF64(guards, guarded);
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;
