@@ -7,6 +7,7 @@
 #include <numbers>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/expr.h"
 #include "compiler/rewrite/matcher.h"
@@ -298,12 +299,25 @@ constexpr Rule kRules[] = {
 };
 // clang-format on
 
+bool IsFunctionOfF64(const UOp* node) {
+  return IsTranscendental(node->op) && node->dtype == DType::kF64;
+}
+
 }  // namespace
 
 const UOp* DecomposeTranscendentalsOfF64(Graph& graph, const UOp* sink) {
   // Never destroyed, so that threads may use it until the process ends.
   static const Matcher& matcher = *new Matcher({kRules});
-  return Rewrite(graph, sink, matcher);
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  if (std::none_of(nodes.begin(), nodes.end(), IsFunctionOfF64)) return sink;
+  // Rewrite knows a node by its number in one graph.
+  absl::flat_hash_map<const UOp*, const UOp*> own;
+  for (const UOp* node : nodes) {
+    std::vector<const UOp*> src;
+    for (const UOp* s : node->src) src.push_back(own.at(s));
+    own[node] = graph.MakeChecked(node->op, node->dtype, src, node->arg);
+  }
+  return Rewrite(graph, own.at(sink), matcher);
 }
 
 }  // namespace outboard::codegen

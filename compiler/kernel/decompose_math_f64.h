@@ -11,7 +11,8 @@
 
 namespace outboard::codegen {
 
-// Returns the same kernel without transcendental operations of f64. Nodes: about 40 for an
+// Returns the same kernel without transcendental operations of f64: `sink` itself, which may be of
+// another graph, where it has none. Nodes: about 40 for an
 // exponential or a logarithm, 60 for TANH, 250 for SIN or COS. Cost: O(nodes).
 const UOp* DecomposeTranscendentalsOfF64(Graph& graph, const UOp* sink);
 
