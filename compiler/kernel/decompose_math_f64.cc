@@ -158,16 +158,15 @@ Expr Log2(Expr x) {
 
 // 2 / pi: the bits behind its point.
 constexpr uint32_t kTwoOverPi[] = {
-    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041,
-    0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c,
-    0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41,
-    0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f,
-    0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d,
-    0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08,
-    0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d,
+    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561,
+    0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484,
+    0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f,
+    0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b,
+    0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d,
 };
-constexpr int kZeroWords = 2;     // before the point: the window of a small number begins there
-constexpr int kProductWords = 6;  // 192 bits: two of the quarter, 61 that may cancel, a double, more
+constexpr int kZeroWords = 2;  // before the point: the window of a small number begins there
+// 192 bits: two of the quarter turns, 61 that may cancel, a double, and some more.
+constexpr int kProductWords = 6;
 constexpr int kWindowWords = kProductWords + 1;
 constexpr int kPlaces = 33;  // words at which a window may begin
 
@@ -242,8 +241,7 @@ Angle Reduce(Expr size) {
   const Expr below = (next << 2).bitcast(DType::kU64).cast(DType::kF64);
   const Expr turns = fma(below, below.like(0x1p-64), fraction.cast(DType::kF64));
   const Expr near = size < std::numbers::pi / 4;
-  return {near.where(size, turns * (0x1p-64 * (std::numbers::pi / 2))),
-          near.where(0, quarters)};
+  return {near.where(size, turns * (0x1p-64 * (std::numbers::pi / 2))), near.where(0, quarters)};
 }
 
 // The sine of rest + (n + quarters) quarter turns, with the sign of `sign`.

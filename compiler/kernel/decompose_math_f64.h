@@ -1,5 +1,5 @@
-// Decomposes EXP, EXP2, LOG, LOG2, SIN, COS and TANH of f64 into arithmetic, for devices without a C
-// library.
+// Decomposes EXP, EXP2, LOG, LOG2, SIN, COS and TANH of f64 into arithmetic, for devices without a
+// C library.
 //
 // Within 4 units in the last place of the exact value for every number, subnormal results included
 // (docs/semantics.md); tests/compiler/transcendental_ulp_test.cc measures it. Methods and sources

@@ -85,8 +85,7 @@ std::vector<NamedKernel> OperatorKernels() {
       const UOp* const i = test::Range(g, 0, kElements);
       std::vector<const UOp*> stores;
       const auto store = [&](const UOp* value) {
-        stores.push_back(
-            StoreAt(g, 4 + static_cast<int64_t>(stores.size()), kElements, i, value));
+        stores.push_back(StoreAt(g, 4 + static_cast<int64_t>(stores.size()), kElements, i, value));
       };
       for (int number = 20; number <= 51; ++number) {
         const Op op = static_cast<Op>(number);
@@ -257,8 +256,7 @@ TEST(Nvptx, CopiesToSharedMemoryAndBarriers) {
                 thread = b.Special(Grid::kThread, kThreads);
   const ValueId tile = b.Alloc(Space::kShared, DType::kF32, kThreads);
   const ValueId step = b.Loop(kSteps);
-  const ValueId at =
-      b.Plus(b.Times(b.Plus(b.Times(block, kSteps), step), kThreads), thread);
+  const ValueId at = b.Plus(b.Times(b.Plus(b.Times(block, kSteps), step), kThreads), thread);
   b.Add({.code = Code::kCopy, .src = {tile, thread, in, at}, .imm = {1, 0, 0}});
   b.Add({.code = Code::kCommit});
   b.Add({.code = Code::kWait});
@@ -333,8 +331,8 @@ TEST(Nvptx, ProductsOfMatrices) {
     // Which element a lane holds is linear in the thread's group and its place there.
     const ValueId group = b.Divide(thread, 4), place = b.Times(b.Modulo(thread, 4), 2);
     const auto lanes = [&](ValueId memory, DType type, std::vector<ValueId> indices) {
-      program::Instruction i{.code = Code::kLanes, .dtype = type,
-                             .lanes = static_cast<int>(indices.size())};
+      program::Instruction i{
+          .code = Code::kLanes, .dtype = type, .lanes = static_cast<int>(indices.size())};
       for (const ValueId index : indices) i.src.push_back(b.Load(memory, index));
       return b.Add(i);
     };
@@ -352,15 +350,16 @@ TEST(Nvptx, ProductsOfMatrices) {
       c_at.push_back(
           b.Plus(b.Times(b.Plus(group, b.Int(q.row)), 8), b.Plus(place, b.Int(q.column))));
     }
-    const ValueId product = b.Add({.code = Code::kMma,
-                                   .dtype = DType::kF32,
-                                   .lanes = 4,
-                                   .src = {lanes(x, dtype, a_at), lanes(y, dtype, b_at),
-                                           lanes(out, DType::kF32, c_at)}});
+    const ValueId product = b.Add(
+        {.code = Code::kMma,
+         .dtype = DType::kF32,
+         .lanes = 4,
+         .src = {lanes(x, dtype, a_at), lanes(y, dtype, b_at), lanes(out, DType::kF32, c_at)}});
     for (int lane = 0; lane < 4; ++lane)
-      b.Store(out, c_at[static_cast<size_t>(lane)],
-              b.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {product},
-                     .imm = {lane, 0, 0}}));
+      b.Store(
+          out, c_at[static_cast<size_t>(lane)],
+          b.Add(
+              {.code = Code::kLane, .dtype = DType::kF32, .src = {product}, .imm = {lane, 0, 0}}));
     Buffers start = {Floats(16 * 8, 1), std::string(16 * 16 * 2, '\0'),
                      std::string(16 * 8 * 2, '\0')};
     for (size_t slot = 1; slot < 3; ++slot)
@@ -410,7 +409,9 @@ TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
     const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
     const ValueId thread = b.Special(Grid::kThread, 32);
     const ValueId x = b.Load(in, thread);
-    program::Instruction sum{.code = Code::kAlu, .op = Op::kAdd, .dtype = DType::kF32,
+    program::Instruction sum{.code = Code::kAlu,
+                             .op = Op::kAdd,
+                             .dtype = DType::kF32,
                              .src = {b.Alu(Op::kMul, DType::kF32, {x, x}), x}};
     if (allowed) sum.imm[0] = static_cast<int64_t>(program::Rounding::kWithProduct);
     b.Store(out, thread, b.Add(sum));

@@ -1,5 +1,5 @@
-// Runs kernels of Form::kPtx on the PTX machine (tests/gpu/ptx), which executes what a GPU would and
-// reports what no GPU promises; and assembles them with NVIDIA's assembler, where there is one.
+// Runs kernels of Form::kPtx on the PTX machine (tests/gpu/ptx), which executes what a GPU would
+// and reports what no GPU promises; and assembles them with NVIDIA's assembler, where there is one.
 #pragma once
 
 #include <span>

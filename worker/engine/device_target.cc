@@ -42,8 +42,8 @@ Target CudaTargetOf(const runtime::DeviceProperties& properties) {
   target.name = properties.name;
   // Times are of one model of card: another with as many multiprocessors may have other memory.
   target.model = properties.name;
-  target.block_threads = std::min<int64_t>(
-      target.block_threads, std::max<int64_t>(1, properties.work_group_size_max));
+  target.block_threads =
+      std::min<int64_t>(target.block_threads, std::max<int64_t>(1, properties.work_group_size_max));
   target.shared_bytes = std::min(target.shared_bytes, properties.local_memory_bytes);
   target.fp64 = properties.fp64;
   return target;

@@ -132,8 +132,7 @@ class Renderer : public NvptxRenderer {
     llvm::SmallVector<char, 0> bytes;
     llvm::raw_svector_ostream stream(bytes);
     llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr,
-                                      llvm::CodeGenFileType::AssemblyFile))
+    if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
       return absl::InternalError("LLVM cannot write PTX");
     passes.run(module);
     return std::string(bytes.begin(), bytes.end());
@@ -152,8 +151,8 @@ absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) 
       std::find_if(std::begin(kProcessors), std::end(kProcessors),
                    [&](const Processor& p) { return target.arch == p.arch; });
   if (processor == std::end(kProcessors))
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no code for GPUs of kind \"", target.arch, "\"; there is for sm_80, sm_89, sm_90, sm_90a"));
+    return absl::InvalidArgumentError(absl::StrCat("no code for GPUs of kind \"", target.arch,
+                                                   "\"; there is for sm_80, sm_89, sm_90, sm_90a"));
   InitializeOnce();
   std::string error;
   const llvm::Target* const found = llvm::TargetRegistry::lookupTarget(kTriple, error);

@@ -80,8 +80,7 @@ absl::Status NvptxPrinter::Supports() const {
       case Code::kLoad:
       case Code::kStore: {
         const Instruction& memory = at(i.src[0]);
-        if (memory.code != Code::kAlloc ||
-            memory.imm[0] != static_cast<int64_t>(Space::kPrivate) ||
+        if (memory.code != Code::kAlloc || memory.imm[0] != static_cast<int64_t>(Space::kPrivate) ||
             at(i.src[1]).code == Code::kConst)
           break;
         selects += memory.imm[1] * (i.code == Code::kLoad ? i.lanes : at(i.src[2]).lanes);
@@ -113,8 +112,7 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
             context, {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(context, name),
-                      llvm::ConstantAsMetadata::get(
-                          b_.getInt32(static_cast<uint32_t>(value)))}));
+                      llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
   };
   annotate("kernel", 1);
   annotate("maxntidx", program_.Extent(Grid::kThread));
@@ -154,8 +152,8 @@ void NvptxPrinter::OpenMemories() {
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
       continue;
     }
-    auto* const array = llvm::ArrayType::get(MemoryType(b_.getContext(), i.dtype),
-                                             static_cast<uint64_t>(i.imm[1]));
+    auto* const array =
+        llvm::ArrayType::get(MemoryType(b_.getContext(), i.dtype), static_cast<uint64_t>(i.imm[1]));
     auto* const shared = new llvm::GlobalVariable(
         module_, array, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage,
         llvm::PoisonValue::get(array), absl::StrCat("shared", n), nullptr,
@@ -249,11 +247,11 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
   switch (i.code) {
     case Code::kConst: return {alu_.Const(i.dtype, i.imm[0])};
     case Code::kVar: {
-      auto* const load = b_.CreateAlignedLoad(
-          b_.getInt64Ty(),
-          b_.CreateGEP(b_.getInt64Ty(), kernel_->getArg(program_.buffer_count),
-                       b_.getInt64(static_cast<uint64_t>(i.imm[0]))),
-          Align(sizeof(int64_t)));
+      auto* const load =
+          b_.CreateAlignedLoad(b_.getInt64Ty(),
+                               b_.CreateGEP(b_.getInt64Ty(), kernel_->getArg(program_.buffer_count),
+                                            b_.getInt64(static_cast<uint64_t>(i.imm[0]))),
+                               Align(sizeof(int64_t)));
       load->setMetadata(llvm::LLVMContext::MD_invariant_load,
                         llvm::MDNode::get(b_.getContext(), {}));
       return {load};
@@ -431,8 +429,9 @@ void NvptxPrinter::StorePrivate(const Elements& elements, Value* index, Value* v
       continue;
     }
     Value* const stored =
-        here == nullptr ? value
-                        : b_.CreateSelect(here, value, b_.CreateLoad(value->getType(), elements[k]));
+        here == nullptr
+            ? value
+            : b_.CreateSelect(here, value, b_.CreateLoad(value->getType(), elements[k]));
     b_.CreateStore(stored, elements[k]);
   }
 }
