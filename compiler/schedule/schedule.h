@@ -42,6 +42,7 @@ struct ScheduledBuffer {
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
 
+// What a worker's user may decide.
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
 };

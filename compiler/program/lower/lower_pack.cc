@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "compiler/kernel/affine.h"
-#include "compiler/program/lowering.h"
-#include "compiler/program/transpose.h"
+#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/transpose.h"
 
 namespace outboard::program {
 

@@ -2,7 +2,7 @@
 // (compiler/optimize/operands/visible.h).
 #include <algorithm>
 
-#include "compiler/program/lowering.h"
+#include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/program/lowering.h"
+#include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
 

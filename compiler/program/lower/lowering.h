@@ -255,9 +255,9 @@ class Lowering {
     GroupPlan plan;
     RangeSet own = 0;               // the group's ranges
     std::vector<const UOp*> terms;  // by node of the group
-    // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
-    // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
-    // addition out.
+    // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold.
+    // Since a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave
+    // the addition out.
     std::vector<std::vector<const UOp*>> conditions;
     int lanes = 1;                // of a reduced range that lies in lanes
     int active = 0;               // of those, in every piece; 0 where pieces differ

@@ -6,8 +6,8 @@
 // squares instead: vectors along the rows are loaded, transposed and stored.
 #include <algorithm>
 
-#include "compiler/program/lowering.h"
-#include "compiler/program/transpose.h"
+#include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/transpose.h"
 
 namespace outboard::program {
 

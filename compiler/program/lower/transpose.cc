@@ -1,4 +1,4 @@
-#include "compiler/program/transpose.h"
+#include "compiler/program/lower/transpose.h"
 
 #include <bit>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "compiler/program/lowering.h"
+#include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
 

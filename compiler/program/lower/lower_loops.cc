@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/program/lowering.h"
+#include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
 namespace {
