@@ -1,4 +1,5 @@
-// Mnemonics and operands to instructions. Each modifier is taken by name; one that is left over is an error.
+// Mnemonics and operands to instructions. Each modifier is taken by name; one that is left over is
+// an error.
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -15,12 +16,14 @@ struct NamedType {
   Type type;
 };
 constexpr NamedType kTypes[] = {
-    {"pred", Type::kPred}, {"b8", Type::kB8},   {"b16", Type::kB16},       {"b32", Type::kB32},
-    {"b64", Type::kB64},   {"b128", Type::kB128}, {"u8", Type::kU8},       {"u16", Type::kU16},
-    {"u32", Type::kU32},   {"u64", Type::kU64}, {"s8", Type::kS8},         {"s16", Type::kS16},
-    {"s32", Type::kS32},   {"s64", Type::kS64}, {"f16", Type::kF16},       {"f16x2", Type::kF16x2},
-    {"bf16", Type::kBf16}, {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32}, {"f64", Type::kF64},
-    {"tf32", Type::kTf32}, {"e4m3", Type::kE4m3}, {"e5m2", Type::kE5m2},   {"e4m3x2", Type::kE4m3x2},
+    {"pred", Type::kPred},    {"b8", Type::kB8},     {"b16", Type::kB16},
+    {"b32", Type::kB32},      {"b64", Type::kB64},   {"b128", Type::kB128},
+    {"u8", Type::kU8},        {"u16", Type::kU16},   {"u32", Type::kU32},
+    {"u64", Type::kU64},      {"s8", Type::kS8},     {"s16", Type::kS16},
+    {"s32", Type::kS32},      {"s64", Type::kS64},   {"f16", Type::kF16},
+    {"f16x2", Type::kF16x2},  {"bf16", Type::kBf16}, {"bf16x2", Type::kBf16x2},
+    {"f32", Type::kF32},      {"f64", Type::kF64},   {"tf32", Type::kTf32},
+    {"e4m3", Type::kE4m3},    {"e5m2", Type::kE5m2}, {"e4m3x2", Type::kE4m3x2},
     {"e5m2x2", Type::kE5m2x2}};
 
 struct Simple {
@@ -30,33 +33,37 @@ struct Simple {
 };
 // Instructions of the form: d, sources.
 constexpr Simple kSimple[] = {
-    {"add", Op::kAdd, 2},       {"sub", Op::kSub, 2},     {"mul", Op::kMul, 2},
-    {"mad", Op::kMad, 3},       {"fma", Op::kFma, 3},     {"mul24", Op::kMul24, 2},
-    {"mad24", Op::kMad24, 3},   {"sad", Op::kSad, 3},     {"div", Op::kDiv, 2},
-    {"rem", Op::kRem, 2},       {"abs", Op::kAbs, 1},     {"neg", Op::kNeg, 1},
-    {"min", Op::kMin, 2},       {"max", Op::kMax, 2},     {"popc", Op::kPopc, 1},
-    {"clz", Op::kClz, 1},       {"bfind", Op::kBfind, 1}, {"brev", Op::kBrev, 1},
-    {"bfe", Op::kBfe, 3},       {"bfi", Op::kBfi, 4},     {"bmsk", Op::kBmsk, 2},
-    {"szext", Op::kSzext, 2},   {"dp4a", Op::kDp4a, 3},   {"dp2a", Op::kDp2a, 3},
-    {"and", Op::kAnd, 2},       {"or", Op::kOr, 2},       {"xor", Op::kXor, 2},
-    {"not", Op::kNot, 1},       {"cnot", Op::kCnot, 1},   {"shl", Op::kShl, 2},
-    {"shr", Op::kShr, 2},       {"shf", Op::kShf, 3},     {"prmt", Op::kPrmt, 3},
-    {"rcp", Op::kRcp, 1},       {"sqrt", Op::kSqrt, 1},   {"rsqrt", Op::kRsqrt, 1},
-    {"sin", Op::kSin, 1},       {"cos", Op::kCos, 1},     {"lg2", Op::kLg2, 1},
-    {"ex2", Op::kEx2, 1},       {"tanh", Op::kTanh, 1},   {"copysign", Op::kCopysign, 2},
+    {"add", Op::kAdd, 2},       {"sub", Op::kSub, 2},       {"mul", Op::kMul, 2},
+    {"mad", Op::kMad, 3},       {"fma", Op::kFma, 3},       {"mul24", Op::kMul24, 2},
+    {"mad24", Op::kMad24, 3},   {"sad", Op::kSad, 3},       {"div", Op::kDiv, 2},
+    {"rem", Op::kRem, 2},       {"abs", Op::kAbs, 1},       {"neg", Op::kNeg, 1},
+    {"min", Op::kMin, 2},       {"max", Op::kMax, 2},       {"popc", Op::kPopc, 1},
+    {"clz", Op::kClz, 1},       {"bfind", Op::kBfind, 1},   {"brev", Op::kBrev, 1},
+    {"bfe", Op::kBfe, 3},       {"bfi", Op::kBfi, 4},       {"bmsk", Op::kBmsk, 2},
+    {"szext", Op::kSzext, 2},   {"dp4a", Op::kDp4a, 3},     {"dp2a", Op::kDp2a, 3},
+    {"and", Op::kAnd, 2},       {"or", Op::kOr, 2},         {"xor", Op::kXor, 2},
+    {"not", Op::kNot, 1},       {"cnot", Op::kCnot, 1},     {"shl", Op::kShl, 2},
+    {"shr", Op::kShr, 2},       {"shf", Op::kShf, 3},       {"prmt", Op::kPrmt, 3},
+    {"rcp", Op::kRcp, 1},       {"sqrt", Op::kSqrt, 1},     {"rsqrt", Op::kRsqrt, 1},
+    {"sin", Op::kSin, 1},       {"cos", Op::kCos, 1},       {"lg2", Op::kLg2, 1},
+    {"ex2", Op::kEx2, 1},       {"tanh", Op::kTanh, 1},     {"copysign", Op::kCopysign, 2},
     {"addc", Op::kAddCarry, 2}, {"subc", Op::kSubCarry, 2}, {"madc", Op::kMadCarry, 3},
     {"fns", Op::kFns, 3}};
 
 constexpr const char* kCompares[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
                                      "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-constexpr const char* kAtomics[] = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"};
+constexpr const char* kAtomics[] = {"add", "min",  "max", "and", "or",
+                                    "xor", "exch", "cas", "inc", "dec"};
 
 class Decoder {
  public:
   Decoder(FunctionBuilder* builder, std::string_view mnemonic, std::vector<Operand> operands,
           int line)
-      : builder_(builder), function_(builder->function()), mnemonic_(mnemonic),
-        operands_(std::move(operands)), line_(line) {
+      : builder_(builder),
+        function_(builder->function()),
+        mnemonic_(mnemonic),
+        operands_(std::move(operands)),
+        line_(line) {
     for (size_t begin = 0; begin <= mnemonic.size();) {
       const size_t end = std::min(mnemonic.find('.', begin), mnemonic.size());
       parts_.push_back(mnemonic.substr(begin, end - begin));
@@ -83,8 +90,7 @@ class Decoder {
   void Fail(std::string_view what) {
     if (error_.ok())
       error_ = absl::InvalidArgumentError(
-          absl::StrCat("PTX line ", line_, ": ", std::string(mnemonic_), ": ",
-                                                        std::string(what)));
+          absl::StrCat("PTX line ", line_, ": ", std::string(mnemonic_), ": ", std::string(what)));
   }
 
   bool Has(std::string_view part) {
@@ -111,9 +117,11 @@ class Decoder {
     return Type::kB32;
   }
   void TakeRounding() {
-    constexpr std::pair<const char*, Rounding> kRoundings[] = {
-        {"rn", Rounding::kNearest}, {"rz", Rounding::kZero}, {"rm", Rounding::kDown},
-        {"rp", Rounding::kUp},      {"rna", Rounding::kAway}};
+    constexpr std::pair<const char*, Rounding> kRoundings[] = {{"rn", Rounding::kNearest},
+                                                               {"rz", Rounding::kZero},
+                                                               {"rm", Rounding::kDown},
+                                                               {"rp", Rounding::kUp},
+                                                               {"rna", Rounding::kAway}};
     for (const auto& [name, rounding] : kRoundings) {
       if (Has(name)) {
         in_.rounding = rounding;
@@ -244,29 +252,56 @@ class Decoder {
     const std::string_view base = parts_[0];
     if ((base == "add" || base == "sub" || base == "mad") && Has("cc")) {
       in_.flags = kFlagCarryOut;
-      return Plain(base == "add" ? Op::kAddCarry : base == "sub" ? Op::kSubCarry : Op::kMadCarry,
+      return Plain(base == "add"   ? Op::kAddCarry
+                   : base == "sub" ? Op::kSubCarry
+                                   : Op::kMadCarry,
                    base == "mad" ? 3 : 2);
     }
     for (const Simple& simple : kSimple)
       if (base == simple.name) return Plain(simple.op, simple.sources);
     using Family = void (Decoder::*)();
     static const std::map<std::string_view, Family> families = {
-        {"setp", &Decoder::Setp}, {"set", &Decoder::Set}, {"selp", &Decoder::Selp},
-        {"slct", &Decoder::Slct}, {"mov", &Decoder::Mov}, {"cvt", &Decoder::Cvt},
-        {"cvta", &Decoder::Cvta}, {"isspacep", &Decoder::Isspacep}, {"lop3", &Decoder::Lop3},
-        {"testp", &Decoder::Testp}, {"bra", &Decoder::Bra}, {"ret", &Decoder::Leave},
-        {"exit", &Decoder::Leave}, {"trap", &Decoder::Trap}, {"ld", &Decoder::Load},
-        {"ldu", &Decoder::Load}, {"st", &Decoder::Store}, {"atom", &Decoder::Atom},
-        {"red", &Decoder::Atom}, {"membar", &Decoder::Fence}, {"fence", &Decoder::Fence},
-        {"shfl", &Decoder::Shfl}, {"vote", &Decoder::Vote}, {"match", &Decoder::Match},
-        {"redux", &Decoder::Redux}, {"activemask", &Decoder::Activemask},
-        {"elect", &Decoder::Elect}, {"bar", &Decoder::Bar}, {"barrier", &Decoder::Bar},
-        {"setmaxnreg", &Decoder::Setmaxnreg}, {"griddepcontrol", &Decoder::Griddep},
-        {"nanosleep", &Decoder::Nanosleep}, {"mapa", &Decoder::Mapa},
-        {"getctarank", &Decoder::Getctarank}, {"cp", &Decoder::Copy},
-        {"mbarrier", &Decoder::Mbarrier}, {"prefetch", &Decoder::Prefetch},
-        {"ldmatrix", &Decoder::Ldmatrix}, {"stmatrix", &Decoder::Ldmatrix},
-        {"mma", &Decoder::Mma}, {"wgmma", &Decoder::Wgmma}};
+        {"setp", &Decoder::Setp},
+        {"set", &Decoder::Set},
+        {"selp", &Decoder::Selp},
+        {"slct", &Decoder::Slct},
+        {"mov", &Decoder::Mov},
+        {"cvt", &Decoder::Cvt},
+        {"cvta", &Decoder::Cvta},
+        {"isspacep", &Decoder::Isspacep},
+        {"lop3", &Decoder::Lop3},
+        {"testp", &Decoder::Testp},
+        {"bra", &Decoder::Bra},
+        {"ret", &Decoder::Leave},
+        {"exit", &Decoder::Leave},
+        {"trap", &Decoder::Trap},
+        {"ld", &Decoder::Load},
+        {"ldu", &Decoder::Load},
+        {"st", &Decoder::Store},
+        {"atom", &Decoder::Atom},
+        {"red", &Decoder::Atom},
+        {"membar", &Decoder::Fence},
+        {"fence", &Decoder::Fence},
+        {"shfl", &Decoder::Shfl},
+        {"vote", &Decoder::Vote},
+        {"match", &Decoder::Match},
+        {"redux", &Decoder::Redux},
+        {"activemask", &Decoder::Activemask},
+        {"elect", &Decoder::Elect},
+        {"bar", &Decoder::Bar},
+        {"barrier", &Decoder::Bar},
+        {"setmaxnreg", &Decoder::Setmaxnreg},
+        {"griddepcontrol", &Decoder::Griddep},
+        {"nanosleep", &Decoder::Nanosleep},
+        {"mapa", &Decoder::Mapa},
+        {"getctarank", &Decoder::Getctarank},
+        {"cp", &Decoder::Copy},
+        {"mbarrier", &Decoder::Mbarrier},
+        {"prefetch", &Decoder::Prefetch},
+        {"ldmatrix", &Decoder::Ldmatrix},
+        {"stmatrix", &Decoder::Ldmatrix},
+        {"mma", &Decoder::Mma},
+        {"wgmma", &Decoder::Wgmma}};
     const auto it = families.find(base);
     if (it == families.end()) return Fail("unknown instruction");
     (this->*it->second)();
@@ -280,7 +315,11 @@ class Decoder {
       in_.e = builder_->CarryRow();
     }
     switch (op) {
-      case Op::kMul: case Op::kMad: case Op::kMul24: case Op::kMad24: case Op::kMadCarry:
+      case Op::kMul:
+      case Op::kMad:
+      case Op::kMul24:
+      case Op::kMad24:
+      case Op::kMadCarry:
       case Op::kDp2a:
         in_.mode = static_cast<uint8_t>(std::max(0, TakeOneOf({"lo", "hi", "wide"})));
         break;
@@ -290,12 +329,13 @@ class Decoder {
         if (!in_.sat) Need("wrap");
         break;
       case Op::kPrmt:
-        in_.mode = static_cast<uint8_t>(
-            1 + TakeOneOf({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"}));
+        in_.mode = static_cast<uint8_t>(1 + TakeOneOf({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"}));
         break;
-      case Op::kBmsk: case Op::kSzext: in_.sat = TakeOneOf({"clamp", "wrap"}) == 0; break;
+      case Op::kBmsk:
+      case Op::kSzext: in_.sat = TakeOneOf({"clamp", "wrap"}) == 0; break;
       case Op::kBfind: in_.mode = Has("shiftamt"); break;
-      case Op::kMin: case Op::kMax: in_.nan = Has("NaN"); break;
+      case Op::kMin:
+      case Op::kMax: in_.nan = Has("NaN"); break;
       default: break;
     }
     TakeRounding();
@@ -371,8 +411,8 @@ class Decoder {
   }
   void Testp() {
     in_.op = Op::kTestp;
-    in_.mode = static_cast<uint8_t>(TakeOneOf(
-        {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}));
+    in_.mode = static_cast<uint8_t>(
+        TakeOneOf({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}));
     in_.type = TakeType();
     if (!Count(2, 2)) return;
     in_.d = Dest(0);
@@ -559,14 +599,16 @@ class Decoder {
     AddressOf(first, &in_.a, &in_.offset);
     if (in_.vector > 1) {
       StartList();
-      if (PushList(first + 1, in_.type, false) != in_.vector) return Fail("the vector has another length");
+      if (PushList(first + 1, in_.type, false) != in_.vector)
+        return Fail("the vector has another length");
       if (returns) PushList(0, in_.type, true);
       return;
     }
     if (returns) in_.d = Dest(0);
     in_.b = Source(first + 1, in_.type);
     if (operands_.size() == first + 3) in_.c = Source(first + 2, in_.type);
-    if ((in_.c >= 0) != (in_.mode == static_cast<uint8_t>(Atomic::kCas))) Fail("operands do not fit");
+    if ((in_.c >= 0) != (in_.mode == static_cast<uint8_t>(Atomic::kCas)))
+      Fail("operands do not fit");
   }
   void Fence() {
     in_.op = Op::kFence;
@@ -1004,39 +1046,69 @@ struct NamedSpecial {
   const char* name;
   Special special;
 };
-constexpr NamedSpecial kSpecials[] = {
-    {"%tid.x", Special::kTidX}, {"%tid.y", Special::kTidY}, {"%tid.z", Special::kTidZ},
-    {"%ntid.x", Special::kNtidX}, {"%ntid.y", Special::kNtidY}, {"%ntid.z", Special::kNtidZ},
-    {"%ctaid.x", Special::kCtaidX}, {"%ctaid.y", Special::kCtaidY}, {"%ctaid.z", Special::kCtaidZ},
-    {"%nctaid.x", Special::kNctaidX}, {"%nctaid.y", Special::kNctaidY},
-    {"%nctaid.z", Special::kNctaidZ}, {"%laneid", Special::kLaneid}, {"%warpid", Special::kWarpid},
-    {"%nwarpid", Special::kNwarpid}, {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid},
-    {"%gridid", Special::kGridid}, {"%lanemask_eq", Special::kLanemaskEq},
-    {"%lanemask_le", Special::kLanemaskLe}, {"%lanemask_lt", Special::kLanemaskLt},
-    {"%lanemask_ge", Special::kLanemaskGe}, {"%lanemask_gt", Special::kLanemaskGt},
-    {"%clusterid.x", Special::kClusteridX}, {"%clusterid.y", Special::kClusteridY},
-    {"%clusterid.z", Special::kClusteridZ}, {"%nclusterid.x", Special::kNclusteridX},
-    {"%nclusterid.y", Special::kNclusteridY}, {"%nclusterid.z", Special::kNclusteridZ},
-    {"%cluster_ctaid.x", Special::kClusterCtaidX}, {"%cluster_ctaid.y", Special::kClusterCtaidY},
-    {"%cluster_ctaid.z", Special::kClusterCtaidZ}, {"%cluster_nctaid.x", Special::kClusterNctaidX},
-    {"%cluster_nctaid.y", Special::kClusterNctaidY},
-    {"%cluster_nctaid.z", Special::kClusterNctaidZ}, {"%cluster_ctarank", Special::kClusterCtarank},
-    {"%cluster_nctarank", Special::kClusterNctarank},
-    {"%dynamic_smem_size", Special::kDynamicShared}, {"%total_smem_size", Special::kTotalShared},
-    {"%is_explicit_cluster", Special::kIsExplicitCluster}};
+constexpr NamedSpecial kSpecials[] = {{"%tid.x", Special::kTidX},
+                                      {"%tid.y", Special::kTidY},
+                                      {"%tid.z", Special::kTidZ},
+                                      {"%ntid.x", Special::kNtidX},
+                                      {"%ntid.y", Special::kNtidY},
+                                      {"%ntid.z", Special::kNtidZ},
+                                      {"%ctaid.x", Special::kCtaidX},
+                                      {"%ctaid.y", Special::kCtaidY},
+                                      {"%ctaid.z", Special::kCtaidZ},
+                                      {"%nctaid.x", Special::kNctaidX},
+                                      {"%nctaid.y", Special::kNctaidY},
+                                      {"%nctaid.z", Special::kNctaidZ},
+                                      {"%laneid", Special::kLaneid},
+                                      {"%warpid", Special::kWarpid},
+                                      {"%nwarpid", Special::kNwarpid},
+                                      {"%smid", Special::kSmid},
+                                      {"%nsmid", Special::kNsmid},
+                                      {"%gridid", Special::kGridid},
+                                      {"%lanemask_eq", Special::kLanemaskEq},
+                                      {"%lanemask_le", Special::kLanemaskLe},
+                                      {"%lanemask_lt", Special::kLanemaskLt},
+                                      {"%lanemask_ge", Special::kLanemaskGe},
+                                      {"%lanemask_gt", Special::kLanemaskGt},
+                                      {"%clusterid.x", Special::kClusteridX},
+                                      {"%clusterid.y", Special::kClusteridY},
+                                      {"%clusterid.z", Special::kClusteridZ},
+                                      {"%nclusterid.x", Special::kNclusteridX},
+                                      {"%nclusterid.y", Special::kNclusteridY},
+                                      {"%nclusterid.z", Special::kNclusteridZ},
+                                      {"%cluster_ctaid.x", Special::kClusterCtaidX},
+                                      {"%cluster_ctaid.y", Special::kClusterCtaidY},
+                                      {"%cluster_ctaid.z", Special::kClusterCtaidZ},
+                                      {"%cluster_nctaid.x", Special::kClusterNctaidX},
+                                      {"%cluster_nctaid.y", Special::kClusterNctaidY},
+                                      {"%cluster_nctaid.z", Special::kClusterNctaidZ},
+                                      {"%cluster_ctarank", Special::kClusterCtarank},
+                                      {"%cluster_nctarank", Special::kClusterNctarank},
+                                      {"%dynamic_smem_size", Special::kDynamicShared},
+                                      {"%total_smem_size", Special::kTotalShared},
+                                      {"%is_explicit_cluster", Special::kIsExplicitCluster}};
 
 }  // namespace
 
 int BytesOf(Type type) {
   switch (type) {
     case Type::kNone: return 0;
-    case Type::kPred: case Type::kB8: case Type::kU8: case Type::kS8: case Type::kE4m3:
-    case Type::kE5m2:
-      return 1;
-    case Type::kB16: case Type::kU16: case Type::kS16: case Type::kF16: case Type::kBf16:
-    case Type::kE4m3x2: case Type::kE5m2x2:
-      return 2;
-    case Type::kB64: case Type::kU64: case Type::kS64: case Type::kF64: return 8;
+    case Type::kPred:
+    case Type::kB8:
+    case Type::kU8:
+    case Type::kS8:
+    case Type::kE4m3:
+    case Type::kE5m2: return 1;
+    case Type::kB16:
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kF16:
+    case Type::kBf16:
+    case Type::kE4m3x2:
+    case Type::kE5m2x2: return 2;
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
+    case Type::kF64: return 8;
     case Type::kB128: return 16;
     default: return 4;
   }

@@ -136,7 +136,8 @@ class Parser {
   }
   absl::Status Expect(std::string_view text) {
     if (Take(text)) return absl::OkStatus();
-    return ErrorAt(Line(), absl::StrCat("expected '", std::string(text), "' before '", std::string(Peek()), "'"));
+    return ErrorAt(Line(), absl::StrCat("expected '", std::string(text), "' before '",
+                                        std::string(Peek()), "'"));
   }
 
   absl::Status Integer(int64_t* value) {
@@ -234,8 +235,8 @@ class Parser {
     if (is_extern) return ErrorAt(line, absl::StrCat("'", data.name, "' is defined nowhere"));
     (*symbols)[data.name] = {Symbol::kGlobal, 0};
     data.initial.resize(data.bytes);
-    module_->globals.push_back({data.name, data.bytes, data.align,
-                                data.initialised || space == ".const", data.initial});
+    module_->globals.push_back(
+        {data.name, data.bytes, data.align, data.initialised || space == ".const", data.initial});
     return absl::OkStatus();
   }
 
@@ -430,7 +431,8 @@ class Parser {
     for (const Instruction& in : function->code) {
       if (in.op != Op::kWgmma) continue;
       function->product_rows.resize(static_cast<size_t>(function->rows));
-      for (int i = 0; i < in.list_size; ++i) function->product_rows[function->operands[in.list + i]] = 1;
+      for (int i = 0; i < in.list_size; ++i)
+        function->product_rows[function->operands[in.list + i]] = 1;
     }
   }
 
@@ -467,7 +469,8 @@ class Parser {
       OB_RETURN_IF_ERROR(Expect("]"));
     }
     if (count > (1 << 19)) return ErrorAt(line, "too much local memory");
-    const int address = AlignUp(function->local_bytes, static_cast<int>(std::max<int64_t>(align, 1)));
+    const int address =
+        AlignUp(function->local_bytes, static_cast<int>(std::max<int64_t>(align, 1)));
     function->local_bytes = address + BytesOf(type) * static_cast<int>(count);
     local_symbols_[name] = {Symbol::kLocal, address};
     return Expect(";");
@@ -491,7 +494,8 @@ class Parser {
       OB_RETURN_IF_ERROR(ParseOperand(builder, &operand));
       operands.push_back(std::move(operand));
       if (!Take(",") && Peek() != ";")
-        return ErrorAt(line, absl::StrCat("unexpected '", std::string(Peek()), "' in ", std::string(mnemonic)));
+        return ErrorAt(line, absl::StrCat("unexpected '", std::string(Peek()), "' in ",
+                                          std::string(mnemonic)));
     }
     std::string_view text = source_lines_[line - 1];
     while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
