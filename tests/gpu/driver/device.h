@@ -3,7 +3,8 @@
 //
 // Invariants:
 //  1. Work runs on one thread, in order within a stream and in a seeded order among streams.
-//  2. Work starts when somebody waits for it, or after the delay: an enqueued call has done nothing when it returns.
+//  2. Work starts when somebody waits for it, or after the delay: an enqueued call has done
+//     nothing when it returns.
 //  3. After a sticky error nothing runs, and every call that needs the device returns that error.
 //  4. The legacy stream (handle 0) and blocking streams wait for each other as in CUDA.
 #pragma once

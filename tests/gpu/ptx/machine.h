@@ -6,7 +6,8 @@
 // (ReportKind).
 //
 // Errors of Launch:  NOT_FOUND           no kernel of that name
-//                    INVALID_ARGUMENT    grid, block, cluster, shared memory or parameters that no device accepts
+//                    INVALID_ARGUMENT    grid, block, cluster, shared memory or parameters that
+//                                        no device accepts
 //                    FAILED_PRECONDITION the launch broke a rule: reports() says which
 //                    ABORTED             a trap
 //                    DEADLINE_EXCEEDED   more instructions than MachineOptions allows

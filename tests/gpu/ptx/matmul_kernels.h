@@ -82,7 +82,8 @@ mad.lo.s32 %r26, %r22, 768, %r14;
 mad.lo.s32 %r27, %r22, 768, %r19;
 ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r30, %r31, %r32, %r33}, [%r26];
 ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r34, %r35}, [%r27+512];
-mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r30, %r31, %r32, %r33}, {%r34, %r35}, {%f1, %f2, %f3, %f4};
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4},
+  {%r30, %r31, %r32, %r33}, {%r34, %r35}, {%f1, %f2, %f3, %f4};
 bar.sync 0;
 xor.b32 %r22, %r22, 1;
 mov.u32 %r21, %r23;
@@ -164,8 +165,10 @@ add.s32 %r16, %r4, %r15;
 add.s32 %r17, %r16, 8192;
 shl.b32 %r18, %r10, 6;
 mov.u32 %r19, 0;
-cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r16], [%d1, {%r18, %r19}], [%r14];
-cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r17], [%d2, {%r18, %r19}], [%r14];
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+  [%r16], [%d1, {%r18, %r19}], [%r14];
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+  [%r17], [%d2, {%r18, %r19}], [%r14];
 xor.b32 %r11, %r11, 1;
 setp.eq.s32 %p4, %r11, 0;
 selp.u32 %r20, 1, 0, %p4;

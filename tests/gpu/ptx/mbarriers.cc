@@ -1,6 +1,7 @@
 // mbarriers: barriers in shared memory that count arrivals and bytes.
 //
-//   init -> [pending arrivals, outstanding bytes] -> CompletePhase when both are zero -> the next phase
+//   init -> [pending arrivals, outstanding bytes] -> CompletePhase when both are zero -> the
+//       next phase
 //
 // Arrivals and landed copies release, successful waits acquire.
 #include <algorithm>
