@@ -88,6 +88,19 @@ struct ThreadCopy {
   bool landed = false;
 };
 
+// Groups of copies by lane, made when a lane has one: most kernels have none.
+template <class T>
+class LaneQueues {
+ public:
+  std::deque<std::vector<T>>& operator[](int lane) {
+    if (queues_.empty()) queues_.resize(32);
+    return queues_[static_cast<size_t>(lane)];
+  }
+
+ private:
+  std::vector<std::deque<std::vector<T>>> queues_;
+};
+
 struct Warp {
   Block* block = nullptr;
   int index = 0;
@@ -105,11 +118,11 @@ struct Warp {
   std::array<uint32_t, 32> lane_proxy_clock = {};
   Clocks proxy_clocks;
   // cp.async: per lane, groups that are committed, and the open one last.
-  std::array<std::deque<std::vector<ThreadCopy>>, 32> copies;
+  LaneQueues<ThreadCopy> copies;
   bool has_copies = false;
   uint64_t cluster_phase = 0;  // that its last arrival belongs to
   // Stores by cp.async.bulk: per lane, committed groups, and the open one last.
-  std::array<std::deque<std::vector<std::shared_ptr<BulkCopy>>>, 32> bulk;
+  LaneQueues<std::shared_ptr<BulkCopy>> bulk;
   // wgmma: by row, the group that still writes (accumulators) or reads it (A in registers), and
   // whether it was written since the last wgmma.fence. Empty where the kernel has no wgmma.
   std::vector<uint64_t> pending_write, pending_read;

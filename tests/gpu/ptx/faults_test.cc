@@ -110,7 +110,7 @@ constexpr char kShuffle[] = R"(
 mov.u32 %r1, %tid.x;
 setp.lt.u32 %p1, %r1, 64;
 @!%p1 bra DONE;
-shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
+shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;
 DONE:
 )";
 

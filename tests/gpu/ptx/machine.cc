@@ -21,12 +21,14 @@ using Pages = std::map<std::pair<uint64_t, uint64_t>, Region::SavedPage>;  // re
 void StartLogs(DeviceMemory* memory) {
   for (auto& [base, region] : memory->regions()) {
     region->log.clear();
+    region->last_saved = ~uint64_t{0};
     region->logging = true;
   }
 }
 void StopLogs(DeviceMemory* memory) {
   for (auto& [base, region] : memory->regions()) {
     region->log.clear();
+    region->last_saved = ~uint64_t{0};
     region->logging = false;
   }
 }

@@ -48,6 +48,7 @@ class Region {
   };
   std::map<uint64_t, SavedPage> log;
   bool logging = false;
+  uint64_t last_saved = ~uint64_t{0};  // a page that the log has
   void Save(uint64_t offset, uint64_t bytes);
 
  private:
