@@ -169,8 +169,8 @@ const Fault kFaults[] = {
      "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];\nWAIT:\nmbarrier.try_wait",
      "WAIT:\nmbarrier.test_wait", "endless-wait", ""},
     {"MbarrierBeforeItsInitialisation", kMbarrier, "bar.sync 0;", "", "race", "mbarrier"},
-    {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive", "endless-wait",
-     "try_wait"},
+    {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive",
+     "endless-wait", "try_wait"},
     {"LanesMissAtAShuffle", kShuffle, "%r1, 64;", "%r1, 40;", "divergence", "shfl.sync"},
     {"LaneNotInItsMask", kShuffle, "31, -1;", "31, 255;", "misuse", "shfl.sync"},
 };

@@ -5,15 +5,15 @@ namespace outboard::ptx {
 namespace {
 
 // Runs `body`, which leaves a u32 for each thread in %r10 (%r1 is its number), in one block.
-std::vector<uint32_t> ResultsOf(const std::string& body, uint32_t threads, const std::string& data = "",
-                                uint32_t grid = 1) {
-  const std::string text = KernelText(
-      {".u64"},
-      absl::StrCat("mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\n", body,
-                   "\nld.param.u64 %d90, [p0];\nmov.u32 %r91, %ntid.x;\n",
-                   "mad.lo.s32 %r92, %r2, %r91, %r1;\nmul.wide.u32 %d91, %r92, 4;\n",
-                   "add.s64 %d92, %d90, %d91;\nst.global.u32 [%d92], %r10;\n"),
-      data);
+std::vector<uint32_t> ResultsOf(const std::string& body, uint32_t threads,
+                                const std::string& data = "", uint32_t grid = 1) {
+  const std::string text =
+      KernelText({".u64"},
+                 absl::StrCat("mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\n", body,
+                              "\nld.param.u64 %d90, [p0];\nmov.u32 %r91, %ntid.x;\n",
+                              "mad.lo.s32 %r92, %r2, %r91, %r1;\nmul.wide.u32 %d91, %r92, 4;\n",
+                              "add.s64 %d92, %d90, %d91;\nst.global.u32 [%d92], %r10;\n"),
+                 data);
   MachineOptions options;
   options.runs = 4;
   Bench bench(text, options);
@@ -220,7 +220,8 @@ add.s64 %d4, %d2, %d3;
 st.global.f32 [%d4], %f1;
 )",
                                       ".shared .align 1024 .b8 tiles[1024];");
-  for (const auto& [x, y] : {std::pair{0, 0}, std::pair{8, 4}, std::pair{-3, -1}, std::pair{40, 0}}) {
+  for (const auto& [x, y] :
+       {std::pair{0, 0}, std::pair{8, 4}, std::pair{-3, -1}, std::pair{40, 0}}) {
     MachineOptions options;
     options.runs = 4;
     Bench bench(text, options);
