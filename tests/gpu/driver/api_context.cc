@@ -41,7 +41,8 @@ constexpr NamedError kErrors[] = {
     {kNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {kNotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access"},
-    {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources for a launch"},
+    {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+     "too many resources for a launch"},
     {kLaunchTimeout, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out"},
     {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -59,30 +60,33 @@ int AttributeOf(int attribute, bool* known) {
   const bool hopper = arch >= 90;
   *known = true;
   switch (attribute) {
-    case 1: return 1024;        // threads of a block
-    case 2: case 3: return 1024;
+    case 1: return 1024;  // threads of a block
+    case 2:
+    case 3: return 1024;
     case 4: return 64;
     case 5: return 2147483647;  // grid x
-    case 6: case 7: return 65535;
-    case 8: return 48 * 1024;   // shared memory of a block, without opting in
+    case 6:
+    case 7: return 65535;
+    case 8: return 48 * 1024;  // shared memory of a block, without opting in
     case 9: return 64 * 1024;
     case 10: return 32;
     case 11: return 2147483647;
-    case 12: return 65536;      // registers of a block
-    case 13: return 1980000;    // clock, kHz
+    case 12: return 65536;    // registers of a block
+    case 13: return 1980000;  // clock, kHz
     case 14: return 512;
     case 15: return 1;
     case 16: return hopper ? 132 : 108;
-    case 17: case 18: return 0;
+    case 17:
+    case 18: return 0;
     case 19: return 1;
     case 20: return 0;
     case 31: return 1;
-    case 32: return 1;          // ECC
+    case 32: return 1;  // ECC
     case 33: return 0x1b;
     case 34: return 0;
     case 35: return 0;
-    case 36: return 2619000;    // memory clock, kHz
-    case 37: return 5120;       // memory bus, bits
+    case 36: return 2619000;  // memory clock, kHz
+    case 37: return 5120;     // memory bus, bits
     case 38: return hopper ? 50 << 20 : 40 << 20;
     case 39: return arch == 89 ? 1536 : 2048;
     case 40: return 3;
@@ -90,16 +94,16 @@ int AttributeOf(int attribute, bool* known) {
     case 50: return 0;
     case 75: return arch / 10;
     case 76: return arch % 10;
-    case 78: return 1;          // priorities of streams
+    case 78: return 1;  // priorities of streams
     case 81: return hopper ? 228 * 1024 : arch == 89 ? 100 * 1024 : 164 * 1024;
     case 82: return 65536;
-    case 83: return 0;          // managed memory
+    case 83: return 0;  // managed memory
     case 95: return 1;
     case 97: return hopper ? 227 * 1024 : arch == 89 ? 99 * 1024 : 163 * 1024;
     case 106: return arch == 89 ? 24 : 32;
     case 111: return 1024;
-    case 115: return 1;         // memory pools
-    case 120: return hopper;    // clusters
+    case 115: return 1;       // memory pools
+    case 120: return hopper;  // clusters
     default: *known = false; return 0;
   }
 }
@@ -154,7 +158,9 @@ FAKE_API cuDeviceGetUuid(char* uuid, DeviceOrdinal device) {
   std::memcpy(uuid, "outboard-ptx-mac", 16);
   return kSuccess;
 }
-FAKE_API cuDeviceGetUuid_v2(char* uuid, DeviceOrdinal device) { return cuDeviceGetUuid(uuid, device); }
+FAKE_API cuDeviceGetUuid_v2(char* uuid, DeviceOrdinal device) {
+  return cuDeviceGetUuid(uuid, device);
+}
 FAKE_API cuDeviceGetPCIBusId(char* id, int bytes, DeviceOrdinal device) {
   if (device != 0) return kInvalidDevice;
   if (bytes < 13) return kInvalidValue;
@@ -202,7 +208,8 @@ FAKE_API cuDevicePrimaryCtxGetState(DeviceOrdinal device, unsigned* flags, int* 
   *active = primary_references > 0;
   return device == 0 ? kSuccess : kInvalidDevice;
 }
-// A reset does not bring a device back that has a sticky error: the process has to end, as with CUDA.
+// A reset does not bring a device back that has a sticky error: the process has to end, as with
+// CUDA.
 FAKE_API cuDevicePrimaryCtxReset_v2(DeviceOrdinal device) {
   return device == 0 ? FakeDevice::Get().sticky() : kInvalidDevice;
 }
@@ -293,7 +300,8 @@ void* Symbol(const char* name) {
   return nullptr;
 }
 }  // namespace
-FAKE_API cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags, int* status) {
+FAKE_API cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags,
+                             int* status) {
   *function = Symbol(name);
   if (status != nullptr) *status = *function != nullptr ? 0 : 1;
   return *function != nullptr ? kSuccess : kNotFound;

@@ -1,7 +1,7 @@
 // Graphs: nodes, capture, instantiation, patches, launches.
 //
-// An instantiated graph is a copy: later changes of the graph, of arguments or of host structures do not reach it.
-// Each launch runs the nodes in another order that their dependencies allow.
+// An instantiated graph is a copy: later changes of the graph, of arguments or of host structures
+// do not reach it. Each launch runs the nodes in another order that their dependencies allow.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +12,8 @@ using namespace outboard::fake_cuda;  // NOLINT: entry points are C
 namespace {
 
 // Graph handles are owned one by one; nodes by their graph.
-Result Add(void* graph_handle, void** node_handle, void* const* after, size_t count, GraphNode work) {
+Result Add(void* graph_handle, void** node_handle, void* const* after, size_t count,
+           GraphNode work) {
   FAKE_READY();
   auto* graph = static_cast<FakeGraph*>(graph_handle);
   FakeDevice& device = FakeDevice::Get();
@@ -50,13 +51,18 @@ Result CopyNode(const Copy3D& params, GraphNode* work) {
   work->bytes = params.width_bytes;
   work->source_host = params.source_type == kMemoryHost;
   work->target_host = params.target_type == kMemoryHost;
-  work->source = (work->source_host ? reinterpret_cast<uint64_t>(params.source_host) : params.source_device) + params.source_x;
-  work->target = (work->target_host ? reinterpret_cast<uint64_t>(params.target_host) : params.target_device) + params.target_x;
+  work->source =
+      (work->source_host ? reinterpret_cast<uint64_t>(params.source_host) : params.source_device) +
+      params.source_x;
+  work->target =
+      (work->target_host ? reinterpret_cast<uint64_t>(params.target_host) : params.target_device) +
+      params.target_x;
   return kSuccess;
 }
 
 Result FillNode(const MemsetNodeParams& params, GraphNode* work) {
-  if (params.element_bytes != 1 && params.element_bytes != 2 && params.element_bytes != 4) return kInvalidValue;
+  if (params.element_bytes != 1 && params.element_bytes != 2 && params.element_bytes != 4)
+    return kInvalidValue;
   work->kind = GraphNode::kFill;
   work->target = params.target;
   work->value = params.value;
@@ -135,21 +141,25 @@ FAKE_API cuGraphDestroy(void* graph) {
   FAKE_READY();
   return FakeDevice::Get().Drop(static_cast<FakeGraph*>(graph)) ? kSuccess : kInvalidHandle;
 }
-FAKE_API cuGraphAddKernelNode_v2(void** node, void* graph, void* const* after, size_t count, const KernelNodeParams* params) {
+FAKE_API cuGraphAddKernelNode_v2(void** node, void* graph, void* const* after, size_t count,
+                                 const KernelNodeParams* params) {
   FAKE_READY();
   GraphNode work;
   const Result result = KernelNode(*params, &work);
   return result != kSuccess ? result : Add(graph, node, after, count, std::move(work));
 }
-FAKE_API cuGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count, const KernelNodeParams* params) {
+FAKE_API cuGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count,
+                              const KernelNodeParams* params) {
   return cuGraphAddKernelNode_v2(node, graph, after, count, params);
 }
-FAKE_API cuGraphAddMemcpyNode(void** node, void* graph, void* const* after, size_t count, const Copy3D* params, void* context) {
+FAKE_API cuGraphAddMemcpyNode(void** node, void* graph, void* const* after, size_t count,
+                              const Copy3D* params, void* context) {
   GraphNode work;
   const Result result = CopyNode(*params, &work);
   return result != kSuccess ? result : Add(graph, node, after, count, std::move(work));
 }
-FAKE_API cuGraphAddMemsetNode(void** node, void* graph, void* const* after, size_t count, const MemsetNodeParams* params, void* context) {
+FAKE_API cuGraphAddMemsetNode(void** node, void* graph, void* const* after, size_t count,
+                              const MemsetNodeParams* params, void* context) {
   GraphNode work;
   const Result result = FillNode(*params, &work);
   return result != kSuccess ? result : Add(graph, node, after, count, std::move(work));
@@ -157,13 +167,15 @@ FAKE_API cuGraphAddMemsetNode(void** node, void* graph, void* const* after, size
 FAKE_API cuGraphAddEmptyNode(void** node, void* graph, void* const* after, size_t count) {
   return Add(graph, node, after, count, GraphNode());
 }
-FAKE_API cuGraphAddHostNode(void** node, void* graph, void* const* after, size_t count, const HostNodeParams* params) {
+FAKE_API cuGraphAddHostNode(void** node, void* graph, void* const* after, size_t count,
+                            const HostNodeParams* params) {
   GraphNode work;
   work.kind = GraphNode::kHost;
   work.host = [function = params->function, data = params->data] { function(data); };
   return Add(graph, node, after, count, std::move(work));
 }
-FAKE_API cuGraphAddDependencies(void* graph_handle, void* const* from, void* const* to, size_t count) {
+FAKE_API cuGraphAddDependencies(void* graph_handle, void* const* from, void* const* to,
+                                size_t count) {
   FAKE_READY();
   if (!FakeDevice::Get().Owns(static_cast<FakeGraph*>(graph_handle))) return kInvalidHandle;
   for (size_t i = 0; i < count; ++i)
@@ -175,7 +187,8 @@ FAKE_API cuGraphGetNodes(void* graph_handle, void** nodes, size_t* count) {
   FAKE_READY();
   auto* graph = static_cast<FakeGraph*>(graph_handle);
   if (!FakeDevice::Get().Owns(graph)) return kInvalidHandle;
-  for (size_t i = 0; nodes != nullptr && i < std::min(*count, graph->nodes.size()); ++i) nodes[i] = graph->nodes[i].get();
+  for (size_t i = 0; nodes != nullptr && i < std::min(*count, graph->nodes.size()); ++i)
+    nodes[i] = graph->nodes[i].get();
   *count = graph->nodes.size();
   return kSuccess;
 }
@@ -206,7 +219,8 @@ FAKE_API cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long lon
   if (!FakeDevice::Get().Owns(from)) return kInvalidHandle;
   return Instantiate(exec, from);
 }
-FAKE_API cuGraphInstantiate_v2(void** exec, void* graph, void** error_node, char* log, size_t log_bytes) {
+FAKE_API cuGraphInstantiate_v2(void** exec, void* graph, void** error_node, char* log,
+                               size_t log_bytes) {
   return cuGraphInstantiateWithFlags(exec, graph, 0);
 }
 FAKE_API cuGraphExecDestroy(void* exec) {
@@ -222,13 +236,15 @@ FAKE_API cuGraphExecKernelNodeSetParams_v2(void* exec, void* node, const KernelN
 FAKE_API cuGraphExecKernelNodeSetParams(void* exec, void* node, const KernelNodeParams* params) {
   return cuGraphExecKernelNodeSetParams_v2(exec, node, params);
 }
-FAKE_API cuGraphExecMemcpyNodeSetParams(void* exec, void* node, const Copy3D* params, void* context) {
+FAKE_API cuGraphExecMemcpyNodeSetParams(void* exec, void* node, const Copy3D* params,
+                                        void* context) {
   FAKE_READY();
   GraphNode work;
   const Result result = CopyNode(*params, &work);
   return result != kSuccess ? result : Patch(exec, node, std::move(work));
 }
-FAKE_API cuGraphExecMemsetNodeSetParams(void* exec, void* node, const MemsetNodeParams* params, void* context) {
+FAKE_API cuGraphExecMemsetNodeSetParams(void* exec, void* node, const MemsetNodeParams* params,
+                                        void* context) {
   FAKE_READY();
   GraphNode work;
   const Result result = FillNode(*params, &work);

@@ -22,11 +22,13 @@ Result Copy(void* stream_handle, GraphNode work, bool wait) {
   work.kind = GraphNode::kCopy;
   // Pageable memory is read before the call returns, and written before it returns.
   if (stream->capture == nullptr && work.bytes > 0) {
-    if (work.source_host && !work.target_host && !device.IsPinned(reinterpret_cast<void*>(work.source), work.bytes)) {
+    if (work.source_host && !work.target_host &&
+        !device.IsPinned(reinterpret_cast<void*>(work.source), work.bytes)) {
       const auto* from = reinterpret_cast<const uint8_t*>(work.source);
       work.staged.assign(from, from + work.bytes);
     }
-    if (work.target_host && !device.IsPinned(reinterpret_cast<void*>(work.target), work.bytes)) wait = true;
+    if (work.target_host && !device.IsPinned(reinterpret_cast<void*>(work.target), work.bytes))
+      wait = true;
   }
   const Result result = device.Enqueue(stream, std::move(work));
   if (result != kSuccess || !wait) return result;
@@ -62,7 +64,8 @@ GraphNode Unified(DevicePointer to, DevicePointer from, size_t bytes) {
   return work;
 }
 
-Result Fill(void* stream_handle, DevicePointer to, unsigned value, int element, size_t width, bool wait) {
+Result Fill(void* stream_handle, DevicePointer to, unsigned value, int element, size_t width,
+            bool wait) {
   FAKE_READY();
   FakeDevice& device = FakeDevice::Get();
   FakeStream* stream = device.StreamOf(stream_handle);
@@ -199,9 +202,15 @@ FAKE_API cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, void*
   return Copy(stream, Unified(to, from, bytes), false);
 }
 
-FAKE_API cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t n) { return Fill(nullptr, to, value, 1, n, false); }
-FAKE_API cuMemsetD16_v2(DevicePointer to, unsigned short value, size_t n) { return Fill(nullptr, to, value, 2, n, false); }
-FAKE_API cuMemsetD32_v2(DevicePointer to, unsigned value, size_t n) { return Fill(nullptr, to, value, 4, n, false); }
+FAKE_API cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t n) {
+  return Fill(nullptr, to, value, 1, n, false);
+}
+FAKE_API cuMemsetD16_v2(DevicePointer to, unsigned short value, size_t n) {
+  return Fill(nullptr, to, value, 2, n, false);
+}
+FAKE_API cuMemsetD32_v2(DevicePointer to, unsigned value, size_t n) {
+  return Fill(nullptr, to, value, 4, n, false);
+}
 FAKE_API cuMemsetD8Async(DevicePointer to, unsigned char value, size_t n, void* stream) {
   return Fill(stream, to, value, 1, n, false);
 }

@@ -57,7 +57,8 @@ Result CheckTarget(const ptx::Module& module, const Log& log) {
   }
   // CUDA 12.n reads PTX up to 8.n.
   if (module.version > 80 + device.driver_version() % 1000 / 10) {
-    log.Write(absl::StrCat("PTX ISA ", module.version / 10, ".", module.version % 10, " is too new"));
+    log.Write(
+        absl::StrCat("PTX ISA ", module.version / 10, ".", module.version % 10, " is too new"));
     return kUnsupportedPtxVersion;
   }
   return kSuccess;
@@ -65,13 +66,15 @@ Result CheckTarget(const ptx::Module& module, const Log& log) {
 
 Result LoadText(void** handle, std::string_view text, const Log& log) {
   FakeDevice& device = FakeDevice::Get();
-  if (text.substr(0, sizeof(kCubinMark) - 1) == kCubinMark) text.remove_prefix(sizeof(kCubinMark) - 1);
+  if (text.substr(0, sizeof(kCubinMark) - 1) == kCubinMark)
+    text.remove_prefix(sizeof(kCubinMark) - 1);
   std::unique_lock<std::mutex> lock(device.memory_mutex());
   absl::StatusOr<std::unique_ptr<ptx::LoadedModule>> loaded = device.machine().Load(text);
   lock.unlock();
   if (!loaded.ok()) {
     log.Write(std::string(loaded.status().message()));
-    return loaded.status().code() == absl::StatusCode::kResourceExhausted ? kOutOfMemory : kInvalidPtx;
+    return loaded.status().code() == absl::StatusCode::kResourceExhausted ? kOutOfMemory
+                                                                          : kInvalidPtx;
   }
   const Result checked = CheckTarget(*(*loaded)->module, log);
   if (checked != kSuccess) return checked;
@@ -83,7 +86,8 @@ Result LoadText(void** handle, std::string_view text, const Log& log) {
 
 }  // namespace
 
-Result GatherArguments(const FakeFunction& function, void** arguments, void** extra, std::vector<uint8_t>* out) {
+Result GatherArguments(const FakeFunction& function, void** arguments, void** extra,
+                       std::vector<uint8_t>* out) {
   out->assign(static_cast<size_t>(function.code->parameter_bytes), 0);
   if (extra != nullptr) {
     // {1, buffer, 2, &bytes, 0}: CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END.
@@ -112,9 +116,12 @@ Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config
     threads *= config.block[i];
     if (config.grid[i] == 0 || config.block[i] == 0) return kInvalidValue;
   }
-  if (threads > 1024 || config.block[2] > 64 || config.grid[1] > 65535 || config.grid[2] > 65535) return kInvalidValue;
-  if (function.code->max_threads > 0 && threads > static_cast<uint64_t>(function.code->max_threads)) return kInvalidValue;
-  if (config.shared_bytes > static_cast<uint32_t>(function.dynamic_shared_max)) return kInvalidValue;
+  if (threads > 1024 || config.block[2] > 64 || config.grid[1] > 65535 || config.grid[2] > 65535)
+    return kInvalidValue;
+  if (function.code->max_threads > 0 && threads > static_cast<uint64_t>(function.code->max_threads))
+    return kInvalidValue;
+  if (config.shared_bytes > static_cast<uint32_t>(function.dynamic_shared_max))
+    return kInvalidValue;
   return kSuccess;
 }
 
@@ -122,12 +129,15 @@ Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config
 
 using namespace outboard::fake_cuda;  // NOLINT: entry points are C
 
-FAKE_API cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+FAKE_API cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options,
+                            void** values) {
   FAKE_READY();
   if (module == nullptr || image == nullptr) return kInvalidValue;
   return LoadText(module, static_cast<const char*>(image), LogOf(count, options, values));
 }
-FAKE_API cuModuleLoadData(void** module, const void* image) { return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr); }
+FAKE_API cuModuleLoadData(void** module, const void* image) {
+  return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
 FAKE_API cuModuleUnload(void* handle) {
   FAKE_READY();
   FakeDevice& device = FakeDevice::Get();
@@ -155,12 +165,14 @@ FAKE_API cuModuleGetFunction(void** function, void* handle, const char* name) {
     slot = std::make_unique<FakeFunction>();
     slot->module = module;
     slot->code = it->second.get();
-    slot->dynamic_shared_max = kSharedWithoutOptIn - (module->loaded->module->shared_bytes - outboard::ptx::kSharedBase);
+    slot->dynamic_shared_max =
+        kSharedWithoutOptIn - (module->loaded->module->shared_bytes - outboard::ptx::kSharedBase);
   }
   *function = slot.get();
   return kSuccess;
 }
-FAKE_API cuModuleGetGlobal_v2(DevicePointer* address, size_t* bytes, void* handle, const char* name) {
+FAKE_API cuModuleGetGlobal_v2(DevicePointer* address, size_t* bytes, void* handle,
+                              const char* name) {
   FAKE_READY();
   auto* module = static_cast<FakeModule*>(handle);
   if (!FakeDevice::Get().Owns(module)) return kInvalidHandle;
@@ -182,8 +194,8 @@ FAKE_API cuLinkCreate_v2(unsigned count, int* options, void** values, void** sta
   *state = FakeDevice::Get().Own(std::move(link));
   return kSuccess;
 }
-FAKE_API cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const char* name, unsigned count,
-                          int* options, void** values) {
+FAKE_API cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const char* name,
+                          unsigned count, int* options, void** values) {
   FAKE_READY();
   auto* link = static_cast<FakeLink*>(state);
   if (!FakeDevice::Get().Owns(link)) return kInvalidHandle;
@@ -210,7 +222,9 @@ FAKE_API cuLinkComplete(void* state, void** cubin, size_t* bytes) {
   *bytes = link->cubin.size() + 1;
   return kSuccess;
 }
-FAKE_API cuLinkDestroy(void* state) { return FakeDevice::Get().Drop(static_cast<FakeLink*>(state)) ? kSuccess : kInvalidHandle; }
+FAKE_API cuLinkDestroy(void* state) {
+  return FakeDevice::Get().Drop(static_cast<FakeLink*>(state)) ? kSuccess : kInvalidHandle;
+}
 
 FAKE_API cuFuncSetAttribute(void* handle, int attribute, int value) {
   FAKE_READY();
@@ -228,12 +242,19 @@ FAKE_API cuFuncGetAttribute(int* value, int attribute, void* handle) {
   FAKE_READY();
   auto* function = static_cast<FakeFunction*>(handle);
   switch (attribute) {
-    case 0: *value = function->code->max_threads > 0 ? function->code->max_threads : 1024; return kSuccess;
-    case 1: *value = function->module->loaded->module->shared_bytes - outboard::ptx::kSharedBase; return kSuccess;
+    case 0:
+      *value = function->code->max_threads > 0 ? function->code->max_threads : 1024;
+      return kSuccess;
+    case 1:
+      *value = function->module->loaded->module->shared_bytes - outboard::ptx::kSharedBase;
+      return kSuccess;
     case 2: *value = 0; return kSuccess;
     case 3: *value = function->code->local_bytes; return kSuccess;
     // ptxas is not here: what a launch bound would allow.
-    case 4: *value = 65536 / (function->code->max_threads > 0 ? function->code->max_threads : 1024) / 8 * 8; break;
+    case 4:
+      *value =
+          65536 / (function->code->max_threads > 0 ? function->code->max_threads : 1024) / 8 * 8;
+      break;
     case 5: *value = function->module->loaded->module->version; return kSuccess;
     case 6: *value = FakeDevice::Get().arch(); return kSuccess;
     case 8: *value = function->dynamic_shared_max; return kSuccess;
@@ -243,16 +264,19 @@ FAKE_API cuFuncGetAttribute(int* value, int attribute, void* handle) {
   return kSuccess;
 }
 FAKE_API cuFuncSetCacheConfig(void* handle, int config) { return Ready(); }
-FAKE_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, int threads, size_t shared) {
+FAKE_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, int threads,
+                                                     size_t shared) {
   FAKE_READY();
   if (threads <= 0) return kInvalidValue;
   const int by_threads = 2048 / ((threads + 31) / 32 * 32);
-  *blocks = std::min({by_threads, 32, shared > 0 ? static_cast<int>(228 * 1024 / (shared + 1024)) : 32});
+  *blocks =
+      std::min({by_threads, 32, shared > 0 ? static_cast<int>(228 * 1024 / (shared + 1024)) : 32});
   return kSuccess;
 }
 
 namespace {
-Result Launch(void* handle, outboard::ptx::LaunchConfig config, void* stream_handle, void** arguments, void** extra) {
+Result Launch(void* handle, outboard::ptx::LaunchConfig config, void* stream_handle,
+              void** arguments, void** extra) {
   FAKE_READY();
   FakeDevice& device = FakeDevice::Get();
   FakeStream* stream = device.StreamOf(stream_handle);
@@ -269,15 +293,17 @@ Result Launch(void* handle, outboard::ptx::LaunchConfig config, void* stream_han
 }
 }  // namespace
 
-FAKE_API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, void* stream, void** arguments, void** extra) {
+FAKE_API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, void* stream, void** arguments,
+                        void** extra) {
   outboard::ptx::LaunchConfig config;
   config.grid = {gx, gy, gz};
   config.block = {bx, by, bz};
   config.shared_bytes = shared;
   return Launch(function, std::move(config), stream, arguments, extra);
 }
-FAKE_API cuLaunchKernelEx(const LaunchExConfig* from, void* function, void** arguments, void** extra) {
+FAKE_API cuLaunchKernelEx(const LaunchExConfig* from, void* function, void** arguments,
+                          void** extra) {
   if (from == nullptr) return kInvalidValue;
   outboard::ptx::LaunchConfig config;
   for (int i = 0; i < 3; ++i) {
@@ -294,9 +320,10 @@ FAKE_API cuLaunchKernelEx(const LaunchExConfig* from, void* function, void** arg
 }
 
 // By the rules of cuTensorMapEncodeTiled: what it refuses is refused.
-FAKE_API cuTensorMapEncodeTiled(void* out, int type, unsigned rank, void* address, const uint64_t* dims,
-                                const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
-                                int interleave, int swizzle, int promotion, int fill) {
+FAKE_API cuTensorMapEncodeTiled(void* out, int type, unsigned rank, void* address,
+                                const uint64_t* dims, const uint64_t* strides, const uint32_t* box,
+                                const uint32_t* element_strides, int interleave, int swizzle,
+                                int promotion, int fill) {
   if (!Initialised()) return kNotInitialized;
   // CUtensorMapDataType: u8 u16 u32 i32 u64 i64 f16 f32 f64 bf16 f32_ftz tf32 tf32_ftz
   constexpr int kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
@@ -313,7 +340,8 @@ FAKE_API cuTensorMapEncodeTiled(void* out, int type, unsigned rank, void* addres
   map.nan_fill = static_cast<uint8_t>(fill);
   map.element_bytes = static_cast<uint8_t>(kBytes[type]);
   for (unsigned i = 0; i < rank; ++i) {
-    if (dims[i] == 0 || dims[i] > (uint64_t{1} << 32) || box[i] == 0 || box[i] > 256) return kInvalidValue;
+    if (dims[i] == 0 || dims[i] > (uint64_t{1} << 32) || box[i] == 0 || box[i] > 256)
+      return kInvalidValue;
     if (element_strides[i] == 0 || element_strides[i] > 8) return kInvalidValue;
     map.dims[i] = dims[i];
     map.box[i] = static_cast<uint16_t>(box[i]);

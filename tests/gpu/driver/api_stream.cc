@@ -9,7 +9,9 @@ FAKE_API cuStreamCreate(void** stream, unsigned flags) {
   *stream = FakeDevice::Get().AddStream((flags & 1) != 0);
   return kSuccess;
 }
-FAKE_API cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return cuStreamCreate(stream, flags); }
+FAKE_API cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  return cuStreamCreate(stream, flags);
+}
 FAKE_API cuStreamDestroy_v2(void* handle) {
   FAKE_READY();
   FakeStream* stream = FakeDevice::Get().StreamOf(handle);
@@ -47,7 +49,8 @@ FAKE_API cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
   work.host = [function, data] { function(data); };
   return FakeDevice::Get().Enqueue(stream, std::move(work));
 }
-FAKE_API cuStreamAddCallback(void* handle, void (*callback)(void*, int, void*), void* data, unsigned flags) {
+FAKE_API cuStreamAddCallback(void* handle, void (*callback)(void*, int, void*), void* data,
+                             unsigned flags) {
   FAKE_READY();
   FakeStream* stream = FakeDevice::Get().StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
@@ -78,7 +81,9 @@ FAKE_API cuEventRecord(void* handle, void* stream_handle) {
   work.event = event;
   return FakeDevice::Get().Enqueue(stream, std::move(work));
 }
-FAKE_API cuEventRecordWithFlags(void* handle, void* stream, unsigned flags) { return cuEventRecord(handle, stream); }
+FAKE_API cuEventRecordWithFlags(void* handle, void* stream, unsigned flags) {
+  return cuEventRecord(handle, stream);
+}
 FAKE_API cuEventQuery(void* handle) {
   FAKE_READY();
   auto* event = static_cast<FakeEvent*>(handle);
@@ -100,9 +105,12 @@ FAKE_API cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   FakeDevice& device = FakeDevice::Get();
   if (!device.Owns(first) || !device.Owns(last)) return kInvalidHandle;
   std::lock_guard<std::mutex> lock(device.mutex());
-  if (!first->timed || !last->timed || first->recorded == 0 || last->recorded == 0) return kInvalidHandle;
+  if (!first->timed || !last->timed || first->recorded == 0 || last->recorded == 0)
+    return kInvalidHandle;
   if (first->completed < first->recorded || last->completed < last->recorded) return kNotReady;
   *milliseconds = static_cast<float>(last->time_ms - first->time_ms);
   return kSuccess;
 }
-FAKE_API cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) { return cuEventElapsedTime(milliseconds, from, to); }
+FAKE_API cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
+  return cuEventElapsedTime(milliseconds, from, to);
+}

@@ -8,7 +8,8 @@
 
 namespace outboard::fake_cuda {
 namespace {
-// The wait of an endless kernel, and the pause between two looks at a queue in which nothing is ready.
+// The wait of an endless kernel, and the pause between two looks at a queue in which nothing is
+// ready.
 constexpr std::chrono::milliseconds kPause(1);
 
 uint64_t MemoryBytes() {
@@ -17,8 +18,10 @@ uint64_t MemoryBytes() {
 }
 ptx::MachineOptions Options() {
   ptx::MachineOptions options;
-  if (const char* seed = std::getenv("OUTBOARD_FAKE_CUDA_SEED")) options.seed = std::strtoull(seed, nullptr, 10);
-  if (const char* runs = std::getenv("OUTBOARD_FAKE_CUDA_RUNS")) options.runs = std::max(1, std::atoi(runs));
+  if (const char* seed = std::getenv("OUTBOARD_FAKE_CUDA_SEED"))
+    options.seed = std::strtoull(seed, nullptr, 10);
+  if (const char* runs = std::getenv("OUTBOARD_FAKE_CUDA_RUNS"))
+    options.runs = std::max(1, std::atoi(runs));
   return options;
 }
 }  // namespace
@@ -30,13 +33,17 @@ FakeDevice& FakeDevice::Get() {
 }
 
 FakeDevice::FakeDevice()
-    : random_(Options().seed), start_(std::chrono::steady_clock::now()), memory_(MemoryBytes()),
+    : random_(Options().seed),
+      start_(std::chrono::steady_clock::now()),
+      memory_(MemoryBytes()),
       machine_(&memory_, Options()) {
   if (const char* delay = std::getenv("OUTBOARD_FAKE_CUDA_DELAY_US")) delay_us_ = std::atoi(delay);
   if (const char* arch = std::getenv("OUTBOARD_FAKE_CUDA_ARCH")) arch_ = std::atoi(arch);
-  if (const char* version = std::getenv("OUTBOARD_FAKE_CUDA_VERSION")) driver_version_ = std::atoi(version);
+  if (const char* version = std::getenv("OUTBOARD_FAKE_CUDA_VERSION"))
+    driver_version_ = std::atoi(version);
   fill_aa_ = std::getenv("OUTBOARD_FAKE_CUDA_AA") != nullptr;
-  if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_REPORTS")) report_file_ = OpenReports(path);
+  if (const char* path = std::getenv("OUTBOARD_FAKE_CUDA_REPORTS"))
+    report_file_ = OpenReports(path);
   if (const char* faults = std::getenv("OUTBOARD_FAKE_CUDA_FAULTS")) ParseFaults(faults);
   streams_.push_back(std::make_unique<FakeStream>());
   std::thread([this] { Loop(); }).detach();
@@ -92,7 +99,8 @@ Result FakeDevice::Enqueue(FakeStream* stream, GraphNode work) {
     }
     if (work.kind == GraphNode::kWait) {
       if (work.event->capture != nullptr) {
-        if (stream->capture != nullptr && stream->capture != work.event->capture) return kCaptureUnmatched;
+        if (stream->capture != nullptr && stream->capture != work.event->capture)
+          return kCaptureUnmatched;
         stream->capture = work.event->capture;
         for (GraphNode* node : work.event->capture_tail) stream->capture_tail.push_back(node);
         return kSuccess;
@@ -150,7 +158,8 @@ bool FakeDevice::PickReady(FakeStream** picked) {
     const FakeStream::Entry& entry = stream->queue.front();
     if (i == 0 && blocking_first < entry.sequence) continue;
     if (i > 0 && !stream->non_blocking && legacy_first < entry.sequence) continue;
-    if (entry.work.kind == GraphNode::kWait && entry.work.event->completed < entry.work.version) continue;
+    if (entry.work.kind == GraphNode::kWait && entry.work.event->completed < entry.work.version)
+      continue;
     ready.push_back(stream);
   }
   if (ready.empty()) return false;
@@ -181,7 +190,8 @@ void FakeDevice::Loop() {
     if (work.kind == GraphNode::kRecord) {
       work.event->completed = std::max(work.event->completed, work.version);
       work.event->time_ms =
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+              .count();
     }
     if (result != kSuccess && sticky_ == kSuccess) {
       sticky_ = result;
@@ -208,10 +218,10 @@ Result FakeDevice::WaitEvent(FakeEvent* event) {
 }
 Result FakeDevice::WaitAll() {
   return WaitUntil([&] {
-           for (const auto& stream : streams_)
-             if (!stream->queue.empty()) return false;
-           return true;
-         })
+    for (const auto& stream : streams_)
+      if (!stream->queue.empty()) return false;
+    return true;
+  })
              ? kSuccess
              : sticky();
 }
@@ -222,7 +232,9 @@ bool FakeDevice::StreamIdle(FakeStream* stream) {
 
 Result FakeDevice::RunWork(GraphNode* work) {
   switch (work->kind) {
-    case GraphNode::kEmpty: case GraphNode::kRecord: case GraphNode::kWait: return kSuccess;
+    case GraphNode::kEmpty:
+    case GraphNode::kRecord:
+    case GraphNode::kWait: return kSuccess;
     case GraphNode::kKernel: return RunKernel(work);
     case GraphNode::kCopy: return RunCopy(work);
     case GraphNode::kFill: return RunFill(work);
@@ -250,7 +262,8 @@ Result FakeDevice::RunKernel(GraphNode* work) {
     while (true) std::this_thread::sleep_for(kPause * 100);
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
-  const absl::Status status = machine_.Launch(*work->function->module->loaded, work->function->code->name, work->launch);
+  const absl::Status status =
+      machine_.Launch(*work->function->module->loaded, work->function->code->name, work->launch);
   ptx::ReportKind kind = ptx::ReportKind::kMisuse;
   for (size_t i = before; i < machine_.reports().size(); ++i) {
     kind = machine_.reports()[i].kind;
@@ -270,9 +283,11 @@ Result FakeDevice::RunCopy(GraphNode* work) {
   std::lock_guard<std::mutex> lock(memory_mutex_);
   bool ok = true;
   if (work->source_host && work->target_host) {
-    std::memmove(reinterpret_cast<void*>(work->target), reinterpret_cast<void*>(work->source), work->bytes);
+    std::memmove(reinterpret_cast<void*>(work->target), reinterpret_cast<void*>(work->source),
+                 work->bytes);
   } else if (work->source_host) {
-    const void* from = work->staged.empty() ? reinterpret_cast<void*>(work->source) : work->staged.data();
+    const void* from =
+        work->staged.empty() ? reinterpret_cast<void*>(work->source) : work->staged.data();
     ok = memory_.Write(work->target, from, work->bytes);
   } else if (work->target_host) {
     ok = memory_.Read(work->source, reinterpret_cast<void*>(work->target), work->bytes);
@@ -287,7 +302,8 @@ Result FakeDevice::RunFill(GraphNode* work) {
   std::lock_guard<std::mutex> lock(memory_mutex_);
   std::vector<uint8_t> row(work->width * static_cast<uint64_t>(work->element_bytes));
   for (size_t i = 0; i < row.size(); ++i)
-    row[i] = static_cast<uint8_t>(work->value >> (8 * (i % static_cast<size_t>(work->element_bytes))));
+    row[i] =
+        static_cast<uint8_t>(work->value >> (8 * (i % static_cast<size_t>(work->element_bytes))));
   for (uint64_t y = 0; y < work->height; ++y) {
     if (memory_.Write(work->target + y * work->pitch, row.data(), row.size())) continue;
     Report("out-of-bounds: a fill touches bytes that belong to no allocation");

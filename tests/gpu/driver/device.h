@@ -1,8 +1,10 @@
-// The fake device: one context's memory, streams that run late, and the faults that a test asks for.
+// The fake device: one context's memory, streams that run late, and the faults that a test asks
+// for.
 //
 // Invariants:
 //  1. Work runs on one thread, in order within a stream and in a seeded order among streams.
-//  2. Work starts when somebody waits for it, or after the delay: an enqueued call has done nothing when it returns.
+//  2. Work starts when somebody waits for it, or after the delay: an enqueued call has done
+//     nothing when it returns.
 //  3. After a sticky error nothing runs, and every call that needs the device returns that error.
 //  4. The legacy stream (handle 0) and blocking streams wait for each other as in CUDA.
 #pragma once
@@ -36,7 +38,7 @@ struct FakeFunction {
 };
 
 struct FakeEvent {
-  uint64_t recorded = 0;   // versions
+  uint64_t recorded = 0;  // versions
   uint64_t completed = 0;
   double time_ms = 0;
   bool timed = true;
@@ -47,30 +49,41 @@ struct FakeEvent {
 
 // One piece of work: an entry of a stream or a node of a graph.
 struct GraphNode {
-  enum Kind : uint8_t { kEmpty, kKernel, kCopy, kFill, kHost, kRecord, kWait, kGraph, kAllocate, kFree };
+  enum Kind : uint8_t {
+    kEmpty,
+    kKernel,
+    kCopy,
+    kFill,
+    kHost,
+    kRecord,
+    kWait,
+    kGraph,
+    kAllocate,
+    kFree
+  };
   Kind kind = kEmpty;
   FakeFunction* function = nullptr;
   ptx::LaunchConfig launch;
-  uint64_t target = 0, source = 0;       // device addresses, or host pointers as the flags say
+  uint64_t target = 0, source = 0;  // device addresses, or host pointers as the flags say
   bool target_host = false, source_host = false;
   uint64_t bytes = 0;
-  std::vector<uint8_t> staged;           // of pageable memory
+  std::vector<uint8_t> staged;  // of pageable memory
   uint32_t value = 0;
   int element_bytes = 1;
   uint64_t pitch = 0, width = 0, height = 1;
   std::function<void()> host;
   FakeEvent* event = nullptr;
   uint64_t version = 0;
-  std::vector<GraphNode> nodes;          // kGraph: in an order that may run
-  std::vector<GraphNode*> after;         // in a graph: nodes that come first
+  std::vector<GraphNode> nodes;   // kGraph: in an order that may run
+  std::vector<GraphNode*> after;  // in a graph: nodes that come first
 };
 
 struct FakeGraph {
   std::vector<std::unique_ptr<GraphNode>> nodes;
 };
 struct FakeGraphExec {
-  std::vector<GraphNode> nodes;                      // copies, dependencies not used
-  std::map<const GraphNode*, size_t> position;       // by the original node
+  std::vector<GraphNode> nodes;                 // copies, dependencies not used
+  std::map<const GraphNode*, size_t> position;  // by the original node
   std::vector<std::vector<size_t>> after;
 };
 
@@ -131,7 +144,8 @@ class FakeDevice {
   ptx::Machine& machine() { return machine_; }
   std::map<uint64_t, uint64_t>& pinned() { return pinned_; }  // host ranges, under mutex()
   std::mutex& mutex() { return mutex_; }
-  // Ends a capture in all its streams; kCaptureUnjoined if one of them ends in a node that `tail` does not follow.
+  // Ends a capture in all its streams; kCaptureUnjoined if one of them ends in a node that `tail`
+  // does not follow.
   Result EndCapture(FakeGraph* graph, const std::vector<GraphNode*>& tail);
   bool IsPinned(const void* host, uint64_t bytes);
 
@@ -165,7 +179,8 @@ class FakeDevice {
   std::vector<std::unique_ptr<FakeStream>> streams_;  // [0] is the legacy stream
   FakeStream* running_ = nullptr;
   std::unordered_set<void*> handles_;
-  std::vector<std::shared_ptr<void>> graveyard_;  // late work may still name what the program has destroyed
+  std::vector<std::shared_ptr<void>>
+      graveyard_;  // late work may still name what the program has destroyed
   std::map<uint64_t, uint64_t> pinned_;
   std::mt19937_64 random_;
   std::chrono::steady_clock::time_point start_;

@@ -18,13 +18,14 @@ inline Result Ready() {
 }
 
 // Kernel arguments as the driver gets them: an array of pointers, or `extra` with one buffer.
-Result GatherArguments(const FakeFunction& function, void** arguments, void** extra, std::vector<uint8_t>* out);
+Result GatherArguments(const FakeFunction& function, void** arguments, void** extra,
+                       std::vector<uint8_t>* out);
 Result CheckLaunch(const FakeFunction& function, const ptx::LaunchConfig& config);
 
 }  // namespace outboard::fake_cuda
 
-#define FAKE_READY()                                                            \
-  do {                                                                          \
+#define FAKE_READY()                                                                 \
+  do {                                                                               \
     const ::outboard::fake_cuda::Result fake_ready = ::outboard::fake_cuda::Ready(); \
-    if (fake_ready != ::outboard::fake_cuda::kSuccess) return fake_ready;       \
+    if (fake_ready != ::outboard::fake_cuda::kSuccess) return fake_ready;            \
   } while (0)

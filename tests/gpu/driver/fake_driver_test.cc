@@ -71,12 +71,16 @@ class FakeDriver : public ::testing::Test {
   static void* Function(const char* ptx, const char* name) {
     void *module = nullptr, *function = nullptr;
     EXPECT_EQ((Call<int(void**, const void*)>("cuModuleLoadData")(&module, ptx)), kSuccess);
-    EXPECT_EQ((Call<int(void**, void*, const char*)>("cuModuleGetFunction")(&function, module, name)), kSuccess);
+    EXPECT_EQ(
+        (Call<int(void**, void*, const char*)>("cuModuleGetFunction")(&function, module, name)),
+        kSuccess);
     return function;
   }
-  static Result Launch(void* function, unsigned grid, unsigned block, void* stream, void** arguments) {
-    return Call<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**)>(
-        "cuLaunchKernel")(function, grid, 1, 1, block, 1, 1, 0, stream, arguments, nullptr);
+  static Result Launch(void* function, unsigned grid, unsigned block, void* stream,
+                       void** arguments) {
+    return Call<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                    void*, void**, void**)>("cuLaunchKernel")(function, grid, 1, 1, block, 1, 1, 0,
+                                                              stream, arguments, nullptr);
   }
 
   static inline void* library_ = nullptr;
@@ -85,13 +89,17 @@ class FakeDriver : public ::testing::Test {
 TEST_F(FakeDriver, Kernel_AddsOne) {
   std::vector<float> values(100, 2.5f);
   const DevicePointer address = Allocate(400);
-  ASSERT_EQ((Call<int(DevicePointer, const void*, size_t)>("cuMemcpyHtoD_v2")(address, values.data(), 400)), kSuccess);
+  ASSERT_EQ((Call<int(DevicePointer, const void*, size_t)>("cuMemcpyHtoD_v2")(address,
+                                                                              values.data(), 400)),
+            kSuccess);
   int n = 100;
   DevicePointer argument = address;
   void* arguments[] = {&argument, &n};
   ASSERT_EQ(Launch(Function(kAddOne, "add_one"), 4, 32, nullptr, arguments), kSuccess);
   argument = 0;  // arguments are read by the call
-  ASSERT_EQ((Call<int(void*, DevicePointer, size_t)>("cuMemcpyDtoH_v2")(values.data(), address, 400)), kSuccess);
+  ASSERT_EQ(
+      (Call<int(void*, DevicePointer, size_t)>("cuMemcpyDtoH_v2")(values.data(), address, 400)),
+      kSuccess);
   EXPECT_EQ(values, std::vector<float>(100, 3.5f));
   int count = 0;
   EXPECT_EQ(Reports(&count), "");
@@ -109,14 +117,18 @@ TEST_F(FakeDriver, StreamWork_IsLateAndOrderedByEvents) {
   for (int round = 0; round < 8; ++round) {
     for (int i = 0; i < 32; ++i) host[i] = static_cast<float>(i);
     void* function = Function(kAddOne, "add_one");
-    ASSERT_EQ((Call<int(DevicePointer, const void*, size_t, void*)>("cuMemcpyHtoDAsync_v2")(address, host, 128, first)), kSuccess);
+    ASSERT_EQ((Call<int(DevicePointer, const void*, size_t, void*)>("cuMemcpyHtoDAsync_v2")(
+                  address, host, 128, first)),
+              kSuccess);
     ASSERT_EQ((Call<int(void*, void*)>("cuEventRecord")(event, first)), kSuccess);
     ASSERT_EQ((Call<int(void*, void*, unsigned)>("cuStreamWaitEvent")(second, event, 0)), kSuccess);
     int n = 32;
     DevicePointer argument = address;
     void* arguments[] = {&argument, &n};
     ASSERT_EQ(Launch(function, 1, 32, second, arguments), kSuccess);
-    ASSERT_EQ((Call<int(void*, DevicePointer, size_t, void*)>("cuMemcpyDtoHAsync_v2")(host, address, 128, second)), kSuccess);
+    ASSERT_EQ((Call<int(void*, DevicePointer, size_t, void*)>("cuMemcpyDtoHAsync_v2")(host, address,
+                                                                                      128, second)),
+              kSuccess);
     ASSERT_EQ(Call<int(void*)>("cuStreamSynchronize")(second), kSuccess);
     for (int i = 0; i < 32; ++i) ASSERT_EQ(host[i], static_cast<float>(i + 1));
   }
@@ -126,21 +138,29 @@ TEST_F(FakeDriver, GraphsArePatched) {
   const DevicePointer one = Allocate(128), two = Allocate(128);
   Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(one, 0, 32);
   Call<int(DevicePointer, unsigned, size_t)>("cuMemsetD32_v2")(two, 0, 32);
+  // A blocking stream: it waits for the fills, which are in the legacy stream.
   void *graph = nullptr, *exec = nullptr, *stream = nullptr;
   void* nodes[2];
   ASSERT_EQ((Call<int(void**, unsigned)>("cuGraphCreate")(&graph, 0)), kSuccess);
   DevicePointer argument = one;
   int n = 32;
   void* arguments[] = {&argument, &n};
-  KernelNodeParams params = {Function(kAddOne, "add_one"), {1, 1, 1}, {32, 1, 1}, 0, arguments, nullptr, nullptr, nullptr};
+  KernelNodeParams params = {
+      Function(kAddOne, "add_one"), {1, 1, 1}, {32, 1, 1}, 0, arguments, nullptr, nullptr, nullptr};
   using AddKernel = int(void**, void*, void* const*, size_t, const KernelNodeParams*);
-  ASSERT_EQ(Call<AddKernel>("cuGraphAddKernelNode_v2")(&nodes[0], graph, nullptr, 0, &params), kSuccess);
-  ASSERT_EQ(Call<AddKernel>("cuGraphAddKernelNode_v2")(&nodes[1], graph, &nodes[0], 1, &params), kSuccess);
-  ASSERT_EQ((Call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&exec, graph, 0)), kSuccess);
-  ASSERT_EQ((Call<int(void**, unsigned)>("cuStreamCreate")(&stream, 1)), kSuccess);
+  ASSERT_EQ(Call<AddKernel>("cuGraphAddKernelNode_v2")(&nodes[0], graph, nullptr, 0, &params),
+            kSuccess);
+  ASSERT_EQ(Call<AddKernel>("cuGraphAddKernelNode_v2")(&nodes[1], graph, &nodes[0], 1, &params),
+            kSuccess);
+  ASSERT_EQ((Call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&exec,
+                                                                                         graph, 0)),
+            kSuccess);
+  ASSERT_EQ((Call<int(void**, unsigned)>("cuStreamCreate")(&stream, 0)), kSuccess);
   ASSERT_EQ((Call<int(void*, void*)>("cuGraphLaunch")(exec, stream)), kSuccess);
   argument = two;  // for the second launch only
-  ASSERT_EQ((Call<int(void*, void*, const KernelNodeParams*)>("cuGraphExecKernelNodeSetParams_v2")(exec, nodes[1], &params)), kSuccess);
+  ASSERT_EQ((Call<int(void*, void*, const KernelNodeParams*)>("cuGraphExecKernelNodeSetParams_v2")(
+                exec, nodes[1], &params)),
+            kSuccess);
   ASSERT_EQ((Call<int(void*, void*)>("cuGraphLaunch")(exec, stream)), kSuccess);
   ASSERT_EQ(Call<int(void*)>("cuStreamSynchronize")(stream), kSuccess);
   float values[2];
@@ -151,7 +171,8 @@ TEST_F(FakeDriver, GraphsArePatched) {
 }
 
 TEST_F(FakeDriver, CaptureOfTwoStreams_IsOneGraph) {
-  void *first = nullptr, *second = nullptr, *fork = nullptr, *join = nullptr, *graph = nullptr, *exec = nullptr;
+  void *first = nullptr, *second = nullptr, *fork = nullptr, *join = nullptr, *graph = nullptr,
+       *exec = nullptr;
   Call<int(void**, unsigned)>("cuStreamCreate")(&first, 1);
   Call<int(void**, unsigned)>("cuStreamCreate")(&second, 1);
   Call<int(void**, unsigned)>("cuEventCreate")(&fork, 2);
@@ -162,14 +183,17 @@ TEST_F(FakeDriver, CaptureOfTwoStreams_IsOneGraph) {
   Call<FillAsync>("cuMemsetD32Async")(one, 0x3f800000, 32, first);
   Call<int(void*, void*)>("cuEventRecord")(fork, first);
   ASSERT_EQ((Call<int(void*, void*, unsigned)>("cuStreamWaitEvent")(second, fork, 0)), kSuccess);
-  Call<int(DevicePointer, DevicePointer, size_t, void*)>("cuMemcpyDtoDAsync_v2")(two, one, 128, second);
+  Call<int(DevicePointer, DevicePointer, size_t, void*)>("cuMemcpyDtoDAsync_v2")(two, one, 128,
+                                                                                 second);
   Call<int(void*, void*)>("cuEventRecord")(join, second);
   Call<int(void*, void*, unsigned)>("cuStreamWaitEvent")(first, join, 0);
   ASSERT_EQ((Call<int(void*, void**)>("cuStreamEndCapture")(first, &graph)), kSuccess);
   size_t count = 0;
   Call<int(void*, void**, size_t*)>("cuGraphGetNodes")(graph, nullptr, &count);
   EXPECT_EQ(count, 2u);
-  ASSERT_EQ((Call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&exec, graph, 0)), kSuccess);
+  ASSERT_EQ((Call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&exec,
+                                                                                         graph, 0)),
+            kSuccess);
   ASSERT_EQ((Call<int(void*, void*)>("cuGraphLaunch")(exec, first)), kSuccess);
   ASSERT_EQ(Call<int(void*)>("cuStreamSynchronize")(first), kSuccess);
   float value = 0;
@@ -180,9 +204,12 @@ TEST_F(FakeDriver, CaptureOfTwoStreams_IsOneGraph) {
 TEST_F(FakeDriver, LinkedCubin_Loads) {
   void *link = nullptr, *cubin = nullptr, *module = nullptr;
   size_t bytes = 0;
-  ASSERT_EQ((Call<int(unsigned, int*, void**, void**)>("cuLinkCreate_v2")(0, nullptr, nullptr, &link)), kSuccess);
-  ASSERT_EQ((Call<int(void*, int, void*, size_t, const char*, unsigned, int*, void**)>("cuLinkAddData_v2")(
-                link, 1, const_cast<char*>(kAddOne), sizeof(kAddOne), "k", 0, nullptr, nullptr)),
+  ASSERT_EQ(
+      (Call<int(unsigned, int*, void**, void**)>("cuLinkCreate_v2")(0, nullptr, nullptr, &link)),
+      kSuccess);
+  ASSERT_EQ((Call<int(void*, int, void*, size_t, const char*, unsigned, int*, void**)>(
+                "cuLinkAddData_v2")(link, 1, const_cast<char*>(kAddOne), sizeof(kAddOne), "k", 0,
+                                    nullptr, nullptr)),
             kSuccess);
   ASSERT_EQ((Call<int(void*, void**, size_t*)>("cuLinkComplete")(link, &cubin, &bytes)), kSuccess);
   const std::string copy(static_cast<char*>(cubin), bytes);
@@ -197,7 +224,9 @@ TEST_F(FakeDriver, BadPtx_IsRefusedWithALog) {
   void* module = nullptr;
   std::string ptx(kAddOne);
   ptx.replace(ptx.find("mul.wide"), 8, "mul.odd");
-  EXPECT_EQ((Call<int(void**, const void*, unsigned, int*, void**)>("cuModuleLoadDataEx")(&module, ptx.c_str(), 2, options, values)), kInvalidPtx);
+  EXPECT_EQ((Call<int(void**, const void*, unsigned, int*, void**)>("cuModuleLoadDataEx")(
+                &module, ptx.c_str(), 2, options, values)),
+            kInvalidPtx);
   EXPECT_NE(std::string(log).find("odd"), std::string::npos) << log;
   ptx = kAddOne;
   ptx.replace(ptx.find("sm_80"), 5, "sm_99");

@@ -1,4 +1,5 @@
-// Faults on demand, and the reports that tests read. The functions with a prefix of their own are for tests only.
+// Faults on demand, and the reports that tests read. The functions with a prefix of their own are
+// for tests only.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,7 +10,9 @@
 
 namespace outboard::fake_cuda {
 
-int FakeDevice::OpenReports(const char* path) { return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); }
+int FakeDevice::OpenReports(const char* path) {
+  return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
 
 // "alloc:3,ecc:1"
 void FakeDevice::ParseFaults(const char* text) {
@@ -18,7 +21,8 @@ void FakeDevice::ParseFaults(const char* text) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string item = list.substr(begin, end - begin);
     const size_t colon = item.find(':');
-    SetFault(item.substr(0, colon), colon == std::string::npos ? 1 : std::atoi(item.c_str() + colon + 1));
+    SetFault(item.substr(0, colon),
+             colon == std::string::npos ? 1 : std::atoi(item.c_str() + colon + 1));
     begin = end + 1;
   }
 }
@@ -75,8 +79,11 @@ int outboard_fake_cuda_reports(char* buffer, size_t bytes) {
 }
 void outboard_fake_cuda_clear_reports() { FakeDevice::Get().TakeReports(true); }
 
-// The fault `name` happens at the nth occasion from now; 0 takes it back. Returns 0 for an unknown name.
-int outboard_fake_cuda_fault(const char* name, int nth) { return FakeDevice::Get().SetFault(name, nth) ? 1 : 0; }
+// The fault `name` happens at the nth occasion from now; 0 takes it back. Returns 0 for an unknown
+// name.
+int outboard_fake_cuda_fault(const char* name, int nth) {
+  return FakeDevice::Get().SetFault(name, nth) ? 1 : 0;
+}
 
 // Counters of the machine by name (ptx::Counters); all ones for an unknown name.
 unsigned long long outboard_fake_cuda_counter(const char* name) {
@@ -84,10 +91,14 @@ unsigned long long outboard_fake_cuda_counter(const char* name) {
   std::lock_guard<std::mutex> lock(device.memory_mutex());
   const outboard::ptx::Counters& counters = device.machine().counters();
   const std::pair<const char*, uint64_t> values[] = {
-      {"launches", counters.launches}, {"warp_instructions", counters.warp_instructions},
-      {"lane_instructions", counters.lane_instructions}, {"global_accesses", counters.global_accesses},
-      {"global_sectors", counters.global_sectors}, {"global_bytes", counters.global_bytes},
-      {"shared_accesses", counters.shared_accesses}, {"shared_wavefronts", counters.shared_wavefronts},
+      {"launches", counters.launches},
+      {"warp_instructions", counters.warp_instructions},
+      {"lane_instructions", counters.lane_instructions},
+      {"global_accesses", counters.global_accesses},
+      {"global_sectors", counters.global_sectors},
+      {"global_bytes", counters.global_bytes},
+      {"shared_accesses", counters.shared_accesses},
+      {"shared_wavefronts", counters.shared_wavefronts},
       {"products", counters.products}};
   for (const auto& [known, value] : values)
     if (std::strcmp(known, name) == 0) return value;

@@ -1,4 +1,5 @@
-// The part of CUDA's driver API that the fake driver serves: types as the ABI has them, by the public documentation.
+// The part of CUDA's driver API that the fake driver serves: types as the ABI has them, by the
+// public documentation.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +10,36 @@ namespace outboard::fake_cuda {
 using Result = int;  // CUresult
 
 enum : Result {
-  kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kDeviceUnavailable = 46,
-  kNoDevice = 100, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201, kNoBinary = 209,
-  kEccUncorrectable = 214, kInvalidPtx = 218, kUnsupportedPtxVersion = 222, kInvalidHandle = 400,
-  kIllegalState = 401, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701,
-  kLaunchTimeout = 702, kMisalignedAddress = 716, kLaunchFailed = 719, kNotSupported = 801,
-  kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureUnjoined = 904,
-  kCaptureImplicit = 906, kGraphUpdateFailure = 910, kUnknown = 999,
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kDeviceUnavailable = 46,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kNoBinary = 209,
+  kEccUncorrectable = 214,
+  kInvalidPtx = 218,
+  kUnsupportedPtxVersion = 222,
+  kInvalidHandle = 400,
+  kIllegalState = 401,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kLaunchTimeout = 702,
+  kMisalignedAddress = 716,
+  kLaunchFailed = 719,
+  kNotSupported = 801,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureUnmatched = 903,
+  kCaptureUnjoined = 904,
+  kCaptureImplicit = 906,
+  kGraphUpdateFailure = 910,
+  kUnknown = 999,
 };
 
 using DevicePointer = uint64_t;  // CUdeviceptr

@@ -1,4 +1,5 @@
-// Loads, stores and atomics: where an address lies, what may be read, and who has to be ordered with whom.
+// Loads, stores and atomics: where an address lies, what may be read, and who has to be ordered
+// with whom.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,10 +18,14 @@ bool Execution::Resolve(Warp* warp, int lane, const Instruction& in, Space space
   }
   const uint64_t window = address & kWindowMask;
   if (space == Space::kGeneric) {
-    if (window == kSharedWindow) space = Space::kCluster;
-    else if (window == kLocalWindow) space = Space::kLocal;
-    else if (window == kParamWindow) space = Space::kParam;
-    else space = Space::kGlobal;
+    if (window == kSharedWindow)
+      space = Space::kCluster;
+    else if (window == kLocalWindow)
+      space = Space::kLocal;
+    else if (window == kParamWindow)
+      space = Space::kParam;
+    else
+      space = Space::kGlobal;
   } else if (space != Space::kGlobal && space != Space::kConst && window != 0) {
     // A generic address where the space's own is wanted.
     Tell(ReportKind::kOutOfBounds, in, warp, lane, space, address, "a generic address");
@@ -33,20 +38,24 @@ bool Execution::Resolve(Warp* warp, int lane, const Instruction& in, Space space
     return false;
   };
   switch (space) {
-    case Space::kGeneric: case Space::kGlobal: case Space::kConst: {
+    case Space::kGeneric:
+    case Space::kGlobal:
+    case Space::kConst: {
       place->space = Space::kGlobal;
       Region* region = memory_->Find(address, bytes);
       if (region == nullptr) {
         Region* start = memory_->Find(address, 1);
-        return outside(start == nullptr ? "belongs to no allocation"
-                                        : absl::StrCat("ends ", address + bytes - start->base - start->bytes(),
-                                                       " bytes behind an allocation of ", start->bytes()));
+        return outside(start == nullptr
+                           ? "belongs to no allocation"
+                           : absl::StrCat("ends ", address + bytes - start->base - start->bytes(),
+                                          " bytes behind an allocation of ", start->bytes()));
       }
       place->region = region;
       place->offset = address - region->base;
       return true;
     }
-    case Space::kShared: case Space::kCluster: {
+    case Space::kShared:
+    case Space::kCluster: {
       Block* owner = warp->block;
       const uint64_t rank = offset >> kClusterShift;
       if (rank != 0) {
@@ -57,7 +66,8 @@ bool Execution::Resolve(Warp* warp, int lane, const Instruction& in, Space space
         offset &= (1u << kClusterShift) - 1;
       }
       if (offset < static_cast<uint64_t>(kSharedBase) || offset + bytes > owner->shared->bytes())
-        return outside(absl::StrCat("the block's shared memory is ", kSharedBase, " to ", owner->shared->bytes()));
+        return outside(absl::StrCat("the block's shared memory is ", kSharedBase, " to ",
+                                    owner->shared->bytes()));
       place->region = owner->shared.get();
       place->offset = offset;
       place->space = Space::kShared;
@@ -65,9 +75,11 @@ bool Execution::Resolve(Warp* warp, int lane, const Instruction& in, Space space
       return true;
     }
     case Space::kLocal:
-      if (offset + bytes > static_cast<uint64_t>(function_.local_bytes)) return outside("behind local memory");
+      if (offset + bytes > static_cast<uint64_t>(function_.local_bytes))
+        return outside("behind local memory");
       place->raw = warp->local.data() + static_cast<size_t>(lane) * function_.local_bytes + offset;
-      place->raw_state = warp->local_state.data() + static_cast<size_t>(lane) * function_.local_bytes + offset;
+      place->raw_state =
+          warp->local_state.data() + static_cast<size_t>(lane) * function_.local_bytes + offset;
       return true;
     case Space::kParam:
       if (offset + bytes > config_.parameters.size()) return outside("behind the parameters");
@@ -101,16 +113,19 @@ void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place
     const uint64_t at = place.offset + i;
     const uint8_t state = place.region->state[at];
     if (state != kWritten) {
-      return Tell(state == kInFlight ? ReportKind::kInFlight : ReportKind::kNeverWritten, in, actor.warp,
-                  actor.lane, place.space, place.region->base + at,
-                  state == kInFlight ? "a copy of these bytes was not waited for" : "nobody has written these bytes");
+      return Tell(state == kInFlight ? ReportKind::kInFlight : ReportKind::kNeverWritten, in,
+                  actor.warp, actor.lane, place.space, place.region->base + at,
+                  state == kInFlight ? "a copy of these bytes was not waited for"
+                                     : "nobody has written these bytes");
     }
     Shadow& shadow = *place.region->ShadowAt(at);
-    if ((shadow.write_who & ~kAtomicBit) != identity && !(actor.atomic && (shadow.write_who & kAtomicBit)) &&
+    if ((shadow.write_who & ~kAtomicBit) != identity &&
+        !(actor.atomic && (shadow.write_who & kAtomicBit)) &&
         !Ordered(actor, shadow.write_who, shadow.write_clock)) {
       const bool engine = (shadow.write_who & kThreadMask) == kEngineThread;
-      return Tell(engine ? ReportKind::kInFlight : ReportKind::kRace, in, actor.warp, actor.lane, place.space,
-                  place.region->base + at, "read, and a write that nothing orders before it", shadow.write_who);
+      return Tell(engine ? ReportKind::kInFlight : ReportKind::kRace, in, actor.warp, actor.lane,
+                  place.space, place.region->base + at,
+                  "read, and a write that nothing orders before it", shadow.write_who);
     }
     if (actor.asynchronous && (shadow.write_who & kThreadMask) < kEngineThread &&
         shadow.write_clock >= clock_base_ && place.space == Space::kShared) {
@@ -119,11 +134,16 @@ void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place
       const uint32_t block = shadow.write_who >> 12;
       bool fenced = false;
       for (const auto& owner : blocks_)
-        if (owner->id == block && shadow.write_clock < owner->warps[thread / 32]->lane_proxy_clock[thread % 32]) fenced = true;
-      if (block == actor.warp->block->id && shadow.write_clock <= actor.warp->proxy_clocks.own[SlotOf(thread)]) fenced = true;
+        if (owner->id == block &&
+            shadow.write_clock < owner->warps[thread / 32]->lane_proxy_clock[thread % 32])
+          fenced = true;
+      if (block == actor.warp->block->id &&
+          shadow.write_clock <= actor.warp->proxy_clocks.own[SlotOf(thread)])
+        fenced = true;
       if (!fenced)
-        return Tell(ReportKind::kProxyFence, in, actor.warp, actor.lane, place.space, place.region->base + at,
-                    "written by st without fence.proxy.async since", shadow.write_who);
+        return Tell(ReportKind::kProxyFence, in, actor.warp, actor.lane, place.space,
+                    place.region->base + at, "written by st without fence.proxy.async since",
+                    shadow.write_who);
     }
     if ((shadow.read_who & ~kAtomicBit) != identity) {
       if (shadow.read_clock >= clock_base_ && !Ordered(actor, shadow.read_who, shadow.read_clock)) {
@@ -144,22 +164,24 @@ void Execution::CheckWrite(const Actor& actor, const Instruction& in, const Plac
   for (uint64_t i = 0; i < bytes; ++i) {
     const uint64_t at = place.offset + i;
     if (place.region->state[at] == kInFlight)
-      return Tell(ReportKind::kInFlight, in, actor.warp, actor.lane, place.space, place.region->base + at,
-                  "written while a copy of these bytes is in flight");
+      return Tell(ReportKind::kInFlight, in, actor.warp, actor.lane, place.space,
+                  place.region->base + at, "written while a copy of these bytes is in flight");
     Shadow& shadow = *place.region->ShadowAt(at);
     const auto conflicts = [&](uint32_t other, uint32_t clock) {
       return (other & ~kAtomicBit) != identity && !(actor.atomic && (other & kAtomicBit)) &&
              !Ordered(actor, other, clock);
     };
     if (conflicts(shadow.write_who, shadow.write_clock))
-      return Tell(ReportKind::kRace, in, actor.warp, actor.lane, place.space, place.region->base + at,
+      return Tell(ReportKind::kRace, in, actor.warp, actor.lane, place.space,
+                  place.region->base + at,
                   "written, and another write that nothing orders before it", shadow.write_who);
     for (const auto& [other, clock] : {std::pair{shadow.read_who, shadow.read_clock},
                                        std::pair{shadow.other_who, shadow.other_clock}}) {
       if (!conflicts(other, clock)) continue;
       const bool product = (other & kThreadMask) >= kProductThread;
-      return Tell(product ? ReportKind::kInFlight : ReportKind::kRace, in, actor.warp, actor.lane, place.space,
-                  place.region->base + at, "written, and a read that nothing orders before it", other);
+      return Tell(product ? ReportKind::kInFlight : ReportKind::kRace, in, actor.warp, actor.lane,
+                  place.space, place.region->base + at,
+                  "written, and a read that nothing orders before it", other);
     }
     shadow.write_who = who;
     shadow.write_clock = actor.clock;
@@ -172,7 +194,8 @@ void Execution::ReadBytes(const Actor& actor, const Instruction& in, const Place
   if (place.raw != nullptr) {
     for (uint64_t i = 0; place.raw_state != nullptr && i < bytes; ++i)
       if (place.raw_state[i] == kUnwritten)
-        return Tell(ReportKind::kNeverWritten, in, actor.warp, actor.lane, place.space, 0, "local memory");
+        return Tell(ReportKind::kNeverWritten, in, actor.warp, actor.lane, place.space, 0,
+                    "local memory");
     std::memcpy(to, place.raw, bytes);
     return;
   }
@@ -184,7 +207,8 @@ void Execution::WriteBytes(const Actor& actor, const Instruction& in, const Plac
                            const void* from, uint64_t bytes) {
   if (place.raw != nullptr) {
     if (place.space == Space::kParam)
-      return Tell(ReportKind::kOutOfBounds, in, actor.warp, actor.lane, place.space, 0, "parameters are read-only");
+      return Tell(ReportKind::kOutOfBounds, in, actor.warp, actor.lane, place.space, 0,
+                  "parameters are read-only");
     std::memcpy(place.raw, from, bytes);
     std::memset(place.raw_state, kWritten, bytes);
     return;
@@ -208,8 +232,8 @@ void Execution::CountGlobal(const uint64_t* addresses, uint32_t mask, int bytes)
   counters.global_sectors += static_cast<uint64_t>(std::unique(sectors, sectors + count) - sectors);
 }
 
-// Accesses of 8 bytes go in two phases of 16 lanes, those of 16 bytes in four of 8. A phase takes as many
-// wavefronts as the busiest bank has different words.
+// Accesses of 8 bytes go in two phases of 16 lanes, those of 16 bytes in four of 8. A phase takes
+// as many wavefronts as the busiest bank has different words.
 void Execution::CountShared(const uint64_t* addresses, uint32_t mask, int bytes) {
   const int lanes = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
   for (int first = 0; first < 32; first += lanes) {
@@ -217,7 +241,8 @@ void Execution::CountShared(const uint64_t* addresses, uint32_t mask, int bytes)
     int count = 0;
     for (int lane = first; lane < first + lanes; ++lane) {
       if (!(mask >> lane & 1)) continue;
-      for (int word = 0; word < std::max(1, bytes / 4); ++word) words[count++] = addresses[lane] / 4 + word;
+      for (int word = 0; word < std::max(1, bytes / 4); ++word)
+        words[count++] = addresses[lane] / 4 + word;
     }
     if (count == 0) continue;
     std::sort(words, words + count);
@@ -250,12 +275,14 @@ void Execution::Load(Warp* warp, const Instruction& in, uint32_t mask) {
   // A warp's common parameter load: one value for all lanes.
   if (space == Space::kParam && base == nullptr) {
     if (static_cast<uint64_t>(in.offset + bytes) > config_.parameters.size()) {
-      Tell(ReportKind::kOutOfBounds, in, warp, 0, space, static_cast<uint64_t>(in.offset), "behind the parameters");
+      Tell(ReportKind::kOutOfBounds, in, warp, 0, space, static_cast<uint64_t>(in.offset),
+           "behind the parameters");
       return;
     }
     for (int k = 0; k < in.vector; ++k) {
       uint64_t value = 0;
-      std::memcpy(&value, config_.parameters.data() + in.offset + k * element, static_cast<size_t>(element));
+      std::memcpy(&value, config_.parameters.data() + in.offset + k * element,
+                  static_cast<size_t>(element));
       value = Extended(in.type, value);
       uint64_t* d = warp->row(list[k]);
       for (uint32_t m = mask; m != 0; m &= m - 1) d[std::countr_zero(m)] = value;
@@ -268,7 +295,9 @@ void Execution::Load(Warp* warp, const Instruction& in, uint32_t mask) {
     const uint64_t address = (base != nullptr ? base[lane] : 0) + static_cast<uint64_t>(in.offset);
     addresses[lane] = address;
     Place place;
-    if (!Resolve(warp, lane, in, space, address, static_cast<uint64_t>(bytes), static_cast<uint64_t>(bytes), &place)) return;
+    if (!Resolve(warp, lane, in, space, address, static_cast<uint64_t>(bytes),
+                 static_cast<uint64_t>(bytes), &place))
+      return;
     found = place.space;
     uint8_t buffer[32] = {};
     ReadBytes(LaneActor(warp, lane, atomic), in, place, buffer, static_cast<uint64_t>(bytes));
@@ -298,7 +327,9 @@ void Execution::Store(Warp* warp, const Instruction& in, uint32_t mask) {
     const uint64_t address = (base != nullptr ? base[lane] : 0) + static_cast<uint64_t>(in.offset);
     addresses[lane] = address;
     Place place;
-    if (!Resolve(warp, lane, in, in.space, address, static_cast<uint64_t>(bytes), static_cast<uint64_t>(bytes), &place)) return;
+    if (!Resolve(warp, lane, in, in.space, address, static_cast<uint64_t>(bytes),
+                 static_cast<uint64_t>(bytes), &place))
+      return;
     found = place.space;
     uint8_t buffer[32];
     for (int k = 0; k < in.vector; ++k) {
@@ -321,7 +352,8 @@ void Execution::Store(Warp* warp, const Instruction& in, uint32_t mask) {
 
 uint64_t Execution::KeyOf(const Place& place) {
   if (place.region == nullptr) return 0;
-  if (place.owner != nullptr) return uint64_t{1} << 63 | uint64_t{place.owner->id} << 32 | place.offset;
+  if (place.owner != nullptr)
+    return uint64_t{1} << 63 | uint64_t{place.owner->id} << 32 | place.offset;
   return place.region->base + place.offset;
 }
 
@@ -368,7 +400,8 @@ void Execution::Fence(Warp* warp) {
 void Execution::ProxyFence(Warp* warp, const Instruction& in, uint32_t mask) {
   warp->proxy_clocks = warp->clocks;
   Release(warp);
-  for (uint32_t m = mask; m != 0; m &= m - 1) warp->lane_proxy_clock[std::countr_zero(m)] = warp->clock();
+  for (uint32_t m = mask; m != 0; m &= m - 1)
+    warp->lane_proxy_clock[std::countr_zero(m)] = warp->clock();
   for (auto& [offset, barrier] : warp->block->mbarriers) barrier.fenced = true;
 }
 
@@ -389,7 +422,8 @@ uint64_t Applied(const Instruction& in, Type type, uint64_t old, uint64_t b, uin
       case Atomic::kExch: return static_cast<U>(y);
       case Atomic::kCas: return static_cast<U>(x == y ? static_cast<T>(c) : x);
       case Atomic::kInc: return static_cast<U>(static_cast<U>(x) >= static_cast<U>(y) ? 0 : x + 1);
-      case Atomic::kDec: return static_cast<U>(x == 0 || static_cast<U>(x) > static_cast<U>(y) ? y : x - 1);
+      case Atomic::kDec:
+        return static_cast<U>(x == 0 || static_cast<U>(x) > static_cast<U>(y) ? y : x - 1);
     }
     return 0;
   };
@@ -403,13 +437,16 @@ uint64_t Applied(const Instruction& in, Type type, uint64_t old, uint64_t b, uin
   };
   switch (type) {
     case Type::kS32: return integer(int32_t{});
-    case Type::kU64: case Type::kB64: return integer(uint64_t{});
+    case Type::kU64:
+    case Type::kB64: return integer(uint64_t{});
     case Type::kS64: return integer(int64_t{});
-    case Type::kB16: case Type::kU16: return integer(uint16_t{});
+    case Type::kB16:
+    case Type::kU16: return integer(uint16_t{});
     case Type::kF32:
       return std::bit_cast<uint32_t>(std::bit_cast<float>(static_cast<uint32_t>(old)) +
                                      std::bit_cast<float>(static_cast<uint32_t>(b)));
-    case Type::kF64: return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
+    case Type::kF64:
+      return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
     case Type::kF16: return small(kHalfFormat, 0);
     case Type::kBf16: return small(kBfloatFormat, 0);
     case Type::kF16x2: return small(kHalfFormat, 0) | small(kHalfFormat, 16);
@@ -433,7 +470,9 @@ void Execution::AtomicAccess(Warp* warp, const Instruction& in, uint32_t mask) {
     const uint64_t address = (base != nullptr ? base[lane] : 0) + static_cast<uint64_t>(in.offset);
     addresses[lane] = address;
     Place place;
-    if (!Resolve(warp, lane, in, in.space, address, element * in.vector, element * in.vector, &place)) return;
+    if (!Resolve(warp, lane, in, in.space, address, element * in.vector, element * in.vector,
+                 &place))
+      return;
     found = place.space;
     for (int k = 0; k < in.vector; ++k) {
       Place part = place;

@@ -1,7 +1,7 @@
 // cp.async: copies of 4 to 16 bytes into shared memory that each thread waits for by itself.
 //
-// The target's bytes are in flight from the copy to its thread's wait, in every run. Early runs copy at once, late
-// runs at the wait.
+// The target's bytes are in flight from the copy to its thread's wait, in every run. Early runs
+// copy at once, late runs at the wait.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,8 @@ void Execution::CopyAsync(Warp* warp, const Instruction& in, uint32_t mask) {
   uint64_t targets[32], sources[32];
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int lane = std::countr_zero(m);
-    const uint64_t target = (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+    const uint64_t target =
+        (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
     const uint64_t source = warp->row(in.b)[lane];
     targets[lane] = target;
     sources[lane] = source;
@@ -32,7 +33,8 @@ void Execution::CopyAsync(Warp* warp, const Instruction& in, uint32_t mask) {
     if (!Resolve(warp, lane, in, Space::kShared, target, copy.bytes, copy.bytes, &to)) return;
     const Actor actor = LaneActor(warp, lane);
     if (copy.read_bytes > 0) {
-      if (!Resolve(warp, lane, in, Space::kGlobal, source, copy.read_bytes, copy.bytes, &from)) return;
+      if (!Resolve(warp, lane, in, Space::kGlobal, source, copy.read_bytes, copy.bytes, &from))
+        return;
       CheckRead(actor, in, from, copy.read_bytes);
       if (!status_.ok()) return;
     }
@@ -82,7 +84,8 @@ void Execution::CopyWait(Warp* warp, const Instruction& in, uint32_t mask) {
         LandThreadCopy(warp, lane, &copy, in);
         Region& shared = *warp->block->shared;
         std::memset(shared.state.data() + copy.target, kWritten, copy.bytes);
-        for (uint32_t i = 0; i < copy.bytes; ++i) shared.ShadowAt(copy.target + i)->write_clock = warp->clock();
+        for (uint32_t i = 0; i < copy.bytes; ++i)
+          shared.ShadowAt(copy.target + i)->write_clock = warp->clock();
       }
       groups.pop_front();
     }

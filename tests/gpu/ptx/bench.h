@@ -13,15 +13,20 @@
 
 namespace outboard::ptx {
 
-// A module with one kernel `k`. `parameters` are types, named p0, p1, ...; registers of every kind are declared.
+// A module with one kernel `k`. `parameters` are types, named p0, p1, ...; registers of every kind
+// are declared.
 inline std::string KernelText(const std::vector<std::string>& parameters, const std::string& body,
                               const std::string& data = "") {
-  std::string text = absl::StrCat(".version 8.0\n.target sm_90a\n.address_size 64\n", data, "\n.visible .entry k(");
+  std::string text = absl::StrCat(".version 8.0\n.target sm_90a\n.address_size 64\n", data,
+                                  "\n.visible .entry k(");
   for (size_t i = 0; i < parameters.size(); ++i)
     absl::StrAppend(&text, i > 0 ? ", " : "", ".param ", parameters[i], " p", i,
                     parameters[i].find("b8") != std::string::npos ? "[128]" : "");
-  absl::StrAppend(&text, ")\n{\n.reg .pred %p<40>;\n.reg .b16 %h<100>;\n.reg .b32 %r<200>;\n.reg .f32 %f<200>;\n"
-                         ".reg .b64 %d<100>;\n.reg .f64 %g<100>;\n", body, "\nret;\n}\n");
+  absl::StrAppend(
+      &text,
+      ")\n{\n.reg .pred %p<40>;\n.reg .b16 %h<100>;\n.reg .b32 %r<200>;\n.reg .f32 %f<200>;\n"
+      ".reg .b64 %d<100>;\n.reg .f64 %g<100>;\n",
+      body, "\nret;\n}\n");
   return text;
 }
 
@@ -75,8 +80,8 @@ class Bench {
 };
 
 // A matrix of two dimensions for TMA, row by row.
-inline TensorMap MapOf(uint64_t address, uint64_t columns, uint64_t rows, int box_columns, int box_rows, int element_bytes,
-                       int swizzle) {
+inline TensorMap MapOf(uint64_t address, uint64_t columns, uint64_t rows, int box_columns,
+                       int box_rows, int element_bytes, int swizzle) {
   TensorMap map;
   map.rank = 2;
   map.swizzle = static_cast<uint8_t>(swizzle);
@@ -100,12 +105,14 @@ inline std::vector<uint16_t> BfloatMatrix(size_t count, uint32_t seed) {
   return values;
 }
 // Rows of A times rows of B: C[i][j] = sum over k of A[i][k] * B[j][k].
-inline std::vector<float> ProductOf(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b, size_t m, size_t n, size_t k) {
+inline std::vector<float> ProductOf(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b,
+                                    size_t m, size_t n, size_t k) {
   std::vector<float> c(m * n);
   for (size_t i = 0; i < m; ++i)
     for (size_t j = 0; j < n; ++j) {
       double sum = 0;
-      for (size_t e = 0; e < k; ++e) sum += double{BfloatToFloat(a[i * k + e])} * BfloatToFloat(b[j * k + e]);
+      for (size_t e = 0; e < k; ++e)
+        sum += double{BfloatToFloat(a[i * k + e])} * BfloatToFloat(b[j * k + e]);
       c[i * n + j] = static_cast<float>(sum);
     }
   return c;

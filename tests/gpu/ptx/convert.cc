@@ -12,11 +12,14 @@ namespace {
 // The integer of `type` in a register, sign-extended for signed types.
 int64_t IntegerOf(Type type, uint64_t bits) {
   switch (type) {
-    case Type::kU8: case Type::kB8: return static_cast<uint8_t>(bits);
+    case Type::kU8:
+    case Type::kB8: return static_cast<uint8_t>(bits);
     case Type::kS8: return static_cast<int8_t>(bits);
-    case Type::kU16: case Type::kB16: return static_cast<uint16_t>(bits);
+    case Type::kU16:
+    case Type::kB16: return static_cast<uint16_t>(bits);
     case Type::kS16: return static_cast<int16_t>(bits);
-    case Type::kU32: case Type::kB32: return static_cast<uint32_t>(bits);
+    case Type::kU32:
+    case Type::kB32: return static_cast<uint32_t>(bits);
     case Type::kS32: return static_cast<int32_t>(bits);
     default: return static_cast<int64_t>(bits);
   }
@@ -37,10 +40,14 @@ double RoundedToInteger(double value, Rounding rounding) {
 
 FloatFormat FormatOf(Type type) {
   switch (type) {
-    case Type::kF16: case Type::kF16x2: return kHalfFormat;
-    case Type::kBf16: case Type::kBf16x2: return kBfloatFormat;
-    case Type::kE4m3: case Type::kE4m3x2: return kE4m3Format;
-    case Type::kE5m2: case Type::kE5m2x2: return kE5m2Format;
+    case Type::kF16:
+    case Type::kF16x2: return kHalfFormat;
+    case Type::kBf16:
+    case Type::kBf16x2: return kBfloatFormat;
+    case Type::kE4m3:
+    case Type::kE4m3x2: return kE4m3Format;
+    case Type::kE5m2:
+    case Type::kE5m2x2: return kE5m2Format;
     default: return kTf32Format;
   }
 }
@@ -90,7 +97,8 @@ T FromInteger(int64_t value, bool is_signed, Rounding rounding) {
 // A 64-bit integer as a double that is rounded to odd: good for every narrower format.
 double OddFromInteger(int64_t value, bool is_signed) {
   const bool negative = is_signed && value < 0;
-  uint64_t magnitude = negative ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  uint64_t magnitude =
+      negative ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   int shift = 0;
   bool sticky = false;
   while (magnitude >> 53 != 0) {
@@ -105,7 +113,8 @@ double OddFromInteger(int64_t value, bool is_signed) {
 
 double FloatOf(Type type, uint64_t bits) {
   if (type == Type::kF64) return std::bit_cast<double>(bits);
-  if (type == Type::kF32 || type == Type::kTf32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
+  if (type == Type::kF32 || type == Type::kTf32)
+    return std::bit_cast<float>(static_cast<uint32_t>(bits));
   return Decode(static_cast<uint32_t>(bits), FormatOf(type));
 }
 
@@ -158,9 +167,11 @@ void Execution::Convert(Warp* warp, const Instruction& in, uint32_t mask) {
   for (; mask != 0; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
     const uint64_t bits = a[lane];
-    if (in.type == Type::kBf16 && in.from == Type::kF32 && in.rounding == Rounding::kNearest && !in.relu && !in.sat)
+    if (in.type == Type::kBf16 && in.from == Type::kF32 && in.rounding == Rounding::kNearest &&
+        !in.relu && !in.sat)
       d[lane] = FloatToBfloat(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    else if (in.type == Type::kF32 && in.from == Type::kF16 && !in.sat && !in.ftz && (bits & 0x7c00) != 0x7c00)
+    else if (in.type == Type::kF32 && in.from == Type::kF16 && !in.sat && !in.ftz &&
+             (bits & 0x7c00) != 0x7c00)
       d[lane] = std::bit_cast<uint32_t>(HalfToFloat(static_cast<uint16_t>(bits)));
     else
       d[lane] = ConvertOne(in, bits);

@@ -6,9 +6,10 @@
 //  3. A group that waits is changed only by the event it waits for (Wake... functions).
 //  4. The clock of a warp grows whenever others may learn of its accesses (Release).
 //
-// An access is ordered before another if the second's warp has learnt of the first's clock: by a barrier, an
-// mbarrier, a fence with an atomic access, or the warp's own barrier. Clocks are kept by warp, not by lane: a release by
-// one lane counts for its whole warp, towards other warps. Within a warp only warp-wide barriers order lanes.
+// An access is ordered before another if the second's warp has learnt of the first's clock: by a
+// barrier, an mbarrier, a fence with an atomic access, or the warp's own barrier. Clocks are kept
+// by warp, not by lane: a release by one lane counts for its whole warp, towards other warps.
+// Within a warp only warp-wide barriers order lanes.
 #pragma once
 
 #include <deque>
@@ -71,7 +72,7 @@ struct Group {
   uint32_t mask = 0;
   int32_t pc = 0;
   Wait wait = Wait::kNone;
-  uint64_t phase = 0;   // of the mbarrier or cluster barrier it waits for
+  uint64_t phase = 0;  // of the mbarrier or cluster barrier it waits for
   uint64_t address = 0;
   uint32_t extra = 0;
 };
@@ -87,6 +88,19 @@ struct ThreadCopy {
   bool landed = false;
 };
 
+// Groups of copies by lane, made when a lane has one: most kernels have none.
+template <class T>
+class LaneQueues {
+ public:
+  std::deque<std::vector<T>>& operator[](int lane) {
+    if (queues_.empty()) queues_.resize(32);
+    return queues_[static_cast<size_t>(lane)];
+  }
+
+ private:
+  std::vector<std::deque<std::vector<T>>> queues_;
+};
+
 struct Warp {
   Block* block = nullptr;
   int index = 0;
@@ -99,18 +113,18 @@ struct Warp {
   uint32_t sync_clock = 0;  // accesses of this warp before it are ordered for all its lanes
   Clocks fenced;            // what the last fence made visible
   bool has_fence = false;
-  Published acquired;       // by relaxed reads: becomes known at the next fence
+  Published acquired;  // by relaxed reads: becomes known at the next fence
   // fence.proxy.async: clocks of writes that the asynchronous proxy sees.
   std::array<uint32_t, 32> lane_proxy_clock = {};
   Clocks proxy_clocks;
   // cp.async: per lane, groups that are committed, and the open one last.
-  std::array<std::deque<std::vector<ThreadCopy>>, 32> copies;
+  LaneQueues<ThreadCopy> copies;
   bool has_copies = false;
   uint64_t cluster_phase = 0;  // that its last arrival belongs to
   // Stores by cp.async.bulk: per lane, committed groups, and the open one last.
-  std::array<std::deque<std::vector<std::shared_ptr<BulkCopy>>>, 32> bulk;
-  // wgmma: by row, the group that still writes (accumulators) or reads it (A in registers), and whether it was
-  // written since the last wgmma.fence. Empty where the kernel has no wgmma.
+  LaneQueues<std::shared_ptr<BulkCopy>> bulk;
+  // wgmma: by row, the group that still writes (accumulators) or reads it (A in registers), and
+  // whether it was written since the last wgmma.fence. Empty where the kernel has no wgmma.
   std::vector<uint64_t> pending_write, pending_read;
   std::vector<uint8_t> unfenced;
   bool spun = false;  // looked at a barrier in vain in this turn
@@ -127,20 +141,20 @@ struct NamedBarrier {
   Clocks clocks;
   bool open = false;
   uint32_t generation = 0;
-  uint32_t reduced = 0;       // bar.red
+  uint32_t reduced = 0;  // bar.red
   bool all = true, any = false;
   int line = 0;
   std::vector<std::pair<Warp*, uint32_t>> waiting;
 };
 
 struct TransactionBarrier {
-  uint32_t expected = 0;   // arrivals of a phase
+  uint32_t expected = 0;  // arrivals of a phase
   uint32_t pending = 0;
   int64_t transactions = 0;  // bytes
   uint64_t phase = 0;
-  Clocks current;          // of those that have arrived in this phase
-  Clocks completed;        // of the completed phases
-  bool fenced = false;     // its initialisation is visible to the asynchronous proxy
+  Clocks current;       // of those that have arrived in this phase
+  Clocks completed;     // of the completed phases
+  bool fenced = false;  // its initialisation is visible to the asynchronous proxy
 };
 
 // A copy by cp.async.bulk that has been issued and has not landed.
@@ -208,10 +222,11 @@ class Execution {
   void StartBlocks();
   std::unique_ptr<Block> NewBlock(uint32_t id, Cluster* cluster, uint32_t rank);
   void FillRows(Warp* warp);
-  bool TakeTurn(Warp* warp);   // false: nothing of the warp can run
+  bool TakeTurn(Warp* warp);  // false: nothing of the warp can run
   int PickGroup(Warp* warp);
   void RunGroup(Warp* warp, int group);
-  bool Settle(Warp* warp, Group* group);  // after a step with several groups: false if another's turn
+  bool Settle(Warp* warp,
+              Group* group);  // after a step with several groups: false if another's turn
   void MergeGroups(Warp* warp);
   void Branch(Warp* warp, Group* group, const Instruction& in, uint32_t taken);
   void LeaveLanes(Warp* warp, Group* group, uint32_t lanes);
@@ -223,7 +238,8 @@ class Execution {
   }
 
   void Step(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
-  // Splits off the lanes whose guard is false, so that `group` is at a collective instruction as a whole.
+  // Splits off the lanes whose guard is false, so that `group` is at a collective instruction as a
+  // whole.
   void SplitGuard(Warp* warp, Group** group, uint32_t mask);
 
   // scalar.cc, convert.cc
@@ -244,14 +260,14 @@ class Execution {
   struct Actor {
     Warp* warp = nullptr;
     int lane = 0;
-    uint32_t thread = 0;      // who is recorded
+    uint32_t thread = 0;  // who is recorded
     uint32_t clock = 0;
     bool atomic = false;
     bool asynchronous = false;  // through the asynchronous proxy
   };
   Actor LaneActor(Warp* warp, int lane, bool atomic = false) const {
-    return {warp, lane, static_cast<uint32_t>(warp->index * 32 + lane), warp->clock(), atomic,
-            false};
+    return {warp,          lane,   static_cast<uint32_t>(warp->index * 32 + lane),
+            warp->clock(), atomic, false};
   }
   void CheckRead(const Actor& actor, const Instruction& in, const Place& place, uint64_t bytes);
   void CheckWrite(const Actor& actor, const Instruction& in, const Place& place, uint64_t bytes);
@@ -289,7 +305,8 @@ class Execution {
 
   // mbarriers.cc
   bool Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
-  TransactionBarrier* FindMbarrier(Warp* warp, int lane, const Instruction& in, uint64_t address, Place* place);
+  TransactionBarrier* FindMbarrier(Warp* warp, int lane, const Instruction& in, uint64_t address,
+                                   Place* place);
   bool MbarrierWait(Warp* warp, Group* group, const Instruction& in, uint32_t mask);
   void CompletePhase(Block* block, uint32_t offset, TransactionBarrier* barrier);
   void CompleteTransaction(Block* block, uint32_t offset, const BulkCopy& copy, uint64_t bytes);
@@ -308,8 +325,8 @@ class Execution {
   void IssueProduct(Warp* warp, const Instruction& in);
   bool WaitProducts(Warp* warp, Group* group, const Instruction& in);
   void CheckPendingRows(Warp* warp, const Instruction& in);
-  bool GatherTile(Warp* warp, const Instruction& in, uint64_t descriptor, Type type, int first_row, int rows, int k,
-                  bool transposed, std::vector<uint32_t>* addresses);
+  bool GatherTile(Warp* warp, const Instruction& in, uint64_t descriptor, Type type, int first_row,
+                  int rows, int k, bool transposed, std::vector<uint32_t>* addresses);
 
   void Tell(ReportKind kind, const Instruction& in, Warp* warp, int lane, Space space,
             uint64_t address, std::string detail, int64_t other_who = -1);

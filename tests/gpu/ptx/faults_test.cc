@@ -30,7 +30,8 @@ constexpr char kTiles[] = ".shared .align 1024 .b8 tiles[2048];";
 
 // As above within one warp.
 std::string WarpNeighbour() {
-  return absl::StrReplaceAll(kNeighbour, {{"bar.sync 0", "bar.warp.sync -1"}, {"%r5, 63", "%r5, 31"}});
+  return absl::StrReplaceAll(kNeighbour,
+                             {{"bar.sync 0", "bar.warp.sync -1"}, {"%r5, 63", "%r5, 31"}});
 }
 
 // Each thread copies 4 bytes by cp.async and reads its own.
@@ -70,7 +71,8 @@ st.global.u32 [%d1+20], %r4;
 DONE:
 )";
 
-// Each thread writes 4 bytes of shared memory; thread 0 stores them to global memory by the copy engine.
+// Each thread writes 4 bytes of shared memory; thread 0 stores them to global memory by the copy
+// engine.
 constexpr char kBulkStore[] = R"(
 ld.param.u64 %d1, [p0];
 mov.u32 %r1, %tid.x;
@@ -108,7 +110,7 @@ constexpr char kShuffle[] = R"(
 mov.u32 %r1, %tid.x;
 setp.lt.u32 %p1, %r1, 64;
 @!%p1 bra DONE;
-shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
+shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;
 DONE:
 )";
 
@@ -126,30 +128,49 @@ struct Fault {
   const char* from;  // is replaced by `to`; empty: the kernel as it is
   const char* to;
   const char* kind;
-  const char* at;    // in the reported line
+  const char* at;  // in the reported line
 };
 const Fault kFaults[] = {
     {"MissingBarrier", kNeighbour, "bar.sync 0;", "", "race", "ld.shared.u32 %r7"},
-    {"TwoThreadsWriteOneWord", kNeighbour, "add.s64 %d3, %d1, %d2;", "mov.u64 %d3, %d1;", "race", "st.global.u32 [%d3], %r7"},
-    {"SharedNeverWritten", kNeighbour, "st.shared.u32 [%r4], %r1;", "", "never-written", "ld.shared.u32 %r7"},
-    {"Misaligned", kNeighbour, "add.s32 %r6, %r2, %r5;", "add.s32 %r6, %r2, %r1;", "misaligned", "ld.shared.u32 %r7"},
-    {"BehindSharedMemory", kNeighbour, "ld.shared.u32 %r7, [%r6];", "ld.shared.u32 %r7, [%r6+2048];", "out-of-bounds", "ld.shared"},
-    {"BehindAnAllocation", kNeighbour, "st.global.u32 [%d3], %r7;", "st.global.u32 [%d3+4], %r7;", "out-of-bounds", "st.global"},
-    {"HalfABlockAtABarrier", kLoop, "mov.u32 %r1, 0;", "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 32;\n@%p2 bar.sync 0;", "barrier-missed", "bar.sync"},
-    {"HalfAWarpAtABarrier", kLoop, "mov.u32 %r1, 0;", "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 40;\n@%p2 bar.sync 0;", "barrier-missed", "bar.sync"},
-    {"ThreadsLeaveBeforeABarrier", kNeighbour, "bar.sync 0;", "setp.lt.u32 %p1, %r1, 5;\n@%p1 exit;\nbar.sync 0;", "barrier-missed", "bar.sync"},
+    {"TwoThreadsWriteOneWord", kNeighbour, "add.s64 %d3, %d1, %d2;", "mov.u64 %d3, %d1;", "race",
+     "st.global.u32 [%d3], %r7"},
+    {"SharedNeverWritten", kNeighbour, "st.shared.u32 [%r4], %r1;", "", "never-written",
+     "ld.shared.u32 %r7"},
+    {"Misaligned", kNeighbour, "add.s32 %r6, %r2, %r5;", "add.s32 %r6, %r2, %r1;", "misaligned",
+     "ld.shared.u32 %r7"},
+    {"BehindSharedMemory", kNeighbour, "ld.shared.u32 %r7, [%r6];",
+     "ld.shared.u32 %r7, [%r6+2048];", "out-of-bounds", "ld.shared"},
+    {"BehindAnAllocation", kNeighbour, "st.global.u32 [%d3], %r7;", "st.global.u32 [%d3+4], %r7;",
+     "out-of-bounds", "st.global"},
+    {"HalfABlockAtABarrier", kLoop, "mov.u32 %r1, 0;",
+     "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 32;\n@%p2 bar.sync 0;", "barrier-missed",
+     "bar.sync"},
+    {"HalfAWarpAtABarrier", kLoop, "mov.u32 %r1, 0;",
+     "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 40;\n@%p2 bar.sync 0;", "barrier-missed",
+     "bar.sync"},
+    {"ThreadsLeaveBeforeABarrier", kNeighbour, "bar.sync 0;",
+     "setp.lt.u32 %p1, %r1, 5;\n@%p1 exit;\nbar.sync 0;", "barrier-missed", "bar.sync"},
     {"NoWaitForACopy", kCopyOwn, "cp.async.wait_group 0;", "", "in-flight", "ld.shared.u32 %r5"},
-    {"OneGroupTooFew", kCopyOwn, "cp.async.wait_group 0;", "cp.async.wait_group 1;", "in-flight", "ld.shared.u32 %r5"},
+    {"OneGroupTooFew", kCopyOwn, "cp.async.wait_group 0;", "cp.async.wait_group 1;", "in-flight",
+     "ld.shared.u32 %r5"},
     {"NoFenceBeforeACounter", kLastBlock, "membar.gl;", "", "race", "ld.global.v4"},
     {"NoFenceAfterACounter", kLastBlock, "fence.acq_rel.gpu;", "", "race", "ld.global.v4"},
-    {"BlocksWriteOneWord", kLastBlock, "st.global.u32 [%d3], %r2;", "st.global.u32 [%d3], %r2;\nst.global.u32 [%d1+20], %r2;", "race", "st.global.u32 [%d1+20]"},
-    {"MissingProxyFence", kBulkStore, "fence.proxy.async.shared::cta;", "", "proxy-fence", "cp.async.bulk.global"},
-    {"OverwrittenDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;", "", "race", "st.shared.u32"},
-    {"BlockLeavesDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;\nst.shared.u32 [%r4], %r1;", "", "in-flight", ""},
-    {"NobodyArrives", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];", "", "endless-wait", "try_wait"},
-    {"PollsForever", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];\nWAIT:\nmbarrier.try_wait", "WAIT:\nmbarrier.test_wait", "endless-wait", ""},
+    {"BlocksWriteOneWord", kLastBlock, "st.global.u32 [%d3], %r2;",
+     "st.global.u32 [%d3], %r2;\nst.global.u32 [%d1+20], %r2;", "race", "st.global.u32 [%d1+20]"},
+    {"MissingProxyFence", kBulkStore, "fence.proxy.async.shared::cta;", "", "proxy-fence",
+     "cp.async.bulk.global"},
+    {"OverwrittenDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;", "", "race",
+     "st.shared.u32"},
+    {"BlockLeavesDuringAStore", kBulkStore,
+     "cp.async.bulk.wait_group 0;\nst.shared.u32 [%r4], %r1;", "", "in-flight", ""},
+    {"NobodyArrives", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];", "", "endless-wait",
+     "try_wait"},
+    {"PollsForever", kMbarrier,
+     "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];\nWAIT:\nmbarrier.try_wait",
+     "WAIT:\nmbarrier.test_wait", "endless-wait", ""},
     {"MbarrierBeforeItsInitialisation", kMbarrier, "bar.sync 0;", "", "race", "mbarrier"},
-    {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive", "misuse", "mbarrier.arrive"},
+    {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive",
+     "endless-wait", "try_wait"},
     {"LanesMissAtAShuffle", kShuffle, "%r1, 64;", "%r1, 40;", "divergence", "shfl.sync"},
     {"LaneNotInItsMask", kShuffle, "31, -1;", "31, 255;", "misuse", "shfl.sync"},
 };
@@ -169,7 +190,8 @@ Bench RunOf(const std::string& text) {
 }
 
 TEST(Faults, KernelsWithoutAFault_HaveNoReport) {
-  for (const char* kernel : {kNeighbour, kCopyOwn, kLastBlock, kBulkStore, kMbarrier, kShuffle, kLoop}) {
+  for (const char* kernel :
+       {kNeighbour, kCopyOwn, kLastBlock, kBulkStore, kMbarrier, kShuffle, kLoop}) {
     Bench bench = RunOf(TextOf(kernel));
     EXPECT_EQ(bench.Kinds(), "") << kernel << bench.machine.reports()[0].ToString();
   }
@@ -187,7 +209,8 @@ TEST(Faults, EachIsFoundAtItsLine) {
     Bench bench = RunOf(text);
     ASSERT_EQ(bench.Kinds(), fault.kind) << fault.name;
     const Report& report = bench.machine.reports()[0];
-    EXPECT_NE(report.text.find(fault.at), std::string::npos) << fault.name << ": " << report.ToString();
+    EXPECT_NE(report.text.find(fault.at), std::string::npos)
+        << fault.name << ": " << report.ToString();
     EXPECT_EQ(report.kernel, "k");
     EXPECT_GT(report.line, 0);
     EXPECT_GE(report.thread, 0);
@@ -236,7 +259,8 @@ struct ProductFault {
   const char* kind;
 };
 const ProductFault kMmaFaults[] = {
-    {"NoBarrierAfterTheCopy", "cp.async.wait_group 1;\nbar.sync 0;", "cp.async.wait_group 1;", "race"},
+    {"NoBarrierAfterTheCopy", "cp.async.wait_group 1;\nbar.sync 0;", "cp.async.wait_group 1;",
+     "race"},
     {"NoBarrierBeforeTheNextCopy", "bar.sync 0;\nxor.b32 %r22", "xor.b32 %r22", "race"},
     {"OneGroupTooFew", "cp.async.wait_group 1;", "cp.async.wait_group 2;", "in-flight"},
     {"NoCommit", "NOCOPY:\ncp.async.commit_group;", "NOCOPY:", "in-flight"},
@@ -247,15 +271,19 @@ const ProductFault kWgmmaFaults[] = {
     {"TooFewBytesExpected", "_, [%r14], 16384;", "_, [%r14], 8192;", "in-flight"},
     {"TooManyBytesExpected", "_, [%r14], 16384;", "_, [%r14], 16385;", "endless-wait"},
     {"NoWaitForTheProduct", "wgmma.wait_group.sync.aligned 0;", "", "accumulator in-flight"},
-    {"OneGroupTooFew", "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", "accumulator in-flight"},
+    {"OneGroupTooFew", "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;",
+     "accumulator in-flight"},
     {"NoFenceBeforeTheProduct", "wgmma.fence.sync.aligned;", "", "accumulator"},
     {"NoFenceOfTheMbarriers", "fence.mbarrier_init.release.cluster;", "", "proxy-fence"},
     {"NobodyReleasesTheStage", "mbarrier.arrive.shared::cta.b64 _, [%r14+16];", "", "endless-wait"},
-    {"CopyToAMisalignedStage", "add.s32 %r17, %r16, 8192;", "add.s32 %r17, %r16, 8208;", "misaligned"},
+    {"CopyToAMisalignedStage", "add.s32 %r17, %r16, 8192;", "add.s32 %r17, %r16, 8208;",
+     "misaligned"},
 };
 
 // What a fault breaks first depends on who is ahead: the report has to be one of these.
-bool IsOneOf(const std::string& kind, const std::string& kinds) { return kinds.find(kind) != std::string::npos && !kind.empty(); }
+bool IsOneOf(const std::string& kind, const std::string& kinds) {
+  return kinds.find(kind) != std::string::npos && !kind.empty();
+}
 
 TEST(Faults, EachIsFoundInMma) {
   for (const ProductFault& fault : kMmaFaults) {

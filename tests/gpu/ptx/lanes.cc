@@ -29,7 +29,8 @@ bool Execution::HaveLanes(Warp* warp, Group* group, const Instruction& in, uint3
 }
 
 void Execution::Shuffle(Warp* warp, const Instruction& in, uint32_t mask) {
-  const uint64_t *a = warp->row(in.a), *b = warp->row(in.b), *c = warp->row(in.c), *e = warp->row(in.e);
+  const uint64_t *a = warp->row(in.a), *b = warp->row(in.b), *c = warp->row(in.c),
+                 *e = warp->row(in.e);
   uint64_t result[32];
   bool valid[32] = {};
   for (uint32_t m = mask; m != 0; m &= m - 1) {
@@ -41,10 +42,22 @@ void Execution::Shuffle(Warp* warp, const Instruction& in, uint32_t mask) {
     int j = lane;
     bool in_range = false;
     switch (in.mode) {
-      case 0: j = lane - bval; in_range = j >= max_lane; break;
-      case 1: j = lane + bval; in_range = j <= max_lane; break;
-      case 2: j = lane ^ bval; in_range = j <= max_lane; break;
-      default: j = min_lane | (bval & ~segment); in_range = j <= max_lane; break;
+      case 0:
+        j = lane - bval;
+        in_range = j >= max_lane;
+        break;
+      case 1:
+        j = lane + bval;
+        in_range = j <= max_lane;
+        break;
+      case 2:
+        j = lane ^ bval;
+        in_range = j <= max_lane;
+        break;
+      default:
+        j = min_lane | (bval & ~segment);
+        in_range = j <= max_lane;
+        break;
     }
     if (!in_range) j = lane;
     if (!(mask >> j & 1) || !(static_cast<uint32_t>(e[lane]) >> j & 1))
@@ -115,7 +128,8 @@ void Execution::Redux(Warp* warp, const Instruction& in, uint32_t mask) {
     for (int other = 0; other < 32; ++other) {
       if (!(members >> other & 1)) continue;
       const uint32_t v = static_cast<uint32_t>(values[other]);
-      const bool less = in.type == Type::kS32 ? static_cast<int32_t>(v) < static_cast<int32_t>(r) : v < r;
+      const bool less =
+          in.type == Type::kS32 ? static_cast<int32_t>(v) < static_cast<int32_t>(r) : v < r;
       if (std::exchange(first, false)) {
         r = v;
         continue;
@@ -162,18 +176,22 @@ void Execution::BlockBarrier(Warp* warp, Group* group, const Instruction& in, ui
   Block* block = warp->block;
   const int lane = std::countr_zero(mask);
   const uint32_t id = static_cast<uint32_t>(warp->row(in.a)[lane]);
-  const auto misuse = [&](std::string what) { Tell(ReportKind::kMisuse, in, warp, lane, Space::kGeneric, 0, std::move(what)); };
+  const auto misuse = [&](std::string what) {
+    Tell(ReportKind::kMisuse, in, warp, lane, Space::kGeneric, 0, std::move(what));
+  };
   if (id > 15) return misuse(absl::StrCat("there is no barrier ", id));
   uint32_t expected = static_cast<uint32_t>(block->threads);
   uint32_t arriving = static_cast<uint32_t>(std::popcount(mask));
   if (in.b >= 0) {
     expected = static_cast<uint32_t>(warp->row(in.b)[lane]);
-    if (expected == 0 || expected % 32 != 0) return misuse(absl::StrCat(expected, " threads is no multiple of 32"));
+    if (expected == 0 || expected % 32 != 0)
+      return misuse(absl::StrCat(expected, " threads is no multiple of 32"));
     if (in.aligned && warp->live == warp->existed) arriving = 32;
   }
   NamedBarrier& barrier = block->barriers[id];
   if (barrier.open && barrier.expected != expected)
-    return misuse(absl::StrCat("barrier ", id, " is in use for ", barrier.expected, " threads, not ", expected));
+    return misuse(absl::StrCat("barrier ", id, " is in use for ", barrier.expected,
+                               " threads, not ", expected));
   if (!barrier.open) {
     barrier.open = true;
     barrier.expected = expected;
@@ -201,7 +219,8 @@ void Execution::BlockBarrier(Warp* warp, Group* group, const Instruction& in, ui
     group->extra = id;
     barrier.waiting.push_back({warp, mask});
   }
-  if (barrier.arrived > barrier.expected) return misuse(absl::StrCat("more than ", expected, " threads arrive"));
+  if (barrier.arrived > barrier.expected)
+    return misuse(absl::StrCat("more than ", expected, " threads arrive"));
   if (barrier.arrived == barrier.expected) CompleteBarrier(block, &barrier);
 }
 
@@ -211,7 +230,9 @@ void Execution::CompleteBarrier(Block* block, NamedBarrier* barrier) {
       if (group.wait != Wait::kBarrier || group.mask != mask) continue;
       const Instruction& in = function_.code[group.pc];
       if (in.op == Op::kBarRed) {
-        const uint64_t result = in.mode == 0 ? barrier->reduced : in.mode == 1 ? barrier->all : barrier->any;
+        const uint64_t result = in.mode == 0   ? barrier->reduced
+                                : in.mode == 1 ? barrier->all
+                                               : barrier->any;
         for (uint32_t m = mask; m != 0; m &= m - 1) warp->row(in.d)[std::countr_zero(m)] = result;
       }
       group.wait = Wait::kNone;

@@ -21,12 +21,14 @@ using Pages = std::map<std::pair<uint64_t, uint64_t>, Region::SavedPage>;  // re
 void StartLogs(DeviceMemory* memory) {
   for (auto& [base, region] : memory->regions()) {
     region->log.clear();
+    region->last_saved = ~uint64_t{0};
     region->logging = true;
   }
 }
 void StopLogs(DeviceMemory* memory) {
   for (auto& [base, region] : memory->regions()) {
     region->log.clear();
+    region->last_saved = ~uint64_t{0};
     region->logging = false;
   }
 }
@@ -78,7 +80,8 @@ absl::Status CheckConfig(const Module& module, const Function& function,
     threads *= config.block[i];
   }
   const auto invalid = [&](std::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("kernel ", function.name, ": ", std::string(what)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", function.name, ": ", std::string(what)));
   };
   if (blocks == 0 || threads == 0) return invalid("the grid or the block is empty");
   if (config.grid[1] > 65535 || config.grid[2] > 65535)
@@ -97,7 +100,8 @@ absl::Status CheckConfig(const Module& module, const Function& function,
                                 function.parameter_bytes));
   uint64_t cluster = 1;
   for (int i = 0; i < 3; ++i) {
-    const uint32_t size = config.cluster[i] != 0 ? config.cluster[i] : std::max(1, function.cluster[i]);
+    const uint32_t size =
+        config.cluster[i] != 0 ? config.cluster[i] : std::max(1, function.cluster[i]);
     if (config.grid[i] % size != 0) return invalid("the grid is no multiple of the cluster");
     cluster *= size;
   }
@@ -126,15 +130,18 @@ const char* NameOf(ReportKind kind) {
 }
 
 std::string Report::ToString() const {
-  std::string out = absl::StrCat(NameOf(kind), ": kernel ", kernel, ", line ", line, " `", text, "`");
+  std::string out =
+      absl::StrCat(NameOf(kind), ": kernel ", kernel, ", line ", line, " `", text, "`");
   if (thread >= 0) absl::StrAppend(&out, ", block ", block, " thread ", thread);
   if (other_thread >= 0) {
     absl::StrAppend(&out, ", other: block ", other_block);
-    if (other_thread < static_cast<int>(kEngineThread)) absl::StrAppend(&out, " thread ", other_thread);
-    else absl::StrAppend(&out, other_thread == static_cast<int>(kEngineThread) ? " copy" : " product");
+    if (other_thread < static_cast<int>(kEngineThread))
+      absl::StrAppend(&out, " thread ", other_thread);
+    else
+      absl::StrAppend(&out, other_thread == static_cast<int>(kEngineThread) ? " copy" : " product");
   }
-  constexpr const char* kSpaces[] = {"generic", "global", "shared", "cluster", "local", "const",
-                                     "param"};
+  constexpr const char* kSpaces[] = {"generic", "global", "shared", "cluster",
+                                     "local",   "const",  "param"};
   if (address != 0)
     absl::StrAppend(&out, ", ", kSpaces[static_cast<int>(space)], " address ",
                     absl::StrFormat("%#x", address));

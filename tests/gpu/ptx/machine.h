@@ -1,11 +1,13 @@
 // The PTX machine: runs kernels on a CPU as a GPU may, and reports what no GPU promises.
 //
-// A launch runs at least twice on the same memory: once with copies and matrix products as early as PTX allows
-// and warps in order, then as late as it allows with warps in a seeded order. Each run starts from the same bytes.
-// What differs afterwards is a report, and so is each broken rule (ReportKind).
+// A launch runs at least twice on the same memory: once with copies and matrix products as early as
+// PTX allows and warps in order, then as late as it allows with warps in a seeded order. Each run
+// starts from the same bytes. What differs afterwards is a report, and so is each broken rule
+// (ReportKind).
 //
 // Errors of Launch:  NOT_FOUND           no kernel of that name
-//                    INVALID_ARGUMENT    grid, block, cluster, shared memory or parameters that no device accepts
+//                    INVALID_ARGUMENT    grid, block, cluster, shared memory or parameters that
+//                                        no device accepts
 //                    FAILED_PRECONDITION the launch broke a rule: reports() says which
 //                    ABORTED             a trap
 //                    DEADLINE_EXCEEDED   more instructions than MachineOptions allows
@@ -27,28 +29,29 @@
 namespace outboard::ptx {
 
 enum class ReportKind : uint8_t {
-  kRace,            // two accesses that nothing orders, one of them a write
-  kInFlight,        // bytes that a copy is still writing, or that a product still reads
-  kNeverWritten,    // bytes that nobody has written
-  kAccumulator,     // a register of a product that was not waited for
-  kProxyFence,      // the asynchronous proxy reads what ordinary stores wrote, without fence.proxy.async
+  kRace,          // two accesses that nothing orders, one of them a write
+  kInFlight,      // bytes that a copy is still writing, or that a product still reads
+  kNeverWritten,  // bytes that nobody has written
+  kAccumulator,   // a register of a product that was not waited for
+  // the asynchronous proxy reads what ordinary stores wrote, without fence.proxy.async
+  kProxyFence,
   kMisaligned,
-  kOutOfBounds,     // bytes that belong to no allocation
-  kBarrierMissed,   // threads wait at a barrier that others can no longer reach
-  kEndlessWait,     // nothing can end this wait
-  kDivergence,      // lanes that an instruction needs are elsewhere or have left
-  kDiffers,         // two runs gave other results
-  kMisuse,          // an operand that PTX gives no meaning
+  kOutOfBounds,    // bytes that belong to no allocation
+  kBarrierMissed,  // threads wait at a barrier that others can no longer reach
+  kEndlessWait,    // nothing can end this wait
+  kDivergence,     // lanes that an instruction needs are elsewhere or have left
+  kDiffers,        // two runs gave other results
+  kMisuse,         // an operand that PTX gives no meaning
 };
 const char* NameOf(ReportKind kind);
 
 struct Report {
   ReportKind kind = ReportKind::kMisuse;
   std::string kernel;
-  int line = 0;           // of the PTX
-  std::string text;       // that line
-  uint32_t block = 0;     // linear
-  int thread = -1;        // linear, in the block
+  int line = 0;        // of the PTX
+  std::string text;    // that line
+  uint32_t block = 0;  // linear
+  int thread = -1;     // linear, in the block
   int64_t other_block = -1;
   int other_thread = -1;  // the other of a race; 1024 and above are the copy engine and products
   Space space = Space::kGeneric;
@@ -71,12 +74,12 @@ struct Counters {
   uint64_t launches = 0;
   uint64_t warp_instructions = 0;
   uint64_t lane_instructions = 0;
-  uint64_t global_accesses = 0;     // of warps
-  uint64_t global_sectors = 0;      // pieces of 32 bytes that these touch, each counted once an access
-  uint64_t global_bytes = 0;        // asked for by lanes
-  uint64_t shared_accesses = 0;     // phases: up to 128 bytes by 32, 16 or 8 lanes
-  uint64_t shared_wavefronts = 0;   // phases times the ways of their bank conflicts
-  uint64_t products = 0;            // mma and wgmma
+  uint64_t global_accesses = 0;  // of warps
+  uint64_t global_sectors = 0;   // pieces of 32 bytes that these touch, each counted once an access
+  uint64_t global_bytes = 0;     // asked for by lanes
+  uint64_t shared_accesses = 0;  // phases: up to 128 bytes by 32, 16 or 8 lanes
+  uint64_t shared_wavefronts = 0;  // phases times the ways of their bank conflicts
+  uint64_t products = 0;           // mma and wgmma
 };
 
 struct MachineOptions {

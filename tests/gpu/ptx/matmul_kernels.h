@@ -1,5 +1,5 @@
-// Two matrix products that we wrote by hand, small and complete: cp.async with mma.sync, TMA with wgmma.
-// Tests run them as they are, and with one fault planted at a time.
+// Two matrix products that we wrote by hand, small and complete: cp.async with mma.sync, TMA with
+// wgmma. Tests run them as they are, and with one fault planted at a time.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace outboard::ptx {
 
-// C[16][8] (f32) of bf16 A[16][k], B[8][k] by one warp; two stages of 16 columns. Parameters: A, B, C, k.
-// A stage is 768 bytes: 16 rows of A and 8 rows of B of 32 bytes each; each half row is swapped in odd groups of 4 rows,
-// so that ldmatrix meets no bank twice.
+// C[16][8] (f32) of bf16 A[16][k], B[8][k] by one warp; two stages of 16 columns. Parameters: A, B,
+// C, k. A stage is 768 bytes: 16 rows of A and 8 rows of B of 32 bytes each; each half row is
+// swapped in odd groups of 4 rows, so that ldmatrix meets no bank twice.
 inline std::string MmaKernel() {
   return KernelText({".u64", ".u64", ".u64", ".u32"}, R"(
 ld.param.u64 %d1, [p0];
@@ -82,7 +82,8 @@ mad.lo.s32 %r26, %r22, 768, %r14;
 mad.lo.s32 %r27, %r22, 768, %r19;
 ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r30, %r31, %r32, %r33}, [%r26];
 ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r34, %r35}, [%r27+512];
-mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r30, %r31, %r32, %r33}, {%r34, %r35}, {%f1, %f2, %f3, %f4};
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4},
+  {%r30, %r31, %r32, %r33}, {%r34, %r35}, {%f1, %f2, %f3, %f4};
 bar.sync 0;
 xor.b32 %r22, %r22, 1;
 mov.u32 %r21, %r23;
@@ -97,29 +98,34 @@ mul.wide.s32 %d7, %r38, 4;
 add.s64 %d8, %d3, %d7;
 st.global.v2.f32 [%d8], {%f1, %f2};
 st.global.v2.f32 [%d8+256], {%f3, %f4};
-)", ".shared .align 128 .b8 tiles[1536];");
+)",
+                    ".shared .align 128 .b8 tiles[1536];");
 }
 
-// C[64][64] (f32) of bf16 A[64][k], B[64][k]: warpgroup 0 copies by TMA, warpgroup 1 multiplies. Two stages of 64
-// columns in swizzles of 128 bytes. Parameters: maps of A and B, C, k / 64. Dynamic shared memory: 33,024 bytes.
+// C[64][64] (f32) of bf16 A[64][k], B[64][k]: warpgroup 0 copies by TMA, warpgroup 1 multiplies.
+// Two stages of 64 columns in swizzles of 128 bytes. Parameters: maps of A and B, C, k / 64.
+// Dynamic shared memory: 33,024 bytes.
 inline constexpr uint32_t kWgmmaSharedBytes = 2 * 16384 + 256;
 inline std::string WgmmaKernel() {
   std::string accumulators;
   for (int i = 0; i < 32; ++i) absl::StrAppend(&accumulators, i > 0 ? ", " : "", "%f", 100 + i);
   std::string zeros, stores;
   for (int i = 0; i < 32; ++i) absl::StrAppend(&zeros, "mov.f32 %f", 100 + i, ", 0f00000000;\n");
-  // Accumulators 4j to 4j + 3: columns 8j + 2 (lane % 4) and the next, of row lane / 4 and of the row 8 below.
+  // Accumulators 4j to 4j + 3: columns 8j + 2 (lane % 4) and the next, of row lane / 4 and of the
+  // row 8 below.
   for (int j = 0; j < 8; ++j)
     for (int half = 0; half < 2; ++half)
-      absl::StrAppend(&stores, "st.global.v2.f32 [%d9+", 32 * j + half * 8 * 256, "], {%f", 100 + 4 * j + 2 * half, ", %f",
-                      101 + 4 * j + 2 * half, "};\n");
+      absl::StrAppend(&stores, "st.global.v2.f32 [%d9+", 32 * j + half * 8 * 256, "], {%f",
+                      100 + 4 * j + 2 * half, ", %f", 101 + 4 * j + 2 * half, "};\n");
   std::string products;
   for (int step = 0; step < 4; ++step) {
-    absl::StrAppend(&products, "add.s64 %d14, %d12, ", 2 * step, ";\nadd.s64 %d15, %d13, ", 2 * step, ";\n");
-    absl::StrAppend(&products, "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {", accumulators,
-                    "}, %d14, %d15, ", step == 0 ? "%p8" : "%p9", ", 1, 1, 0, 0;\n");
+    absl::StrAppend(&products, "add.s64 %d14, %d12, ", 2 * step, ";\nadd.s64 %d15, %d13, ",
+                    2 * step, ";\n");
+    absl::StrAppend(&products, "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {",
+                    accumulators, "}, %d14, %d15, ", step == 0 ? "%p8" : "%p9", ", 1, 1, 0, 0;\n");
   }
-  const std::string body = absl::StrReplaceAll(R"(
+  const std::string body =
+      absl::StrReplaceAll(R"(
 ld.param.u64 %d3, [p2];
 ld.param.u32 %r1, [p3];
 mov.u32 %r2, %tid.x;
@@ -159,8 +165,10 @@ add.s32 %r16, %r4, %r15;
 add.s32 %r17, %r16, 8192;
 shl.b32 %r18, %r10, 6;
 mov.u32 %r19, 0;
-cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r16], [%d1, {%r18, %r19}], [%r14];
-cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r17], [%d2, {%r18, %r19}], [%r14];
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+  [%r16], [%d1, {%r18, %r19}], [%r14];
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+  [%r17], [%d2, {%r18, %r19}], [%r14];
 xor.b32 %r11, %r11, 1;
 setp.eq.s32 %p4, %r11, 0;
 selp.u32 %r20, 1, 0, %p4;
@@ -213,8 +221,10 @@ mul.wide.s32 %d8, %r27, 4;
 add.s64 %d9, %d3, %d8;
 $STORES
 DONE:
-)", {{"$ZEROS", zeros}, {"$PRODUCTS", products}, {"$STORES", stores}});
-  return KernelText({".align 64 .b8", ".align 64 .b8", ".u64", ".u32"}, body, ".extern .shared .align 1024 .b8 tiles[];");
+)",
+                          {{"$ZEROS", zeros}, {"$PRODUCTS", products}, {"$STORES", stores}});
+  return KernelText({".align 64 .b8", ".align 64 .b8", ".u64", ".u32"}, body,
+                    ".extern .shared .align 1024 .b8 tiles[];");
 }
 
 // The products' operands and expected results, and one launch.

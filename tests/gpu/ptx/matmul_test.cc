@@ -16,10 +16,12 @@ TEST(Matmul, Mma_IsExactInEveryOrder) {
   EXPECT_TRUE(run.status.ok()) << run.status;
   EXPECT_TRUE(run.Correct());
   // Copies and ldmatrix touch each bank once a phase.
-  EXPECT_EQ(run.bench.machine.counters().shared_accesses, run.bench.machine.counters().shared_wavefronts);
+  EXPECT_EQ(run.bench.machine.counters().shared_accesses,
+            run.bench.machine.counters().shared_wavefronts);
 }
 TEST(Matmul, MmaWithALostSwizzle_IsWrong) {
-  const std::string text = absl::StrReplaceAll(MmaKernel(), {{"xor.b32 %r13, %r13, %r12;", "mov.b32 %r13, %r12;"}});
+  const std::string text =
+      absl::StrReplaceAll(MmaKernel(), {{"xor.b32 %r13, %r13, %r12;", "mov.b32 %r13, %r12;"}});
   EXPECT_FALSE(MmaRun(text).Correct());
 }
 TEST(Matmul, Wgmma_IsExactInEveryOrder) {
@@ -29,7 +31,8 @@ TEST(Matmul, Wgmma_IsExactInEveryOrder) {
   EXPECT_EQ(run.bench.machine.counters().products, 4u * 4 * (WgmmaRun::kDepth / 64));
 }
 TEST(Matmul, WgmmaWithAnotherStride_IsWrong) {
-  const std::string text = absl::StrReplaceAll(WgmmaKernel(), {{"0x4000004000010000", "0x4000002000010000"}});
+  const std::string text =
+      absl::StrReplaceAll(WgmmaKernel(), {{"0x4000004000010000", "0x4000002000010000"}});
   EXPECT_FALSE(WgmmaRun(text).Correct());
 }
 

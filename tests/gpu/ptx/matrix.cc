@@ -1,13 +1,14 @@
 // ldmatrix, stmatrix and mma.sync: matrices that lie across the registers of a warp.
 //
-// A product's sum is computed in double over all of k and rounded once: PTX leaves the order and the rounding of
-// intermediate sums open. Integer products are exact, modulo 2^32 or saturated.
+// A product's sum is computed in double over all of k and rounded once: PTX leaves the order and
+// the rounding of intermediate sums open. Integer products are exact, modulo 2^32 or saturated.
+#include "tests/gpu/ptx/matrix.h"
+
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx/execution.h"
-#include "tests/gpu/ptx/matrix.h"
 
 namespace outboard::ptx {
 
@@ -55,11 +56,15 @@ void Execution::LoadMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
     uint16_t matrix[8][8];
     for (int row = 0; row < 8; ++row) {
       const int lane = 8 * k + row;
-      const uint64_t address = (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+      const uint64_t address =
+          (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
       addresses[lane] = address;
       Place place;
-      if (!Resolve(warp, lane, in, in.space == Space::kGeneric ? Space::kGeneric : Space::kShared, address, 16, 16, &place)) return;
-      // Any lane may get the bytes: what was ordered for the lane with the address has to be for all.
+      if (!Resolve(warp, lane, in, in.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
+                   address, 16, 16, &place))
+        return;
+      // Any lane may get the bytes: what was ordered for the lane with the address has to be for
+      // all.
       ReadBytes(LaneActor(warp, lane), in, place, matrix[row], 16);
       if (!status_.ok()) return;
     }
@@ -87,10 +92,13 @@ void Execution::StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
     }
     for (int row = 0; row < 8; ++row) {
       const int lane = 8 * k + row;
-      const uint64_t address = (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+      const uint64_t address =
+          (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
       addresses[lane] = address;
       Place place;
-      if (!Resolve(warp, lane, in, in.space == Space::kGeneric ? Space::kGeneric : Space::kShared, address, 16, 16, &place)) return;
+      if (!Resolve(warp, lane, in, in.space == Space::kGeneric ? Space::kGeneric : Space::kShared,
+                   address, 16, 16, &place))
+        return;
       WriteBytes(LaneActor(warp, lane), in, place, matrix[row], 16);
       if (!status_.ok()) return;
     }
@@ -100,9 +108,9 @@ void Execution::StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
 
 namespace {
 
-// Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column of B; the other
-// index counts, within a register of `per` elements, from (lane % 4) * per; registers step by 8 rows first (A),
-// then by 4 * per along k.
+// Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column
+// of B; the other index counts, within a register of `per` elements, from (lane % 4) * per;
+// registers step by 8 rows first (A), then by 4 * per along k.
 struct Fragments {
   int per;  // elements of a 32-bit register along k
 };
@@ -112,7 +120,8 @@ struct Fragments {
 void Execution::Mma(Warp* warp, const Instruction& in) {
   const MatrixShape& shape = function_.shapes[in.shape];
   if (!KnownElement(shape.a) || !KnownElement(shape.b)) {
-    return Fail(absl::UnimplementedError(absl::StrCat("PTX line ", in.line, ": mma of this type is not known")));
+    return Fail(absl::UnimplementedError(
+        absl::StrCat("PTX line ", in.line, ": mma of this type is not known")));
   }
   const int32_t* d = function_.operands.data() + in.list;
   const int32_t* a = d + shape.d_count;
@@ -139,8 +148,9 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
     // C and D: pairs of columns, registers step by 8 rows. f16 holds a pair in a register.
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {
       const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-      sum[row][column] = shape.c == Type::kF16 ? ElementOf(shape.c, warp->row(c[i / 2])[lane] >> (16 * (i % 2)))
-                                               : ElementOf(shape.c, warp->row(c[i])[lane]);
+      sum[row][column] = shape.c == Type::kF16
+                             ? ElementOf(shape.c, warp->row(c[i / 2])[lane] >> (16 * (i % 2)))
+                             : ElementOf(shape.c, warp->row(c[i])[lane]);
     }
   }
   for (int row = 0; row < shape.m; ++row)
@@ -151,7 +161,8 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
     }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {
-      const uint64_t bits = SumBits(shape.d, sum[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2], in.sat);
+      const uint64_t bits =
+          SumBits(shape.d, sum[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2], in.sat);
       if (shape.d != Type::kF16) {
         warp->row(d[i])[lane] = bits;
       } else {

@@ -1,6 +1,7 @@
 // mbarriers: barriers in shared memory that count arrivals and bytes.
 //
-//   init -> [pending arrivals, outstanding bytes] -> CompletePhase when both are zero -> the next phase
+//   init -> [pending arrivals, outstanding bytes] -> CompletePhase when both are zero -> the
+//       next phase
 //
 // Arrivals and landed copies release, successful waits acquire.
 #include <algorithm>
@@ -26,10 +27,11 @@ void MergeAs(Clocks* into, uint32_t into_block, const Clocks& from, uint32_t fro
   }
 }
 
-TransactionBarrier* Execution::FindMbarrier(Warp* warp, int lane, const Instruction& in, uint64_t address,
-                                            Place* place) {
+TransactionBarrier* Execution::FindMbarrier(Warp* warp, int lane, const Instruction& in,
+                                            uint64_t address, Place* place) {
   const Space space = in.op == Op::kBulkLoad || in.op == Op::kTensorLoad ? Space::kCluster
-                      : in.space == Space::kGeneric ? Space::kGeneric : in.space;
+                      : in.space == Space::kGeneric                      ? Space::kGeneric
+                                                                         : in.space;
   if (!Resolve(warp, lane, in, space, address, 8, 8, place)) return nullptr;
   if (place->owner == nullptr) {
     Tell(ReportKind::kMisuse, in, warp, lane, space, address, "an mbarrier lies in shared memory");
@@ -40,7 +42,8 @@ TransactionBarrier* Execution::FindMbarrier(Warp* warp, int lane, const Instruct
   if (!status_.ok()) return nullptr;
   const auto it = place->owner->mbarriers.find(static_cast<uint32_t>(place->offset));
   if (it != place->owner->mbarriers.end()) return &it->second;
-  Tell(ReportKind::kMisuse, in, warp, lane, Space::kShared, address, "there is no initialised mbarrier");
+  Tell(ReportKind::kMisuse, in, warp, lane, Space::kShared, address,
+       "there is no initialised mbarrier");
   return nullptr;
 }
 
@@ -48,13 +51,15 @@ bool Execution::Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32
   if (in.op == Op::kMbarWait) return MbarrierWait(warp, group, in, mask);
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int lane = std::countr_zero(m);
-    const uint64_t address = (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+    const uint64_t address =
+        (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
     Place place;
     if (in.op == Op::kMbarInit) {
       if (!Resolve(warp, lane, in, in.space, address, 8, 8, &place)) return false;
       const uint32_t count = static_cast<uint32_t>(warp->row(in.b)[lane]);
       if (count == 0 || count > kArrivalsMax || place.owner == nullptr) {
-        Tell(ReportKind::kMisuse, in, warp, lane, Space::kShared, address, absl::StrCat("an mbarrier for ", count, " arrivals"));
+        Tell(ReportKind::kMisuse, in, warp, lane, Space::kShared, address,
+             absl::StrCat("an mbarrier for ", count, " arrivals"));
         return false;
       }
       CheckWrite(LaneActor(warp, lane), in, place, 8);
@@ -77,12 +82,14 @@ bool Execution::Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32
     };
     if (in.c >= 0) {
       barrier->transactions += static_cast<uint32_t>(warp->row(in.c)[lane]);
-      if (barrier->transactions > kBytesMax) return misuse("more than 2^20 - 1 bytes are outstanding");
+      if (barrier->transactions > kBytesMax)
+        return misuse("more than 2^20 - 1 bytes are outstanding");
       if (in.op == Op::kMbarExpect) continue;
     }
     uint32_t arrivals = in.b >= 0 ? static_cast<uint32_t>(warp->row(in.b)[lane]) : 1;
     if (in.op == Op::kCpMbarArrive) {
-      // The thread's copies come first. They land now: whoever does not wait for this barrier is not ordered with them.
+      // The thread's copies come first. They land now: whoever does not wait for this barrier is
+      // not ordered with them.
       auto& groups = warp->copies[lane];
       for (auto& copies : groups) {
         for (ThreadCopy& copy : copies) {
@@ -97,11 +104,13 @@ bool Execution::Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32
       }
       if (in.mode == 0) ++barrier->pending;
     }
-    if (arrivals == 0 || arrivals > barrier->pending) return misuse(absl::StrCat(arrivals, " arrivals, ", barrier->pending, " are pending"));
+    if (arrivals == 0 || arrivals > barrier->pending)
+      return misuse(absl::StrCat(arrivals, " arrivals, ", barrier->pending, " are pending"));
     if (in.d >= 0) warp->row(in.d)[lane] = barrier->phase;
     MergeAs(&barrier->current, place.owner->id, warp->clocks, warp->block->id);
     barrier->pending -= arrivals;
-    if (barrier->pending == 0 && barrier->transactions == 0) CompletePhase(place.owner, offset, barrier);
+    if (barrier->pending == 0 && barrier->transactions == 0)
+      CompletePhase(place.owner, offset, barrier);
   }
   Release(warp);
   return true;
@@ -116,7 +125,8 @@ void Execution::CompletePhase(Block* block, uint32_t offset, TransactionBarrier*
       if (group.wait == Wait::kMbarrier && group.address == offset) group.wait = Wait::kNone;
 }
 
-void Execution::CompleteTransaction(Block* block, uint32_t offset, const BulkCopy& copy, uint64_t bytes) {
+void Execution::CompleteTransaction(Block* block, uint32_t offset, const BulkCopy& copy,
+                                    uint64_t bytes) {
   const auto it = block->mbarriers.find(offset);
   if (it == block->mbarriers.end()) return;  // reported when it was issued, or invalidated since
   TransactionBarrier& barrier = it->second;
@@ -134,12 +144,14 @@ bool Execution::MbarrierWait(Warp* warp, Group* group, const Instruction& in, ui
   bool same = true;
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int lane = std::countr_zero(m);
-    const uint64_t address = (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
+    const uint64_t address =
+        (in.a >= 0 ? warp->row(in.a)[lane] : 0) + static_cast<uint64_t>(in.offset);
     Place place;
     const TransactionBarrier* barrier = FindMbarrier(warp, lane, in, address, &place);
     if (barrier == nullptr) return false;
     const uint64_t operand = warp->row(in.b)[lane];
-    const bool complete = in.flags & kFlagParity ? (barrier->phase & 1) != (operand & 1) : barrier->phase > operand;
+    const bool complete =
+        in.flags & kFlagParity ? (barrier->phase & 1) != (operand & 1) : barrier->phase > operand;
     results[lane] = complete;
     if (complete) {
       done |= 1u << lane;
@@ -156,7 +168,8 @@ bool Execution::MbarrierWait(Warp* warp, Group* group, const Instruction& in, ui
       return false;
     }
   }
-  for (uint32_t m = mask; m != 0; m &= m - 1) warp->row(in.d)[std::countr_zero(m)] = results[std::countr_zero(m)];
+  for (uint32_t m = mask; m != 0; m &= m - 1)
+    warp->row(in.d)[std::countr_zero(m)] = results[std::countr_zero(m)];
   if (done != mask) {
     // Others have to move before another look says more.
     warp->spun = true;

@@ -7,6 +7,8 @@ namespace outboard::ptx {
 
 void Region::Save(uint64_t offset, uint64_t bytes) {
   for (uint64_t page = offset / kPageBytes; page <= (offset + bytes - 1) / kPageBytes; ++page) {
+    if (page == last_saved) continue;
+    last_saved = page;
     const auto [it, added] = log.try_emplace(page);
     if (!added) continue;
     const uint64_t begin = page * kPageBytes;

@@ -1,7 +1,7 @@
 // Memory of the machine: bytes, and what is known of each byte.
 //
-// Per byte: whether it was ever written or is being copied right now (`state`), and who wrote and read it last and
-// at which clock (`Shadow`), from which races are found (clocks.h).
+// Per byte: whether it was ever written or is being copied right now (`state`), and who wrote and
+// read it last and at which clock (`Shadow`), from which races are found (clocks.h).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,9 @@ class Region {
   static constexpr uint64_t kPageBytes = 1024;  // of shadows and of the undo log
 
   Region(uint64_t base, uint64_t bytes)
-      : base(base), data(bytes), state(bytes, kUnwritten),
+      : base(base),
+        data(bytes),
+        state(bytes, kUnwritten),
         shadows_((bytes + kPageBytes - 1) / kPageBytes) {}
 
   uint64_t bytes() const { return data.size(); }
@@ -46,14 +48,15 @@ class Region {
   };
   std::map<uint64_t, SavedPage> log;
   bool logging = false;
+  uint64_t last_saved = ~uint64_t{0};  // a page that the log has
   void Save(uint64_t offset, uint64_t bytes);
 
  private:
   std::vector<std::unique_ptr<Shadow[]>> shadows_;
 };
 
-// The device's memory. Addresses lie in a range of their own, are never used twice, and have gaps between them,
-// so that an access behind the end or after Free() is found.
+// The device's memory. Addresses lie in a range of their own, are never used twice, and have gaps
+// between them, so that an access behind the end or after Free() is found.
 class DeviceMemory {
  public:
   static constexpr uint64_t kBase = uint64_t{0x10} << 32;

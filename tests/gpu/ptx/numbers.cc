@@ -66,7 +66,8 @@ double MakeOdd(double rounded, double error) {
   if (error == 0 || !std::isfinite(rounded) || std::isnan(error)) return rounded;
   uint64_t bits = std::bit_cast<uint64_t>(rounded);
   if (bits & 1) return rounded;
-  // The exact value lies between `rounded` and its neighbour towards the error; the odd one of both.
+  // The exact value lies between `rounded` and its neighbour towards the error; the odd one of
+  // both.
   const bool away = (error > 0) == (rounded > 0);
   return std::bit_cast<double>(away ? bits + 1 : bits - 1);
 }
@@ -89,8 +90,7 @@ double OddFma(double a, double b, double c) {
 float HalfToFloat(uint16_t bits) {
   static const auto table = [] {
     auto* values = new std::array<float, 65536>;
-    for (uint32_t i = 0; i < 65536; ++i)
-      (*values)[i] = static_cast<float>(Decode(i, kHalfFormat));
+    for (uint32_t i = 0; i < 65536; ++i) (*values)[i] = static_cast<float>(Decode(i, kHalfFormat));
     return values;
   }();
   return (*table)[bits];

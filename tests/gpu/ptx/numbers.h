@@ -1,8 +1,9 @@
 // The number formats of PTX that C++ lacks: f16, bf16, tf32 and the two 8-bit floats.
 //
-// A value is its bits in an unsigned integer. Each format is narrower than double, so that a result is computed
-// in double, rounded to odd (`Odd...`), and rounded a second time to the format: that is the correctly rounded
-// result, since double has more than two bits beyond every format (Boldo and Melquiond, 2008).
+// A value is its bits in an unsigned integer. Each format is narrower than double, so that a result
+// is computed in double, rounded to odd (`Odd...`), and rounded a second time to the format: that
+// is the correctly rounded result, since double has more than two bits beyond every format (Boldo
+// and Melquiond, 2008).
 #pragma once
 
 #include <bit>

@@ -7,81 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "tests/gpu/ptx/lexer.h"
 
 namespace outboard::ptx {
 namespace {
 
 // A module of the largest kernels has some 20,000 lines.
 constexpr size_t kTextBytesMax = 64u << 20;
-
-struct Token {
-  std::string_view text;
-  int line = 0;
-};
-
-bool StartsWord(char c) { return std::isalpha(c) || c == '_' || c == '$' || c == '%' || c == '.'; }
-bool InWord(char c) { return std::isalnum(c) || c == '_' || c == '$' || c == '%' || c == '.'; }
-
-absl::Status ErrorAt(int line, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("PTX line ", line, ": ", std::string(what)));
-}
-
-class Lexer {
- public:
-  explicit Lexer(std::string_view text) : text_(text) {}
-
-  absl::StatusOr<std::vector<Token>> Run() {
-    std::vector<Token> tokens;
-    while (SkipBlank()) {
-      const char c = text_[at_];
-      const size_t begin = at_;
-      if (c == '"') {
-        at_ = text_.find('"', at_ + 1);
-        if (at_ == std::string_view::npos) return ErrorAt(line_, "a string has no end");
-        ++at_;
-      } else if (StartsWord(c)) {
-        while (at_ < text_.size() && (InWord(text_[at_]) || Colons())) at_ += Colons() ? 2 : 1;
-      } else if (std::isdigit(c)) {
-        while (at_ < text_.size() && (std::isalnum(text_[at_]) || text_[at_] == '.')) ++at_;
-      } else {
-        ++at_;
-      }
-      tokens.push_back({text_.substr(begin, at_ - begin), line_});
-      // Lines of debug information end without a semicolon.
-      const std::string_view word = tokens.back().text;
-      if (word == ".loc" || word == ".file") {
-        tokens.pop_back();
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      }
-    }
-    return tokens;
-  }
-
- private:
-  bool Colons() const { return text_.substr(at_, 2) == "::"; }
-  bool SkipBlank() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '\n') ++line_;
-      if (std::isspace(static_cast<unsigned char>(c)) || c == 0) {
-        ++at_;
-      } else if (text_.substr(at_, 2) == "//") {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else if (text_.substr(at_, 2) == "/*") {
-        const size_t end = std::min(text_.find("*/", at_), text_.size() - 2);
-        for (; at_ < end; ++at_) line_ += text_[at_] == '\n';
-        at_ = end + 2;
-      } else {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  int line_ = 1;
-};
 
 int AlignUp(int value, int align) { return (value + align - 1) / align * align; }
 
@@ -136,7 +68,8 @@ class Parser {
   }
   absl::Status Expect(std::string_view text) {
     if (Take(text)) return absl::OkStatus();
-    return ErrorAt(Line(), absl::StrCat("expected '", std::string(text), "' before '", std::string(Peek()), "'"));
+    return ErrorAt(Line(), absl::StrCat("expected '", std::string(text), "' before '",
+                                        std::string(Peek()), "'"));
   }
 
   absl::Status Integer(int64_t* value) {
@@ -234,8 +167,8 @@ class Parser {
     if (is_extern) return ErrorAt(line, absl::StrCat("'", data.name, "' is defined nowhere"));
     (*symbols)[data.name] = {Symbol::kGlobal, 0};
     data.initial.resize(data.bytes);
-    module_->globals.push_back({data.name, data.bytes, data.align,
-                                data.initialised || space == ".const", data.initial});
+    module_->globals.push_back(
+        {data.name, data.bytes, data.align, data.initialised || space == ".const", data.initial});
     return absl::OkStatus();
   }
 
@@ -248,7 +181,7 @@ class Parser {
       const bool negative = Take("-");
       const int line = Line();
       Operand number;
-      if (!Number(Next(), negative, &number))
+      if (!ReadNumber(Next(), negative, &number))
         return ErrorAt(line, "an initial value that is not a number is not known");
       for (int i = 0; i < BytesOf(type); ++i) bytes.push_back(number.bits >> (8 * i));
       while (depth > 0 && Take("}")) --depth;
@@ -258,33 +191,6 @@ class Parser {
     bytes.resize(data->bytes);
     data->initial = std::move(bytes);
     return absl::OkStatus();
-  }
-
-  static bool Number(std::string_view word, bool negative, Operand* out) {
-    if (word.empty() || !std::isdigit(word[0])) return false;
-    const std::string text(word);
-    out->kind = Operand::kNumber;
-    if (word.size() == 10 && (word.substr(0, 2) == "0f" || word.substr(0, 2) == "0F")) {
-      out->bits = std::strtoull(text.c_str() + 2, nullptr, 16);
-      if (negative) out->bits ^= 0x80000000u;
-      return true;
-    }
-    if (word.size() == 18 && (word.substr(0, 2) == "0d" || word.substr(0, 2) == "0D")) {
-      out->bits = std::strtoull(text.c_str() + 2, nullptr, 16);
-      if (negative) out->bits ^= uint64_t{1} << 63;
-      return true;
-    }
-    if (word.find('.') != std::string_view::npos) {
-      out->is_float = true;
-      out->real = std::strtod(text.c_str(), nullptr) * (negative ? -1 : 1);
-      return true;
-    }
-    if (word.size() > 2 && (word.substr(0, 2) == "0b" || word.substr(0, 2) == "0B"))
-      out->bits = std::strtoull(text.c_str() + 2, nullptr, 2);
-    else
-      out->bits = std::strtoull(text.c_str(), nullptr, 0);
-    if (negative) out->bits = -out->bits;
-    return true;
   }
 
   absl::Status Entry() {
@@ -430,7 +336,8 @@ class Parser {
     for (const Instruction& in : function->code) {
       if (in.op != Op::kWgmma) continue;
       function->product_rows.resize(static_cast<size_t>(function->rows));
-      for (int i = 0; i < in.list_size; ++i) function->product_rows[function->operands[in.list + i]] = 1;
+      for (int i = 0; i < in.list_size; ++i)
+        function->product_rows[function->operands[in.list + i]] = 1;
     }
   }
 
@@ -467,7 +374,8 @@ class Parser {
       OB_RETURN_IF_ERROR(Expect("]"));
     }
     if (count > (1 << 19)) return ErrorAt(line, "too much local memory");
-    const int address = AlignUp(function->local_bytes, static_cast<int>(std::max<int64_t>(align, 1)));
+    const int address =
+        AlignUp(function->local_bytes, static_cast<int>(std::max<int64_t>(align, 1)));
     function->local_bytes = address + BytesOf(type) * static_cast<int>(count);
     local_symbols_[name] = {Symbol::kLocal, address};
     return Expect(";");
@@ -491,7 +399,8 @@ class Parser {
       OB_RETURN_IF_ERROR(ParseOperand(builder, &operand));
       operands.push_back(std::move(operand));
       if (!Take(",") && Peek() != ";")
-        return ErrorAt(line, absl::StrCat("unexpected '", std::string(Peek()), "' in ", std::string(mnemonic)));
+        return ErrorAt(line, absl::StrCat("unexpected '", std::string(Peek()), "' in ",
+                                          std::string(mnemonic)));
     }
     std::string_view text = source_lines_[line - 1];
     while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
@@ -517,7 +426,7 @@ class Parser {
       out->negated = true;
     } else if (Peek() == "-" || (!Peek().empty() && std::isdigit(Peek()[0]))) {
       const bool negative = Take("-");
-      if (!Number(Next(), negative, out)) return ErrorAt(line, "expected a number");
+      if (!ReadNumber(Next(), negative, out)) return ErrorAt(line, "expected a number");
     } else if (Take("_")) {
       out->kind = Operand::kSink;
     } else {
@@ -610,7 +519,7 @@ class Parser {
 
   absl::Status ParseBase(FunctionBuilder* builder, Operand* base) {
     if (!Peek().empty() && std::isdigit(Peek()[0])) {
-      Number(Next(), false, base);
+      ReadNumber(Next(), false, base);
       return absl::OkStatus();
     }
     return Named(builder, std::string(Next()), base);
@@ -664,39 +573,10 @@ class Parser {
 
 }  // namespace
 
-int FunctionBuilder::Constant(uint64_t bits) {
-  const auto [it, added] = constants_.try_emplace(bits, -1);
-  if (added) {
-    it->second = NewRow();
-    function_->constants.push_back({it->second, bits});
-  }
-  return it->second;
-}
-int FunctionBuilder::SpecialRow(Special special) {
-  const auto [it, added] = specials_.try_emplace(special, -1);
-  if (added) {
-    it->second = NewRow();
-    function_->specials.push_back({it->second, special});
-  }
-  return it->second;
-}
-int FunctionBuilder::GlobalRow(const std::string& name) {
-  const auto [it, added] = globals_.try_emplace(name, -1);
-  if (added) {
-    it->second = NewRow();
-    function_->globals.push_back({it->second, name});
-  }
-  return it->second;
-}
-int FunctionBuilder::CarryRow() {
-  if (function_->carry_row < 0) function_->carry_row = NewRow();
-  return function_->carry_row;
-}
-
 absl::StatusOr<std::unique_ptr<Module>> Parse(std::string_view text) {
   if (text.size() > kTextBytesMax)
     return absl::ResourceExhaustedError("a module of PTX has more than 64 MiB");
-  absl::StatusOr<std::vector<Token>> tokens = Lexer(text).Run();
+  absl::StatusOr<std::vector<Token>> tokens = ReadTokens(text);
   if (!tokens.ok()) return tokens.status();
   return Parser(text, *std::move(tokens)).Run();
 }

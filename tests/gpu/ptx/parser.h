@@ -14,14 +14,14 @@ namespace outboard::ptx {
 struct Operand {
   enum Kind : uint8_t { kRow, kNumber, kAddress, kList, kSink, kLabel };
   Kind kind = kSink;
-  int row = -1;            // kRow, and the base of kAddress (-1: none)
-  bool negated = false;    // !%p or -%f
-  bool is_float = false;   // a number with a decimal point
-  uint64_t bits = 0;       // kNumber
+  int row = -1;           // kRow, and the base of kAddress (-1: none)
+  bool negated = false;   // !%p or -%f
+  bool is_float = false;  // a number with a decimal point
+  uint64_t bits = 0;      // kNumber
   double real = 0;
-  int64_t offset = 0;      // kAddress
-  bool param = false;      // kAddress of a parameter
-  std::string name;        // kLabel
+  int64_t offset = 0;           // kAddress
+  bool param = false;           // kAddress of a parameter
+  std::string name;             // kLabel
   std::vector<Operand> list;    // kList; the coordinates of a tensor's address
   std::vector<Operand> second;  // what follows '|'
 };
@@ -39,7 +39,8 @@ class FunctionBuilder {
   int GlobalRow(const std::string& name);
   int CarryRow();
 
-  // Adds the instruction that `mnemonic` and `operands` spell; `guard` is -1 or the predicate's row.
+  // Adds the instruction that `mnemonic` and `operands` spell; `guard` is -1 or the predicate's
+  // row.
   absl::Status Decode(std::string_view mnemonic, std::vector<Operand> operands, int guard,
                       bool guard_negated, int line);
 

@@ -15,12 +15,19 @@ constexpr uint64_t kPollsMax = 1000;
 
 Execution::Execution(Machine* machine, const LoadedModule& module, const Function& function,
                      const LaunchConfig& config, int run)
-    : machine_(machine), memory_(machine->memory_), module_(module), function_(function),
-      config_(config), run_(run), counting_(run == 0),
+    : machine_(machine),
+      memory_(machine->memory_),
+      module_(module),
+      function_(function),
+      config_(config),
+      run_(run),
+      counting_(run == 0),
       random_(machine->options_.seed * 1000003 + static_cast<uint64_t>(run)),
-      clock_base_(machine->clock_base_), clock_end_(machine->clock_base_) {
+      clock_base_(machine->clock_base_),
+      clock_end_(machine->clock_base_) {
   for (int i = 0; i < 3; ++i) {
-    cluster_shape_[i] = config.cluster[i] != 0 ? config.cluster[i] : std::max(1, function.cluster[i]);
+    cluster_shape_[i] =
+        config.cluster[i] != 0 ? config.cluster[i] : std::max(1, function.cluster[i]);
   }
   block_count_ = config.grid[0] * config.grid[1] * config.grid[2];
 }
@@ -317,8 +324,8 @@ void Execution::RunGroup(Warp* warp, int index) {
   }
 }
 
-// Merged groups leave empty places, which are used first: with at most 32 groups in use, `groups` never grows
-// beyond what it has reserved, and pointers into it stay valid during a turn.
+// Merged groups leave empty places, which are used first: with at most 32 groups in use, `groups`
+// never grows beyond what it has reserved, and pointers into it stay valid during a turn.
 static void AddGroup(Warp* warp, const Group& added) {
   for (Group& group : warp->groups) {
     if (group.mask != 0) continue;
@@ -362,26 +369,39 @@ void Execution::LeaveLanes(Warp* warp, Group* group, uint32_t lanes) {
 void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t mask) {
   switch (in.op) {
     case Op::kBra: return Branch(warp, group, in, mask);
-    case Op::kRet: case Op::kExit: return LeaveLanes(warp, group, mask);
+    case Op::kRet:
+    case Op::kExit: return LeaveLanes(warp, group, mask);
     case Op::kTrap:
       return Fail(absl::AbortedError(
           absl::StrCat("kernel ", function_.name, " trapped at line ", in.line)));
     case Op::kLd: Load(warp, in, mask); break;
     case Op::kSt: Store(warp, in, mask); break;
-    case Op::kAtom: case Op::kRed: AtomicAccess(warp, in, mask); break;
+    case Op::kAtom:
+    case Op::kRed: AtomicAccess(warp, in, mask); break;
     case Op::kFence: Fence(warp); break;
     case Op::kProxyFence: ProxyFence(warp, in, mask); break;
-    case Op::kNop: case Op::kPrefetch: case Op::kGriddep: case Op::kTensorPrefetch: break;
+    case Op::kNop:
+    case Op::kPrefetch:
+    case Op::kGriddep:
+    case Op::kTensorPrefetch: break;
     case Op::kCvt: Convert(warp, in, mask); break;
     case Op::kCvtPair: ConvertPair(warp, in, mask); break;
 
-    case Op::kShfl: case Op::kVote: case Op::kMatch: case Op::kRedux: case Op::kElect:
+    case Op::kShfl:
+    case Op::kVote:
+    case Op::kMatch:
+    case Op::kRedux:
+    case Op::kElect:
       SplitGuard(warp, &group, mask);
       if (!HaveLanes(warp, group, in, mask)) return;
-      if (in.op == Op::kShfl) Shuffle(warp, in, mask);
-      else if (in.op == Op::kMatch) Match(warp, in, mask);
-      else if (in.op == Op::kRedux) Redux(warp, in, mask);
-      else Vote(warp, in, mask);
+      if (in.op == Op::kShfl)
+        Shuffle(warp, in, mask);
+      else if (in.op == Op::kMatch)
+        Match(warp, in, mask);
+      else if (in.op == Op::kRedux)
+        Redux(warp, in, mask);
+      else
+        Vote(warp, in, mask);
       break;
     case Op::kActivemask: {
       for (int lane = 0; lane < 32; ++lane)
@@ -392,7 +412,9 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
       SplitGuard(warp, &group, mask);
       if (!WarpBarrier(warp, group, in, mask)) return;
       break;
-    case Op::kBarSync: case Op::kBarArrive: case Op::kBarRed:
+    case Op::kBarSync:
+    case Op::kBarArrive:
+    case Op::kBarRed:
       SplitGuard(warp, &group, mask);
       if (in.aligned && !HaveLanes(warp, group, in, mask)) return;
       return BlockBarrier(warp, group, in, mask);
@@ -417,25 +439,41 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kCpAsync: CopyAsync(warp, in, mask); break;
     case Op::kCpCommit: CopyCommit(warp, mask); break;
     case Op::kCpWait: CopyWait(warp, in, mask); break;
-    case Op::kCpMbarArrive: case Op::kMbarInit: case Op::kMbarInval: case Op::kMbarArrive:
-    case Op::kMbarExpect: case Op::kMbarWait:
+    case Op::kCpMbarArrive:
+    case Op::kMbarInit:
+    case Op::kMbarInval:
+    case Op::kMbarArrive:
+    case Op::kMbarExpect:
+    case Op::kMbarWait:
       SplitGuard(warp, &group, mask);
       if (!Mbarrier(warp, group, in, mask)) return;
       break;
-    case Op::kBulkLoad: case Op::kBulkStore: case Op::kTensorLoad: case Op::kTensorStore:
-    case Op::kBulkCommit: case Op::kBulkWait:
+    case Op::kBulkLoad:
+    case Op::kBulkStore:
+    case Op::kTensorLoad:
+    case Op::kTensorStore:
+    case Op::kBulkCommit:
+    case Op::kBulkWait:
       SplitGuard(warp, &group, mask);
       if (!Bulk(warp, group, in, mask)) return;
       break;
 
-    case Op::kLdmatrix: case Op::kStmatrix: case Op::kMma:
+    case Op::kLdmatrix:
+    case Op::kStmatrix:
+    case Op::kMma:
       SplitGuard(warp, &group, mask);
       if (!HaveLanes(warp, group, in, mask)) return;
-      if (in.op == Op::kMma) Mma(warp, in);
-      else if (in.op == Op::kLdmatrix) LoadMatrix(warp, in, mask);
-      else StoreMatrix(warp, in, mask);
+      if (in.op == Op::kMma)
+        Mma(warp, in);
+      else if (in.op == Op::kLdmatrix)
+        LoadMatrix(warp, in, mask);
+      else
+        StoreMatrix(warp, in, mask);
       break;
-    case Op::kWgmma: case Op::kWgmmaFence: case Op::kWgmmaCommit: case Op::kWgmmaWait:
+    case Op::kWgmma:
+    case Op::kWgmmaFence:
+    case Op::kWgmmaCommit:
+    case Op::kWgmmaWait:
       SplitGuard(warp, &group, mask);
       if (!HaveLanes(warp, group, in, mask)) return;
       if (!Wgmma(warp, group, in, mask)) return;
@@ -456,8 +494,8 @@ void Execution::ReportStuck() {
         if (std::exchange(told[{in.line, static_cast<int>(group.wait)}], true)) continue;
         switch (group.wait) {
           case Wait::kLanes: {
-            const bool barrier = in.op == Op::kBarSync || in.op == Op::kBarArrive ||
-                                 in.op == Op::kBarRed;
+            const bool barrier =
+                in.op == Op::kBarSync || in.op == Op::kBarArrive || in.op == Op::kBarRed;
             Tell(barrier ? ReportKind::kBarrierMissed : ReportKind::kDivergence, in, warp.get(),
                  lane, Space::kGeneric, 0,
                  absl::StrCat("lanes that this instruction needs never arrive; ",
@@ -484,7 +522,8 @@ void Execution::ReportStuck() {
             Tell(ReportKind::kDivergence, in, warp.get(), lane, Space::kGeneric, 0,
                  "the other warps of the warpgroup never arrive");
             break;
-          case Wait::kNone: case Wait::kCopies:
+          case Wait::kNone:
+          case Wait::kCopies:
             if (warp->spun)
               Tell(ReportKind::kEndlessWait, in, warp.get(), lane, Space::kShared, 0,
                    "polls a barrier that nothing can complete");

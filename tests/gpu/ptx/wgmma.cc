@@ -1,8 +1,9 @@
 // wgmma: products of four warps with operands in shared memory, which run beside the threads.
 //
-// Each warp computes its 16 rows of 64. Group n of a warpgroup is complete only when all four warps have committed
-// theirs: a warp that waits for it waits for the others. Early runs compute when a product is issued, late ones
-// when the first warp waits for its group; in between its accumulators belong to it, and so do the bytes it reads.
+// Each warp computes its 16 rows of 64. Group n of a warpgroup is complete only when all four warps
+// have committed theirs: a warp that waits for it waits for the others. Early runs compute when a
+// product is issued, late ones when the first warp waits for its group; in between its accumulators
+// belong to it, and so do the bytes it reads.
 #include <algorithm>
 #include <cstring>
 
@@ -16,8 +17,10 @@ namespace {
 // A matrix descriptor (PTX ISA, "Matrix Descriptor Format"); offsets in bytes.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
-      : start(static_cast<uint32_t>(bits & 0x3fff) << 4), leading(static_cast<uint32_t>(bits >> 16 & 0x3fff) << 4),
-        stride(static_cast<uint32_t>(bits >> 32 & 0x3fff) << 4), base_offset(static_cast<int>(bits >> 49 & 7)),
+      : start(static_cast<uint32_t>(bits & 0x3fff) << 4),
+        leading(static_cast<uint32_t>(bits >> 16 & 0x3fff) << 4),
+        stride(static_cast<uint32_t>(bits >> 32 & 0x3fff) << 4),
+        base_offset(static_cast<int>(bits >> 49 & 7)),
         mode(static_cast<int>(bits >> 62)) {}
   uint32_t start, leading, stride;
   int base_offset;
@@ -30,14 +33,16 @@ struct Descriptor {
   }
   // Element (row, k) of rows x k, k along the 32 bytes of a row.
   uint32_t KMajor(uint32_t row, uint32_t k_byte) const {
-    if (mode == 0) return start + row / 8 * stride + k_byte / 16 * leading + row % 8 * 16 + k_byte % 16;
+    if (mode == 0)
+      return start + row / 8 * stride + k_byte / 16 * leading + row % 8 * 16 + k_byte % 16;
     return Swizzled(start + row / 8 * stride + row % 8 * span() + k_byte);
   }
   // The same with rows along the span: only 16-bit elements.
   uint32_t RowMajor(uint32_t row, uint32_t k) const {
     const uint32_t wide = span() / 2;
     if (mode == 0) return start + row / 8 * stride + k / 8 * leading + k % 8 * 16 + row % 8 * 2;
-    return Swizzled(start + row / wide * leading + k / 8 * stride + k % 8 * span() + row % wide * 2);
+    return Swizzled(start + row / wide * leading + k / 8 * stride + k % 8 * span() +
+                    row % wide * 2);
   }
 };
 
@@ -46,7 +51,9 @@ template <class F>
 void ForRows(const Function& function, const Instruction& in, F f) {
   int written = 0;  // of the list, from its beginning
   switch (in.op) {
-    case Op::kLd: case Op::kUnpack: case Op::kLdmatrix: written = in.list_size; break;
+    case Op::kLd:
+    case Op::kUnpack:
+    case Op::kLdmatrix: written = in.list_size; break;
     case Op::kMma: written = function.shapes[in.shape].d_count; break;
     default: break;
   }
@@ -59,7 +66,8 @@ void ForRows(const Function& function, const Instruction& in, F f) {
 
 }  // namespace
 
-// Registers that a product owns must not be touched, and what is written needs a fence before the next product.
+// Registers that a product owns must not be touched, and what is written needs a fence before the
+// next product.
 void Execution::CheckPendingRows(Warp* warp, const Instruction& in) {
   if (in.op == Op::kWgmma) return;  // IssueProduct looks
   ForRows(function_, in, [&](int row, bool written) {
@@ -79,12 +87,8 @@ bool Execution::Wgmma(Warp* warp, Group* group, const Instruction& in, uint32_t 
   }
   Warpgroup& warpgroup = warp->block->warpgroups[warp->index / 4];
   switch (in.op) {
-    case Op::kWgmmaFence:
-      std::fill(warp->unfenced.begin(), warp->unfenced.end(), 0);
-      return true;
-    case Op::kWgmma:
-      IssueProduct(warp, in);
-      return status_.ok();
+    case Op::kWgmmaFence: std::fill(warp->unfenced.begin(), warp->unfenced.end(), 0); return true;
+    case Op::kWgmma: IssueProduct(warp, in); return status_.ok();
     case Op::kWgmmaCommit:
       ++warpgroup.committed[warp->index % 4];
       for (int i = 0; i < 4; ++i)
@@ -107,8 +111,10 @@ bool Execution::WaitProducts(Warp* warp, Group* group, const Instruction& in) {
   }
   std::deque<PendingProduct> later;
   for (PendingProduct& product : warpgroup.pending) {
-    if (product.group > wanted) later.push_back(std::move(product));
-    else product.compute();
+    if (product.group > wanted)
+      later.push_back(std::move(product));
+    else
+      product.compute();
   }
   warpgroup.pending = std::move(later);
   uint32_t& known = warp->clocks.own[SlotOf(kProductThread) + warp->index / 4];
@@ -121,8 +127,9 @@ bool Execution::WaitProducts(Warp* warp, Group* group, const Instruction& in) {
 }
 
 // Checks the bytes of `rows` x `k` elements and lists their addresses, k fastest.
-bool Execution::GatherTile(Warp* warp, const Instruction& in, uint64_t descriptor, Type type, int first_row, int rows,
-                           int k, bool transposed, std::vector<uint32_t>* addresses) {
+bool Execution::GatherTile(Warp* warp, const Instruction& in, uint64_t descriptor, Type type,
+                           int first_row, int rows, int k, bool transposed,
+                           std::vector<uint32_t>* addresses) {
   const Descriptor d(descriptor);
   if (d.base_offset != 0) {
     Fail(absl::UnimplementedError("matrix descriptors with a base offset are not known"));
@@ -131,13 +138,17 @@ bool Execution::GatherTile(Warp* warp, const Instruction& in, uint64_t descripto
   const int bytes = type == Type::kTf32 ? 4 : BytesOf(type);
   Actor reader = LaneActor(warp, 0);
   reader.thread = kProductThread + static_cast<uint32_t>(warp->index / 4);
-  reader.clock = clock_base_ + static_cast<uint32_t>(warp->block->warpgroups[warp->index / 4].committed[warp->index % 4]) + 1;
+  reader.clock =
+      clock_base_ +
+      static_cast<uint32_t>(warp->block->warpgroups[warp->index / 4].committed[warp->index % 4]) +
+      1;
   reader.asynchronous = true;
   addresses->reserve(static_cast<size_t>(rows) * static_cast<size_t>(k));
   for (int r = first_row; r < first_row + rows; ++r) {
     for (int e = 0; e < k; ++e) {
-      const uint32_t at = transposed ? d.RowMajor(static_cast<uint32_t>(r), static_cast<uint32_t>(e))
-                                     : d.KMajor(static_cast<uint32_t>(r), static_cast<uint32_t>(e * bytes));
+      const uint32_t at =
+          transposed ? d.RowMajor(static_cast<uint32_t>(r), static_cast<uint32_t>(e))
+                     : d.KMajor(static_cast<uint32_t>(r), static_cast<uint32_t>(e * bytes));
       addresses->push_back(at);
       // Pieces of 16 bytes stay together.
       if (!transposed && e * bytes % 16 != 0) continue;
@@ -154,7 +165,8 @@ bool Execution::GatherTile(Warp* warp, const Instruction& in, uint64_t descripto
 void Execution::IssueProduct(Warp* warp, const Instruction& in) {
   const MatrixShape& shape = function_.shapes[in.shape];
   if (!KnownElement(shape.a) || !KnownElement(shape.b))
-    return Fail(absl::UnimplementedError(absl::StrCat("PTX line ", in.line, ": wgmma of this type is not known")));
+    return Fail(absl::UnimplementedError(
+        absl::StrCat("PTX line ", in.line, ": wgmma of this type is not known")));
   Warpgroup& warpgroup = warp->block->warpgroups[warp->index / 4];
   const uint64_t group = warpgroup.committed[warp->index % 4] + 1;
   const int32_t* d = function_.operands.data() + in.list;
@@ -164,20 +176,25 @@ void Execution::IssueProduct(Warp* warp, const Instruction& in) {
       return Tell(ReportKind::kAccumulator, in, warp, 0, Space::kGeneric, 0,
                   "a register was written without wgmma.fence since");
     if (i >= shape.d_count && warp->pending_write[d[i]] != 0)
-      return Tell(ReportKind::kAccumulator, in, warp, 0, Space::kGeneric, 0, "A is an accumulator that was not waited for");
+      return Tell(ReportKind::kAccumulator, in, warp, 0, Space::kGeneric, 0,
+                  "A is an accumulator that was not waited for");
   }
   const int bytes = shape.a == Type::kTf32 ? 4 : BytesOf(shape.a);
   std::vector<uint32_t> a_addresses, b_addresses;
   if (shape.a_count == 0 &&
-      !GatherTile(warp, in, warp->row(in.a)[0], shape.a, 16 * (warp->index % 4), 16, shape.k, shape.transpose_a, &a_addresses))
+      !GatherTile(warp, in, warp->row(in.a)[0], shape.a, 16 * (warp->index % 4), 16, shape.k,
+                  shape.transpose_a, &a_addresses))
     return;
-  if (!GatherTile(warp, in, warp->row(in.b)[0], shape.b, 0, shape.n, shape.k, shape.transpose_b, &b_addresses)) return;
+  if (!GatherTile(warp, in, warp->row(in.b)[0], shape.b, 0, shape.n, shape.k, shape.transpose_b,
+                  &b_addresses))
+    return;
   for (int i = 0; i < shape.d_count; ++i) warp->pending_write[d[i]] = group;
   for (int i = 0; i < shape.a_count; ++i) warp->pending_read[a[i]] = group;
   const bool accumulate = warp->row(in.c)[0] & 1;
   const bool saturate = in.sat;
 
-  const auto compute = [this, warp, &shape, d, a, bytes, accumulate, saturate, a_addresses = std::move(a_addresses),
+  const auto compute = [this, warp, &shape, d, a, bytes, accumulate, saturate,
+                        a_addresses = std::move(a_addresses),
                         b_addresses = std::move(b_addresses)] {
     const uint8_t* memory = warp->block->shared->data.data();
     const auto read = [&](uint32_t address, Type type) {
@@ -194,7 +211,8 @@ void Execution::IssueProduct(Warp* warp, const Instruction& in) {
       for (int lane = 0; lane < 32; ++lane)
         for (int i = 0; i < 4; ++i)
           for (int e = 0; e < per; ++e)
-            left[static_cast<size_t>((lane / 4 + 8 * (i % 2)) * k + lane % 4 * per + e + 4 * per * (i / 2))] =
+            left[static_cast<size_t>((lane / 4 + 8 * (i % 2)) * k + lane % 4 * per + e +
+                                     4 * per * (i / 2))] =
                 ElementOf(shape.a, warp->row(a[i])[lane] >> (8 * bytes * e));
     }
     for (size_t i = 0; i < right.size(); ++i) right[i] = read(b_addresses[i], shape.b);
@@ -217,8 +235,10 @@ void Execution::IssueProduct(Warp* warp, const Instruction& in) {
     }
   };
   if (counting_) ++machine_->counters_.products;
-  if (!late()) compute();
-  else warpgroup.pending.push_back({group, compute});
+  if (!late())
+    compute();
+  else
+    warpgroup.pending.push_back({group, compute});
 }
 
 }  // namespace outboard::ptx
