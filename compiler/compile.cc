@@ -9,6 +9,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
@@ -16,6 +17,7 @@
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
+#include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
 
@@ -61,7 +63,10 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Graph guards;
-  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
+  // Other devices have a library for these.
+  if (target.kind == TargetKind::kCuda)
+    guarded = codegen::DecomposeTranscendentalsOfF64(guards, guarded);
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;
@@ -120,22 +125,51 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
   return out;
 }
 
+absl::StatusOr<CompiledKernel> CompileToPtx(render::NvptxRenderer& renderer, const UOp* sink,
+                                            const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  std::string ir;
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, renderer.Render(lowered.program, kSymbol, options.no_opt,
+                                                          options.dump ? &ir : nullptr));
+  out.flops = lowered.flops;
+  out.bytes = lowered.bytes;
+  if (options.dump)
+    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(), out.object.c_str());
+  return out;
+}
+
+// A name in `cpu` is of an x86-64 processor, whatever `target` is.
+TargetKind KindOf(const CompileOptions& options) {
+  return options.cpu.empty() ? options.target.kind : TargetKind::kCpu;
+}
+
 }  // namespace
 
+// One of LLVM's code generators.
 struct Compiler::Generator {
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
+  absl::StatusOr<std::unique_ptr<render::NvptxRenderer>> nvptx;
 };
 
 Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
-  // A name in `cpu` is of an x86-64 processor, whatever `target` is.
-  if (!options_.cpu.empty() || options_.target.kind != TargetKind::kOpenCl)
-    generator_ = std::make_unique<Generator>(Generator{RendererFor(options_)});
+  generator_ = std::make_unique<Generator>();
+  switch (KindOf(options_)) {
+    case TargetKind::kCpu: generator_->x86 = RendererFor(options_); break;
+    case TargetKind::kCuda: generator_->nvptx = render::MakeNvptxRenderer(options_.target); break;
+    case TargetKind::kOpenCl: break;
+  }
 }
 
 Compiler::~Compiler() = default;
 
 absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
-  if (generator_ == nullptr) return CompileToOpenCl(sink, options_);
+  switch (KindOf(options_)) {
+    case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
+    case TargetKind::kCuda:
+      OB_RETURN_IF_ERROR(generator_->nvptx.status());
+      return CompileToPtx(**generator_->nvptx, sink, options_);
+    case TargetKind::kCpu: break;
+  }
   OB_RETURN_IF_ERROR(generator_->x86.status());
   return CompileToX86(**generator_->x86, sink, options_, nullptr);
 }

@@ -1,4 +1,5 @@
-// Compiles kernels to x86-64 objects, or to source text for devices that compile it themselves.
+// Compiles kernels to x86-64 objects, to PTX for NVIDIA's GPUs, or to source text for devices that
+// compile it themselves.
 //
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
 // contain others. An inner one that does not depend on the outer one's ranges is computed once,
@@ -24,7 +25,8 @@ struct CompileOptions {
   std::string cpu;       // an LLVM processor name, instead of `target`; empty: `target`
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
   // Where its kind is kOpenCl, the result is source text (CompiledKernel::Form::kOpenClC), which
-  // the device compiles itself; with blocks of several threads, no Opts are supported yet.
+  // the device compiles itself; where it is kCuda, PTX (Form::kPtx). With blocks of several
+  // threads, no Opts are supported yet.
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
   bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)

@@ -44,6 +44,7 @@ std::string DescribeArch(const Target& target) {
   switch (target.kind) {
     case TargetKind::kCpu: text = "x86-64 "; break;
     case TargetKind::kOpenCl: text = "opencl "; break;
+    case TargetKind::kCuda: text = "cuda "; break;
   }
   if (target.kind != TargetKind::kCpu)
     absl::StrAppend(&text, "blocks of ", target.block_threads, " ");
@@ -97,6 +98,23 @@ std::string Target::Fingerprint() const {
 const Target& TestTarget() {
   static const Target* const kTarget = new Target(MakeTestTarget());
   return *kTarget;
+}
+
+Target CudaTarget(const std::string& arch, int multiprocessors) {
+  // A multiprocessor has 65,536 registers and a thread at most 255: a block of so many threads has
+  // room for all of them, so that nothing is spilled.
+  constexpr int64_t kBlockThreads = 256;
+  constexpr int64_t kSharedBytes = 48 << 10;  // more must be asked for at launch
+  Target target;
+  target.kind = TargetKind::kCuda;
+  target.name = target.arch = arch;
+  target.threads = multiprocessors;
+  target.vector_bytes = 16;  // the widest access of a thread
+  target.vector_registers = 255;
+  target.block_threads = kBlockThreads;
+  target.shared_bytes = kSharedBytes;
+  target.fp16 = true;
+  return target;
 }
 
 std::string CostTableBytes(const CostTable& costs) {

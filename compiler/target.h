@@ -14,7 +14,7 @@
 namespace outboard {
 
 // What kind of device a target is: selects the code generator, and is part of the fingerprint.
-enum class TargetKind { kCpu, kOpenCl };
+enum class TargetKind { kCpu, kOpenCl, kCuda };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
 enum class Bf16Products { kNone, kVectors, kTiles };
@@ -56,7 +56,7 @@ struct Target {
   TargetKind kind = TargetKind::kCpu;
   std::string name;      // for people: "AMD EPYC 9B45"; no decision depends on it
   std::string model;     // vendor, family and model: "AuthenticAMD 26-2"; empty where none is meant
-  std::string arch;      // LLVM's name of the processor: "znver5"
+  std::string arch;      // LLVM's name of the processor: "znver5"; of a GPU: "sm_90a"
   std::string features;  // LLVM's "+a,-b"; empty: those that `arch` has
   int threads = 1;       // for compilers and tuning keys; kernels do not depend on it
   int vector_bytes = 64;
@@ -95,6 +95,10 @@ const Target& HostTarget();
 // A fixed target, independent of the machine, for tests and goldens: AVX-512 without products of
 // bf16, 32 registers, caches of 48 KiB, 2 MiB and 32 MiB.
 const Target& TestTarget();
+
+// The target of an NVIDIA GPU of that kind ("sm_80", "sm_89", "sm_90", "sm_90a") with so many
+// multiprocessors: blocks of 256 threads, and the shared memory that every one of them has.
+Target CudaTarget(const std::string& arch, int multiprocessors);
 
 // Serialises the costs to bytes that are the same on every machine: for fingerprints and messages.
 std::string CostTableBytes(const CostTable& costs);

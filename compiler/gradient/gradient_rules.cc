@@ -339,7 +339,8 @@ std::optional<Composite> SigmoidOf(const UOp* quotient, const UOp* e, const UOp*
   const UOp* const minus_x = below->src[2];
   const bool holds = choice->src[1] == e && IsOne(choice->src[2]) && below->src[0] == negative &&
                      negative->op == Op::kCmpLt && negative->src[0] == x &&
-                     IsFloatConst(negative->src[1], 0) && minus_x->op == Op::kNeg && minus_x->src[0] == x;
+                     IsFloatConst(negative->src[1], 0) && minus_x->op == Op::kNeg &&
+                     minus_x->src[0] == x;
   if (!holds) return std::nullopt;
   return Composite{quotient, {x}, {e, sum, choice, below, minus_x}, SigmoidRule};
 }

@@ -5,10 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/optimize/flatten.h"
 #include "compiler/optimize/limits.h"
+#include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/operands/visible.h"
 
 namespace outboard::codegen {
 namespace {
@@ -51,6 +54,8 @@ class Applier {
   absl::Status Thread(int64_t count);
   absl::Status Local(int64_t load, int64_t level);
   absl::Status Panel(int64_t value, int64_t count);
+  absl::Status Online(int64_t axis, int64_t block);
+  absl::Status CheckOnline() const;
 
   // The axis, if it is of the kind that is wanted.
   absl::StatusOr<Axis> Output(int64_t axis) const;
@@ -117,6 +122,7 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kThread: return Thread(opt.amount);
     case OptKind::kLocal: return Local(opt.axis, opt.amount);
     case OptKind::kPanel: return Panel(opt.axis, opt.amount);
+    case OptKind::kOnline: return Online(opt.axis, opt.amount);
   }
   return Illegal("no such kind");
 }
@@ -342,6 +348,8 @@ absl::Status Applier::Finish() {
       return Illegal("Opts: a TC of ", rows.step, " rows and ", columns,
                      " vectors is not so many tiles");
   }
+  if (plan_.online.range >= 0) OB_RETURN_IF_ERROR(CheckOnline());
+  if (!plan_.panels.empty()) plan_.visible = VisibleStepsOf(kernel_, plan_);
   return absl::OkStatus();
 }
 
@@ -356,6 +364,50 @@ absl::Status Applier::Panel(int64_t value, int64_t count) {
   const int64_t extent = kernel_.ranges[range].extent;
   if (count < 1 || count > extent) return Illegal("the loop has ", extent, " steps");
   plan_.panels.push_back({panels[value], ScalarTile(range, extent, count)});
+  return absl::OkStatus();
+}
+
+absl::Status Applier::Online(int64_t axis, int64_t block) {
+  if (!first_) return Illegal("must be the first");
+  if (axis < kernel_.output_count || axis >= static_cast<int64_t>(axes_.size()))
+    return Illegal("the axes of reductions are ", kernel_.output_count, " to ", axes_.size() - 1);
+  const int range = axes_[axis].range;
+  if (block < 1 || block >= kernel_.ranges[range].extent)
+    return Illegal("a block is below ", kernel_.ranges[range].extent);
+  const int64_t id = RangeOf(kernel_.ranges[range].node).id();
+  Graph graph;
+  OB_ASSIGN_OR_RETURN(kernel_, AnalyzeKernel(WithoutFactors(graph, kernel_, range)));
+  PlainLoops();
+  for (size_t i = kernel_.output_count; i < kernel_.ranges.size(); ++i)
+    if (RangeOf(kernel_.ranges[i].node).id() == id) {
+      OB_ASSIGN_OR_RETURN(plan_.online, PhasesOf(kernel_, static_cast<int>(i), block));
+      return absl::OkStatus();
+    }
+  return Illegal("the axis is gone without factors of its sums");
+}
+
+// Every reduction over the loop reads panels of the same rows, inside the same output loops.
+absl::Status Applier::CheckOnline() const {
+  if (plan_.panels.empty()) return Illegal("Opts: an ONLINE without a PANEL");
+  RangeSet rows = 0;
+  for (const codegen::Panel& panel : plan_.panels) {
+    const RangeSet own = kernel_.DepsOf(panel.value) & kernel_.OutputSet();
+    if (panel.tile.range != plan_.online.range || (rows != 0 && own != rows))
+      return Illegal("Opts: panels of an ONLINE are of other rows, or along another loop");
+    rows = own;
+    if (plan_.online.block % panel.tile.step != 0)
+      return Illegal("Opts: a block of ONLINE is a multiple of its panels' steps");
+  }
+  for (const Loop& loop : plan_.loops)
+    if (loop.block > 0) return Illegal("Opts: a BLOCK with an ONLINE");
+  for (const auto& phase : plan_.online.phases)
+    for (const size_t g : phase) {
+      const RangeSet deps = kernel_.groups[g].deps;
+      if ((deps & rows) != rows) return Illegal("Opts: a reduction of an ONLINE is of other rows");
+      const GroupPlan& group = plan_.groups[g];
+      if (group.partials > 1 || group.core || !group.loops[0].plain())
+        return Illegal("Opts: a reduction of an ONLINE is left plain");
+    }
   return absl::OkStatus();
 }
 
@@ -396,6 +448,13 @@ absl::Status Applier::CheckSize() const {
       return over("tiled loops", tiled + 1, limits::kTiledLoopsMax);
   }
   int64_t bytes = PlacePanels(kernel_, plan_).bytes;
+  if (plan_.online.range >= 0) {
+    const size_t level = OnlineLevel(kernel_, plan_);
+    for (const auto& phase : plan_.online.phases)
+      for (const size_t g : phase)
+        for (const UOp* node : kernel_.groups[g].nodes)
+          bytes += LayOutCarried(kernel_, plan_, node, level).bytes();
+  }
   for (const Stage& stage : plan_.stages) bytes += LayOut(kernel_, plan_, stage).bytes();
   if (bytes > limits::kLocalBytesMax) return over("bytes of copies", bytes, limits::kLocalBytesMax);
   return absl::OkStatus();

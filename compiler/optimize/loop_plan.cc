@@ -119,6 +119,15 @@ std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
     }
   }
   for (const Panel& panel : plan.panels) line("panel over k", panel.tile);
+  if (plan.online.range >= 0)
+    absl::StrAppend(&out, "  online over k", RangeOf(kernel.ranges[plan.online.range].node).id(),
+                    " in blocks of ", plan.online.block, ", ", plan.online.phases.size(),
+                    " phases\n");
+  if (plan.visible.range >= 0)
+    absl::StrAppend(&out, "  visible steps of k",
+                    RangeOf(kernel.ranges[plan.visible.range].node).id(), ", in ",
+                    plan.visible.multiple, "s: ", plan.visible.first.size(), " begins, ",
+                    plan.visible.last.size(), " ends, ", plan.visible.guards.size(), " guards\n");
   for (const GroupPlan& group : plan.groups) {
     absl::StrAppend(&out, " reduce, partials ", group.partials,
                     !group.core                              ? ""

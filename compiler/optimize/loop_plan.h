@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/matrix_unit.h"
 #include "compiler/target.h"
@@ -64,6 +66,31 @@ struct Panel {
   Tile tile;
 };
 
+// A linear function of output ranges: constant + coefficient * value + ...
+struct RowForm {
+  int64_t constant = 0;
+  std::vector<std::pair<int, int64_t>> terms;  // by range, an index into LoopNest::ranges
+};
+
+// The steps of the loop of panels that masks leave visible (visible.h).
+struct VisibleSteps {
+  int range = -1;              // -1: all are
+  int64_t multiple = 1;        // of steps: the panels' tiles
+  std::vector<RowForm> first;  // each: no step before it is visible in that row
+  std::vector<RowForm> last;   // each: no step after it is
+  // Values of a step that are 0 in each hidden one, else all steps are run.
+  std::vector<const UOp*> guards;
+};
+
+// A loop of panels that all reductions over it run together, block by block (online.h).
+struct Online {
+  int range = -1;  // -1: none
+  int64_t block = 0;
+  std::vector<std::vector<size_t>> phases;  // groups of each pass, ascending
+  // Of sums of f * exp(x - max x): the maximum, and by that the exponential.
+  absl::flat_hash_map<const UOp*, const UOp*> max_of, exponential_of;
+};
+
 struct LoopPlan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
@@ -71,6 +98,8 @@ struct LoopPlan {
   std::vector<GroupPlan> groups;  // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<Panel> panels;
+  VisibleSteps visible;
+  Online online;
 
   // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;

@@ -28,6 +28,9 @@
 //   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is
 //                         read, `count` steps of the loop that reads it at a time; in order of
 //                         `value`
+//   ONLINE   axis block   all reductions over `axis`, the loop that panels are read along, run
+//                         together in blocks of `block` steps, with running maxima (online.h); must
+//                         come first
 #pragma once
 
 #include <cstdint>
@@ -51,7 +54,8 @@ enum class OptKind {
   kSwap,
   kThread,
   kLocal,
-  kPanel
+  kPanel,
+  kOnline
 };
 
 struct Opt {

@@ -32,6 +32,8 @@ Program Lowering::RunPlan() {
     level_.push_back(kernel_.IsNested(group) && (group.deps & ~kernel_.OutputSet())
                          ? SIZE_MAX
                          : plan_->LevelOfGroup(group));
+  for (const auto& phase : plan_->online.phases)
+    for (const size_t g : phase) level_[g] = SIZE_MAX;
   // What comes before the number of the task depends on none: it is computed once a call.
   OpenTiles();
   OpenCopies();

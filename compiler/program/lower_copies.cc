@@ -32,6 +32,14 @@ void Lowering::OpenCopies() {
   for (size_t i = 0; i < panels.places.size(); ++i)
     stages_.push_back({plan_->panels[i].value, panels.places[i].layout});
   panels_ = std::move(panels.places);
+  if (plan_->online.range < 0) return;
+  online_level_ = codegen::OnlineLevel(kernel_, *plan_);
+  for (const auto& phase : plan_->online.phases)
+    for (const size_t g : phase)
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        carried_[node] = stages_.size();
+        stages_.push_back({node, codegen::LayOutCarried(kernel_, *plan_, node, online_level_)});
+      }
 }
 
 void Lowering::Allocate(Staged& staged) {
@@ -72,15 +80,25 @@ void Lowering::EndStagesAt(size_t level) {
     if (panels_[i].level == level) {
       staged_.erase(plan_->panels[i].value);
       stages_[plan_->stages.size() + i].memory = -1;
+      window_ = {};
     }
+  if (plan_->online.range >= 0 && level == online_level_)
+    for (const auto& [node, stage] : carried_) staged_.erase(node);
 }
 
 // Panels of this level that wait for groups before `group` only.
 void Lowering::PanelsAt(size_t level, size_t group) {
   for (size_t i = 0; i < panels_.size(); ++i) {
     if (panels_[i].level != level || panels_[i].group != group) continue;
-    const codegen::Panel& panel = plan_->panels[i];
-    const size_t first = plan_->stages.size(), stage = first + i;
+    if (plan_->visible.range >= 0 && window_.first < 0) OpenWindow();
+    MakePanel(i);
+  }
+}
+
+void Lowering::MakePanel(size_t i) {
+  const codegen::Panel& panel = plan_->panels[i];
+  const size_t first = plan_->stages.size(), stage = first + i;
+  if (stages_[stage].memory < 0) {
     // The memory of a panel of this level that nothing reads any more.
     for (size_t k = 0; k < panels_.size(); ++k)
       if (k != i && panels_[k].first_byte == panels_[i].first_byte &&
@@ -88,12 +106,12 @@ void Lowering::PanelsAt(size_t level, size_t group) {
           stages_[first + k].layout.elements == panels_[i].layout.elements)
         stages_[stage].memory = stages_[first + k].memory;
     if (stages_[stage].memory < 0) Allocate(stages_[stage]);
-    OverTile(panel.tile, [&] {
-      GroupsWithin(RangeSet{1} << panel.tile.range, {panel.value});
-      CopyStage(stages_[stage], {}, 0);
-    });
-    staged_[panel.value] = stage;
   }
+  OverTile(panel.tile, [&] {
+    GroupsWithin(RangeSet{1} << panel.tile.range, {panel.value});
+    CopyStage(stages_[stage], {}, 0);
+  });
+  staged_[panel.value] = stage;
 }
 
 void Lowering::CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,

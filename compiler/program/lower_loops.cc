@@ -99,6 +99,7 @@ void Lowering::Outputs(size_t level) {
 void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   if (const Block block = block_[tile.range]; block.number >= 0)
     return OverBlock(tile, block, inside);
+  if (window_.first >= 0 && tile.range == plan_->visible.range) return OverWindow(tile, inside);
   const auto bound = [&](ValueId step, const std::vector<Piece>& pieces) {
     BindTile(tile, step, step, pieces);
     inside();

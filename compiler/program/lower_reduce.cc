@@ -10,23 +10,6 @@
 
 namespace outboard::program {
 
-struct Lowering::Reduction {
-  const ReduceGroup* group = nullptr;
-  GroupPlan plan;
-  RangeSet own = 0;               // the group's ranges
-  std::vector<const UOp*> terms;  // by node of the group
-  // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
-  // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
-  // addition out.
-  std::vector<std::vector<const UOp*>> conditions;
-  int lanes = 1;                // of a reduced range that lies in lanes
-  int active = 0;               // of those, in every piece; 0 where pieces differ
-  int vector = -1;              // a range of results that lies in lanes
-  std::vector<int> points;      // tiled ranges of results, the one in lanes last
-  int64_t elements = 1;         // of these
-  std::vector<ValueId> memory;  // by node: running values
-};
-
 ValueId Lowering::Combine(Op op, ValueId a, ValueId b) {
   Instruction out{.code = Code::kAlu, .op = op, .dtype = b_.at(a).dtype, .lanes = b_.at(a).lanes};
   out.src = {a, b};
@@ -40,6 +23,20 @@ void Lowering::Group(int index) {
     CoreGroup(index);
     return;
   }
+  Reduction sums = Running(index);
+  for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
+    const UOp* const node = sums.group->nodes[n];
+    const ValueId identity = Identity(ReduceOf(node).op(), SumType(node->dtype));
+    Statement(TiledRanges(sums.group->deps), [&] {
+      for (int64_t partial = 0; partial < sums.plan.partials; ++partial)
+        b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
+    });
+  }
+  ReduceLoops(sums, 0);
+  Results(sums);
+}
+
+Lowering::Reduction Lowering::Running(int index) {
   Reduction sums;
   sums.group = &kernel_.groups[index];
   const ReduceGroup& group = *sums.group;
@@ -70,20 +67,10 @@ void Lowering::Group(int index) {
     }
     sums.terms.push_back(value);
   }
-
-  for (const UOp* node : group.nodes) {
-    const DType type = SumType(node->dtype);
-    const int64_t elements = sums.elements * sums.plan.partials * sums.lanes;
-    const ValueId memory = b_.Alloc(Space::kPrivate, type, elements);
-    sums.memory.push_back(memory);
-    const ValueId identity = Identity(ReduceOf(node).op(), type);
-    Statement(TiledRanges(group.deps), [&] {
-      for (int64_t partial = 0; partial < sums.plan.partials; ++partial)
-        b_.Store(memory, PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
-    });
-  }
-  ReduceLoops(sums, 0);
-  Results(sums);
+  const int64_t elements = sums.elements * sums.plan.partials * sums.lanes;
+  for (const UOp* node : group.nodes)
+    sums.memory.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), elements));
+  return sums;
 }
 
 // The element of the first lane of a running value of this point.

@@ -67,7 +67,7 @@ ValueId Lowering::Compute(const UOp* node) {
   const auto source = [&](int i) { return memo_.at(node->src[i]); };
   if (const auto it = staged_.find(node); it != staged_.end()) {
     const Staged& staged = stages_[it->second];
-    return b_.Load(staged.memory, PlaceOf(staged));
+    return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), node->dtype);  // of a sum: see SumType
   }
   switch (node->op) {
     case Op::kConst:

@@ -6,8 +6,10 @@
 //   lower_values.cc   values at a point, and the stores
 //   lower_reduce.cc   reductions
 //   lower_copies.cc   copies of operands and panels
+//   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
+//   lower_online.cc   reductions that share one loop, with running maxima
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
 // end partial sums first to last, then lanes by halves.
@@ -23,6 +25,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/program/expand.h"
@@ -77,6 +80,12 @@ class Lowering {
   struct Block {
     ValueId number = -1;  // -1: none is open
     int64_t size = 0;
+  };
+  // The steps of the loop of panels that are run for the tile of rows that is open: multiples of
+  // every tile of that loop, but for the extent.
+  struct Window {
+    ValueId first = -1;  // -1: all steps
+    ValueId end = -1;
   };
   // The lanes of the innermost loop, inside a statement.
   struct Lanes {
@@ -169,12 +178,29 @@ class Lowering {
 
   // Panels wait for the groups before theirs only.
   void GroupsAt(size_t level) {
+    const bool online = plan_->online.range >= 0 && level == online_level_;
     for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      if (online) {
+        if (level_[g] == level) Group(static_cast<int>(g));
+        continue;
+      }
       PanelsAt(level, g);
       if (level_[g] == level) Group(static_cast<int>(g));
     }
+    if (online) return OnlineAt();
     PanelsAt(level, kernel_.groups.size());
   }
+
+  // The same for the steps that are run.
+  void OverWindow(const Tile& tile, const std::function<void()>& inside);
+  void OpenWindow();
+  // Of a row of the tile that is open: the least or the greatest value.
+  ValueId Extreme(const codegen::RowForm& form, bool greatest);
+  // Whether a guard is not 0 in a step outside of the window.
+  ValueId GuardsFail(const Window& window);
+  ValueId Least(ValueId a, ValueId b) { return Negated(Greatest(Negated(a), Negated(b))); }
+  ValueId Greatest(ValueId a, ValueId b) { return b_.Alu(Op::kMax, DType::kI64, {a, b}); }
+  ValueId Negated(ValueId a) { return b_.Times(a, -1); }
 
   // ---- loops of threads
   void Sequences(int range);
@@ -224,7 +250,22 @@ class Lowering {
   void Store(const std::vector<const UOp*>& stores);
 
   // ---- reductions
-  struct Reduction;
+  struct Reduction {
+    const ReduceGroup* group = nullptr;
+    GroupPlan plan;
+    RangeSet own = 0;               // the group's ranges
+    std::vector<const UOp*> terms;  // by node of the group
+    // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
+    // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
+    // addition out.
+    std::vector<std::vector<const UOp*>> conditions;
+    int lanes = 1;                // of a reduced range that lies in lanes
+    int active = 0;               // of those, in every piece; 0 where pieces differ
+    int vector = -1;              // a range of results that lies in lanes
+    std::vector<int> points;      // tiled ranges of results, the one in lanes last
+    int64_t elements = 1;         // of these
+    std::vector<ValueId> memory;  // by node: running values
+  };
 
   ValueId Identity(Op op, DType dtype) {
     if (op != Op::kMax) return b_.Const(dtype, op == Op::kAdd ? 0 : 1);
@@ -241,6 +282,8 @@ class Lowering {
   }
 
   void Group(int index);
+  // The memory of running values, which holds nothing yet.
+  Reduction Running(int index);
   ValueId PlaceOf(const Reduction& sums, ValueId partial);
   void Results(const Reduction& sums);
 
@@ -270,6 +313,7 @@ class Lowering {
   void StagesAt(size_t level);
   void EndStagesAt(size_t level);
   void PanelsAt(size_t level, size_t group);
+  void MakePanel(size_t panel);
   void Allocate(Staged& staged);
   // Recursion depth: the number of dimensions.
   void CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
@@ -283,6 +327,18 @@ class Lowering {
   // Returns the element of the current point; of a block's first one.
   ValueId PlaceOf(const Staged& staged);
   ValueId BlockOf(const Staged& staged, int64_t per_element = 1);
+
+  // ---- reductions that share one loop
+  void OnlineAt();
+  void OpenCarried();
+  void Phase(const std::vector<size_t>& groups);
+  absl::flat_hash_set<const UOp*> PanelsOf(const std::vector<size_t>& groups) const;
+  void CarryGroup(size_t index);
+  void CarryMaximum(const UOp* max, const Reduction& sums, size_t node);
+  void EndPhase(const std::vector<size_t>& groups);
+  // Calls `inside` for each tile of the output loops inside of the level that `deps` has.
+  void OverInner(RangeSet deps, size_t level, const std::function<void()>& inside);
+  const Staged& CarriedOf(const UOp* node) const { return stages_[carried_.at(node)]; }
 
   // ---- sums of products of bf16 by matrix units, and the copies of their operands
   struct CoreSums;
@@ -306,6 +362,7 @@ class Lowering {
   std::vector<ValueId> buffers_;  // by slot
   std::vector<Bound> bound_;      // by range
   std::vector<Block> block_;      // by range
+  Window window_;                 // of plan_->visible.range
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
@@ -319,11 +376,14 @@ class Lowering {
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
-  std::vector<Staged> stages_;                      // as in the plan, then the panels
-  std::vector<codegen::PanelPlace> panels_;         // as in the plan
-  absl::flat_hash_map<const UOp*, size_t> staged_;  // what is copied, in the loops around
-  std::vector<ValueId> tiles_;                      // of a matrix unit
-  absl::flat_hash_set<const UOp*> held_;            // conditions that branches around have checked
+  std::vector<Staged> stages_;  // as in the plan, then the panels, then what is carried
+  std::vector<codegen::PanelPlace> panels_;               // as in the plan
+  size_t online_level_ = 0;                               // of plan_->online
+  absl::flat_hash_map<const UOp*, size_t> carried_;       // of its reductions: into stages_
+  absl::flat_hash_map<const UOp*, ResultPlace> rescale_;  // by maximum: of its sums so far
+  absl::flat_hash_map<const UOp*, size_t> staged_;        // what is copied, in the loops around
+  std::vector<ValueId> tiles_;                            // of a matrix unit
+  absl::flat_hash_set<const UOp*> held_;  // conditions that branches around have checked
   absl::flat_hash_map<const UOp*, ValueId> memo_;
   std::vector<std::vector<const UOp*>> memo_scopes_;
 };

@@ -1,6 +1,7 @@
 #include "compiler/schedule/attention.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,8 +11,19 @@
 namespace outboard::schedule {
 namespace {
 
-// Of a row of scores: so many for a vector of 16 rows are half a megabyte.
-constexpr int64_t kRowMax = 8192;
+// From which length of a row it takes less time to compute scores again than to store them
+// (docs/measurements/2026-11-24-online.md). Results alone need them once. With gradients attention
+// computes them three times and those of its gradients twice, instead of once each; masks of
+// positions save half of that. In terms of the width, too: computing costs that much, storing does
+// not.
+constexpr int64_t kRowOfResults = 128;
+constexpr int64_t kRowOfMaskedGradients = 256;
+constexpr int64_t kRowOfGradients = 1024, kWidthsOfGradients = 8;
+constexpr int64_t kWidthOfResults = 128;
+// Logits with their gradients begin with one product, which is computed three times: that takes
+// less time only where they are far larger than any cache, and not wide.
+constexpr double kLogits = 24 << 20;
+constexpr int64_t kWidthOfLogits = 512;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
@@ -29,15 +41,54 @@ bool IsLargeProduct(const UOp* node) {
   return Elements(node) > elements;
 }
 
+// A product of bf16 numbers cast to f32, as the matrix unit takes it.
+bool IsOfBf16(const UOp* product) {
+  return std::any_of(product->src[0]->src.begin(), product->src[0]->src.end(),
+                     [](const UOp* operand) {
+                       while (IsMovement(operand->op) || operand->op == Op::kCast)
+                         operand = operand->src[0];
+                       return operand->dtype == DType::kBF16;
+                     });
+}
+
 // Scores that are computed from each other, element by element.
 struct Family {
-  bool has_max = false;      // of rows
-  bool has_product = false;  // with another matrix
-  bool kept = false;         // where something else is done with them
+  bool has_max = false;     // of rows
+  bool kept = false;        // where something else is done with them
+  int products = 1;         // that they begin with: with gradients of attention one more
+  int ends = 0;             // products with another matrix
+  bool masked = false;      // by positions
+  int64_t row = INT64_MAX;  // the least length
+  bool of_bf16 = false;     // one of the products is
+  double elements = 0;      // of one product
+  int64_t width = 0;        // of the matrices that products are of, at most
 };
+
+// Whether it depends on positions alone: the condition of a mask that is no input.
+bool IsOfPositions(const UOp* condition) {
+  std::vector<const UOp*> stack = {condition};
+  absl::flat_hash_set<const UOp*> seen;
+  bool position = false;
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->op == Op::kIota)
+      position = true;
+    else if (!IsMovement(node->op) && !IsAlu(node->op) && node->op != Op::kCast &&
+             !node->is_const())
+      return false;
+    stack.insert(stack.end(), node->src.begin(), node->src.end());
+  }
+  return position;
+}
 
 class Finder {
  public:
+  Finder(ScorePolicy policy, const Target& target)
+      : by_cost_(policy == ScorePolicy::kByCost),
+        has_matrix_unit_(target.bf16 == Bf16Products::kTiles) {}
+
   absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
     std::vector<const UOp*> order = PostOrder(sink);
     order.pop_back();  // the SINK
@@ -50,7 +101,8 @@ class Finder {
       const auto found = family_of_.find(node);
       if (found == family_of_.end() || wide_.contains(node)) continue;
       const Family& family = FamilyOf(found->second);
-      if (family.has_max && family.has_product && !family.kept) scores.insert(node);
+      if (family.has_max && family.ends > 0 && !family.kept && (!by_cost_ || IsCheaper(family)))
+        scores.insert(node);
     }
     AddOperands(order, scores);
     return scores;
@@ -82,6 +134,9 @@ class Finder {
       if (!IsLargeProduct(node)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
+      families_.back().elements = Elements(node);
+      families_.back().of_bf16 = IsOfBf16(node);
+      families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
       Reduced(node, families_[mine], wide);
@@ -93,20 +148,33 @@ class Finder {
       families_[mine].kept = true;
       return;
     }
+    if (node->op == Op::kWhere && IsOfPositions(node->src[0])) families_[mine].masked = true;
     family_of_[node] = mine;
     if (wide) wide_.insert(node);
+  }
+
+  bool IsCheaper(const Family& family) const {
+    if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
+    if (family.products == 1 && family.ends > 1)
+      return family.elements >= kLogits && family.width <= kWidthOfLogits;
+    if (family.products == 1)
+      return family.row >= kRowOfResults && (family.masked || family.width <= kWidthOfResults);
+    if (family.masked) return family.row >= kRowOfMaskedGradients;
+    return family.row >= std::max(kRowOfGradients, kWidthsOfGradients * family.width);
   }
 
   // A family ends here.
   static void Reduced(const UOp* node, Family& family, bool wide) {
     const Op op = ReduceOf(node).op();
     const auto axes = ReduceOf(node).axes();
-    if (axes.size() != 1 || PaddedSize(node->src[0]->shape[axes[0]]) > kRowMax) {
+    for (const int64_t axis : axes)
+      family.row = std::min(family.row, PaddedSize(node->src[0]->shape[axis]));
+    if (axes.size() != 1) {
       family.kept = true;
     } else if (!wide) {
       family.has_max |= op == Op::kMax;
     } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
-      family.has_product = true;
+      ++family.ends;
     } else {
       family.kept = true;
     }
@@ -122,11 +190,18 @@ class Finder {
   int Join(int a, int b) {
     if (a == b) return a;
     families_[a].has_max |= families_[b].has_max;
-    families_[a].has_product |= families_[b].has_product;
+    families_[a].ends += families_[b].ends;
     families_[a].kept |= families_[b].kept;
+    families_[a].products += families_[b].products;
+    families_[a].masked |= families_[b].masked;
+    families_[a].of_bf16 |= families_[b].of_bf16;
+    families_[a].elements = std::max(families_[a].elements, families_[b].elements);
+    families_[a].row = std::min(families_[a].row, families_[b].row);
+    families_[a].width = std::max(families_[a].width, families_[b].width);
     return parent_[b] = a;
   }
 
+  const bool by_cost_, has_matrix_unit_;
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that joined another one; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;
@@ -135,6 +210,13 @@ class Finder {
 
 }  // namespace
 
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink) { return Finder().Run(sink); }
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
+                                           const Target& target) {
+  // Panels are what one thread with vectors does: blocks of threads have none.
+  const bool keeps =
+      policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1);
+  if (keeps) return {};
+  return Finder(policy, target).Run(sink);
+}
 
 }  // namespace outboard::schedule

@@ -7,20 +7,23 @@
 // maximum at the start of a softmax, and one is again a matrix product. Only the maxima and sums
 // are stored, one number per row, so memory grows with the length of a sequence instead of its
 // square. The kernels compute the scores of a few rows at a time in memory of the thread's own
-// (compiler/optimize/operands/panel.h).
-//
-// Unlike the online softmax of Milakov and Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv
-// 2205.14135), nothing is rescaled: a row of scores fits a cache, so each operation of the softmax
-// is the one in the graph, also for rows that are masked everywhere.
+// (compiler/optimize/operands/panel.h): whole rows where they fit a cache, so that each operation
+// of the softmax is the one in the graph, else in blocks (compiler/optimize/operands/online.h).
 #pragma once
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/uop.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
-// Returns the scores of `sink` that need not be materialised. Requires a prepared graph
+// Which scores are recomputed: none, all that can be, or those of which that takes less time than
+// to store and load them.
+enum class ScorePolicy { kKeep, kRecompute, kByCost };
+
+// Returns the scores of `sink` that are not to be materialised. Requires a prepared graph
 // (prepare.h).
-absl::flat_hash_set<const UOp*> FindScores(const UOp* sink);
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
+                                           const Target& target);
 
 }  // namespace outboard::schedule

@@ -286,6 +286,7 @@ class Merger {
 
   // Adds the guest's store to the host, if that may and should be.
   bool Join(Draft& host, const Draft& guest) {
+    if (const std::optional<Draft> turned = WithOrderOf(host, guest)) return Join(host, *turned);
     const bool same = host.ranges == guest.ranges;
     if (host.then != nullptr || guest.then != nullptr) return false;
     if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
@@ -310,7 +311,8 @@ class Merger {
     if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
     const int64_t before = graph_.node_count();
     const bool plain = same && !guest.has_loop;
-    const bool scores = host.scores && guest.scores && reads_host;
+    const bool scores =
+        host.scores && guest.scores && (reads_host || (same && SharesTwo(host, guest)));
     if (!plain && !scores && !(host.streams && guest.streams)) return false;
     if (!same && !RowsSuffice(host, guest)) return false;
 
@@ -364,6 +366,37 @@ class Merger {
     host.scores |= guest.scores;
     host.rows = std::min(host.rows, guest.rows);
     return true;
+  }
+
+  // Whether both read two inputs that are the same: rows of both matrices that scores are products
+  // of, for example, which are then computed once.
+  static bool SharesTwo(const Draft& host, const Draft& guest) {
+    return std::count_if(guest.reads.begin(), guest.reads.end(),
+                         [&](const UOp* node) { return host.reads.contains(node); }) >= 2;
+  }
+
+  // Kernels of scores of the same rows, with their loops in the host's order: gradients of values
+  // are often stored transposed. nullopt where the order is the same, or the loops are not.
+  std::optional<Draft> WithOrderOf(const Draft& host, const Draft& guest) {
+    if (!host.scores || !guest.scores || host.ranges.size() != guest.ranges.size() ||
+        !SharesTwo(host, guest))
+      return std::nullopt;
+    Replacements by;
+    absl::flat_hash_set<const UOp*> taken;
+    for (const UOp* mine : guest.ranges)
+      for (const UOp* theirs : host.ranges)
+        if (SameLength(mine, theirs) && taken.insert(theirs).second) {
+          by[mine] = theirs;
+          break;
+        }
+    if (by.size() != guest.ranges.size()) return std::nullopt;
+    if (std::all_of(by.begin(), by.end(), [](const auto& e) { return e.first == e.second; }))
+      return std::nullopt;
+    Draft turned = guest;
+    turned.ranges = host.ranges;
+    turned.stores[0].place = Simplify(graph_, Substitute(graph_, guest.stores[0].place, by));
+    turned.stores[0].value = Simplify(graph_, Substitute(graph_, guest.stores[0].value, by));
+    return turned;
   }
 
   // Whether there are rows enough for threads, where inner ranges are not to be split.

@@ -165,7 +165,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const RecordedPass pass("schedule", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
 
-  const auto scores = options.flash ? FindScores(prepared) : absl::flat_hash_set<const UOp*>();
+  const auto scores = FindScores(prepared, options.scores, target);
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {

@@ -3,8 +3,7 @@
 //
 //   Prepare              inlines calls (prepare.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
-//   FindScores           with FLASH: values never to materialise, an attention's scores
-//                        (attention.h)
+//   FindScores           values never to materialise, an attention's scores (attention.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
@@ -25,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/schedule/attention.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -43,7 +43,7 @@ struct ScheduledBuffer {
 };
 
 struct ScheduleOptions {
-  bool flash = false;  // do not materialise attention scores (attention.h); FLASH=1 at the worker
+  ScorePolicy scores = ScorePolicy::kByCost;
 };
 
 struct ScheduledKernel {

@@ -104,6 +104,7 @@ class Moves {
         OfferAmount(i, amount + 1);
         break;
       case OptKind::kFlatten:
+      case OptKind::kOnline:
       case OptKind::kPanel:
       case OptKind::kTensorCore:
       case OptKind::kSwap: break;

@@ -22,6 +22,7 @@
 #include "tests/support/http.h"
 #include "tests/support/step.h"
 #include "tests/support/temp_folder.h"
+#include "wire/status.h"
 
 namespace outboard::bench {
 namespace {
@@ -122,7 +123,7 @@ std::unique_ptr<IdleClient> OpenIdle(proto::Cloud::Stub& cloud) {
   OB_CHECK(client->stream->Write(frame));
   proto::ServerFrame answer;
   for (bool opened = false; !opened;) {
-    OB_CHECK(client->stream->Read(&answer));
+    if (!client->stream->Read(&answer)) OB_CHECK_OK(wire::FromGrpc(client->stream->Finish()));
     for (const proto::ServerItem& item : answer.items()) opened |= item.has_opened();
   }
   return client;
@@ -132,6 +133,8 @@ void ScrapeFigure() {
   test::TempFolder folder;
   gateway::GatewayOptions options{.data_folder = folder / "data", .no_auth = true};
   options.core.sessions_per_tenant_max = kSessions;
+  options.account.streams = kSessions;
+  options.account.openings_per_minute = 1'000'000;
   const auto gateway = ValueOrDie(gateway::Gateway::Start(options));
   FakeWorker worker(gateway->InProcessFleetChannel(), gateway->fleet_secret(), kSessions);
   OB_CHECK(gateway->AwaitDevices(kSessions, milliseconds(10'000)));

@@ -1,6 +1,7 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
-// the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [length ...]; -b
-// with gradients, -c masked after each row's place, -v lists kernels.
+// the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [-w width]
+// [-x classes] [length ...]; -b with gradients, -c masked after each row's place, -v lists kernels,
+// -w width of a head; -x cross-entropy with its gradients instead, of `length` rows.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/tensor/tensor.h"
 #include "compiler/compile.h"
@@ -23,7 +25,8 @@
 namespace outboard::test {
 namespace {
 
-constexpr int64_t kHeads = 4, kWidth = 64;
+constexpr int64_t kHeads = 4;
+int64_t width = 64;
 constexpr double kSecondsMost = 10;  // of one length
 constexpr int kRunsMost = 40;
 
@@ -35,9 +38,9 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
-  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, kWidth}).requires_grad_(); };
+  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, width}).requires_grad_(); };
   const Tensor q = leaf(), k = leaf(), v = leaf();
-  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
+  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(width)));
   if (causal) {
     const Tensor place = Tensor::arange(time), later = place > place.reshape({time, 1});
     scores = later.where(-std::numeric_limits<double>::infinity(), scores);
@@ -54,12 +57,33 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
   return sink;
 }
 
+// The mean loss of `rows` labels out of `classes`, from products of rows and weights, and the
+// gradients of both.
+const UOp* CrossEntropy(Graph& graph, int64_t rows, int64_t classes) {
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
+  const Tensor x = Tensor::zeros({rows, width}).requires_grad_();
+  const Tensor weights = Tensor::zeros({classes, width}).requires_grad_();
+  const Tensor labels = Tensor::zeros({rows}, DType::kI32).state_();
+  // Logits of variance 1: exponentials that are subnormal numbers are another matter.
+  const Tensor logits = x.matmul(weights.transpose()) * (1 / std::sqrt(static_cast<double>(width)));
+  std::vector<Tensor> results = {logits.sparse_categorical_crossentropy(labels)};
+  for (const Tensor& gradient : results[0].gradient({x, weights})) results.push_back(gradient);
+  realize(results);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
+  SetSession(nullptr);
+  return sink;
+}
+
 // A schedule, compiled and with memory.
 class Program {
  public:
   Program(const UOp* sink, bool flash)
       : schedule_(
-            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.flash = flash}))) {
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {},
+                                              {.scores = flash ? schedule::ScorePolicy::kRecompute
+                                                               : schedule::ScorePolicy::kKeep}))) {
     Compiler compiler;
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));
@@ -72,6 +96,10 @@ class Program {
         continue;
       }
       own_.emplace_back(buffer.bytes() / sizeof(Line) + 1);
+      if (!IsFloat(buffer.dtype)) {  // labels: all the first class
+        memory_.push_back(own_.back().data());
+        continue;
+      }
       auto* const floats = reinterpret_cast<float*>(own_.back().data());
       for (int64_t i = 0; i < buffer.elements; ++i)
         floats[i] = std::normal_distribution<float>()(random);
@@ -116,18 +144,14 @@ class Program {
   std::vector<double> best_;   // seconds, by kernel
 };
 
-void Measure(int64_t time, bool backward, bool causal, bool list) {
-  Graph graph;
-  const UOp* const sink = Attention(graph, time, backward, causal);
+void Measure(const std::string& what, const UOp* sink, bool list) {
   Program kept(sink, false), flash(sink, true);
   const double begin = Now();
   for (int run = 0; run < kRunsMost && (run < 2 || Now() - begin < kSecondsMost); ++run) {
     kept.Run();
     flash.Run();
   }
-  std::printf("%d heads of %d, length %d%s%s: %.2f times as fast\n", static_cast<int>(kHeads),
-              static_cast<int>(kWidth), static_cast<int>(time), causal ? ", causal" : "",
-              backward ? ", with gradients" : "", kept.Seconds() / flash.Seconds());
+  std::printf("%s: %.2f times as fast\n", what.c_str(), kept.Seconds() / flash.Seconds());
   kept.Print("kept", list);
   flash.Print("FLASH=1", list);
 }
@@ -137,6 +161,7 @@ void Measure(int64_t time, bool backward, bool causal, bool list) {
 
 int main(int argc, char** argv) {
   bool backward = false, causal = false, list = false;
+  int64_t classes = 0;
   std::vector<int64_t> lengths;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "-b") == 0)
@@ -145,10 +170,26 @@ int main(int argc, char** argv) {
       causal = true;
     else if (std::strcmp(argv[i], "-v") == 0)
       list = true;
+    else if (std::strcmp(argv[i], "-x") == 0 && i + 1 < argc)
+      classes = std::atoll(argv[++i]);
+    else if (std::strcmp(argv[i], "-w") == 0 && i + 1 < argc)
+      outboard::test::width = std::atoll(argv[++i]);
     else
       lengths.push_back(std::atoll(argv[i]));
   }
   if (lengths.empty()) lengths = {128, 512, 2048, 4096};
   outboard::WarmUpCompiler();
-  for (const int64_t length : lengths) outboard::test::Measure(length, backward, causal, list);
+  for (const int64_t length : lengths) {
+    outboard::Graph graph;
+    const int64_t width = outboard::test::width;
+    if (classes > 0) {
+      outboard::test::Measure(absl::StrCat(length, " rows of ", width, ", ", classes, " classes"),
+                              outboard::test::CrossEntropy(graph, length, classes), list);
+      continue;
+    }
+    outboard::test::Measure(
+        absl::StrCat(outboard::test::kHeads, " heads of ", width, ", length ", length,
+                     causal ? ", causal" : "", backward ? ", with gradients" : ""),
+        outboard::test::Attention(graph, length, backward, causal), list);
+  }
 }

@@ -1,10 +1,12 @@
 // Compiled kernels against a walk of their expression: the check that the tests of the code
-// generator share.
+// generator share. With OUTBOARD_CHECK_PTX=sm_90 the kernels are PTX for that GPU, run on the PTX
+// machine.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <random>
@@ -14,6 +16,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
 
 namespace outboard::test {
 
@@ -78,12 +81,34 @@ inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want
 // Older processors: one without masks (256-bit vectors), one without most features.
 inline const CompileOptions kOldOptions[] = {{.cpu = "haswell"}, {.cpu = "x86-64"}};
 
+inline void CheckPtx(const UOp* sink, const std::string& arch, const Buffers& start,
+                     const Buffers& want, double tolerance) {
+  for (const bool no_opt : {false, true}) {
+    CompileOptions options{.target = CudaTarget(arch, /*multiprocessors=*/132), .no_opt = no_opt};
+    const auto compiled = CompileKernel(sink, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << GraphToString(sink);
+    ASSERT_EQ(compiled->object.find(".local"), std::string::npos) << compiled->object;
+    Buffers got = start;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got);
+    ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
+    ExpectClose(sink, got, want, tolerance);
+    if (::testing::Test::HasFatalFailure()) {
+      ADD_FAILURE() << compiled->object;
+      return;
+    }
+  }
+}
+
 // Compiles, runs in one and in three pieces, and with no_opt; compares all with the walk.
 inline void Check(const UOp* sink, double tolerance = 0, bool wild = false, uint32_t seed = 1) {
   if (::testing::Test::HasFatalFailure()) return;
   const Buffers start = RandomBuffers(sink, seed, wild);
   Buffers want = start;
   ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus()) << GraphToString(sink);
+  if (const char* const arch = std::getenv("OUTBOARD_CHECK_PTX"); arch != nullptr) {
+    CheckPtx(sink, arch, start, want, tolerance);
+    return;
+  }
   std::vector<CompileOptions> all = {{.no_opt = true}, {}};
   all.insert(all.end(), std::begin(kOldOptions), std::end(kOldOptions));
   for (const CompileOptions& options : all) {

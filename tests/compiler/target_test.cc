@@ -114,6 +114,10 @@ TEST(Fingerprint, WhateverDecides_IsInIt) {
         t.kind = TargetKind::kOpenCl;
         t.block_threads = 64;
       },
+      [](Target& t) { t.kind = TargetKind::kCuda; },
+      [](Target& t) { t = CudaTarget("sm_90", 132); },
+      [](Target& t) { t = CudaTarget("sm_90a", 132); },
+      [](Target& t) { t = CudaTarget("sm_90", 78); },
       [](Target& t) { t.model = "GenuineIntel 6-207"; },
       [](Target& t) { t.arch = "znver5"; },
       [](Target& t) { t.features = "-fma"; },

@@ -59,7 +59,7 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("target: ", field, " is ", value));
   };
   constexpr uint32_t kThreadsMost = 1 << 16, kVectorBytesMost = 1024, kRegistersMost = 1 << 16;
-  if (message.kind() > static_cast<uint32_t>(TargetKind::kOpenCl))
+  if (message.kind() > static_cast<uint32_t>(TargetKind::kCuda))
     return bad("kind", message.kind());
   if (message.bf16() > static_cast<uint32_t>(Bf16Products::kTiles))
     return bad("bf16", message.bf16());
@@ -121,7 +121,7 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
 
 absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
   if (result.code() != 0) return absl::Status(wire::CodeFromWire(result.code()), result.message());
-  if (result.form() > static_cast<uint32_t>(CompiledKernel::Form::kOpenClC))
+  if (result.form() > static_cast<uint32_t>(CompiledKernel::Form::kPtx))
     return absl::InternalError(absl::StrCat("a compiled kernel of unknown form ", result.form()));
   CompiledKernel kernel;
   kernel.object = std::move(*result.mutable_object());

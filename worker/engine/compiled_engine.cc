@@ -82,7 +82,7 @@ class CompiledEngine final : public Engine {
       : Engine(std::move(device)),
         compiler_(compiler),
         debug_(options.debug),
-        flash_(options.flash),
+        scores_(options.scores),
         target_(compiler->target()),
         kernels_(&this->device(), options.store, options.idle_compiler,
                  compiler->target().Fingerprint()) {
@@ -333,7 +333,7 @@ class CompiledEngine final : public Engine {
     Graph graph;
     auto plan = std::make_unique<ExecutionPlan>();
     OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, target_, donated, {.flash = flash_}));
+                        schedule::MakeSchedule(graph, sink, target_, donated, {.scores = scores_}));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     // Kernels of other plans are used again; those of this plan are held by it alone, so that they
@@ -428,7 +428,7 @@ class CompiledEngine final : public Engine {
 
   KernelCompiler* compiler_;
   int debug_;
-  bool flash_;
+  const schedule::ScorePolicy scores_;
   const Target target_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;

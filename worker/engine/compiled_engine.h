@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "compiler/schedule/attention.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/engine/engine.h"
 #include "worker/tuning/tuning_store.h"
@@ -18,8 +19,8 @@ struct CompiledEngineOptions {
   // Compiles better versions of kernels in idle time, and gives up (CANCELLED) when a Run arrives;
   // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;        // BEAM: search width, for kernels not yet searched at it
-  bool flash = false;  // FLASH: see schedule::ScheduleOptions
+  int beam = 0;  // BEAM: search width, for kernels not yet searched at it
+  schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
 };
 
 // Schedules for the target of `compiler`, which is that of `device` (device_target.h). `compiler`

@@ -30,13 +30,32 @@ Target OpenClTarget(const runtime::DeviceProperties& properties) {
   return target;
 }
 
+// Code for one kind of GPU runs on newer ones, except that of sm_90a.
+const char* CudaArch(int compute_capability) {
+  if (compute_capability == 90) return "sm_90a";
+  if (compute_capability > 90) return "sm_90";
+  return compute_capability == 89 ? "sm_89" : "sm_80";
+}
+
+Target CudaTargetOf(const runtime::DeviceProperties& properties) {
+  Target target = CudaTarget(CudaArch(properties.compute_capability), properties.threads);
+  target.name = properties.name;
+  // Times are of one model of card: another with as many multiprocessors may have other memory.
+  target.model = properties.name;
+  target.block_threads =
+      std::min<int64_t>(target.block_threads, std::max<int64_t>(1, properties.work_group_size_max));
+  target.shared_bytes = std::min(target.shared_bytes, properties.local_memory_bytes);
+  target.fp64 = properties.fp64;
+  return target;
+}
+
 }  // namespace
 
 Target TargetOf(const runtime::DeviceProperties& properties) {
   switch (properties.form) {
     case CompiledKernel::Form::kElfX86: return HostTarget();
     case CompiledKernel::Form::kOpenClC: return OpenClTarget(properties);
-    case CompiledKernel::Form::kPtx: break;  // no renderer yet
+    case CompiledKernel::Form::kPtx: return CudaTargetOf(properties);
   }
   OB_CHECK(false);
 }

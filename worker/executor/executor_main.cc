@@ -52,7 +52,11 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
   options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
   options.no_opt = IsSet("NOOPT");
-  options.flash = IsSet("FLASH");
+  // Plain loops would compute scores again for every element of a result.
+  if (options.no_opt) options.scores = schedule::ScorePolicy::kKeep;
+  if (const char* const flash = std::getenv("FLASH"); flash != nullptr && *flash != 0)
+    options.scores =
+        IsSet("FLASH") ? schedule::ScorePolicy::kRecompute : schedule::ScorePolicy::kKeep;
   options.record_rewrites = !LogFolderFromEnvironment().empty();
   return options;
 }
@@ -97,7 +101,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                  .candidates = kernels.candidates(),
                                  .idle_compiler = kernels.idle_compiler(),
                                  .beam = options.beam,
-                                 .flash = options.flash});
+                                 .scores = options.scores});
   }
   const auto now_ns = [] {
     return static_cast<uint64_t>(

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "compiler/schedule/attention.h"
+
 namespace outboard::worker {
 
 // The exit code of an executor whose device is lost to its process (runtime::Device::health): the
@@ -20,10 +22,11 @@ struct ExecutorMainOptions {
   std::string device = "cpu";      // OUTBOARD_DEVICE (runtime/devices.h)
   int debug = 0;                   // DEBUG
   bool idle_search = false;        // OUTBOARD_IDLE_SEARCH: use results of idle-time searches
-  bool flash = false;              // FLASH: attention without its scores in memory
-  int beam = 0;                    // BEAM: width of searches for Opts within a step; 0: none
-  bool no_opt = false;             // NOOPT=1 (also read by the compile box): no tuning
-  bool record_rewrites = false;    // VIZ: the supervisor writes them into a file (rewrite_log.h)
+  // FLASH: attention without its scores in memory; 1 always, 0 never, else where that is faster
+  schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;
+  int beam = 0;                  // BEAM: width of searches for Opts within a step; 0: none
+  bool no_opt = false;           // NOOPT=1 (also read by the compile box): no tuning
+  bool record_rewrites = false;  // VIZ: the supervisor writes them into a file (rewrite_log.h)
 };
 
 // Returns the exit code.

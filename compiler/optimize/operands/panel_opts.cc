@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
+#include <optional>
 
 #include "compiler/ir/build.h"
 #include "compiler/optimize/apply.h"
+#include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 
@@ -13,6 +16,10 @@ namespace {
 
 constexpr int64_t kVectorsOfRows = 2;  // each element that is read serves two vectors
 constexpr int64_t kStepsMax = 12;
+// Longer rows are computed online, in blocks: 32 rows of a block are 16 KB, and what is carried
+// from one to the next costs little beside it.
+constexpr int64_t kWholeRowMax = 2048;
+constexpr int64_t kOnlineBlock = 128;
 constexpr int64_t kElementwiseSteps = 4;  // of a panel made from panels: independent exponentials
 
 // The most steps at once, but rather fewer without a rest.
@@ -25,8 +32,14 @@ int64_t StepsOf(int64_t extent, int64_t most) {
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Target& target)
-      : kernel_(kernel), target_(target), panels_(PanelsOf(kernel)) {}
+  // With `online`, `kernel` is what that Opt makes of `plain`.
+  Chooser(const LoopNest& kernel, const Target& target, const LoopNest& plain,
+          std::optional<Opt> online)
+      : kernel_(kernel),
+        target_(target),
+        plain_(plain),
+        online_(online),
+        panels_(PanelsOf(kernel)) {}
 
   std::vector<Opt> Run() {
     if (panels_.empty()) return {};
@@ -36,7 +49,7 @@ class Chooser {
     for (int64_t vectors = kVectorsOfRows; vectors >= 1; --vectors) {
       const std::vector<Opt> opts = OptsFor(vectors);
       Graph graph;  // the kernel again, since applying takes it
-      auto copy = AnalyzeKernel(Sink(graph, kernel_.stores));
+      auto copy = AnalyzeKernel(Sink(graph, plain_.stores));
       if (copy.ok() && ApplyOpts(*std::move(copy), opts, target_).ok()) return opts;
     }
     return {};
@@ -88,12 +101,18 @@ class Chooser {
     }
     opts.push_back({OptKind::kThread, 0, tasks});
     CopyRows(tasks, opts);
+    int64_t multiple = 1;
     for (size_t i = 0; i < panels_.size(); ++i) {
       const int products = ProductsIn(panels_[i]);
-      const int64_t most = products == 0 ? kElementwiseSteps : held / products;
-      opts.push_back({OptKind::kPanel, static_cast<int64_t>(i),
-                      StepsOf(Extent(PanelRange(kernel_, panels_[i])), most)});
+      int64_t most = products == 0 ? kElementwiseSteps : held / products;
+      if (online_) most = std::clamp<int64_t>(most, 1, std::min(kStepsMax, online_->amount));
+      const int64_t steps = online_ ? most : StepsOf(Extent(PanelRange(kernel_, panels_[i])), most);
+      multiple = std::lcm(multiple, steps);
+      opts.push_back({OptKind::kPanel, static_cast<int64_t>(i), steps});
     }
+    if (online_)
+      opts.insert(opts.begin(), {OptKind::kOnline, online_->axis,
+                                 (online_->amount + multiple - 1) / multiple * multiple});
     return opts;
   }
 
@@ -130,6 +149,8 @@ class Chooser {
 
   const LoopNest& kernel_;
   const Target& target_;
+  const LoopNest& plain_;
+  const std::optional<Opt> online_;
   const std::vector<const UOp*> panels_;
   RangeSet rows_ = 0;  // output ranges that panels depend on
   int lanes_ = -1;     // of these, the one in lanes
@@ -137,8 +158,30 @@ class Chooser {
 
 }  // namespace
 
+std::vector<Opt> OnlineOpts(const LoopNest& kernel, const Target& target, int64_t block) {
+  const std::vector<const UOp*> panels = PanelsOf(kernel);
+  if (panels.empty()) return {};
+  const int range = PanelRange(kernel, panels[0]);
+  const std::vector<Axis> axes = AxesOf(kernel);
+  const auto axis = std::find_if(axes.begin() + kernel.output_count, axes.end(),
+                                 [&](const Axis& a) { return a.range == range; });
+  if (axis == axes.end() || block >= kernel.ranges[range].extent) return {};
+  Graph graph;
+  const auto online = AnalyzeKernel(WithoutFactors(graph, kernel, range));
+  if (!online.ok()) return {};
+  return Chooser(*online, target, kernel, Opt{OptKind::kOnline, axis - axes.begin(), block}).Run();
+}
+
 std::vector<Opt> PanelOpts(const LoopNest& kernel, const Target& target) {
-  return Chooser(kernel, target).Run();
+  const std::vector<const UOp*> panels = PanelsOf(kernel);
+  if (panels.empty()) return {};
+  const bool whole = kernel.ranges[PanelRange(kernel, panels[0])].extent <= kWholeRowMax;
+  for (const bool online : {!whole, whole})
+    if (std::vector<Opt> opts = online ? OnlineOpts(kernel, target, kOnlineBlock)
+                                       : Chooser(kernel, target, kernel, std::nullopt).Run();
+        !opts.empty())
+      return opts;
+  return {};
 }
 
 }  // namespace outboard::codegen

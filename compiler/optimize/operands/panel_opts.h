@@ -12,4 +12,7 @@ namespace outboard::codegen {
 // Returns an empty list if the kernel has no panels, or none that fit.
 std::vector<Opt> PanelOpts(const LoopNest& kernel, const Target& target);
 
+// The same with an ONLINE of about `block` steps; empty if that is not possible.
+std::vector<Opt> OnlineOpts(const LoopNest& kernel, const Target& target, int64_t block);
+
 }  // namespace outboard::codegen

@@ -131,9 +131,10 @@ StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Panel& pa
       layout.dims.push_back({loop.range, &tile, /*open=*/true, false, 0, layout.elements});
       layout.elements *= WidthOf(tile);
     }
+  const bool blocked = plan.online.range == panel.tile.range;  // of those, one at a time
   layout.dims.push_back(
-      {panel.tile.range, &panel.tile, false, false, layout.elements, layout.elements});
-  layout.elements *= panel.tile.extent;
+      {panel.tile.range, &panel.tile, false, blocked, layout.elements, layout.elements});
+  layout.elements *= blocked ? std::min(plan.online.block, panel.tile.extent) : panel.tile.extent;
   return layout;
 }
 

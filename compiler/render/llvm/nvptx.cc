@@ -1,0 +1,170 @@
+#include "compiler/render/llvm/nvptx.h"
+
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/render/llvm/nvptx_printer.h"
+
+namespace outboard::render {
+namespace {
+
+using program::Grid;
+
+constexpr char kTriple[] = "nvptx64-nvidia-cuda";
+
+// The processors that code is made for, with the oldest version of PTX that knows what is used of
+// them: the older, the more drivers accept the text.
+struct Processor {
+  const char *arch, *ptx;
+};
+constexpr Processor kProcessors[] = {
+    {"sm_80", "+ptx75"},
+    {"sm_89", "+ptx78"},
+    {"sm_90", "+ptx80"},
+    {"sm_90a", "+ptx80"},
+};
+
+void InitializeOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+class Renderer : public NvptxRenderer {
+ public:
+  Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine)
+      : target_(std::move(target)), machine_(std::move(machine)) {}
+
+  const Target& target() const override { return target_; }
+
+  absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
+                                        bool no_opt, std::string* ir) override {
+    CompiledKernel out;
+    out.form = CompiledKernel::Form::kPtx;
+    out.symbol = symbol;
+    out.buffer_count = program.buffer_count;
+    out.blocks[0] = program.Extent(Grid::kBlock);
+    out.threads[0] = program.Extent(Grid::kThread);
+    out.shared_bytes = program.shared_bytes();
+    out.reads_vars = program.reads_vars();
+    out.tasks = program.code.empty() ? 0 : out.blocks[0];
+    // Of CUDA: the grid's first axis.
+    constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
+    if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
+        out.blocks[0] > kBlocksMax)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
+          out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
+          target_.block_threads, " threads and ", target_.shared_bytes, " bytes"));
+    // A context a kernel: types and constants of one must not change the order of things in
+    // another.
+    llvm::LLVMContext context;
+    llvm::Module module("kernel", context);
+    module.setTargetTriple(kTriple);
+    module.setDataLayout(machine_->createDataLayout());
+    OB_RETURN_IF_ERROR(NvptxPrinter(program, target_, module).Run(symbol));
+    if (ir != nullptr) {
+      llvm::raw_string_ostream stream(*ir);
+      module.print(stream, nullptr);
+    }
+    OB_RETURN_IF_ERROR(Optimize(module, no_opt));
+    OB_ASSIGN_OR_RETURN(out.object, Emit(module));
+    return out;
+  }
+
+ private:
+  absl::Status Optimize(llvm::Module& module, bool no_opt) const {
+    std::string error;
+    llvm::raw_string_ostream stream(error);
+    if (llvm::verifyModule(module, &stream))
+      return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", error));
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager components;
+    llvm::ModuleAnalysisManager modules;
+    llvm::PassBuilder builder(machine_.get());
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(components);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, components, modules);
+    llvm::FunctionPassManager passes;
+    passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+    if (!no_opt) {
+      passes.addPass(llvm::EarlyCSEPass());
+      passes.addPass(llvm::InstCombinePass());
+      passes.addPass(llvm::SimplifyCFGPass());
+    }
+    for (llvm::Function& function : module) {
+      if (function.isDeclaration()) continue;
+      passes.run(function, functions);
+      for (const llvm::Instruction& instruction : llvm::instructions(function))
+        OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Emit(llvm::Module& module) const {
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream stream(bytes);
+    llvm::legacy::PassManager passes;
+    if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+      return absl::InternalError("LLVM cannot write PTX");
+    passes.run(module);
+    return std::string(bytes.begin(), bytes.end());
+  }
+
+  const Target target_;
+  const std::unique_ptr<llvm::TargetMachine> machine_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) {
+  if (target.kind != TargetKind::kCuda)
+    return absl::InvalidArgumentError("a target of another kind than CUDA");
+  const auto* const processor =
+      std::find_if(std::begin(kProcessors), std::end(kProcessors),
+                   [&](const Processor& p) { return target.arch == p.arch; });
+  if (processor == std::end(kProcessors))
+    return absl::InvalidArgumentError(absl::StrCat("no code for GPUs of kind \"", target.arch,
+                                                   "\"; there is for sm_80, sm_89, sm_90, sm_90a"));
+  InitializeOnce();
+  std::string error;
+  const llvm::Target* const found = llvm::TargetRegistry::lookupTarget(kTriple, error);
+  if (found == nullptr) return absl::InternalError(absl::StrCat("LLVM has no NVPTX: ", error));
+  llvm::TargetOptions options;
+  // No product is fused with a sum but where the printer does it.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(kTriple, processor->arch, processor->ptx, options, std::nullopt,
+                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for NVPTX");
+  return std::make_unique<Renderer>(std::move(target), std::move(machine));
+}
+
+}  // namespace outboard::render

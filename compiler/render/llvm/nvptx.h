@@ -1,0 +1,40 @@
+// Renders programs as PTX text, by LLVM's NVPTX target: for NVIDIA's GPUs from sm_80 on. Needs no
+// GPU, no driver and nothing of the vendor's.
+//
+// A block of the program is a block of threads. No instruction carries a flag that changes the
+// meaning of docs/semantics.md: divisions and roots are rounded correctly, subnormal numbers are
+// kept, and a product and a sum are one instruction only where the program allows it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+#include "compiler/program/program.h"
+#include "compiler/target.h"
+
+namespace outboard::render {
+
+// The code generator for one kind of GPU. Threads: one at a time.
+class NvptxRenderer {
+ public:
+  virtual ~NvptxRenderer() = default;
+
+  virtual const Target& target() const = 0;
+  // Returns a kernel of Form::kPtx, as compiled_kernel.h specifies, without its estimates. `ir`,
+  // unless null, receives the LLVM IR before LLVM's passes.
+  // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
+  //                             none; private memory that cannot become registers
+  //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have
+  //         INTERNAL            LLVM refused what was written
+  virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
+                                                const std::string& symbol, bool no_opt,
+                                                std::string* ir) = 0;
+};
+
+// Errors: INVALID_ARGUMENT  a target of another kind, or whose `arch` is none of sm_80, sm_89,
+//                           sm_90 and sm_90a
+absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target);
+
+}  // namespace outboard::render

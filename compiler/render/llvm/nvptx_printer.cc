@@ -1,0 +1,519 @@
+#include "compiler/render/llvm/nvptx_printer.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace outboard::render {
+
+using llvm::Align;
+using llvm::Type;
+using llvm::Value;
+using program::Code;
+using program::Grid;
+using program::Instruction;
+using program::Rounding;
+using program::Space;
+
+namespace {
+
+// Address spaces of NVPTX.
+constexpr unsigned kGlobal = 1, kShared = 3;
+// Elements of a private memory, and all selects among such elements of one program: beyond these
+// there are not enough registers anyway (255 a thread), and compiling takes long.
+constexpr int64_t kElementsMax = 512;
+constexpr int64_t kSelectsMax = 1 << 16;
+
+DType BitsOf(DType dtype) {
+  switch (ByteWidth(dtype)) {
+    case 1: return DType::kU8;
+    case 2: return DType::kU16;
+    case 4: return DType::kU32;
+    default: return DType::kU64;
+  }
+}
+
+bool IsOn(Value* condition) {
+  const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(condition);
+  return constant != nullptr && !constant->isZero();
+}
+bool IsOff(Value* condition) {
+  const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(condition);
+  return constant != nullptr && constant->isZero();
+}
+
+}  // namespace
+
+NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target,
+                           llvm::Module& module)
+    : program_(program),
+      target_(target),
+      module_(module),
+      b_(module.getContext()),
+      alu_(b_),
+      bounds_(BoundsOf(program)),
+      values_(program.code.size()) {}
+
+absl::Status NvptxPrinter::Supports() const {
+  const auto none_for = [&](const std::string& what) {
+    return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
+  };
+  int64_t selects = 0;
+  for (const Instruction& i : program_.code) {
+    const std::string type(Name(i.dtype));
+    if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
+    switch (i.code) {
+      case Code::kAlu:
+        if (IsTranscendental(i.op))
+          return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
+        break;
+      case Code::kAlloc:
+        if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
+        if (i.imm[0] == static_cast<int64_t>(Space::kPrivate) && i.imm[1] > kElementsMax)
+          return none_for(absl::StrCat("private memory of ", i.imm[1], " elements; at most ",
+                                       kElementsMax, " become registers"));
+        break;
+      case Code::kLoad:
+      case Code::kStore: {
+        const Instruction& memory = at(i.src[0]);
+        if (memory.code != Code::kAlloc || memory.imm[0] != static_cast<int64_t>(Space::kPrivate) ||
+            at(i.src[1]).code == Code::kConst)
+          break;
+        selects += memory.imm[1] * (i.code == Code::kLoad ? i.lanes : at(i.src[2]).lanes);
+        if (selects > kSelectsMax)
+          return none_for(absl::StrCat("private memory whose elements are selected ", selects,
+                                       " times; at most ", kSelectsMax));
+        break;
+      }
+      case Code::kDot:
+      case Code::kTileZero:
+      case Code::kTileLoad:
+      case Code::kTileStore:
+      case Code::kTileDot: return none_for(std::string(Name(i.code)));
+      default: break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NvptxPrinter::Run(const std::string& symbol) {
+  OB_RETURN_IF_ERROR(Supports());
+  llvm::LLVMContext& context = module_.getContext();
+  Type* const pointer = llvm::PointerType::get(context, kGlobal);
+  const std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
+                                   llvm::Function::ExternalLinkage, symbol, module_);
+  kernel_->addFnAttr(llvm::Attribute::NoUnwind);
+  const auto annotate = [&](const char* name, int64_t value) {
+    module_.getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context, {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(context, name),
+                      llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
+  };
+  annotate("kernel", 1);
+  annotate("maxntidx", program_.Extent(Grid::kThread));
+  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
+  OpenMemories();
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
+  b_.CreateRetVoid();
+  return absl::OkStatus();
+}
+
+void NvptxPrinter::OpenMemories() {
+  std::vector<bool> read(program_.buffer_count, false), written(program_.buffer_count, false);
+  const auto touch = [&](std::vector<bool>& slots, ValueId memory) {
+    if (at(memory).code == Code::kBuffer) slots[at(memory).imm[0]] = true;
+  };
+  bool has_barriers = false;
+  for (const Instruction& i : program_.code) {
+    if (i.code == Code::kLoad) touch(read, i.src[0]);
+    if (i.code == Code::kCopy) touch(read, i.src[2]);
+    if (i.code == Code::kStore) touch(written, i.src[0]);
+    has_barriers = has_barriers || i.code == Code::kBarrier;
+  }
+  for (int slot = 0; slot < program_.buffer_count; ++slot) {
+    if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
+    // LLVM moves accesses of such an argument across barriers, behind which other threads of the
+    // block may read what was stored.
+    if (!(has_barriers && read[slot] && written[slot]))
+      kernel_->addParamAttr(slot, llvm::Attribute::NoAlias);
+  }
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) {
+    const Instruction& i = at(n);
+    if (i.code == Code::kBuffer) bases_[n] = kernel_->getArg(static_cast<unsigned>(i.imm[0]));
+    if (i.code != Code::kAlloc) continue;
+    if (i.imm[0] == static_cast<int64_t>(Space::kPrivate)) {
+      Type* const type = RegisterType(b_.getContext(), i.dtype);
+      Elements& elements = privates_[n];
+      for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
+      continue;
+    }
+    auto* const array =
+        llvm::ArrayType::get(MemoryType(b_.getContext(), i.dtype), static_cast<uint64_t>(i.imm[1]));
+    auto* const shared = new llvm::GlobalVariable(
+        module_, array, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage,
+        llvm::PoisonValue::get(array), absl::StrCat("shared", n), nullptr,
+        llvm::GlobalValue::NotThreadLocal, kShared);
+    constexpr uint64_t kSharedAlign = 16;  // of the widest access
+    shared->setAlignment(Align(kSharedAlign));
+    bases_[n] = shared;
+  }
+}
+
+void NvptxPrinter::Print(ValueId n) {
+  const Instruction& i = at(n);
+  switch (i.code) {
+    case Code::kBuffer:
+    case Code::kAlloc:
+    case Code::kCommit:  // copies arrive at once
+    case Code::kWait: return;
+    case Code::kLoop: OpenLoop(n); return;
+    case Code::kEnd: CloseLoop(); return;
+    case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
+    case Code::kEndIf: CloseIf(); return;
+    case Code::kStore: Store(n); return;
+    case Code::kCopy: Copy(n); return;
+    case Code::kBarrier: b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); return;
+    default: values_[n] = Compute(n); return;
+  }
+}
+
+// ---- scopes
+
+llvm::BasicBlock* NvptxPrinter::NewBlock(const char* name) {
+  return llvm::BasicBlock::Create(module_.getContext(), name, kernel_);
+}
+
+void NvptxPrinter::OpenLoop(ValueId n) {
+  const Instruction& i = at(n);
+  Value* const zero = b_.getInt64(0);
+  if (i.imm[0] == 1 && i.src.empty()) {
+    values_[n] = {zero};
+    open_.push_back({});
+    return;
+  }
+  Open open{.body = NewBlock("loop"), .exit = NewBlock("done")};
+  open.end = b_.getInt64(static_cast<uint64_t>(i.imm[0]));
+  llvm::BasicBlock* const before = b_.GetInsertBlock();
+  if (i.src.empty() && i.imm[0] > 0) {
+    b_.CreateBr(open.body);
+  } else {
+    if (!i.src.empty()) {
+      Value* const limit = Lane(i.src[0], 0);
+      open.end = b_.CreateSelect(b_.CreateICmpSLT(limit, open.end), limit, open.end);
+    }
+    b_.CreateCondBr(b_.CreateICmpSLT(zero, open.end), open.body, open.exit);
+  }
+  b_.SetInsertPoint(open.body);
+  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  open.counter->addIncoming(zero, before);
+  values_[n] = {open.counter};
+  open_.push_back(open);
+}
+
+void NvptxPrinter::CloseLoop() {
+  const Open open = open_.back();
+  open_.pop_back();
+  if (open.body == nullptr) return;
+  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
+  open.counter->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
+  b_.SetInsertPoint(open.exit);
+}
+
+void NvptxPrinter::OpenIf(Value* condition) {
+  const Open open{.body = NewBlock("then"), .exit = NewBlock("join")};
+  b_.CreateCondBr(condition, open.body, open.exit);
+  b_.SetInsertPoint(open.body);
+  open_.push_back(open);
+}
+
+void NvptxPrinter::CloseIf() {
+  const Open open = open_.back();
+  open_.pop_back();
+  b_.CreateBr(open.exit);
+  b_.SetInsertPoint(open.exit);
+}
+
+// ---- values
+
+NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
+  const Instruction& i = at(n);
+  Values out;
+  switch (i.code) {
+    case Code::kConst: return {alu_.Const(i.dtype, i.imm[0])};
+    case Code::kVar: {
+      auto* const load =
+          b_.CreateAlignedLoad(b_.getInt64Ty(),
+                               b_.CreateGEP(b_.getInt64Ty(), kernel_->getArg(program_.buffer_count),
+                                            b_.getInt64(static_cast<uint64_t>(i.imm[0]))),
+                               Align(sizeof(int64_t)));
+      load->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                        llvm::MDNode::get(b_.getContext(), {}));
+      return {load};
+    }
+    case Code::kSpecial: {
+      if (i.imm[1] == 1) return {b_.getInt64(0)};
+      const auto id = i.imm[0] == static_cast<int64_t>(Grid::kBlock)
+                          ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
+                          : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
+      return {b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty())};
+    }
+    case Code::kAlu: return Arithmetic(n);
+    case Code::kCast:
+      for (int lane = 0; lane < i.lanes; ++lane)
+        out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
+      return out;
+    case Code::kBitcast: return Bitcast(n);
+    case Code::kLanes:
+      for (int lane = 0; lane < i.lanes; ++lane)
+        out.push_back(i.src.size() == 1 ? Lane(i.src[0], 0) : Lane(i.src[lane], 0));
+      return out;
+    case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
+    case Code::kLoad: return Load(n);
+    case Code::kMma: return MatrixProduct(n);
+    default: OB_CHECK(false && "no value"); return {};
+  }
+}
+
+Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if (i.dtype != DType::kF32 && i.dtype != DType::kF64) return nullptr;
+  for (int k = 0; k < 2; ++k) {
+    const Instruction& x = at(i.src[k]);
+    if (x.code != Code::kAlu || x.op != Op::kMul) continue;
+    Value* const a = Lane(x.src[0], lane);
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()},
+                              {a, Lane(x.src[1], lane), Lane(i.src[1 - k], lane)});
+  }
+  return nullptr;
+}
+
+NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
+  const Instruction& i = at(n);
+  const DType type = at(i.src.back()).dtype;
+  QuotientFacts known;
+  if ((i.op == Op::kIDiv || i.op == Op::kMod) && type != DType::kU64) {
+    known.divisor_positive = bounds_[i.src[1]].min > 0;
+    known.dividend_not_negative = bounds_[i.src[0]].min >= 0;
+  }
+  const bool with_product =
+      i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
+  Values out;
+  for (int lane = 0; lane < i.lanes; ++lane) {
+    Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
+    if (value == nullptr) {
+      std::vector<Value*> args;
+      for (const ValueId s : i.src) args.push_back(Lane(s, lane));
+      value = alu_.Alu(i.op, type, args, known);
+    }
+    out.push_back(value);
+  }
+  return out;
+}
+
+// The bytes as they lie in memory, by arithmetic: LLVM would cast some vectors through the stack.
+NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
+  const Instruction& i = at(n);
+  const DType from = at(i.src[0]).dtype;
+  const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
+  Values out;
+  if (width == out_width) {
+    for (int lane = 0; lane < i.lanes; ++lane)
+      out.push_back(alu_.Bitcast(Lane(i.src[0], lane), from, i.dtype));
+    return out;
+  }
+  Type* const type = b_.getIntNTy(8 * static_cast<unsigned>(out_width));
+  for (int lane = 0; lane < i.lanes; ++lane) {
+    Value* bits = nullptr;
+    if (width > out_width) {
+      const int ratio = width / out_width;
+      Value* const whole = alu_.Bitcast(Lane(i.src[0], lane / ratio), from, BitsOf(from));
+      bits = b_.CreateTrunc(
+          b_.CreateLShr(whole, static_cast<uint64_t>(8 * out_width * (lane % ratio))), type);
+    } else {
+      const int ratio = out_width / width;
+      bits = llvm::ConstantInt::get(type, 0);
+      for (int part = 0; part < ratio && lane * ratio + part < lanes; ++part) {
+        Value* const piece = b_.CreateZExt(
+            alu_.Bitcast(Lane(i.src[0], lane * ratio + part), from, BitsOf(from)), type);
+        bits = b_.CreateOr(bits, b_.CreateShl(piece, static_cast<uint64_t>(8 * width * part)));
+      }
+    }
+    out.push_back(alu_.Bitcast(bits, BitsOf(i.dtype), i.dtype));
+  }
+  return out;
+}
+
+// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
+NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
+  const Instruction& i = at(n);
+  const DType type = at(i.src[0]).dtype;
+  std::vector<Value*> args;
+  for (int s = 0; s < 2; ++s) {
+    for (int lane = 0; lane < at(i.src[s]).lanes; lane += 2) {
+      const auto half = [&](int l) {
+        return b_.CreateZExt(alu_.Bitcast(Lane(i.src[s], l), type, DType::kU16), b_.getInt32Ty());
+      };
+      Value* const pair = b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
+      args.push_back(type == DType::kBF16
+                         ? pair
+                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
+    }
+  }
+  Values out;
+  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
+  Value* const product =
+      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
+                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
+                         {}, args);
+  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
+  return out;
+}
+
+// ---- memory
+
+Value* NvptxPrinter::Index(ValueId index, int lane) {
+  if (at(index).lanes > 1) return Lane(index, lane);
+  if (lane == 0) return Lane(index, 0);
+  return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(lane)));
+}
+
+Value* NvptxPrinter::Address(ValueId memory, Value* index) {
+  return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
+}
+
+Value* NvptxPrinter::LoadElement(ValueId memory, Value* index) {
+  const DType dtype = at(memory).dtype;
+  Value* const value = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype),
+                                            Address(memory, index), Align(ByteWidth(dtype)));
+  return alu_.FromMemory(value, dtype);
+}
+
+void NvptxPrinter::StoreElement(ValueId memory, Value* index, Value* value) {
+  const DType dtype = at(memory).dtype;
+  b_.CreateAlignedStore(alu_.ToMemory(value, dtype), Address(memory, index),
+                        Align(ByteWidth(dtype)));
+}
+
+Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
+  const auto load = [&](size_t k) {
+    return b_.CreateLoad(llvm::cast<llvm::AllocaInst>(elements[k])->getAllocatedType(),
+                         elements[k]);
+  };
+  Type* const type = llvm::cast<llvm::AllocaInst>(elements[0])->getAllocatedType();
+  if (const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(index)) {
+    // A lane that is off may be beyond the end.
+    if (constant->getValue().uge(elements.size())) return llvm::Constant::getNullValue(type);
+    return load(constant->getZExtValue());
+  }
+  Value* value = load(0);
+  for (size_t k = 1; k < elements.size(); ++k)
+    value = b_.CreateSelect(b_.CreateICmpEQ(index, b_.getInt64(k)), load(k), value);
+  return value;
+}
+
+void NvptxPrinter::StorePrivate(const Elements& elements, Value* index, Value* value,
+                                Value* condition) {
+  const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(index);
+  for (size_t k = 0; k < elements.size(); ++k) {
+    Value* here = condition;
+    if (constant == nullptr) {
+      Value* const same = b_.CreateICmpEQ(index, b_.getInt64(k));
+      here = condition == nullptr ? same : b_.CreateAnd(condition, same);
+    } else if (constant->getValue() != k) {
+      continue;
+    }
+    Value* const stored =
+        here == nullptr
+            ? value
+            : b_.CreateSelect(here, value, b_.CreateLoad(value->getType(), elements[k]));
+    b_.CreateStore(stored, elements[k]);
+  }
+}
+
+void NvptxPrinter::Guarded(ValueId mask, int lanes,
+                           absl::FunctionRef<void(int, int, Value*)> body) {
+  for (int begin = 0; begin < lanes;) {
+    Value* const condition = mask < 0 ? nullptr : Lane(mask, begin);
+    int end = begin + 1;
+    while (end < lanes && (mask < 0 || Lane(mask, end) == condition)) ++end;
+    body(begin, end, condition == nullptr || IsOn(condition) ? nullptr : condition);
+    begin = end;
+  }
+}
+
+NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
+  const Instruction& i = at(n);
+  const ValueId memory = i.src[0], mask = i.src.size() == 4 ? i.src[2] : -1;
+  Values out;
+  if (IsPrivate(memory)) {
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      Value* const value = LoadPrivate(privates_.at(memory), Index(i.src[1], lane));
+      out.push_back(mask < 0 ? value
+                             : b_.CreateSelect(Lane(mask, lane), value, Lane(i.src[3], lane)));
+    }
+    return out;
+  }
+  Guarded(mask, i.lanes, [&](int begin, int end, Value* condition) {
+    if (condition != nullptr && IsOff(condition)) {
+      for (int lane = begin; lane < end; ++lane) out.push_back(Lane(i.src[3], lane));
+      return;
+    }
+    llvm::BasicBlock* const before = b_.GetInsertBlock();
+    if (condition != nullptr) OpenIf(condition);
+    Values loaded;
+    for (int lane = begin; lane < end; ++lane)
+      loaded.push_back(LoadElement(memory, Index(i.src[1], lane)));
+    if (condition != nullptr) {
+      llvm::BasicBlock* const body = b_.GetInsertBlock();
+      CloseIf();
+      for (int lane = begin; lane < end; ++lane) {
+        Value*& value = loaded[static_cast<size_t>(lane - begin)];
+        llvm::PHINode* const either = b_.CreatePHI(value->getType(), 2);
+        either->addIncoming(value, body);
+        either->addIncoming(Lane(i.src[3], lane), before);
+        value = either;
+      }
+    }
+    out.insert(out.end(), loaded.begin(), loaded.end());
+  });
+  return out;
+}
+
+void NvptxPrinter::Store(ValueId n) {
+  const Instruction& i = at(n);
+  const ValueId memory = i.src[0], mask = i.src.size() == 4 ? i.src[3] : -1;
+  Guarded(mask, at(i.src[2]).lanes, [&](int begin, int end, Value* condition) {
+    if (condition != nullptr && IsOff(condition)) return;
+    if (IsPrivate(memory)) {
+      for (int lane = begin; lane < end; ++lane)
+        StorePrivate(privates_.at(memory), Index(i.src[1], lane), Lane(i.src[2], lane), condition);
+      return;
+    }
+    if (condition != nullptr) OpenIf(condition);
+    for (int lane = begin; lane < end; ++lane)
+      StoreElement(memory, Index(i.src[1], lane), Lane(i.src[2], lane));
+    if (condition != nullptr) CloseIf();
+  });
+}
+
+// A copy that arrives at once.
+void NvptxPrinter::Copy(ValueId n) {
+  const Instruction& i = at(n);
+  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
+  const Align align(ByteWidth(at(i.src[0]).dtype));
+  for (int64_t k = 0; k < i.imm[0]; ++k) {
+    const auto place = [&](ValueId index) {
+      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
+    };
+    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
+    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
+  }
+}
+
+}  // namespace outboard::render

@@ -1,0 +1,438 @@
+// Programs as PTX: run on the PTX machine against a walk of their kernel, and assembled by NVIDIA's
+// assembler where there is one. codegen_test's kernels run there too (OUTBOARD_CHECK_PTX).
+// OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
+#include "compiler/render/llvm/nvptx.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "compiler/kernel/decompose_math_f64.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
+#include "compiler/proof/in_range.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_random.h"
+#include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+using program::Code;
+using program::Grid;
+using program::Program;
+using program::ProgramBuilder;
+using program::Space;
+using program::ValueId;
+
+constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
+constexpr int kMultiprocessors = 132;
+
+absl::StatusOr<CompiledKernel> Rendered(const Program& program, const std::string& arch = "sm_90") {
+  OB_ASSIGN_OR_RETURN(const auto renderer,
+                      render::MakeNvptxRenderer(CudaTarget(arch, kMultiprocessors)));
+  return renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+}
+
+// What no kernel may contain: memory of a thread's own, and accesses to an address whose memory is
+// not known.
+void ExpectClean(const std::string& ptx) {
+  EXPECT_FALSE(absl::StrContains(ptx, ".local")) << ptx;
+  EXPECT_FALSE(absl::StrContains(ptx, ".ftz")) << ptx;
+  EXPECT_FALSE(absl::StrContains(ptx, ".approx")) << ptx;
+  for (const absl::string_view line : absl::StrSplit(ptx, '\n')) {
+    const bool access = absl::StrContains(line, "\tld.") || absl::StrContains(line, "\tst.");
+    const bool known = absl::StrContains(line, ".global") || absl::StrContains(line, ".shared") ||
+                       absl::StrContains(line, ".param");
+    EXPECT_TRUE(!access || known) << line;
+  }
+}
+
+// Of each type one kernel of all operations and conversions that it has, and one of its functions.
+struct NamedKernel {
+  std::string name;
+  std::unique_ptr<Graph> graph;
+  const UOp* sink;
+  double tolerance = 0;  // 0: the same bits of all bit patterns, but for NaNs
+};
+// Functions and sums may differ by some units in the last place.
+double Tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return 2e-15;
+    case DType::kF32: return 3e-7;
+    case DType::kF16: return 1e-3;
+    case DType::kBF16: return 8e-3;
+    default: return 0.26;
+  }
+}
+std::vector<NamedKernel> OperatorKernels() {
+  constexpr int64_t kElements = 300;
+  std::vector<NamedKernel> kernels;
+  for (int code = 1; code < kDTypeCount; ++code) {
+    const auto dtype = static_cast<DType>(code);
+    for (const bool functions : {false, true}) {
+      auto graph = std::make_unique<Graph>();
+      Graph& g = *graph;
+      const UOp* const i = test::Range(g, 0, kElements);
+      std::vector<const UOp*> stores;
+      const auto store = [&](const UOp* value) {
+        stores.push_back(StoreAt(g, 4 + static_cast<int64_t>(stores.size()), kElements, i, value));
+      };
+      for (int number = 20; number <= 51; ++number) {
+        const Op op = static_cast<Op>(number);
+        if (!IsAlu(op) || IsTranscendental(op) != functions) continue;
+        std::vector<const UOp*> src;
+        for (int s = 0; s < (IsUnary(op) ? 1 : IsBinary(op) ? 2 : 3); ++s)
+          src.push_back(op == Op::kWhere && s == 0 ? LoadAt(g, 3, DType::kBool, kElements, i)
+                                                   : LoadAt(g, s, dtype, kElements, i));
+        const auto value = g.Make(op, DType::kVoid, src);
+        if (value.ok()) store(*value);
+      }
+      for (int to = 1; to < kDTypeCount && !functions; ++to)
+        if (to != code) store(Cast(g, LoadAt(g, 0, dtype, kElements, i), static_cast<DType>(to)));
+      if (stores.empty()) continue;
+      const UOp* const sink = Sink(g, stores);
+      kernels.push_back({std::string(Name(dtype)) + (functions ? " functions" : ""),
+                         std::move(graph), sink, functions ? Tolerance(dtype) : 0});
+    }
+  }
+  // Reductions by a block together, products of matrices, gates.
+  const auto add = [&](const std::string& name, auto make) {
+    auto graph = std::make_unique<Graph>();
+    const UOp* const sink = make(*graph);
+    kernels.push_back({name, std::move(graph), sink, 1e-5});
+  };
+  add("matmul", [](Graph& g) { return MatMul(g, 17, 33, 9); });
+  add("convolution", [](Graph& g) { return ConvForward(g, Conv{1, 2, 3, 2, 12, 11}); });
+  add("convolution gradient", [](Graph& g) {
+    return ConvInputGradient(g, Conv{2, 3, 4, 3, 8, 9}, /*gate_term=*/true);
+  });
+  add("long sums", [](Graph& g) {
+    const UOp *i = test::Range(g, 0, 3), *k = ReduceRange(g, 1, 1000);
+    const UOp* const x = LoadAt(g, 1, DType::kF32, 3000, RowMajor(g, {i, k}, {3, 1000}));
+    return Sink(g, {StoreAt(g, 0, 3, i, Fold(g, Op::kAdd, x, {k}))});
+  });
+  return kernels;
+}
+
+TEST(Nvptx, EveryOperationForEveryGpu_StaysInRegistersAndRunsAsTheWalk) {
+  int count = 0;
+  for (const char* const arch : kArchs)
+    for (const NamedKernel& kernel : OperatorKernels()) {
+      SCOPED_TRACE(kernel.name + " " + arch);
+      const auto compiled =
+          CompileKernel(kernel.sink, {.target = CudaTarget(arch, kMultiprocessors)});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      EXPECT_EQ(compiled->form, CompiledKernel::Form::kPtx);
+      ExpectClean(compiled->object);
+      const Buffers start = RandomBuffers(kernel.sink, 5, /*wild=*/kernel.tolerance == 0);
+      Buffers got = start, want = start;
+      ASSERT_EQ(WalkKernel(kernel.sink, want), absl::OkStatus());
+      const absl::Status ran = RunOnPtxMachine(*compiled, got);
+      ASSERT_TRUE(ran.ok()) << ran;
+      ExpectClose(kernel.sink, got, want, kernel.tolerance);
+      if (HasFatalFailure()) FAIL() << compiled->object;
+      ++count;
+    }
+  std::printf("%d kernels on the PTX machine\n", count);
+}
+
+TEST(Nvptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS";
+  int count = 0;
+  for (const char* const arch : kArchs)
+    for (const NamedKernel& kernel : OperatorKernels()) {
+      const auto compiled =
+          CompileKernel(kernel.sink, {.target = CudaTarget(arch, kMultiprocessors)});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const absl::Status assembled = Assemble(ptxas, compiled->object, arch);
+      EXPECT_TRUE(assembled.ok()) << kernel.name << " " << arch << ": " << assembled;
+      ++count;
+    }
+  std::printf("%d kernels assembled\n", count);
+}
+
+// Threads in blocks of any size, and plans of one thread with lanes, tiles and private memory.
+TEST(Nvptx, RandomKernels_RunAsTheWalk) {
+  const auto setting = [](const char* name, int otherwise) {
+    const char* const text = std::getenv(name);
+    return text != nullptr ? std::atoi(text) : otherwise;
+  };
+  const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
+  const int first = setting("OUTBOARD_SEED", 0);
+  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 60);
+  int programs = 0, too_large = 0;
+  for (int seed = first; seed < last; ++seed) {
+    Graph g, guards;
+    const UOp* const sink = RandomKernel(g, static_cast<uint32_t>(seed));
+    const UOp* const guarded =
+        codegen::DecomposeTranscendentalsOfF64(guards, *proof::GuardUnproved(guards, sink));
+    const Buffers start = RandomBuffers(sink, static_cast<uint32_t>(seed));
+    Buffers want = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    const codegen::LoopNest kernel = *codegen::AnalyzeKernel(guarded);
+    std::mt19937 random(static_cast<uint32_t>(seed));
+    const program::ThreadMapping mapping{
+        .threads = int64_t{1} << random() % 8,
+        .block_ranges = static_cast<int>(random() % (kernel.parallel_count + 1)),
+        .stride = random() % 2 == 0,
+        .together = random() % 2 == 0};
+    std::vector<std::pair<std::string, absl::StatusOr<Program>>> all;
+    all.emplace_back("threads", program::ExpandThreads(kernel, program::MapToThreads(kernel, 256)));
+    all.emplace_back("other threads", program::ExpandThreads(kernel, mapping));
+    const Target lanes = TestTarget();
+    if (auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(guarded),
+                                          codegen::HeuristicOpts(kernel, lanes), lanes);
+        planned.ok())
+      all.emplace_back("lanes", program::ExpandPlan(planned->kernel, planned->plan));
+    for (const auto& [what, program] : all) {
+      SCOPED_TRACE(what + ", repeat with OUTBOARD_SEED=" + std::to_string(seed));
+      ASSERT_TRUE(program.ok()) << program.status();
+      const auto compiled = Rendered(*program, kArchs[seed % 4]);
+      if (what == "lanes" && absl::IsUnimplemented(compiled.status())) {
+        ++too_large;
+        continue;
+      }
+      ASSERT_TRUE(compiled.ok()) << compiled.status() << ToString(*program);
+      ExpectClean(compiled->object);
+      Buffers got = start;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, static_cast<uint64_t>(seed));
+      ASSERT_TRUE(ran.ok()) << ran << "\n" << ToString(*program) << compiled->object;
+      ExpectClose(sink, got, want, 2e-3);
+      if (HasFailure()) FAIL() << ToString(*program) << compiled->object;
+      ++programs;
+    }
+  }
+  std::printf("%d programs of %d kernels; private memory of %d plans was too large\n", programs,
+              last - first, too_large);
+  EXPECT_LE(too_large, (last - first) / 4);
+}
+
+// ---- programs by hand, against the interpreter of programs
+
+void ExpectRunsAsInterpreted(const Program& program, const Buffers& start,
+                             const std::vector<int64_t>& vars = {}) {
+  Buffers want = start;
+  const program::RunReport report = program::Interpret(program, want, vars);
+  ASSERT_TRUE(report.ok()) << report.message << ToString(program);
+  const std::string ptxas = FindPtxas();
+  for (const char* const arch : kArchs) {
+    const auto compiled = Rendered(program, arch);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ExpectClean(compiled->object);
+    Buffers got = start;
+    const absl::Status ran = RunOnPtxMachine(*compiled, got, vars);
+    ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
+    EXPECT_EQ(got, want) << ToString(program) << compiled->object;
+    if (ptxas.empty()) continue;
+    const absl::Status assembled = Assemble(ptxas, compiled->object, arch);
+    EXPECT_TRUE(assembled.ok()) << assembled;
+  }
+}
+
+std::string Floats(int64_t count, float step) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] = step * static_cast<float>(i % 31 - 7);
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+TEST(Nvptx, CopiesToSharedMemoryAndBarriers) {
+  constexpr int64_t kThreads = 64, kBlocks = 3, kSteps = 4;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, kBlocks * kThreads * kSteps),
+                in = b.Buffer(DType::kF32, 1, kBlocks * kThreads * kSteps);
+  const ValueId block = b.Special(Grid::kBlock, kBlocks),
+                thread = b.Special(Grid::kThread, kThreads);
+  const ValueId tile = b.Alloc(Space::kShared, DType::kF32, kThreads);
+  const ValueId step = b.Loop(kSteps);
+  const ValueId at = b.Plus(b.Times(b.Plus(b.Times(block, kSteps), step), kThreads), thread);
+  b.Add({.code = Code::kCopy, .src = {tile, thread, in, at}, .imm = {1, 0, 0}});
+  b.Add({.code = Code::kCommit});
+  b.Add({.code = Code::kWait});
+  b.Barrier();
+  const ValueId behind = b.Plus(b.Int(kThreads - 1), b.Times(thread, -1));
+  const ValueId value = b.Load(tile, behind);
+  const ValueId some = b.If(b.Less(thread, b.Int(50)));
+  b.Store(out, at, b.Alu(Op::kAdd, DType::kF32, {value, value}));
+  b.EndIf(some);
+  b.Barrier();
+  b.End(step);
+  const int64_t elements = kBlocks * kThreads * kSteps;
+  ExpectRunsAsInterpreted(b.Take(2), {Floats(elements, 0), Floats(elements, 0.5f)});
+}
+
+// What one thread stores to a buffer, others of its block read behind a barrier.
+TEST(Nvptx, BuffersThatABlockWritesAndReads) {
+  constexpr int64_t kThreads = 64;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, kThreads), mid = b.Buffer(DType::kF32, 1, kThreads);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId before = b.Load(mid, thread);
+  b.Store(mid, thread, b.Alu(Op::kAdd, DType::kF32, {before, before}));
+  b.Barrier();
+  const ValueId behind = b.Plus(b.Int(kThreads - 1), b.Times(thread, -1));
+  b.Store(out, thread, b.Load(mid, behind));
+  ExpectRunsAsInterpreted(b.Take(2), {Floats(kThreads, 0), Floats(kThreads, 2)});
+}
+
+// An index of private memory that is no constant selects among registers.
+TEST(Nvptx, PrivateMemoryAtAnyIndex_BecomesRegisters) {
+  constexpr int64_t kThreads = 32, kPlaces = 8;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, kThreads * kPlaces),
+                in = b.Buffer(DType::kF32, 1, kThreads * kPlaces);
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId own = b.Alloc(Space::kPrivate, DType::kF32, kPlaces);
+  const auto place = [&](ValueId k) { return b.Plus(b.Times(thread, kPlaces), k); };
+  const ValueId read = b.Loop(kPlaces);
+  b.Store(own, b.Modulo(b.Plus(read, thread), kPlaces), b.Load(in, place(read)));
+  b.End(read);
+  const ValueId write = b.Loop(kPlaces);
+  b.Store(out, place(write), b.Load(own, write));
+  b.End(write);
+  ExpectRunsAsInterpreted(b.Take(2),
+                          {Floats(kThreads * kPlaces, 0), Floats(kThreads * kPlaces, 1)});
+}
+
+TEST(Nvptx, LoopsAsLongAsAVar) {
+  constexpr int64_t kThreads = 16, kTerms = 20;
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, kThreads), in = b.Buffer(DType::kF32, 2, kTerms);
+  const ValueId terms = b.Add({.code = Code::kVar, .dtype = DType::kI64, .imm = {1, 0, kTerms}});
+  const ValueId thread = b.Special(Grid::kThread, kThreads);
+  const ValueId sum = b.Alloc(Space::kPrivate, DType::kF32, 1);
+  b.Store(sum, b.Int(0), b.Const(DType::kF32, 0));
+  const ValueId k = b.Loop(kTerms, program::How::kPlain, 1, terms);
+  b.Store(sum, b.Int(0), b.Alu(Op::kAdd, DType::kF32, {b.Load(sum, b.Int(0)), b.Load(in, k)}));
+  b.End(k);
+  b.Store(out, thread, b.Load(sum, b.Int(0)));
+  const Program program = b.Take(3);
+  for (const int64_t length : {0, 1, 20})
+    ExpectRunsAsInterpreted(program, {Floats(kThreads, 9), "", Floats(kTerms, 1)}, {99, length});
+}
+
+TEST(Nvptx, ProductsOfMatrices) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, 16 * 8), x = b.Buffer(dtype, 1, 16 * 16),
+                  y = b.Buffer(dtype, 2, 16 * 8);
+    const ValueId thread = b.Special(Grid::kThread, program::kMmaThreads);
+    // Which element a lane holds is linear in the thread's group and its place there.
+    const ValueId group = b.Divide(thread, 4), place = b.Times(b.Modulo(thread, 4), 2);
+    const auto lanes = [&](ValueId memory, DType type, std::vector<ValueId> indices) {
+      program::Instruction i{
+          .code = Code::kLanes, .dtype = type, .lanes = static_cast<int>(indices.size())};
+      for (const ValueId index : indices) i.src.push_back(b.Load(memory, index));
+      return b.Add(i);
+    };
+    std::vector<ValueId> a_at, b_at, c_at;
+    for (int lane = 0; lane < 8; ++lane) {
+      const auto p = program::MmaElement(program::MmaOperand::kA, 0, lane);
+      a_at.push_back(
+          b.Plus(b.Times(b.Plus(group, b.Int(p.row)), 16), b.Plus(place, b.Int(p.column))));
+    }
+    for (int lane = 0; lane < 4; ++lane) {
+      const auto p = program::MmaElement(program::MmaOperand::kB, 0, lane);
+      b_at.push_back(
+          b.Plus(b.Times(b.Plus(place, b.Int(p.row)), 8), b.Plus(group, b.Int(p.column))));
+      const auto q = program::MmaElement(program::MmaOperand::kC, 0, lane);
+      c_at.push_back(
+          b.Plus(b.Times(b.Plus(group, b.Int(q.row)), 8), b.Plus(place, b.Int(q.column))));
+    }
+    const ValueId product = b.Add(
+        {.code = Code::kMma,
+         .dtype = DType::kF32,
+         .lanes = 4,
+         .src = {lanes(x, dtype, a_at), lanes(y, dtype, b_at), lanes(out, DType::kF32, c_at)}});
+    for (int lane = 0; lane < 4; ++lane)
+      b.Store(
+          out, c_at[static_cast<size_t>(lane)],
+          b.Add(
+              {.code = Code::kLane, .dtype = DType::kF32, .src = {product}, .imm = {lane, 0, 0}}));
+    Buffers start = {Floats(16 * 8, 1), std::string(16 * 16 * 2, '\0'),
+                     std::string(16 * 8 * 2, '\0')};
+    for (size_t slot = 1; slot < 3; ++slot)
+      for (size_t i = 0; i < start[slot].size() / 2; ++i)
+        StoreFloat(dtype, static_cast<double>(i * slot % 11) - 5, start[slot].data() + 2 * i);
+    ExpectRunsAsInterpreted(b.Take(3), start);
+  }
+}
+
+// ---- limits and errors
+
+const UOp* Elementwise(Graph& g, Op op, DType dtype) {
+  const UOp* const i = test::Range(g, 0, 8);
+  return Sink(g, {StoreAt(g, 0, 8, i, Alu(g, op, LoadAt(g, 1, dtype, 8, i)))});
+}
+
+TEST(Nvptx, WhatAGpuLacks_IsRefusedByName) {
+  Graph g;
+  const codegen::LoopNest plain = *codegen::AnalyzeKernel(Elementwise(g, Op::kExp, DType::kF64));
+  const absl::Status status =
+      Rendered(*program::ExpandThreads(plain, program::MapToThreads(plain, 32))).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_EQ(status.message(), "sm_90 has no form for EXP of f64");
+  CompileOptions options{.target = CudaTarget("sm_90", kMultiprocessors)};
+  options.target.fp64 = false;
+  EXPECT_TRUE(absl::IsUnimplemented(
+      CompileKernel(Elementwise(g, Op::kSqrt, DType::kF64), options).status()));
+  options.target.arch = "sm_70";
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      CompileKernel(Elementwise(g, Op::kSqrt, DType::kF32), options).status()));
+}
+
+TEST(Nvptx, MoreThreadsOrSharedMemoryThanABlockHas_IsRefused) {
+  ProgramBuilder threads;
+  threads.Store(threads.Buffer(DType::kF32, 0, 512), threads.Special(Grid::kThread, 512),
+                threads.Const(DType::kF32, 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(Rendered(threads.Take(1)).status()));
+  ProgramBuilder shared;
+  const ValueId tile = shared.Alloc(Space::kShared, DType::kF32, 1 << 20);
+  shared.Store(tile, shared.Int(0), shared.Const(DType::kF32, 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(Rendered(shared.Take(0)).status()));
+}
+
+TEST(Nvptx, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
+  for (const bool allowed : {false, true}) {
+    ProgramBuilder b;
+    const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
+    const ValueId thread = b.Special(Grid::kThread, 32);
+    const ValueId x = b.Load(in, thread);
+    program::Instruction sum{.code = Code::kAlu,
+                             .op = Op::kAdd,
+                             .dtype = DType::kF32,
+                             .src = {b.Alu(Op::kMul, DType::kF32, {x, x}), x}};
+    if (allowed) sum.imm[0] = static_cast<int64_t>(program::Rounding::kWithProduct);
+    b.Store(out, thread, b.Add(sum));
+    const auto compiled = Rendered(b.Take(2));
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(absl::StrContains(compiled->object, "fma.rn.f32"), allowed) << compiled->object;
+    EXPECT_EQ(absl::StrContains(compiled->object, "mul.rn.f32"), !allowed) << compiled->object;
+  }
+}
+
+TEST(Nvptx, EqualPrograms_GiveEqualBytes) {
+  Graph g;
+  const CompileOptions options{.target = CudaTarget("sm_90a", kMultiprocessors)};
+  Compiler compiler(options);
+  const UOp* const sink = MatMul(g, 17, 33, 9);
+  const auto first = compiler.Compile(sink);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(compiler.Compile(ConvForward(g, Conv{1, 2, 3, 2, 12, 11})).ok());
+  EXPECT_EQ(compiler.Compile(sink)->object, first->object);
+  EXPECT_EQ(CompileKernel(sink, options)->object, first->object);
+}
+
+}  // namespace
+}  // namespace outboard::test

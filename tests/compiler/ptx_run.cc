@@ -1,0 +1,83 @@
+#include "tests/compiler/ptx_run.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "tests/gpu/ptx/machine.h"
+
+namespace outboard::test {
+
+absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
+                             std::span<const int64_t> vars, uint64_t seed) {
+  if (kernel.tasks == 0) return absl::OkStatus();
+  ptx::DeviceMemory memory;
+  ptx::Machine machine(&memory, {.seed = seed});
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<ptx::LoadedModule> module, machine.Load(kernel.object));
+  std::vector<uint64_t> addresses;
+  const auto upload = [&](const void* bytes, size_t count) {
+    addresses.push_back(count == 0 ? 0 : memory.Allocate(count));
+    OB_CHECK(count == 0 || memory.Write(addresses.back(), bytes, count));
+  };
+  for (const std::string& buffer : buffers) upload(buffer.data(), buffer.size());
+  if (kernel.reads_vars) upload(vars.data(), vars.size_bytes());
+  ptx::LaunchConfig config;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    config.grid[axis] = static_cast<uint32_t>(kernel.blocks[axis]);
+    config.block[axis] = static_cast<uint32_t>(kernel.threads[axis]);
+  }
+  config.parameters.resize(addresses.size() * sizeof(uint64_t));
+  if (!addresses.empty())
+    std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
+  const absl::Status status = machine.Launch(*module, kernel.symbol, config);
+  if (!status.ok() || !machine.reports().empty()) {
+    std::string text(status.message());
+    for (const ptx::Report& report : machine.reports())
+      absl::StrAppend(&text, "\n", report.ToString());
+    return absl::Status(status.ok() ? absl::StatusCode::kFailedPrecondition : status.code(), text);
+  }
+  for (size_t slot = 0; slot < buffers.size(); ++slot)
+    if (!buffers[slot].empty())
+      OB_CHECK(memory.Read(addresses[slot], buffers[slot].data(), buffers[slot].size()));
+  return absl::OkStatus();
+}
+
+std::string FindPtxas() {
+  if (const char* const named = std::getenv("OUTBOARD_PTXAS"); named != nullptr) return named;
+  const char* const path = std::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    const std::string file = absl::StrCat(folder, "/ptxas");
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+absl::Status Assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch) {
+  std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
+  OB_CHECK(mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/kernel.ptx") << ptx;
+  const std::string command = absl::StrCat("'", ptxas, "' -v -arch=", arch, " '", folder,
+                                           "/kernel.ptx' -o '", folder, "/kernel.cubin' 2>&1");
+  std::string words;
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  OB_CHECK(pipe != nullptr);
+  char piece[4096];
+  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
+  const int code = pclose(pipe);
+  std::filesystem::remove_all(folder);
+  if (code != 0 ||
+      !absl::StrContains(words, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))
+    return absl::InternalError(words);
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::test

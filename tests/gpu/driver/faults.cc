@@ -1,0 +1,102 @@
+// Faults on demand, and the reports that tests read. The functions with a prefix of their own are for tests only.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/gpu/driver/device.h"
+
+namespace outboard::fake_cuda {
+
+int FakeDevice::OpenReports(const char* path) { return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); }
+
+// "alloc:3,ecc:1"
+void FakeDevice::ParseFaults(const char* text) {
+  std::string list(text);
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string item = list.substr(begin, end - begin);
+    const size_t colon = item.find(':');
+    SetFault(item.substr(0, colon), colon == std::string::npos ? 1 : std::atoi(item.c_str() + colon + 1));
+    begin = end + 1;
+  }
+}
+
+bool FakeDevice::SetFault(const std::string& name, int nth) {
+  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host"}) {
+    if (name != known) continue;
+    std::lock_guard<std::mutex> lock(fault_mutex_);
+    faults_[name] = nth;
+    return true;
+  }
+  return false;
+}
+
+bool FakeDevice::Due(const std::string& name) {
+  std::lock_guard<std::mutex> lock(fault_mutex_);
+  const auto it = faults_.find(name);
+  if (it == faults_.end() || it->second <= 0) return false;
+  return --it->second == 0;
+}
+
+void FakeDevice::Report(const std::string& text) {
+  std::lock_guard<std::mutex> lock(fault_mutex_);
+  reports_.push_back(text);
+  if (report_file_ < 0) return;
+  const std::string line = text + "\n";
+  if (write(report_file_, line.data(), line.size()) < 0) report_file_ = -1;
+}
+
+std::vector<std::string> FakeDevice::TakeReports(bool clear) {
+  std::lock_guard<std::mutex> lock(fault_mutex_);
+  std::vector<std::string> reports = reports_;
+  if (clear) reports_.clear();
+  return reports;
+}
+
+}  // namespace outboard::fake_cuda
+
+using outboard::fake_cuda::FakeDevice;
+
+extern "C" {
+
+// The reports so far, one a line, cut to `bytes`; returns their number.
+int outboard_fake_cuda_reports(char* buffer, size_t bytes) {
+  const std::vector<std::string> reports = FakeDevice::Get().TakeReports(false);
+  std::string text;
+  for (const std::string& report : reports) text += report + "\n";
+  if (buffer != nullptr && bytes > 0) {
+    const size_t length = std::min(bytes - 1, text.size());
+    std::memcpy(buffer, text.data(), length);
+    buffer[length] = 0;
+  }
+  return static_cast<int>(reports.size());
+}
+void outboard_fake_cuda_clear_reports() { FakeDevice::Get().TakeReports(true); }
+
+// The fault `name` happens at the nth occasion from now; 0 takes it back. Returns 0 for an unknown name.
+int outboard_fake_cuda_fault(const char* name, int nth) { return FakeDevice::Get().SetFault(name, nth) ? 1 : 0; }
+
+// Counters of the machine by name (ptx::Counters); all ones for an unknown name.
+unsigned long long outboard_fake_cuda_counter(const char* name) {
+  FakeDevice& device = FakeDevice::Get();
+  std::lock_guard<std::mutex> lock(device.memory_mutex());
+  const outboard::ptx::Counters& counters = device.machine().counters();
+  const std::pair<const char*, uint64_t> values[] = {
+      {"launches", counters.launches}, {"warp_instructions", counters.warp_instructions},
+      {"lane_instructions", counters.lane_instructions}, {"global_accesses", counters.global_accesses},
+      {"global_sectors", counters.global_sectors}, {"global_bytes", counters.global_bytes},
+      {"shared_accesses", counters.shared_accesses}, {"shared_wavefronts", counters.shared_wavefronts},
+      {"products", counters.products}};
+  for (const auto& [known, value] : values)
+    if (std::strcmp(known, name) == 0) return value;
+  return ~0ull;
+}
+void outboard_fake_cuda_clear_counters() {
+  FakeDevice& device = FakeDevice::Get();
+  std::lock_guard<std::mutex> lock(device.memory_mutex());
+  device.machine().ClearCounters();
+}
+
+}  // extern "C"

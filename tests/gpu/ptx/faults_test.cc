@@ -1,0 +1,278 @@
+// Each planted fault is reported by its kind at its line, and the same kernel without it is not.
+//
+// A row has a kernel that is right, a replacement that breaks it, and the report that is expected.
+#include <algorithm>
+
+#include "tests/gpu/ptx/matmul_kernels.h"
+
+namespace outboard::ptx {
+namespace {
+
+// Thread i writes shared[i], and reads shared[(i + 1) % 64] after the barrier.
+constexpr char kNeighbour[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, tiles;
+shl.b32 %r3, %r1, 2;
+add.s32 %r4, %r2, %r3;
+st.shared.u32 [%r4], %r1;
+bar.sync 0;
+add.s32 %r5, %r1, 1;
+and.b32 %r5, %r5, 63;
+shl.b32 %r5, %r5, 2;
+add.s32 %r6, %r2, %r5;
+ld.shared.u32 %r7, [%r6];
+cvt.u64.u32 %d2, %r3;
+add.s64 %d3, %d1, %d2;
+st.global.u32 [%d3], %r7;
+)";
+constexpr char kTiles[] = ".shared .align 1024 .b8 tiles[2048];";
+
+// As above within one warp.
+std::string WarpNeighbour() {
+  return absl::StrReplaceAll(kNeighbour, {{"bar.sync 0", "bar.warp.sync -1"}, {"%r5, 63", "%r5, 31"}});
+}
+
+// Each thread copies 4 bytes by cp.async and reads its own.
+constexpr char kCopyOwn[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, tiles;
+shl.b32 %r3, %r1, 2;
+add.s32 %r4, %r2, %r3;
+cvt.u64.u32 %d2, %r3;
+add.s64 %d3, %d1, %d2;
+cp.async.ca.shared.global [%r4], [%d3], 4;
+cp.async.commit_group;
+cp.async.wait_group 0;
+ld.shared.u32 %r5, [%r4];
+st.global.u32 [%d3], %r5;
+)";
+
+// The last of four blocks sums what each block has written: a counter and fences order them.
+constexpr char kLastBlock[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %ctaid.x;
+mul.wide.u32 %d2, %r1, 4;
+add.s64 %d3, %d1, %d2;
+add.s32 %r2, %r1, 10;
+st.global.u32 [%d3], %r2;
+membar.gl;
+atom.global.add.u32 %r3, [%d1+16], 1;
+setp.ne.s32 %p1, %r3, 3;
+@%p1 bra DONE;
+fence.acq_rel.gpu;
+ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%d1];
+add.s32 %r4, %r4, %r5;
+add.s32 %r6, %r6, %r7;
+add.s32 %r4, %r4, %r6;
+st.global.u32 [%d1+20], %r4;
+DONE:
+)";
+
+// Each thread writes 4 bytes of shared memory; thread 0 stores them to global memory by the copy engine.
+constexpr char kBulkStore[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, tiles;
+shl.b32 %r3, %r1, 2;
+add.s32 %r4, %r2, %r3;
+st.shared.u32 [%r4], %r1;
+fence.proxy.async.shared::cta;
+bar.sync 0;
+setp.ne.s32 %p1, %r1, 0;
+@%p1 bra DONE;
+cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 256;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+st.shared.u32 [%r4], %r1;
+DONE:
+)";
+
+// Thread 0 arrives at an mbarrier for which all wait.
+constexpr char kMbarrier[] = R"(
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, tiles;
+setp.ne.s32 %p1, %r1, 0;
+@%p1 bra READY;
+mbarrier.init.shared.b64 [%r2], 1;
+READY:
+bar.sync 0;
+@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];
+WAIT:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+@!%p2 bra WAIT;
+)";
+
+constexpr char kShuffle[] = R"(
+mov.u32 %r1, %tid.x;
+setp.lt.u32 %p1, %r1, 64;
+@!%p1 bra DONE;
+shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
+DONE:
+)";
+
+constexpr char kLoop[] = R"(
+mov.u32 %r1, 0;
+LOOP:
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, 100;
+@%p1 bra LOOP;
+)";
+
+struct Fault {
+  const char* name;
+  const char* kernel;
+  const char* from;  // is replaced by `to`; empty: the kernel as it is
+  const char* to;
+  const char* kind;
+  const char* at;    // in the reported line
+};
+const Fault kFaults[] = {
+    {"MissingBarrier", kNeighbour, "bar.sync 0;", "", "race", "ld.shared.u32 %r7"},
+    {"TwoThreadsWriteOneWord", kNeighbour, "add.s64 %d3, %d1, %d2;", "mov.u64 %d3, %d1;", "race", "st.global.u32 [%d3], %r7"},
+    {"SharedNeverWritten", kNeighbour, "st.shared.u32 [%r4], %r1;", "", "never-written", "ld.shared.u32 %r7"},
+    {"Misaligned", kNeighbour, "add.s32 %r6, %r2, %r5;", "add.s32 %r6, %r2, %r1;", "misaligned", "ld.shared.u32 %r7"},
+    {"BehindSharedMemory", kNeighbour, "ld.shared.u32 %r7, [%r6];", "ld.shared.u32 %r7, [%r6+2048];", "out-of-bounds", "ld.shared"},
+    {"BehindAnAllocation", kNeighbour, "st.global.u32 [%d3], %r7;", "st.global.u32 [%d3+4], %r7;", "out-of-bounds", "st.global"},
+    {"HalfABlockAtABarrier", kLoop, "mov.u32 %r1, 0;", "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 32;\n@%p2 bar.sync 0;", "barrier-missed", "bar.sync"},
+    {"HalfAWarpAtABarrier", kLoop, "mov.u32 %r1, 0;", "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p2, %r1, 40;\n@%p2 bar.sync 0;", "barrier-missed", "bar.sync"},
+    {"ThreadsLeaveBeforeABarrier", kNeighbour, "bar.sync 0;", "setp.lt.u32 %p1, %r1, 5;\n@%p1 exit;\nbar.sync 0;", "barrier-missed", "bar.sync"},
+    {"NoWaitForACopy", kCopyOwn, "cp.async.wait_group 0;", "", "in-flight", "ld.shared.u32 %r5"},
+    {"OneGroupTooFew", kCopyOwn, "cp.async.wait_group 0;", "cp.async.wait_group 1;", "in-flight", "ld.shared.u32 %r5"},
+    {"NoFenceBeforeACounter", kLastBlock, "membar.gl;", "", "race", "ld.global.v4"},
+    {"NoFenceAfterACounter", kLastBlock, "fence.acq_rel.gpu;", "", "race", "ld.global.v4"},
+    {"BlocksWriteOneWord", kLastBlock, "st.global.u32 [%d3], %r2;", "st.global.u32 [%d3], %r2;\nst.global.u32 [%d1+20], %r2;", "race", "st.global.u32 [%d1+20]"},
+    {"MissingProxyFence", kBulkStore, "fence.proxy.async.shared::cta;", "", "proxy-fence", "cp.async.bulk.global"},
+    {"OverwrittenDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;", "", "race", "st.shared.u32"},
+    {"BlockLeavesDuringAStore", kBulkStore, "cp.async.bulk.wait_group 0;\nst.shared.u32 [%r4], %r1;", "", "in-flight", ""},
+    {"NobodyArrives", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];", "", "endless-wait", "try_wait"},
+    {"PollsForever", kMbarrier, "@!%p1 mbarrier.arrive.shared.b64 %d1, [%r2];\nWAIT:\nmbarrier.try_wait", "WAIT:\nmbarrier.test_wait", "endless-wait", ""},
+    {"MbarrierBeforeItsInitialisation", kMbarrier, "bar.sync 0;", "", "race", "mbarrier"},
+    {"MoreArrivalsThanExpected", kMbarrier, "@!%p1 mbarrier.arrive", "mbarrier.arrive", "misuse", "mbarrier.arrive"},
+    {"LanesMissAtAShuffle", kShuffle, "%r1, 64;", "%r1, 40;", "divergence", "shfl.sync"},
+    {"LaneNotInItsMask", kShuffle, "31, -1;", "31, 255;", "misuse", "shfl.sync"},
+};
+
+std::string TextOf(const char* kernel) { return KernelText({".u64"}, kernel, kTiles); }
+
+Bench RunOf(const std::string& text) {
+  Bench bench(text);
+  std::vector<uint32_t> values(64);
+  // A counter and a result at 16 and 20, for kLastBlock.
+  for (uint32_t i = 0; i < 64; ++i) values[i] = text.find("atom.") == std::string::npos ? i : 0;
+  bench.Argument(bench.Put(values));
+  const bool blocks = text.find("%ctaid") != std::string::npos;
+  const absl::Status status = bench.Launch(blocks ? 4 : 1, blocks ? 1 : 64);
+  EXPECT_EQ(status.ok(), bench.machine.reports().empty()) << status;
+  return bench;
+}
+
+TEST(Faults, KernelsWithoutAFault_HaveNoReport) {
+  for (const char* kernel : {kNeighbour, kCopyOwn, kLastBlock, kBulkStore, kMbarrier, kShuffle, kLoop}) {
+    Bench bench = RunOf(TextOf(kernel));
+    EXPECT_EQ(bench.Kinds(), "") << kernel << bench.machine.reports()[0].ToString();
+  }
+  Bench bench(TextOf(WarpNeighbour().c_str()));
+  bench.Argument(bench.Put(std::vector<uint32_t>(32)));
+  EXPECT_TRUE(bench.Launch(1, 32).ok());
+  EXPECT_EQ(bench.Take<uint32_t>(DeviceMemory::kBase, 1)[0], 1u);
+}
+
+TEST(Faults, EachIsFoundAtItsLine) {
+  for (const Fault& fault : kFaults) {
+    SCOPED_TRACE(fault.name);
+    const std::string text = absl::StrReplaceAll(TextOf(fault.kernel), {{fault.from, fault.to}});
+    ASSERT_NE(text, TextOf(fault.kernel)) << fault.name;
+    Bench bench = RunOf(text);
+    ASSERT_EQ(bench.Kinds(), fault.kind) << fault.name;
+    const Report& report = bench.machine.reports()[0];
+    EXPECT_NE(report.text.find(fault.at), std::string::npos) << fault.name << ": " << report.ToString();
+    EXPECT_EQ(report.kernel, "k");
+    EXPECT_GT(report.line, 0);
+    EXPECT_GE(report.thread, 0);
+  }
+}
+
+TEST(Faults, LanesOfAWarp_NeedABarrierToo) {
+  Bench bench(TextOf(absl::StrReplaceAll(WarpNeighbour(), {{"bar.warp.sync -1;", ""}}).c_str()));
+  bench.Argument(bench.Put(std::vector<uint32_t>(32)));
+  EXPECT_FALSE(bench.Launch(1, 32).ok());
+  EXPECT_EQ(bench.Kinds(), "race");
+}
+
+TEST(Faults, MemoryThatNobodyWrote_IsNotRead) {
+  for (const char* kernel : {kCopyOwn, kLastBlock}) {
+    Bench bench(TextOf(kernel));
+    bench.Argument(bench.memory.Allocate(256));
+    EXPECT_FALSE(bench.Launch(1, 1).ok());
+    EXPECT_EQ(bench.Kinds(), "never-written") << kernel;
+  }
+}
+
+TEST(Faults, FreedMemory_BelongsToNobody) {
+  Bench bench(TextOf(kNeighbour));
+  const uint64_t address = bench.Put(std::vector<uint32_t>(64));
+  bench.memory.Free(address);
+  bench.Argument(address);
+  EXPECT_FALSE(bench.Launch(1, 64).ok());
+  EXPECT_EQ(bench.Kinds(), "out-of-bounds");
+}
+
+TEST(Faults, KernelThatDoesNotEnd_HasABudget) {
+  MachineOptions options;
+  options.warp_instructions_max = 10000;
+  Bench bench(absl::StrReplaceAll(TextOf(kLoop), {{"@%p1 bra", "bra"}}), options);
+  bench.Argument(uint64_t{0});
+  EXPECT_EQ(bench.Launch(1, 32).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// ---- in matrix products
+
+struct ProductFault {
+  const char* name;
+  const char* from;
+  const char* to;
+  const char* kind;
+};
+const ProductFault kMmaFaults[] = {
+    {"NoBarrierAfterTheCopy", "cp.async.wait_group 1;\nbar.sync 0;", "cp.async.wait_group 1;", "race"},
+    {"NoBarrierBeforeTheNextCopy", "bar.sync 0;\nxor.b32 %r22", "xor.b32 %r22", "race"},
+    {"OneGroupTooFew", "cp.async.wait_group 1;", "cp.async.wait_group 2;", "in-flight"},
+    {"NoCommit", "NOCOPY:\ncp.async.commit_group;", "NOCOPY:", "in-flight"},
+};
+const ProductFault kWgmmaFaults[] = {
+    {"NoWaitForTheCopy", "@!%p6 bra FULL;", "", "in-flight"},
+    {"NoWaitForTheConsumer", "@!%p3 bra EMPTY;", "", "in-flight misuse"},
+    {"TooFewBytesExpected", "_, [%r14], 16384;", "_, [%r14], 8192;", "in-flight"},
+    {"TooManyBytesExpected", "_, [%r14], 16384;", "_, [%r14], 16385;", "endless-wait"},
+    {"NoWaitForTheProduct", "wgmma.wait_group.sync.aligned 0;", "", "accumulator in-flight"},
+    {"OneGroupTooFew", "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", "accumulator in-flight"},
+    {"NoFenceBeforeTheProduct", "wgmma.fence.sync.aligned;", "", "accumulator"},
+    {"NoFenceOfTheMbarriers", "fence.mbarrier_init.release.cluster;", "", "proxy-fence"},
+    {"NobodyReleasesTheStage", "mbarrier.arrive.shared::cta.b64 _, [%r14+16];", "", "endless-wait"},
+    {"CopyToAMisalignedStage", "add.s32 %r17, %r16, 8192;", "add.s32 %r17, %r16, 8208;", "misaligned"},
+};
+
+// What a fault breaks first depends on who is ahead: the report has to be one of these.
+bool IsOneOf(const std::string& kind, const std::string& kinds) { return kinds.find(kind) != std::string::npos && !kind.empty(); }
+
+TEST(Faults, EachIsFoundInMma) {
+  for (const ProductFault& fault : kMmaFaults) {
+    const std::string text = absl::StrReplaceAll(MmaKernel(), {{fault.from, fault.to}});
+    ASSERT_NE(text, MmaKernel()) << fault.name;
+    MmaRun run(text);
+    EXPECT_TRUE(IsOneOf(run.bench.Kinds(), fault.kind)) << fault.name << ": " << run.status;
+  }
+}
+TEST(Faults, EachIsFoundInWgmma) {
+  for (const ProductFault& fault : kWgmmaFaults) {
+    const std::string text = absl::StrReplaceAll(WgmmaKernel(), {{fault.from, fault.to}});
+    ASSERT_NE(text, WgmmaKernel()) << fault.name;
+    WgmmaRun run(text);
+    EXPECT_TRUE(IsOneOf(run.bench.Kinds(), fault.kind)) << fault.name << ": " << run.status;
+  }
+}
+
+}  // namespace
+}  // namespace outboard::ptx

@@ -1,0 +1,88 @@
+// Memory of the machine: bytes, and what is known of each byte.
+//
+// Per byte: whether it was ever written or is being copied right now (`state`), and who wrote and read it last and
+// at which clock (`Shadow`), from which races are found (clocks.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace outboard::ptx {
+
+enum ByteState : uint8_t { kUnwritten = 0, kWritten = 1, kInFlight = 2 };
+
+// Who: block << 12 | kAtomicBit | thread; clocks of earlier launches lie below the launch's base.
+struct Shadow {
+  uint32_t write_clock = 0, write_who = 0;
+  uint32_t read_clock = 0, read_who = 0;
+  uint32_t other_clock = 0, other_who = 0;  // a second reader that the first is not ordered with
+};
+
+// A run of bytes: an allocation of the device, or the shared memory of a block.
+class Region {
+ public:
+  static constexpr uint64_t kPageBytes = 1024;  // of shadows and of the undo log
+
+  Region(uint64_t base, uint64_t bytes)
+      : base(base), data(bytes), state(bytes, kUnwritten),
+        shadows_((bytes + kPageBytes - 1) / kPageBytes) {}
+
+  uint64_t bytes() const { return data.size(); }
+  Shadow* ShadowAt(uint64_t offset) {
+    std::unique_ptr<Shadow[]>& page = shadows_[offset / kPageBytes];
+    if (page == nullptr) page = std::make_unique<Shadow[]>(kPageBytes);
+    return &page[offset % kPageBytes];
+  }
+
+  uint64_t base;
+  std::vector<uint8_t> data;
+  std::vector<uint8_t> state;
+
+  // Pages written since StartLog, as they were; empty and off for shared memory.
+  struct SavedPage {
+    std::vector<uint8_t> data, state;
+  };
+  std::map<uint64_t, SavedPage> log;
+  bool logging = false;
+  void Save(uint64_t offset, uint64_t bytes);
+
+ private:
+  std::vector<std::unique_ptr<Shadow[]>> shadows_;
+};
+
+// The device's memory. Addresses lie in a range of their own, are never used twice, and have gaps between them,
+// so that an access behind the end or after Free() is found.
+class DeviceMemory {
+ public:
+  static constexpr uint64_t kBase = uint64_t{0x10} << 32;
+  static constexpr uint64_t kGapBytes = 4096;
+
+  explicit DeviceMemory(uint64_t capacity_bytes = uint64_t{4} << 30) : capacity_(capacity_bytes) {}
+
+  // 0 if there is not that much left. Aligned to 256 bytes, as cuMemAlloc's.
+  uint64_t Allocate(uint64_t bytes);
+  bool Free(uint64_t address);
+  // The allocation that holds all of [address, address + bytes), or nullptr.
+  Region* Find(uint64_t address, uint64_t bytes);
+
+  // Host access; false if the range is not allocated. Read() gives what is there, written or not.
+  bool Write(uint64_t address, const void* from, uint64_t bytes);
+  bool Read(uint64_t address, void* to, uint64_t bytes);
+  bool Copy(uint64_t to, uint64_t from, uint64_t bytes);  // unwritten bytes stay unwritten
+  bool Fill(uint64_t address, uint8_t value, uint64_t bytes, bool counts_as_written);
+
+  uint64_t capacity() const { return capacity_; }
+  uint64_t used() const { return used_; }
+  std::map<uint64_t, std::unique_ptr<Region>>& regions() { return regions_; }
+
+ private:
+  uint64_t capacity_;
+  uint64_t used_ = 0;
+  uint64_t next_ = kBase;
+  Region* last_ = nullptr;
+  std::map<uint64_t, std::unique_ptr<Region>> regions_;
+};
+
+}  // namespace outboard::ptx
