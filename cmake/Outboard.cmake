@@ -27,6 +27,14 @@ function(ob_test_on_opencl name test)
     ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0")
 endfunction()
 
+# ob_test_on_cuda(NAME TEST ARGS...): likewise, on the CUDA device, whose driver is the tests' own (tests/gpu/driver).
+function(ob_test_on_cuda name test)
+  add_dependencies(${test} fake_cuda)
+  add_test(NAME ${name} COMMAND ${test} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 600 ENVIRONMENT_MODIFICATION
+    "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_DEVICE=set:cuda;OUTBOARD_CUDA_DRIVER=set:${PROJECT_BINARY_DIR}/tests/fake_cuda/libcuda.so.1")
+endfunction()
+
 # ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN]): one GoogleTest program, one ctest entry,
 # labelled by its layer. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
 # and runs: tests of code that is free of gRPC, whose threads ThreadSanitizer understands.
@@ -69,6 +77,9 @@ function(ob_test name)
     add_test(NAME ${A_LAYER}.${name}.far COMMAND ${name} ${A_ARGS})
     set_tests_properties(${A_LAYER}.${name}.far PROPERTIES
       LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")
+  endif()
+  if(name MATCHES "^(device_test|engine_test|repeat_test)$")
+    ob_test_on_cuda(${A_LAYER}.${name}.cuda ${name} ${A_ARGS})
   endif()
   # What runs graphs runs them on OpenCL too (PoCL, which scripts/setup installs).
   if(name MATCHES "^(engine_test|repeat_test|supervisor_test|canary_test)$")

@@ -203,6 +203,25 @@ TEST_F(CudaTest, Device_GivesEverythingBack) {
   EXPECT_EQ(Get("pinned blocks"), pinned);
 }
 
+// As a writer of snapshots does.
+TEST_F(CudaTest, Downloads_OnTwoThreads) {
+  const auto device = Make();
+  const std::string held(9'000'000, 'h');
+  const DeviceBuffer buffer = Holding(*device, held), other = Holding(*device, "........");
+  std::thread reader([&] {
+    for (int i = 0; i < 5; ++i) {
+      std::string got(held.size(), '\0');
+      EXPECT_TRUE(device->Download(buffer.address(), buffer.bytes(), got.data()).ok());
+      EXPECT_TRUE(got == held);
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(device->Fill(other.address(), static_cast<unsigned char>(i), 8).ok());
+    EXPECT_EQ(Value(*device, other), i * 0x0101010101010101);
+  }
+  reader.join();
+}
+
 // ---- kernels ------------------------------------------------------------------------------------
 
 TEST_F(CudaTest, EqualTexts_AreLinkedOnce) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -73,6 +74,7 @@ struct FakeState {
   std::map<const char*, size_t> pinned;
   std::map<std::pair<CUmodule, std::string>, std::unique_ptr<CUfunc_st>> functions;
   std::vector<CUstream> streams;
+  std::set<const void*> objects;  // all others that live; those of a lost device for ever
   CUctx_st context;
   CUresult sticky = CUDA_SUCCESS;
   double clock = 0;  // in milliseconds; a launch takes one
@@ -84,6 +86,17 @@ FakeState& State() {
 }
 using Lock = std::lock_guard<std::recursive_mutex>;
 thread_local bool has_context = false;
+
+template <typename T>
+T* Own(T* object) {
+  State().objects.insert(object);
+  return object;
+}
+template <typename T>
+void Delete(T* object) {
+  State().objects.erase(object);
+  delete object;
+}
 
 // True at the n-th call after a test has set `name` to n.
 bool IsDue(const char* name) {
@@ -131,6 +144,11 @@ void RunTo(CUstream stream, uint64_t position) {
     if (State().sticky == CUDA_SUCCESS) entry.work();
     ++stream->done;
   }
+}
+
+// A stream that was destroyed has done all its work.
+void WaitFor(CUstream stream, uint64_t position) {
+  if (std::ranges::find(State().streams, stream) != State().streams.end()) RunTo(stream, position);
 }
 
 void RunAll() {
@@ -331,20 +349,19 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
 }
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   FAKE_READY();
-  Enqueue(stream, [other = event->stream, position = event->position] {
-    if (other != nullptr) RunTo(other, position);
-  });
+  Enqueue(stream,
+          [other = event->stream, position = event->position] { WaitFor(other, position); });
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
   FAKE_READY();
-  *event = new CUevent_st;
+  *event = Own(new CUevent_st);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventDestroy_v2(CUevent event) {
   FAKE_READY();
-  if (event->stream != nullptr) RunTo(event->stream, event->position);
-  delete event;
+  WaitFor(event->stream, event->position);
+  Delete(event);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
@@ -356,12 +373,13 @@ FAKE CUresult cuEventRecord(CUevent event, CUstream stream) {
 }
 FAKE CUresult cuEventQuery(CUevent event) {
   FAKE_READY();
-  return event->stream == nullptr || event->stream->done >= event->position ? CUDA_SUCCESS
-                                                                            : CUDA_ERROR_NOT_READY;
+  const bool queued = std::ranges::find(State().streams, event->stream) != State().streams.end() &&
+                      event->stream->done < event->position;
+  return queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 FAKE CUresult cuEventSynchronize(CUevent event) {
   FAKE_READY();
-  if (event->stream != nullptr) RunTo(event->stream, event->position);
+  WaitFor(event->stream, event->position);
   return State().sticky;
 }
 FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
@@ -381,7 +399,7 @@ FAKE CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned c
         std::strcpy(static_cast<char*>(values[i]), "line 1: nonsense");
     return CUDA_ERROR_INVALID_PTX;
   }
-  *module = new CUmod_st{text};
+  *module = Own(new CUmod_st{text});
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuModuleUnload(CUmodule module) {
@@ -391,7 +409,7 @@ FAKE CUresult cuModuleUnload(CUmodule module) {
       if (entry.module == module) ++State().values["faults"];
   ++State().values["modules unloaded"];
   std::erase_if(State().functions, [&](const auto& entry) { return entry.first.first == module; });
-  delete module;
+  Delete(module);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
@@ -437,12 +455,12 @@ FAKE CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsign
 FAKE CUresult cuGraphCreate(CUgraph* graph, unsigned) {
   FAKE_READY();
   ++State().values["graphs"];
-  *graph = new CUgraph_st;
+  *graph = Own(new CUgraph_st);
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuGraphDestroy(CUgraph graph) {
   FAKE_READY();
-  delete graph;
+  Delete(graph);
   ++State().values["graphs destroyed"];
   return CUDA_SUCCESS;
 }
@@ -462,7 +480,7 @@ FAKE CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CU
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   FAKE_READY();
   if (IsDue("refuse graph")) return CUDA_ERROR_OUT_OF_MEMORY;
-  *exec = new CUgraphExec_st{graph->nodes, {}};
+  *exec = Own(new CUgraphExec_st{graph->nodes, {}});
   for (size_t i = 0; i < graph->nodes.size(); ++i) (*exec)->places[&graph->nodes[i]] = i;
   return CUDA_SUCCESS;
 }
@@ -488,7 +506,7 @@ FAKE CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 #endif
 FAKE CUresult cuGraphExecDestroy(CUgraphExec exec) {
   FAKE_READY();
-  delete exec;
+  Delete(exec);
   return CUDA_SUCCESS;
 }
 
