@@ -155,8 +155,9 @@ TEST(Nvptx, EveryOperationForEveryGpu_IsAssembledWithoutSpills) {
       const auto compiled =
           CompileKernel(kernel.sink, {.target = CudaTarget(arch, kMultiprocessors)});
       ASSERT_TRUE(compiled.ok()) << compiled.status();
-      const absl::Status assembled = Assemble(ptxas, compiled->object, arch);
-      EXPECT_TRUE(assembled.ok()) << kernel.name << " " << arch << ": " << assembled;
+      const auto spilled = Assemble(ptxas, compiled->object, arch);
+      ASSERT_TRUE(spilled.ok()) << kernel.name << " " << arch << ": " << spilled.status();
+      EXPECT_EQ(*spilled, 0) << kernel.name << " " << arch;
       ++count;
     }
   std::printf("%d kernels assembled\n", count);
@@ -235,8 +236,9 @@ void ExpectRunsAsInterpreted(const Program& program, const Buffers& start,
     ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
     EXPECT_EQ(got, want) << ToString(program) << compiled->object;
     if (ptxas.empty()) continue;
-    const absl::Status assembled = Assemble(ptxas, compiled->object, arch);
-    EXPECT_TRUE(assembled.ok()) << assembled;
+    const auto spilled = Assemble(ptxas, compiled->object, arch);
+    ASSERT_TRUE(spilled.ok()) << spilled.status();
+    EXPECT_EQ(*spilled, 0) << arch;
   }
 }
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
@@ -61,7 +61,8 @@ std::string FindPtxas() {
   return "";
 }
 
-absl::Status Assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch) {
+absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
+                                 const std::string& arch) {
   std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
   OB_CHECK(mkdtemp(folder.data()) != nullptr);
   std::ofstream(folder + "/kernel.ptx") << ptx;
@@ -74,10 +75,12 @@ absl::Status Assemble(const std::string& ptxas, const std::string& ptx, const st
   while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
   const int code = pclose(pipe);
   std::filesystem::remove_all(folder);
-  if (code != 0 ||
-      !absl::StrContains(words, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))
-    return absl::InternalError(words);
-  return absl::OkStatus();
+  const size_t said = words.find(" bytes stack frame");
+  if (code != 0 || said == std::string::npos) return absl::InternalError(words);
+  const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
+  int64_t bytes = 0;
+  OB_CHECK(absl::SimpleAtoi(words.substr(first, said - first), &bytes));
+  return bytes;
 }
 
 }  // namespace outboard::test

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
 #include "tests/compiler/kernel_run.h"
 
@@ -18,7 +19,8 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 
 // The assembler's path: $OUTBOARD_PTXAS, or `ptxas` in $PATH; empty where there is none.
 std::string FindPtxas();
-// Errors: INTERNAL with the assembler's words, also if it spills registers or leaves a stack.
-absl::Status Assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch);
+// Returns the bytes of a thread's registers that the assembler puts on its stack. Errors: INTERNAL
+// with the assembler's words.
+absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch);
 
 }  // namespace outboard::test
