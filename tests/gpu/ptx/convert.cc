@@ -175,6 +175,10 @@ void Execution::Convert(Warp* warp, const Instruction& in, uint32_t mask) {
       d[lane] = std::bit_cast<uint32_t>(HalfToFloat(static_cast<uint16_t>(bits)));
     else
       d[lane] = ConvertOne(in, bits);
+    // A signed byte fills its register, which has 16 bits at least (PTX ISA, "Operand Size
+    // Exceeding Instruction-Type Size").
+    if (in.type == Type::kS8)
+      d[lane] = static_cast<uint16_t>(static_cast<int16_t>(static_cast<int8_t>(d[lane])));
   }
 }
 
