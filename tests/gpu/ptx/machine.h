@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tests/gpu/ptx/memory.h"
-#include "tests/gpu/ptx/module.h"
+#include "tests/gpu/text/module.h"
 
 namespace outboard::ptx {
 

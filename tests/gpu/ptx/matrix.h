@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tests/gpu/ptx/module.h"
+#include "tests/gpu/text/module.h"
 
 namespace outboard::ptx {
 

@@ -1,5 +1,5 @@
 // Names of types and special registers, and the rows of a function.
-#include "tests/gpu/ptx/parser.h"
+#include "tests/gpu/text/parser.h"
 
 namespace outboard::ptx {
 namespace {

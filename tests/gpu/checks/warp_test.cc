@@ -1,5 +1,5 @@
 // Lanes, threads and blocks that meet; memory of every kind; TMA at the borders.
-#include "tests/gpu/ptx/bench.h"
+#include "tests/gpu/checks/bench.h"
 
 namespace outboard::ptx {
 namespace {

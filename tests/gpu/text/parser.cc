@@ -1,5 +1,5 @@
 // Text to tokens, declarations and operands. Instructions are decode.cc's.
-#include "tests/gpu/ptx/parser.h"
+#include "tests/gpu/text/parser.h"
 
 #include <cctype>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "tests/gpu/ptx/lexer.h"
+#include "tests/gpu/text/lexer.h"
 
 namespace outboard::ptx {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "tests/gpu/ptx/bench.h"
+#include "tests/gpu/checks/bench.h"
 
 namespace outboard::ptx {
 namespace {

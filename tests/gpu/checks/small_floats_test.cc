@@ -1,5 +1,5 @@
 // Small floats, conversions and the errors of the parser.
-#include "tests/gpu/ptx/scalar_test.h"
+#include "tests/gpu/checks/scalar_test.h"
 
 namespace outboard::ptx {
 namespace {

@@ -3,7 +3,7 @@
 // A row has a kernel that is right, a replacement that breaks it, and the report that is expected.
 #include <algorithm>
 
-#include "tests/gpu/ptx/matmul_kernels.h"
+#include "tests/gpu/checks/matmul_kernels.h"
 
 namespace outboard::ptx {
 namespace {

@@ -1,6 +1,6 @@
 // Instructions of one lane against arithmetic that shares no code with the machine: C++'s integers
 // and floats, __int128, and for small formats a search among all values of the format.
-#include "tests/gpu/ptx/scalar_test.h"
+#include "tests/gpu/checks/scalar_test.h"
 
 namespace outboard::ptx {
 namespace {

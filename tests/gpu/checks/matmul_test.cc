@@ -1,5 +1,5 @@
 // Matrix products on the machine give the numbers of plain loops, in every order, without a report.
-#include "tests/gpu/ptx/matmul_kernels.h"
+#include "tests/gpu/checks/matmul_kernels.h"
 
 namespace outboard::ptx {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/gpu/ptx/lexer.h"
+#include "tests/gpu/text/lexer.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,6 +1,6 @@
 // Mnemonics and operands to instructions. Each modifier is taken by name; one that is left over is
 // an error.
-#include "tests/gpu/ptx/decode_copies.h"
+#include "tests/gpu/text/decode_copies.h"
 
 namespace outboard::ptx {
 namespace {

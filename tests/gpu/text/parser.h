@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tests/gpu/ptx/module.h"
+#include "tests/gpu/text/module.h"
 
 namespace outboard::ptx {
 

@@ -1,7 +1,7 @@
 // Decoding of asynchronous copies, mbarriers and matrices.
 #pragma once
 
-#include "tests/gpu/ptx/decoder.h"
+#include "tests/gpu/text/decoder.h"
 
 namespace outboard::ptx {
 

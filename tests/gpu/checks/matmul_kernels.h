@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/gpu/ptx/bench.h"
+#include "tests/gpu/checks/bench.h"
 
 namespace outboard::ptx {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/gpu/ptx/parser.h"
+#include "tests/gpu/text/parser.h"
 
 namespace outboard::ptx {
 

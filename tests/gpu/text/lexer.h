@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tests/gpu/ptx/parser.h"
+#include "tests/gpu/text/parser.h"
 
 namespace outboard::ptx {
 
