@@ -16,6 +16,7 @@
 #include "runtime/devices.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/box_messages.h"
+#include "worker/engine/device_target.h"
 
 namespace outboard::worker {
 namespace {
@@ -78,6 +79,36 @@ TEST_F(CompileBoxTest, TargetOfTheRequest_DecidesTheCode) {
   const int pid = wrong.box_pid();
   EXPECT_EQ(wrong.Compile(kernels)[0].status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(wrong.box_pid(), pid);
+}
+
+TEST_F(CompileBoxTest, TargetOfAGpu_GivesPtx) {
+  CompileBoxOptions options = Options();
+  options.target = CudaTarget("sm_90", 132);
+  CompileBox box(options);
+  const auto compiled = box.Compile(Sources{SquareKernel(1000)});
+  ASSERT_TRUE(compiled[0].ok()) << compiled[0].status();
+  EXPECT_EQ(compiled[0]->form, CompiledKernel::Form::kPtx);
+  EXPECT_EQ(compiled[0]->threads[0], 256);
+  EXPECT_NE(compiled[0]->object.find(".target sm_90"), std::string::npos);
+}
+
+TEST(DeviceTarget, CudaDevice_HasTheNewestCodeThatRunsOnIt) {
+  runtime::DeviceProperties properties;
+  properties.form = CompiledKernel::Form::kPtx;
+  properties.threads = 100;
+  properties.work_group_size_max = 1024;
+  properties.local_memory_bytes = 227 << 10;
+  for (const auto& [capability, arch] :
+       {std::pair{80, "sm_80"}, {86, "sm_80"}, {89, "sm_89"}, {90, "sm_90a"}, {120, "sm_90"}}) {
+    properties.compute_capability = capability;
+    const Target target = TargetOf(properties);
+    EXPECT_EQ(target.arch, arch) << capability;
+    EXPECT_EQ(target.kind, TargetKind::kCuda);
+    EXPECT_EQ(target.block_threads, 256);
+    const auto back = TargetOfRequest(ToRequest({}, target));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, target);
+  }
 }
 
 TEST(BoxMessages, Target_ComesBackOrIsRefused) {
