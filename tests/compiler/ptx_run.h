@@ -21,6 +21,7 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 std::string FindPtxas();
 // Returns the bytes of a thread's registers that the assembler puts on its stack. Errors: INTERNAL
 // with the assembler's words.
-absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch);
+absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
+                                 const std::string& arch);
 
 }  // namespace outboard::test
