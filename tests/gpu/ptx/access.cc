@@ -257,8 +257,9 @@ void Execution::CountShared(const uint64_t* addresses, uint32_t mask, int bytes)
 namespace {
 uint64_t Extended(Type type, uint64_t bits) {
   switch (type) {
-    case Type::kS8: return static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(bits)));
-    case Type::kS16: return static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(bits)));
+    case Type::kS8: return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int8_t>(bits)));
+    case Type::kS16: return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int16_t>(bits)));
+    case Type::kS32: return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(bits)));
     default: return bits;
   }
 }
