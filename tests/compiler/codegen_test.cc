@@ -332,6 +332,23 @@ TEST(Codegen, PowersOfTwoOfIntegers) {
   }
 }
 
+// Lanes of a divisor that are 0 only where a mask has taken them out.
+TEST(Codegen, DivisionsByMaskedLanes) {
+  for (const Op op : {Op::kIDiv, Op::kMod}) {
+    for (const DType dtype : {DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU16}) {
+      SCOPED_TRACE(std::string(Name(op)) + " " + std::string(Name(dtype)));
+      Graph g;
+      const UOp* const row = Range(g, 0, 5);
+      const UOp* const i = Range(g, 1, 5);
+      const UOp* const at = Add(g, Mul(g, row, ConstIndex(g, 5)), i);
+      const UOp* const zero = ConstInt(g, dtype, 0);
+      const UOp* const x =
+          Where(g, LoadAt(g, 1, DType::kBool, 25, at), Cast(g, i, dtype), zero);
+      Check(Sink(g, {StoreAt(g, 0, 25, at, Alu(g, op, x, x))}));
+    }
+  }
+}
+
 TEST(Codegen, RefusesWhatIsNoKernel) {
   Graph g;
   const UOp *i = Range(g, 0, 4), *k = ReduceRange(g, 1, 4);

@@ -110,10 +110,11 @@ TEST_F(LiveMetrics, Serve_ShowsBothWhenAsked) {
   quiet.reset();
   auto serve = cluster_.Start(
       "serve --no-auth --ephemeral --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0");
-  const std::string text = Get(cluster_.last_metrics(), "/metrics");
-  ExpectGood(text);
-  EXPECT_EQ(ValueOf(text, "outboard_worker_joined"), 1);
-  EXPECT_EQ(ValueOf(text, "outboard_workers"), 1);
+  ExpectGood(Get(cluster_.last_metrics(), "/metrics"));
+  EXPECT_TRUE(test::Eventually([&] {  // ready is when the gateway knows its worker
+    const std::string text = Get(cluster_.last_metrics(), "/metrics");
+    return ValueOf(text, "outboard_worker_joined") == 1 && ValueOf(text, "outboard_workers") == 1;
+  }));
 }
 
 TEST_F(LiveMetrics, ByAccount_OnlyWhenAsked) {

@@ -75,6 +75,19 @@ Value* AluEmitter::Max(Value* a, Value* b, DType type) {
 }
 
 Value* AluEmitter::Divide(Op op, Value* a, Value* b, DType type, const QuotientFacts& known) {
+  // Lane by lane, as processors do it. LLVM 19 takes a division by a vector SELECT apart arm by arm
+  // (threadBinOpOverSelect), and counts an arm as undefined that has a 0 in a lane which is not
+  // taken from it: (m ? x : 0) / (m ? x : 0), guarded as below, became m ? x : 0.
+  if (const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(b->getType());
+      vector != nullptr && !llvm::isa<llvm::Constant>(b)) {
+    Value* result = llvm::PoisonValue::get(a->getType());
+    for (uint64_t lane = 0; lane < vector->getNumElements(); ++lane)
+      result = b_.CreateInsertElement(result,
+                                      Divide(op, b_.CreateExtractElement(a, lane),
+                                             b_.CreateExtractElement(b, lane), type, known),
+                                      lane);
+    return result;
+  }
   const bool divide = op == Op::kIDiv, is_signed = IsSigned(type);
   Value* const zero = Splat(a, 0);
   const auto plain = [&](Value* den, bool with_sign) {
