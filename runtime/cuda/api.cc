@@ -58,6 +58,21 @@ absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library) {
     return absl::UnimplementedError(absl::StrCat("CUDA: the driver ", library, ", of CUDA ",
                                                  VersionText(api.version),
                                                  ", does not start: ", Describe(api, code)));
+  // Kernels are written for sm_80 and later ones (compiler/render/llvm/nvptx.h).
+  constexpr int kMajorMin = 8;
+  CUdevice first = 0;
+  int major = 0, minor = 0;
+  code = api.cuDeviceGet(&first, 0);
+  if (code == CUDA_SUCCESS)
+    code =
+        api.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, first);
+  if (code == CUDA_SUCCESS)
+    code =
+        api.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, first);
+  if (code != CUDA_SUCCESS || major < kMajorMin)
+    return absl::UnimplementedError(
+        absl::StrCat("CUDA: the first GPU has compute capability ", major, ".", minor,
+                     "; needed: ", kMajorMin, ".0 or newer (Ampere)"));
   return api;
 }
 

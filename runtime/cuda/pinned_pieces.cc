@@ -77,6 +77,10 @@ absl::Status DownloadPieces::Read(CUstream after, CUdeviceptr from, int64_t byte
                                   int64_t piece_bytes, Sink sink) {
   piece_bytes = std::clamp<int64_t>(piece_bytes, 1, kPinnedPieceBytes);
   OB_CUDA(*context_, cuEventRecord, before_, after);
+  if (bytes <= 0) {  // of nothing: what came before is done all the same
+    OB_CUDA(*context_, cuEventSynchronize, before_);
+    return absl::OkStatus();
+  }
   OB_CUDA(*context_, cuStreamWaitEvent, stream_, before_, 0);
   const auto begin = [&](int64_t offset) -> absl::Status {
     PinnedPiece& piece = pieces_[offset / piece_bytes % 2];
@@ -85,7 +89,7 @@ absl::Status DownloadPieces::Read(CUstream after, CUdeviceptr from, int64_t byte
     return piece.MarkUsed(stream_);
   };
   // The next piece is copied while `sink` has this one.
-  absl::Status status = bytes > 0 ? begin(0) : absl::OkStatus();
+  absl::Status status = begin(0);
   for (int64_t offset = 0; status.ok() && offset < bytes; offset += piece_bytes) {
     PinnedPiece& piece = pieces_[offset / piece_bytes % 2];
     if (offset + piece_bytes < bytes) status = begin(offset + piece_bytes);

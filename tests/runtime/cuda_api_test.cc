@@ -53,6 +53,7 @@ class CudaTest : public Test {
     Set("version", 12040);
     Set("devices", 1);
     Set("memory", 64 << 20);
+    Set("major", 9);
   }
   void TearDown() override { EXPECT_EQ(Get("faults"), 0); }
 
@@ -111,6 +112,12 @@ TEST_F(CudaTest, NoDevice_IsOneLine) {
   Set("devices", 0);
   EXPECT_TRUE(Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented,
                   {"no device", "12.4"}));
+}
+
+TEST_F(CudaTest, OldDevice_SaysItsCapabilityAndTheOneNeeded) {
+  Set("major", 7);
+  EXPECT_TRUE(
+      Has(LoadApiFrom(FAKE_DRIVER).status(), absl::StatusCode::kUnimplemented, {"7.0", "8.0"}));
 }
 
 TEST_F(CudaTest, Driver_IsFoundWithoutWhatIsOptional) {

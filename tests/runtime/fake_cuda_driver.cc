@@ -68,7 +68,7 @@ constexpr size_t kAlignment = 256;
 struct FakeState {
   std::recursive_mutex mutex;
   std::map<std::string, int64_t> values = {
-      {"version", 12040}, {"devices", 1}, {"memory", 64 << 20}};
+      {"version", 12040}, {"devices", 1}, {"memory", 64 << 20}, {"major", 9}};
   std::map<CUdeviceptr, std::vector<char>> memory;
   CUdeviceptr next = kFirstAddress;
   std::map<const char*, size_t> pinned;
@@ -230,7 +230,9 @@ FAKE CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
 }
 FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute what, CUdevice) {
   switch (what) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = static_cast<int>(outboard_fake_get("major"));
+      break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 << 10; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;

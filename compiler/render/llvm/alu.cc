@@ -48,7 +48,7 @@ Type* MemoryType(llvm::LLVMContext& c, DType dtype) {
 absl::Status AluEmitter::Supports(Op op, DType dtype) {
   if (IsAlu(op)) return absl::OkStatus();
   return absl::UnimplementedError(
-      absl::StrCat("x86-64 code for ", std::string(Name(op)), " of ", std::string(Name(dtype))));
+      absl::StrCat("code for ", std::string(Name(op)), " of ", std::string(Name(dtype))));
 }
 
 Type* AluEmitter::LikeType(Value* like, Type* scalar) { return WithLanes(scalar, like->getType()); }
