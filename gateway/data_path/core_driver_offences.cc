@@ -78,7 +78,8 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
   observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
   if (kind == kOtherSession)
     return SetAside(*worker, "it spoke for a session that it was never given");
-  if (kind == kClaim) return;  // its file may be a copy, of a worker that had the session
+  if (kind == kClaim) return;       // its file may be a copy, of a worker that had the session
+  if (kind == kDeviceTime) return;  // where this machine slept, all of its workers seem too quick
   if (suspects_.size() >= kSuspectsMax) suspects_.clear();
   std::set<TenantId>& accounts = suspects_[worker->identity];
   accounts.insert(tenant);

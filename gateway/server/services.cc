@@ -206,6 +206,8 @@ grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* conte
   }
   constexpr uint64_t kNoAccount = 0;                                       // accounts count from 1
   turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
+    // A token is good once: it is not spent on a worker that has given up waiting.
+    if (context->IsCancelled()) return finish(absl::CancelledError("the worker has hung up"));
     const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
                                          request->name(), request->token());
     if (chain.ok())

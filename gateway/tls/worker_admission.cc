@@ -154,6 +154,10 @@ absl::Status WorkerAdmission::Check(const grpc::AuthContext& caller) {
     return absl::UnauthenticatedError("the worker is refused: its certificate has expired");
   if (IsRevoked(known.serial))
     return absl::UnauthenticatedError("the worker is refused: its certificate was revoked");
+  if (spend_token_ != nullptr && known.name == kWorkerName)
+    return absl::UnauthenticatedError(
+        "the worker is refused: its certificate names nobody, and this gateway's workers enrol "
+        "with a token (outboard cert token NAME)");
   return absl::OkStatus();
 }
 

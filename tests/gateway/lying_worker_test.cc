@@ -208,6 +208,11 @@ TEST_F(LyingWorkerTest, WhatAnExecutorSaysIsCappedAndCounted_AndOfTwoAccountsIsP
   ASSERT_NE(rogue_.assign(), nullptr);
   ASSERT_TRUE(Attach(next_port_, *rogue_.assign()).ok());
   RunAll(writes_.jobs);
+  Say(next_port_, Opened());
+  Say(next_port_, DoneOf(0, UINT64_MAX));  // of a worker whose gateway slept, too
+  Tick(10);
+  EXPECT_EQ(watcher_.offences.back(), "device_time");
+  EXPECT_TRUE(watcher_.set_aside.empty());
   Say(next_port_, DoneOf(0), /*epoch=*/9);
   Tick(10);
   EXPECT_FALSE(watcher_.set_aside.empty());

@@ -110,6 +110,15 @@ TEST_F(SnapshotWriterTest, EqualArraysAreWrittenOnce) {
   EXPECT_EQ(Pieces(written.blobs).size(), 3u);
 }
 
+// Nor does it need room in the file twice: the file has a limit.
+TEST_F(SnapshotWriterTest, AnArrayOfSeveralHandlesIsWrittenOnce) {
+  const DeviceArrayPtr large = Bytes(std::string(3 << 20, 'x'));
+  const auto written = WriteAndTake(Request(1, {large, large, Bytes("other"), large}));
+  ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
+  EXPECT_EQ(Pieces(written.blobs).size(), 3u);
+  EXPECT_LT(lseek(file_, 0, SEEK_END), 4 << 20);
+}
+
 TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
   const DeviceArrayPtr kept = Bytes("kept"), changed = Bytes("before");
   ASSERT_TRUE(WriteAndTake(Request(1, {kept, changed})).blobs.ok());

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -144,14 +146,21 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
   end_bytes_ = 0;
   proto::StoreBlobs blobs;
   std::set<std::string> roots;
+  std::map<const DeviceArray*, std::string> root_of;  // one array may have several handles
   for (size_t i = 0; i < roots_.size(); ++i) {
-    if (!skip_[i] && (roots_[i].empty() || !written_roots_.contains(roots_[i]))) {
-      const DeviceArray& array = *job_->arrays[i];
+    if (skip_[i]) {
+      roots.insert(roots_[i]);
+      continue;
+    }
+    const DeviceArray& array = *job_->arrays[i];
+    if (const auto known = root_of.find(&array); known != root_of.end()) roots_[i] = known->second;
+    if (roots_[i].empty() || !written_roots_.contains(roots_[i])) {
       const auto read = [&](runtime::Device::Sink sink) {
         return array.device().Download(array.address(), array.bytes(), wire::kBlobChunkBytes, sink);
       };
       OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read, blobs));
     }
+    root_of[&array] = roots_[i];
     roots.insert(roots_[i]);
   }
   const std::string entries = job_->ManifestBytes(roots_);
