@@ -417,7 +417,7 @@ void Relay::CountDevice(const proto::Opened& opened) {
   device_class_ = telemetry::DeviceClassLabel(name.empty() ? "unknown" : name);
 }
 
-// Of a session that another executor or gateway began, the first figure is as it is told.
+// The first figure of a session that another executor or gateway began is believed as it is.
 uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
   const MonoTime now = clock_();
   if (!device_us_ || believed_since_.ns == 0) {

@@ -25,8 +25,7 @@ uint64_t TurnOf(const AddressKey& address, std::string_view peer) {
 KeyDoor::KeyDoor(Authenticator* authenticator, AccountLimits* limits, Refusals* refusals)
     : authenticator_(authenticator),
       limits_(limits),
-      refusals_(refusals),
-      answers_([this] { Answer(); }) {}
+      refusals_(refusals) {}
 
 void KeyDoor::SetConnections(ConnectionTable* connections) {
   std::lock_guard lock(mutex_);
@@ -82,7 +81,10 @@ void KeyDoor::Refuse(const absl::Status& why, const AddressKey& address, const W
   }
   const auto delay = wrong_.Delay(address, now);
   if (!delay.has_value()) return then(why);
-  AnswerLater(address, *delay, [then, why] { then(why); });
+  answers_.After(*delay, [this, address, then, why] {
+    wrong_.Answered(address);
+    then(why);
+  });
 }
 
 std::string KeyDoor::PeerOf(const Credentials& credentials) const {
@@ -106,48 +108,9 @@ absl::StatusOr<Admitted> KeyDoor::Look(const Credentials& credentials, Scopes an
   return Admitted{*std::move(identity), *std::move(slot)};
 }
 
-void KeyDoor::AnswerLater(const AddressKey& address, std::chrono::milliseconds delay,
-                          std::function<void()> answer) {
-  std::unique_lock lock(mutex_);
-  if (stopping_) {
-    lock.unlock();
-    return answer();
-  }
-  later_.emplace(WrongKeys::Clock::now() + delay, [this, address, answer = std::move(answer)] {
-    wrong_.Answered(address);
-    answer();
-  });
-  wake_.notify_all();
-}
-
-void KeyDoor::Answer() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_ || !later_.empty()) {
-    if (later_.empty()) {
-      wake_.wait(lock);
-      continue;
-    }
-    const auto due = later_.begin()->first;
-    if (!stopping_ && WrongKeys::Clock::now() < due) {
-      wake_.wait_until(lock, due);
-      continue;
-    }
-    const std::function<void()> answer = std::move(later_.begin()->second);
-    later_.erase(later_.begin());
-    lock.unlock();
-    answer();
-    lock.lock();
-  }
-}
-
 void KeyDoor::Stop() {
   keys_.Stop();
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (answers_.joinable()) answers_.join();
+  answers_.Stop();
 }
 
 }  // namespace outboard::gateway

@@ -25,6 +25,7 @@
 #include "gateway/data_path/host.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/connection_table.h"
+#include "gateway/doors/delayed_answers.h"
 #include "gateway/doors/wrong_keys.h"
 #include "gateway/server/authenticator.h"
 
@@ -71,9 +72,6 @@ class KeyDoor final : public ClientAuth {
   void Refuse(const absl::Status& why, const AddressKey& address, const What& what,
               const Then& then);
   bool MayAsk(const Credentials& credentials, const AddressKey& address) const;
-  void AnswerLater(const AddressKey& address, std::chrono::milliseconds delay,
-                   std::function<void()> answer);
-  void Answer();
 
   Authenticator* const authenticator_;
   AccountLimits* const limits_;
@@ -81,13 +79,10 @@ class KeyDoor final : public ClientAuth {
   WrongKeys wrong_;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
   ConnectionTable* connections_ = nullptr;
   std::unordered_set<size_t> good_;  // hashes of keys that were good lately
-  std::multimap<WrongKeys::Clock::time_point, std::function<void()>> later_;
-  bool stopping_ = false;
   FairQueue keys_{{.threads = kAuthThreads}};
-  std::thread answers_;
+  DelayedAnswers answers_;
 };
 
 }  // namespace outboard::gateway

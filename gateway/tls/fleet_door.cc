@@ -36,48 +36,11 @@ bool FleetDoor::Admit(std::string_view secret, std::string_view peer,
     refuse(status);
     return false;
   }
-  std::unique_lock lock(mutex_);
-  if (stopping_) {
-    lock.unlock();
-    wrong_.Answered(address);
-    refuse(status);
-    return false;
-  }
-  later_.emplace(now + *delay, [this, address, status, refuse = std::move(refuse)] {
+  answers_.After(*delay, [this, address, status, refuse = std::move(refuse)] {
     wrong_.Answered(address);
     refuse(status);
   });
-  wake_.notify_all();
   return false;
-}
-
-void FleetDoor::Answer() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_ || !later_.empty()) {
-    if (later_.empty()) {
-      wake_.wait(lock);
-      continue;
-    }
-    const auto due = later_.begin()->first;
-    if (!stopping_ && WrongKeys::Clock::now() < due) {
-      wake_.wait_until(lock, due);
-      continue;
-    }
-    const std::function<void()> answer = std::move(later_.begin()->second);
-    later_.erase(later_.begin());
-    lock.unlock();
-    answer();
-    lock.lock();
-  }
-}
-
-void FleetDoor::Stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (answers_.joinable()) answers_.join();
 }
 
 }  // namespace outboard::gateway

@@ -6,16 +6,15 @@
 // Threads: any; one of its own for the answers that wait.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "gateway/doors/delayed_answers.h"
 #include "gateway/doors/wrong_keys.h"
 
 namespace outboard::gateway {
@@ -24,8 +23,7 @@ class FleetDoor {
  public:
   using Check = std::function<absl::Status(std::string_view secret)>;
   // `check`: UNAUTHENTICATED where the secret is wrong. Any thread may call it.
-  explicit FleetDoor(Check check) : check_(std::move(check)), answers_([this] { Answer(); }) {}
-  ~FleetDoor() { Stop(); }
+  explicit FleetDoor(Check check) : check_(std::move(check)) {}
 
   // True: the caller is let in, and `refuse` is not called. False: `refuse` is called once, later
   // or at once, with
@@ -34,19 +32,14 @@ class FleetDoor {
   bool Admit(std::string_view secret, std::string_view peer,
              std::function<void(absl::Status)> refuse);
 
-  void Stop();  // answers what waits
+  void Stop() { answers_.Stop(); }  // answers what waits
 
  private:
-  void Answer();
-
   const Check check_;
   WrongKeys wrong_;
   std::mutex mutex_;
-  std::condition_variable wake_;
   std::set<AddressKey> good_;  // addresses that the right secret came from
-  std::multimap<WrongKeys::Clock::time_point, std::function<void()>> later_;
-  bool stopping_ = false;
-  std::thread answers_;
+  DelayedAnswers answers_;
 };
 
 }  // namespace outboard::gateway

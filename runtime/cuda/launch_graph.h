@@ -30,8 +30,9 @@ class LaunchGraph final : public runtime::LaunchRecord {
   // if the driver has refused it again and again.
   bool IsWorthwhile() { return seen_++ > 0 && refusals_ < kRefusalsMax; }
 
-  // Queues the launches. The graph is made anew where their number differs from the last time's,
-  // and patched at the launches whose kernel or arguments differ. With an error nothing is queued.
+  // Queues the launches. A new graph is built if their number has changed since the last call;
+  // otherwise only launches whose kernel or arguments changed are patched. With an error nothing is
+  // queued.
   absl::Status Queue(std::span<const BoundLaunch> launches, CUstream stream);
 
  private:

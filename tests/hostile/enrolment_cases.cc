@@ -45,7 +45,7 @@ class TokenFleet {
     protection.identity = std::move(identity);
     return proto::Fleet::NewStub(session::MakeChannel(cluster_.fleet_target(), protection));
   }
-  // `enrolled`: what it is given.
+  // `enrolled`, if not null, is set to the identity that the gateway issues.
   absl::Status Enrol(const std::string& name, const std::string& token, Identity with = nullptr,
                      Identity* enrolled = nullptr) {
     tls::PrivateKey key = tls::PrivateKey::Generate().value();

@@ -29,7 +29,7 @@ constexpr size_t kPlansMax = 256;  // of one session; the one that was not used 
 struct Launch {
   std::shared_ptr<KernelInUse> kernel;
   std::vector<int> buffers;  // into Schedule::buffers
-  int result;                // what it is for, as ResultsOf
+  int result;                // number of the result that needs it (ResultsOf)
 };
 
 constexpr int kNoResult = -1;
@@ -61,7 +61,7 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct ExecutionPlan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
-  int largest_temporary = kNoResult;              // what it is for, as ResultsOf
+  int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
   std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
 };
 

@@ -38,7 +38,7 @@ struct AccountFiles {
   bool learns = false;        // makes files of measurements that are not there
   int64_t objects_bytes_max = kObjectCacheBytesMax;
   int64_t tuning_bytes_max = kTuningFileBytesMax;  // of each file
-  std::shared_ptr<AccountDisk> disk = {};  // which is told of what is written; null: nobody is
+  std::shared_ptr<AccountDisk> disk = {};  // counts what is written; null: not counted
 
   bool operator==(const AccountFiles&) const = default;
 };

@@ -34,7 +34,7 @@ inline constexpr size_t kDebugLineBytesMax = 16 << 10;
 inline constexpr size_t kOutputBytesPerSecond = 4 << 20;
 }  // namespace limits
 
-// Splits what comes into lines of at most `bytes_max`; what is behind that in a line is dropped.
+// Splits the output into lines. The part of a line beyond `bytes_max` is dropped.
 class OutputLines {
  public:
   using Take = std::function<void(std::string_view line, uint64_t bytes_cut)>;

@@ -1,21 +1,14 @@
 #include "compiler/render/llvm/nvptx.h"
 
-#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
-#include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/SROA.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <algorithm>
 #include <mutex>
@@ -24,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/optimize.h"
 
 namespace outboard::render {
 namespace {
@@ -98,33 +92,10 @@ class Renderer : public NvptxRenderer {
 
  private:
   absl::Status Optimize(llvm::Module& module, bool no_opt) const {
-    std::string error;
-    llvm::raw_string_ostream stream(error);
-    if (llvm::verifyModule(module, &stream))
-      return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", error));
-    llvm::LoopAnalysisManager loops;
-    llvm::FunctionAnalysisManager functions;
-    llvm::CGSCCAnalysisManager components;
-    llvm::ModuleAnalysisManager modules;
-    llvm::PassBuilder builder(machine_.get());
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(components);
-    builder.registerFunctionAnalyses(functions);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, components, modules);
-    llvm::FunctionPassManager passes;
-    passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-    if (!no_opt) {
-      passes.addPass(llvm::EarlyCSEPass());
-      passes.addPass(llvm::InstCombinePass());
-      passes.addPass(llvm::SimplifyCFGPass());
-    }
-    for (llvm::Function& function : module) {
-      if (function.isDeclaration()) continue;
-      passes.run(function, functions);
+    OB_RETURN_IF_ERROR(OptimizeFunctions(module, machine_.get(), no_opt));
+    for (const llvm::Function& function : module)
       for (const llvm::Instruction& instruction : llvm::instructions(function))
         OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
-    }
     return absl::OkStatus();
   }
 

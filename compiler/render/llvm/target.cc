@@ -1,26 +1,21 @@
 #include "compiler/render/llvm/target.h"
 
-#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
-#include <llvm/IR/Verifier.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/SROA.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/render/llvm/optimize.h"
 
 namespace outboard::render {
 namespace {
@@ -105,32 +100,9 @@ std::unique_ptr<llvm::Module> X86Target::NewModule(llvm::LLVMContext& context) c
 }
 
 absl::Status X86Target::Optimize(llvm::Module& module, bool no_opt) const {
-  std::string error;
-  llvm::raw_string_ostream stream(error);
-  if (llvm::verifyModule(module, &stream))
-    return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", error));
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(target_.get());
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-  if (!no_opt) {
-    passes.addPass(llvm::EarlyCSEPass());
-    passes.addPass(llvm::InstCombinePass());
-    passes.addPass(llvm::SimplifyCFGPass());
-  }
-  for (llvm::Function& function : module) {
-    if (function.isDeclaration()) continue;
-    passes.run(function, functions);
-    WidenExtrema(function);
-  }
+  OB_RETURN_IF_ERROR(OptimizeFunctions(module, target_.get(), no_opt));
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) WidenExtrema(function);
   return absl::OkStatus();
 }
 

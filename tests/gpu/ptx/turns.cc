@@ -324,8 +324,8 @@ void Execution::RunGroup(Warp* warp, int index) {
   }
 }
 
-// Merged groups leave empty places, which are used first: with at most 32 groups in use, `groups`
-// never grows beyond what it has reserved, and pointers into it stay valid during a turn.
+// Entries that a merge has emptied are used first. At most 32 are in use at a time, the reserved
+// capacity, so `groups` is never reallocated and pointers into it stay valid during a turn.
 static void AddGroup(Warp* warp, const Group& added) {
   for (Group& group : warp->groups) {
     if (group.mask != 0) continue;
