@@ -479,7 +479,17 @@ class Printer {
       return Substitute("($0)($1 $2 $3)", type, a, divides ? "/" : "%", d);
     };
     if (divisor->code == Code::kConst && divisor->imm[0] > 0) return by(b);
-    // No lane may divide by 0, or the least number by -1.
+    if (s.lanes > 1) {
+      // Lane by lane: LLVM 19, which drivers may be made of, takes a division by a vector apart where
+      // it must not (AluEmitter::Divide).
+      std::vector<std::string> lanes;
+      for (int l = 0; l < s.lanes; ++l) {
+        const std::string lane = StrCat(".s", absl::Hex(l));
+        lanes.push_back(Quotient(i, Shape{s.dtype, 1}, StrCat(a, lane), StrCat(b, lane)));
+      }
+      return Substitute("($0)($1)", type, absl::StrJoin(lanes, ", "));
+    }
+    // The divisor may not be 0, nor -1 under the least number.
     const std::string minus_one = Substitute("($0)(-1)", type);
     const std::string bad = IsSigned(s.dtype)
                                 ? Substitute("($0 == $1) | ($0 == $2)", b, zero, minus_one)
