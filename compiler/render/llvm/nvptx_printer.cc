@@ -50,10 +50,10 @@ bool IsOff(Value* condition) {
 
 NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target,
                            llvm::Module& module)
-    : program_(program),
+    : ScopePrinter(module.getContext()),
+      program_(program),
       target_(target),
       module_(module),
-      b_(module.getContext()),
       alu_(b_),
       bounds_(BoundsOf(program)),
       values_(program.code.size()) {}
@@ -108,6 +108,16 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
+  MarkKernel(program_.Extent(Grid::kThread));
+  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
+  OpenMemories();
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
+  b_.CreateRetVoid();
+  return absl::OkStatus();
+}
+
+void NvptxPrinter::MarkKernel(int64_t threads) {
+  llvm::LLVMContext& context = module_.getContext();
   const auto annotate = [&](const char* name, int64_t value) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
@@ -115,13 +125,16 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
                       llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
   };
   annotate("kernel", 1);
-  annotate("maxntidx", program_.Extent(Grid::kThread));
-  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
-  OpenMemories();
-  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
-  b_.CreateRetVoid();
-  return absl::OkStatus();
+  annotate("maxntidx", threads);
 }
+
+Value* NvptxPrinter::Number(Grid axis) {
+  const auto id = axis == Grid::kBlock ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
+                                       : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
+  return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+}
+
+void NvptxPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
 void NvptxPrinter::OpenMemories() {
   std::vector<bool> read(program_.buffer_count, false), written(program_.buffer_count, false);
@@ -171,72 +184,17 @@ void NvptxPrinter::Print(ValueId n) {
     case Code::kAlloc:
     case Code::kCommit:  // copies arrive at once
     case Code::kWait: return;
-    case Code::kLoop: OpenLoop(n); return;
+    case Code::kLoop:
+      values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
+      return;
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
     case Code::kEndIf: CloseIf(); return;
     case Code::kStore: Store(n); return;
     case Code::kCopy: Copy(n); return;
-    case Code::kBarrier: b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); return;
+    case Code::kBarrier: Barrier(); return;
     default: values_[n] = Compute(n); return;
   }
-}
-
-// ---- scopes
-
-llvm::BasicBlock* NvptxPrinter::NewBlock(const char* name) {
-  return llvm::BasicBlock::Create(module_.getContext(), name, kernel_);
-}
-
-void NvptxPrinter::OpenLoop(ValueId n) {
-  const Instruction& i = at(n);
-  Value* const zero = b_.getInt64(0);
-  if (i.imm[0] == 1 && i.src.empty()) {
-    values_[n] = {zero};
-    open_.push_back({});
-    return;
-  }
-  Open open{.body = NewBlock("loop"), .exit = NewBlock("done")};
-  open.end = b_.getInt64(static_cast<uint64_t>(i.imm[0]));
-  llvm::BasicBlock* const before = b_.GetInsertBlock();
-  if (i.src.empty() && i.imm[0] > 0) {
-    b_.CreateBr(open.body);
-  } else {
-    if (!i.src.empty()) {
-      Value* const limit = Lane(i.src[0], 0);
-      open.end = b_.CreateSelect(b_.CreateICmpSLT(limit, open.end), limit, open.end);
-    }
-    b_.CreateCondBr(b_.CreateICmpSLT(zero, open.end), open.body, open.exit);
-  }
-  b_.SetInsertPoint(open.body);
-  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  open.counter->addIncoming(zero, before);
-  values_[n] = {open.counter};
-  open_.push_back(open);
-}
-
-void NvptxPrinter::CloseLoop() {
-  const Open open = open_.back();
-  open_.pop_back();
-  if (open.body == nullptr) return;
-  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
-  open.counter->addIncoming(next, b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
-  b_.SetInsertPoint(open.exit);
-}
-
-void NvptxPrinter::OpenIf(Value* condition) {
-  const Open open{.body = NewBlock("then"), .exit = NewBlock("join")};
-  b_.CreateCondBr(condition, open.body, open.exit);
-  b_.SetInsertPoint(open.body);
-  open_.push_back(open);
-}
-
-void NvptxPrinter::CloseIf() {
-  const Open open = open_.back();
-  open_.pop_back();
-  b_.CreateBr(open.exit);
-  b_.SetInsertPoint(open.exit);
 }
 
 // ---- values
@@ -256,13 +214,8 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
                         llvm::MDNode::get(b_.getContext(), {}));
       return {load};
     }
-    case Code::kSpecial: {
-      if (i.imm[1] == 1) return {b_.getInt64(0)};
-      const auto id = i.imm[0] == static_cast<int64_t>(Grid::kBlock)
-                          ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
-                          : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
-      return {b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty())};
-    }
+    case Code::kSpecial:
+      return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
       for (int lane = 0; lane < i.lanes; ++lane)
