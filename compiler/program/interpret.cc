@@ -198,14 +198,20 @@ class Interpreter {
     };
     if (all(State::kDone)) return false;
     bool passed = false;
-    for (int first = 0; first + kMmaThreads <= thread_count(); first += kMmaThreads) {
+    const int warp = std::min(kMmaThreads, thread_count());
+    for (int first = 0; first + warp <= thread_count(); first += warp) {
       bool together = true;
-      for (int t = first; t < first + kMmaThreads; ++t)
+      for (int t = first; t < first + warp; ++t)
         together =
             together && threads_[t].state == State::kAtMma && threads_[t].pc == threads_[first].pc;
       if (!together) continue;
-      Multiply(plan_.steps[threads_[first].pc], first);
-      for (int t = first; t < first + kMmaThreads; ++t) GoOn(t);
+      const ThreadStep& step = plan_.steps[threads_[first].pc];
+      if (step.code == Code::kShuffle) {
+        Shuffle(step, first, warp);
+      } else {
+        Multiply(step, first);
+      }
+      for (int t = first; t < first + warp; ++t) GoOn(t);
       passed = true;
     }
     if (passed) return true;
@@ -224,6 +230,12 @@ class Interpreter {
   void GoOn(int thread) {
     ++threads_[thread].pc;
     MakeReady(thread);
+  }
+
+  void Shuffle(const ThreadStep& step, int first, int warp) {
+    for (int t = 0; t < warp; ++t)
+      RegistersOf(first + t)[step.out] =
+          RegistersOf(first + (t ^ static_cast<int>(step.imm)))[step.src[0]];
   }
 
   void Multiply(const ThreadStep& step, int first) {
@@ -520,8 +532,9 @@ class Interpreter {
         case Code::kLoad: fine = Load(s, thread, r); break;
         case Code::kStore: fine = Store(s, thread, r); break;
         case Code::kBarrier:
+        case Code::kShuffle:
         case Code::kMma:
-          t.state = s.code == Code::kMma ? State::kAtMma : State::kAtBarrier;
+          t.state = s.code == Code::kBarrier ? State::kAtBarrier : State::kAtMma;
           t.pc = pc - 1;
           return;
         case Code::kCopy: fine = Begin(s, thread, r); break;

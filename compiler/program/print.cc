@@ -32,6 +32,7 @@ std::string ArgumentsOf(const Instruction& i) {
     }
     case Code::kLane:
     case Code::kCopy:
+    case Code::kShuffle:
     case Code::kWait: return absl::StrCat(" ", i.imm[0]);
     default: return "";
   }

@@ -12,7 +12,7 @@ std::string_view Name(Code code) {
   static constexpr std::string_view kNames[] = {
       "CONST", "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",   "LOOP",  "END",
       "IF",    "ENDIF",    "ALU",      "CAST",      "BITCAST", "LANES", "LANE",
-      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "MMA",
+      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "SHUFFLE", "MMA",
       "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
   return kNames[static_cast<size_t>(code)];
 }

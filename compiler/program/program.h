@@ -34,6 +34,8 @@
 //                                      which goes on while the thread does
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
+//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, a power
+//                                      of two below 32: by all threads of a warp together
 //   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
@@ -81,6 +83,7 @@ enum class Code : uint8_t {
   kCopy,
   kCommit,
   kWait,
+  kShuffle,
   kMma,
   kDot,
   kTileZero,
@@ -100,6 +103,7 @@ enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
 inline constexpr int kMmaThreads = 32;
+inline constexpr int kShuffleThreads = 32;  // a warp; of a smaller block, all of it
 inline constexpr int64_t kTileSide = 16;
 inline constexpr int kTilesMax = 8;
 

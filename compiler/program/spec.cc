@@ -1,5 +1,6 @@
 #include "compiler/program/spec.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -209,6 +210,15 @@ class Checker {
       case Code::kBarrier:
       case Code::kCommit: return counted(0, 0);
       case Code::kWait: return i.imm[0] < 0 ? "for a negative number" : counted(0, 0);
+      case Code::kShuffle:
+        if (i.src.size() != 1) return counted(1, 1);
+        if (!IsValue(i.src[0], i.dtype, 1) || i.lanes != 1) return "is no such scalar";
+        if (i.imm[0] < 1 || i.imm[0] >= std::min<int64_t>(threads_, kShuffleThreads) ||
+            (i.imm[0] & (i.imm[0] - 1)) != 0)
+          return absl::StrCat("bit ", i.imm[0], " of a thread's number");
+        return (threads_ & (threads_ - 1)) != 0 && threads_ % kShuffleThreads != 0
+                   ? "in a block of no whole groups"
+                   : "";
       case Code::kMma:
         if (i.src.size() != 3) return counted(3, 3);
         if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
@@ -266,7 +276,7 @@ class Checker {
       return IsShared(n) ? "memory of a block in a scope" : "a tile in a scope";
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
-    if (i.code == Code::kBarrier || i.code == Code::kMma)
+    if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kShuffle)
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);

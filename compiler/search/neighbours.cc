@@ -107,7 +107,14 @@ class Moves {
       case OptKind::kOnline:
       case OptKind::kPanel:
       case OptKind::kTensorCore:
-      case OptKind::kSwap: break;
+      case OptKind::kSwap:
+      case OptKind::kGrid: break;
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare:
+        OfferAmount(i, amount * 2);
+        OfferAmount(i, amount / 2);
+        break;
     }
   }
 

@@ -43,7 +43,11 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
       case OptKind::kTensorCore: opt.amount = pick(4); break;
       case OptKind::kOnline:
       case OptKind::kPanel:  // never drawn: it needs a reduction in another one's rows
-      case OptKind::kFlatten: break;
+      case OptKind::kFlatten:
+      case OptKind::kGrid:
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);

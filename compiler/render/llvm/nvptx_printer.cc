@@ -56,6 +56,7 @@ NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target
       module_(module),
       alu_(b_),
       bounds_(BoundsOf(program)),
+      divisors_(DivisorsOf(program)),
       values_(program.code.size()) {}
 
 absl::Status NvptxPrinter::Supports() const {
@@ -229,6 +230,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
+    case Code::kShuffle: return Shuffle(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -340,19 +342,6 @@ Value* NvptxPrinter::Address(ValueId memory, Value* index) {
   return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
 }
 
-Value* NvptxPrinter::LoadElement(ValueId memory, Value* index) {
-  const DType dtype = at(memory).dtype;
-  Value* const value = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype),
-                                            Address(memory, index), Align(ByteWidth(dtype)));
-  return alu_.FromMemory(value, dtype);
-}
-
-void NvptxPrinter::StoreElement(ValueId memory, Value* index, Value* value) {
-  const DType dtype = at(memory).dtype;
-  b_.CreateAlignedStore(alu_.ToMemory(value, dtype), Address(memory, index),
-                        Align(ByteWidth(dtype)));
-}
-
 Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
   const auto load = [&](size_t k) {
     return b_.CreateLoad(llvm::cast<llvm::AllocaInst>(elements[k])->getAllocatedType(),
@@ -420,8 +409,7 @@ NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
     llvm::BasicBlock* const before = b_.GetInsertBlock();
     if (condition != nullptr) OpenIf(condition);
     Values loaded;
-    for (int lane = begin; lane < end; ++lane)
-      loaded.push_back(LoadElement(memory, Index(i.src[1], lane)));
+    LoadLanes(memory, i.src[1], begin, end, loaded);
     if (condition != nullptr) {
       llvm::BasicBlock* const body = b_.GetInsertBlock();
       CloseIf();
@@ -449,8 +437,7 @@ void NvptxPrinter::Store(ValueId n) {
       return;
     }
     if (condition != nullptr) OpenIf(condition);
-    for (int lane = begin; lane < end; ++lane)
-      StoreElement(memory, Index(i.src[1], lane), Lane(i.src[2], lane));
+    StoreLanes(memory, i.src[1], begin, end, i.src[2]);
     if (condition != nullptr) CloseIf();
   });
 }

@@ -43,6 +43,7 @@ class NvptxPrinter : protected ScopePrinter {
   virtual llvm::Value* Number(program::Grid axis);
   virtual void Barrier();
   virtual void Copy(ValueId n);
+  virtual Values Shuffle(ValueId n);
   virtual Values MatrixProduct(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
@@ -73,18 +74,23 @@ class NvptxPrinter : protected ScopePrinter {
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
   llvm::Value* Address(ValueId memory, llvm::Value* index);
-  llvm::Value* LoadElement(ValueId memory, llvm::Value* index);
-  void StoreElement(ValueId memory, llvm::Value* index, llvm::Value* value);
   llvm::Value* LoadPrivate(const Elements& elements, llvm::Value* index);
   void StorePrivate(const Elements& elements, llvm::Value* index, llvm::Value* value,
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
+  // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
+  // access may have, up to `end`.
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
+  void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
+  void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
 
   const std::vector<ValueBounds> bounds_;
+  const std::vector<int64_t> divisors_;
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
