@@ -13,7 +13,7 @@ std::string_view Name(Code code) {
       "CONST", "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",   "LOOP",  "END",
       "IF",    "ENDIF",    "ALU",      "CAST",      "BITCAST", "LANES", "LANE",
       "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "MMA",
-      "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
+      "LDMATRIX", "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
   return kNames[static_cast<size_t>(code)];
 }
 

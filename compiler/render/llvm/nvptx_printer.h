@@ -51,7 +51,16 @@ class NvptxPrinter {
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
   Values Bitcast(ValueId n);
+
+  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
   Values MatrixProduct(ValueId n);
+  Values LoadMatrices(ValueId n);
+  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  bool IsAsynchronous(const program::Instruction& copy) const;
+  void Copy(ValueId n);
+  void CopyAsynchronously(ValueId n);
+  void Await(ValueId n);
+
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
     return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
@@ -68,7 +77,6 @@ class NvptxPrinter {
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
-  void Copy(ValueId n);
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
@@ -92,6 +100,7 @@ class NvptxPrinter {
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
   std::vector<Open> open_;
 };
 
