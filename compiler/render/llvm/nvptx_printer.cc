@@ -182,9 +182,9 @@ void NvptxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
-    case Code::kAlloc:
-    case Code::kCommit:  // copies arrive at once
-    case Code::kWait: return;
+    case Code::kAlloc: return;
+    case Code::kCommit:
+    case Code::kWait: Await(n); return;
     case Code::kLoop:
       values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
       return;
@@ -231,6 +231,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
     case Code::kShuffle: return Shuffle(n);
+    case Code::kLdmatrix: return LoadMatrices(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -301,32 +302,6 @@ NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
     }
     out.push_back(alu_.Bitcast(bits, BitsOf(i.dtype), i.dtype));
   }
-  return out;
-}
-
-// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
-NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
-  const Instruction& i = at(n);
-  const DType type = at(i.src[0]).dtype;
-  std::vector<Value*> args;
-  for (int s = 0; s < 2; ++s) {
-    for (int lane = 0; lane < at(i.src[s]).lanes; lane += 2) {
-      const auto half = [&](int l) {
-        return b_.CreateZExt(alu_.Bitcast(Lane(i.src[s], l), type, DType::kU16), b_.getInt32Ty());
-      };
-      Value* const pair = b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
-      args.push_back(type == DType::kBF16
-                         ? pair
-                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
-    }
-  }
-  Values out;
-  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
-  Value* const product =
-      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                         {}, args);
-  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
   return out;
 }
 
@@ -440,20 +415,6 @@ void NvptxPrinter::Store(ValueId n) {
     StoreLanes(memory, i.src[1], begin, end, i.src[2]);
     if (condition != nullptr) CloseIf();
   });
-}
-
-// A copy that arrives at once.
-void NvptxPrinter::Copy(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
-  }
 }
 
 }  // namespace outboard::render

@@ -44,7 +44,9 @@ class NvptxPrinter : protected ScopePrinter {
   virtual void Barrier();
   virtual void Copy(ValueId n);
   virtual Values Shuffle(ValueId n);
+  virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
+  virtual Values LoadMatrices(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
@@ -70,6 +72,11 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
   Values Bitcast(ValueId n);
 
+  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
+  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  bool IsAsynchronous(const program::Instruction& copy) const;
+  void CopyAsynchronously(ValueId n);
+
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
@@ -94,6 +101,7 @@ class NvptxPrinter : protected ScopePrinter {
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
 };
 
 }  // namespace outboard::render
