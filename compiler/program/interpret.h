@@ -22,6 +22,11 @@ enum class Fault {
   kOutOfRange,     // an access outside of its memory
   kDivergence,     // a barrier or an MMA that not all threads reach
   kTooLong,        // over RunOptions::steps_max
+  // Of sm_90a:
+  kAccumulator,   // accumulators used before their product is waited for, or with no WGFENCE since
+  kMissingFence,  // a copy or product that may not see what a thread has stored
+  kEndlessWait,   // nothing can end this wait
+  kMisuse,        // an operand that the instruction gives no meaning
 };
 std::string_view Name(Fault fault);
 
