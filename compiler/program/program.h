@@ -256,8 +256,10 @@ class ProgramBuilder {
   void Barrier();
   ValueId Map(ValueId buffer, MappedTensor map);
   // An instruction without a value, for sm_90a.
-  void Do(Code code, absl::InlinedVector<ValueId, 4> src = {}, std::array<int64_t, 3> imm = {}) {
-    Add({.code = code, .src = std::move(src), .imm = imm});
+  void Do(Code code, absl::Span<const ValueId> src = {}, std::array<int64_t, 3> imm = {}) {
+    Instruction instruction{.code = code, .imm = imm};
+    instruction.src.assign(src.begin(), src.end());
+    Add(std::move(instruction));
   }
 
   const Instruction& at(ValueId value) const { return program_.code[value]; }

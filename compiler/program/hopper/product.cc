@@ -1,7 +1,9 @@
 #include "compiler/program/hopper/product.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/program/expand.h"
@@ -175,15 +177,14 @@ class ProductBuilder {
     for (int64_t box = 0; box < boxes; ++box) {
       const ValueId to =
           b_.Plus(b_.Times(stage, operand.elements()), b_.Int(box * operand.leading()));
-      absl::InlinedVector<ValueId, 4> src = {operand.shared, to, barriers_, Full(stage),
-                                             operand.map};
+      std::vector<ValueId> src = {operand.shared, to, barriers_, Full(stage), operand.map};
       const ValueId rows = b_.Plus(row, b_.Int(box * kWide));
       if (operand.along_rows)
         src.insert(src.end(), {rows, k});
       else
         src.insert(src.end(), {k, rows});
       if (product_.batch > 1) src.push_back(batch);
-      b_.Do(Code::kBoxLoad, std::move(src));
+      b_.Do(Code::kBoxLoad, src);
     }
   }
 
