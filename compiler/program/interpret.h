@@ -23,6 +23,11 @@ enum class Fault {
   kMisaligned,     // an index of a COPY or an LDMATRIX that is no multiple of what it promises
   kDivergence,     // a barrier, an MMA or an LDMATRIX that not all threads reach
   kTooLong,        // over RunOptions::steps_max
+  // Of sm_90a:
+  kAccumulator,   // accumulators used before their product is waited for, or with no WGFENCE since
+  kMissingFence,  // a copy or product that may not see what a thread has stored
+  kEndlessWait,   // nothing can end this wait
+  kMisuse,        // an operand that the instruction gives no meaning
 };
 std::string_view Name(Fault fault);
 

@@ -17,7 +17,7 @@ std::string ArgumentsOf(const Instruction& i) {
                           " of ", i.imm[1]);
     case Code::kBuffer: return absl::StrCat(" slot ", i.imm[0], "[", i.imm[1], "]");
     case Code::kAlloc: {
-      static constexpr std::string_view kSpaces[] = {"private", "shared", "tile"};
+      static constexpr std::string_view kSpaces[] = {"private", "shared", "tile", "barriers"};
       return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
     }
     case Code::kAlu: return i.imm[0] == 0 ? "" : " with product";
@@ -36,7 +36,16 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
     case Code::kLane:
     case Code::kShuffle:
-    case Code::kWait: return absl::StrCat(" ", i.imm[0]);
+    case Code::kWait:
+    case Code::kMap:
+    case Code::kBarrierInit:
+    case Code::kBarrierExpect:
+    case Code::kBoxWait:
+    case Code::kGroupWait: return absl::StrCat(" ", i.imm[0]);
+    case Code::kGroupMma:
+      return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2]);
+    case Code::kMaxRegisters:
+      return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);
     default: return "";
   }
 }

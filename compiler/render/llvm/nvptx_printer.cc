@@ -67,6 +67,8 @@ absl::Status NvptxPrinter::Supports() const {
   for (const Instruction& i : program_.code) {
     const std::string type(Name(i.dtype));
     if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
+    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
+      return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
         if (IsTranscendental(i.op))
@@ -105,7 +107,8 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
-  const std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  types.resize(types.size() + program_.maps.size(), b_.getPtrTy());
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
@@ -127,6 +130,7 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
+  AddMaps();
 }
 
 Value* NvptxPrinter::Number(Grid axis) {
@@ -149,6 +153,11 @@ void NvptxPrinter::OpenMemories() {
     if (i.code == Code::kStore) touch(written, i.src[0]);
     has_barriers = has_barriers || i.code == Code::kBarrier;
   }
+  for (const Instruction& i : program_.code)
+    if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
+  const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
+                                  [](const Instruction& i) { return program::IsHopper(i.code); });
+  if (hopper) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -164,6 +173,11 @@ void NvptxPrinter::OpenMemories() {
       Type* const type = RegisterType(b_.getContext(), i.dtype);
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
+      continue;
+    }
+    if (hopper) {
+      bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
+                                        static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;
     }
     auto* const array =
@@ -182,6 +196,7 @@ void NvptxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
+    case Code::kMap:
     case Code::kAlloc: return;
     case Code::kCommit:
     case Code::kWait: Await(n); return;
@@ -194,7 +209,10 @@ void NvptxPrinter::Print(ValueId n) {
     case Code::kStore: Store(n); return;
     case Code::kCopy: Copy(n); return;
     case Code::kBarrier: Barrier(); return;
-    default: values_[n] = Compute(n); return;
+    default:
+      if (program::IsHopper(i.code)) return PrintHopper(n);
+      values_[n] = Compute(n);
+      return;
   }
 }
 

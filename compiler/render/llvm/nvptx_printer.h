@@ -92,12 +92,27 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
+
+  // ---- sm_90a (nvptx_hopper.cc)
+  void AddMaps();         // after the kernel's other parameters
+  void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
+  void PrintHopper(ValueId n);
+  llvm::Value* Asm(llvm::Type* result, const std::string& text, const std::string& constraints,
+                   llvm::ArrayRef<llvm::Value*> args);
+  void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
+                        llvm::ArrayRef<llvm::Value*> args);
+  llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  void BoxCopy(ValueId n);
+  void GroupProduct(ValueId n);
+
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
 
   const std::vector<ValueBounds> bounds_;
   const std::vector<int64_t> divisors_;
+  llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;

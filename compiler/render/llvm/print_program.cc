@@ -29,6 +29,7 @@ absl::Status Supports(const Program& program) {
   if (program.Extent(Grid::kThread) > 1) return NoFormFor("blocks of several threads");
   int64_t tiles = 0;
   for (const Instruction& i : program.code) {
+    if (program::IsHopper(i.code)) return NoFormFor(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kBarrier:
       case Code::kCopy:
