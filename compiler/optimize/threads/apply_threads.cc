@@ -139,7 +139,7 @@ absl::Status ThreadPlanner::AddThreads(int range, int64_t count) {
 
 absl::Status ThreadPlanner::Lane(int range, int64_t count) {
   OB_RETURN_IF_ERROR(MayHaveThreads(count));
-  OB_RETURN_IF_ERROR(Fits(range, count));
+  OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
   if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
   if (plan_.block_threads() * count > kWarpThreads)
     return Illegal("a warp has ", kWarpThreads, " threads");
@@ -151,7 +151,7 @@ absl::Status ThreadPlanner::Lane(int range, int64_t count) {
 
 absl::Status ThreadPlanner::Warp(int range, int64_t count) {
   OB_RETURN_IF_ERROR(MayHaveThreads(count));
-  OB_RETURN_IF_ERROR(Fits(range, count));
+  OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
   if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
   if (plan_.block_threads() % kWarpThreads != 0)
     return Illegal("the ", plan_.block_threads(), " threads so far are no whole warps");
@@ -163,7 +163,6 @@ absl::Status ThreadPlanner::Warp(int range, int64_t count) {
 
 absl::Status ThreadPlanner::Share(int group, int range, int64_t count) {
   OB_RETURN_IF_ERROR(MayHaveThreads(count));
-  OB_RETURN_IF_ERROR(Fits(range, count));
   GroupPlan& plan = plan_.groups[group];
   if (plan.shared_by > 1) return Illegal("the reduction is divided already");
   if (nests_[range].outer > 1) return Illegal("must come before an UNROLL around it");
