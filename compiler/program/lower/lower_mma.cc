@@ -142,20 +142,29 @@ class MmaLowering {
 
   // A thread's piece: its place in the tile, and where that is in the kernel.
   struct Piece {
-    ValueId line, column;
+    ValueId line;
+    ValueId number;  // in the line
+    ValueId column;
   };
   Piece PieceOf(const Operand& operand, int64_t number) {
     const int64_t in_line = operand.length / operand.side->run, threads = tile_.threads();
-    if (threads % in_line == 0)
-      return {b_.Plus(b_.Divide(thread_, in_line), b_.Int(number * (threads / in_line))),
-              b_.Times(b_.Modulo(thread_, in_line), operand.side->run)};
-    const ValueId piece = b_.Plus(thread_, b_.Int(number * threads));
-    return {b_.Divide(piece, in_line), b_.Times(b_.Modulo(piece, in_line), operand.side->run)};
+    Piece piece;
+    if (threads % in_line == 0) {
+      piece.line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(number * (threads / in_line)));
+      piece.number = b_.Modulo(thread_, in_line);
+    } else {
+      const ValueId of_all = b_.Plus(thread_, b_.Int(number * threads));
+      piece.line = b_.Divide(of_all, in_line);
+      piece.number = b_.Modulo(of_all, in_line);
+    }
+    piece.column = b_.Times(piece.number, operand.side->run);
+    return piece;
   }
   ValueId TargetOf(const Operand& operand, const Piece& piece, ValueId stage) {
+    const int64_t in_chunk = kChunk / operand.side->run;
     const ValueId element = ElementOf(operand, stage, piece.line, b_.Modulo(piece.line, 8),
-                                      b_.Divide(piece.column, kChunk));
-    return b_.Plus(element, b_.Modulo(piece.column, kChunk));
+                                      b_.Divide(piece.number, in_chunk));
+    return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), operand.side->run));
   }
 
   // Binds the ranges of a piece; returns the condition that it exists, -1: it does.

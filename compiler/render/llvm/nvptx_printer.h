@@ -70,6 +70,7 @@ class NvptxPrinter : protected ScopePrinter {
   Values Compute(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
+  llvm::Value* NarrowDivision(ValueId n, int lane);
   Values Bitcast(ValueId n);
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
