@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -82,15 +83,16 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 std::string FindPtxas() {
   if (const char* const named = std::getenv("OUTBOARD_PTXAS"); named != nullptr) return named;
   const char* const path = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
+  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
     const std::string file = absl::StrCat(folder, "/ptxas");
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
 }
 
-absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
-                                 const std::string& arch) {
+absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
+                                         const std::string& arch) {
   std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
   OB_CHECK(mkdtemp(folder.data()) != nullptr);
   std::ofstream(folder + "/kernel.ptx") << ptx;
@@ -103,12 +105,29 @@ absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& pt
   while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
   const int code = pclose(pipe);
   std::filesystem::remove_all(folder);
-  const size_t said = words.find(" bytes stack frame");
-  if (code != 0 || said == std::string::npos) return absl::InternalError(words);
-  const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
-  int64_t bytes = 0;
-  OB_CHECK(absl::SimpleAtoi(words.substr(first, said - first), &bytes));
-  return bytes;
+  if (code != 0) return absl::InternalError(words);
+  // The number before `unit`, in the last line that has it.
+  const auto number = [&](const char* unit, int64_t* value) {
+    const size_t said = words.rfind(unit);
+    if (said == std::string::npos) return false;
+    const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
+    return absl::SimpleAtoi(words.substr(first, said - first), value);
+  };
+  Assembled out;
+  int64_t stored = 0, loaded = 0;
+  if (!number(" registers", &out.registers) || !number(" bytes stack frame", &out.stack_bytes) ||
+      !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
+    return absl::InternalError(words);
+  out.spill_bytes = stored + loaded;
+  for (const absl::string_view line : absl::StrSplit(words, '\n'))
+    out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
+  return out;
+}
+
+absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
+                                 const std::string& arch) {
+  OB_ASSIGN_OR_RETURN(const Assembled assembled, AssembleKernel(ptxas, ptx, arch));
+  return assembled.stack_bytes;
 }
 
 }  // namespace outboard::test
