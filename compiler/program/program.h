@@ -202,6 +202,8 @@ struct Program {
   // several.
   ValueId FirstOfBlocks() const;
   bool reads_vars() const;
+
+  bool operator==(const Program&) const = default;
 };
 
 // One line per instruction, indented by scopes: "%7 = ADD i64 %3 %6".

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include "base/check.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
@@ -43,7 +41,6 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
     ASSERT_TRUE(program.ok()) << program.status();
     const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
-    if (std::getenv("DUMP")) std::ofstream(std::string("/tmp/w/wgp/") + test.name + ".ptx") << kernel->object;
     std::vector<std::string> buffers = test::InputsOf(test);
     const absl::Status ran = test::RunOnPtxMachine(*kernel, buffers);
     ASSERT_TRUE(ran.ok()) << ran << kernel->object.substr(0, 3000);

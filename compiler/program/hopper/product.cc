@@ -21,7 +21,6 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr int64_t kSharedBytesMax = 227 << 10;  // of a block, sm_90
-constexpr int64_t kStagesMax = 8;
 constexpr int64_t kRowsOfTilesMax = 8;  // that follow each other: their A and B stay in the L2 cache
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -303,8 +302,9 @@ absl::Status CheckHopperProduct(const HopperProduct& product, const HopperTile& 
       tile.columns > kWgmmaColumnsMax || tile.columns % kWide != 0)
     return none_for("tiles of ", tile.rows, " x ", tile.columns,
                     "; they have 128 rows and 64 to 256 columns");
-  if (tile.stages < 2 || tile.stages > kStagesMax)
-    return none_for(tile.stages, " stages; there are 2 to ", kStagesMax);
+  // The place in the ring is then some bits of a count.
+  if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
+    return none_for(tile.stages, " stages; there are 2, 4 or 8");
   const int64_t bytes = tile.stages * (tile.rows + tile.columns) * kDepth * width + kSwizzleAlign;
   if (bytes > kSharedBytesMax)
     return none_for("stages of ", bytes, " bytes; a block has ", kSharedBytesMax);
