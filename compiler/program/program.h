@@ -189,7 +189,7 @@ absl::Span<const ValueId> ChangedMemories(const Instruction& instruction);
 
 struct Program {
   std::vector<Instruction> code;
-  int buffer_count = 0;             // one past the largest slot
+  int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
 
   // The extent of the SPECIAL of this axis; 1 if there is none.

@@ -1,10 +1,9 @@
 // Matrix products by warpgroups (compiler/program/hopper): on the interpreter of programs, in many
 // orders, and with one fault planted at a time.
-#include "compiler/program/hopper/product.h"
-
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "compiler/program/hopper/product.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/render/llvm/nvptx.h"

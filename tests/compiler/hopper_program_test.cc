@@ -72,9 +72,15 @@ std::vector<Planted> Mistakes() {
       {"a stage is released before its products are done",
        Changing(Code::kGroupWait, 0, imm(2)),
        {Fault::kRace}},
-      {"no wait for an empty stage", Changing(Code::kBarrierWait, 0, Drop), {Fault::kRace, Fault::kMisuse}},
-      {"no wait for the first full stage", Changing(Code::kBarrierWait, 1, Drop), {Fault::kRace, Fault::kUninitialised}},
-      {"no wait for the next full stages", Changing(Code::kBarrierWait, 2, Drop), {Fault::kRace, Fault::kUninitialised}},
+      {"no wait for an empty stage",
+       Changing(Code::kBarrierWait, 0, Drop),
+       {Fault::kRace, Fault::kMisuse}},
+      {"no wait for the first full stage",
+       Changing(Code::kBarrierWait, 1, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"no wait for the next full stages",
+       Changing(Code::kBarrierWait, 2, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
       {"the producer waits for the other parity",
        Changing(Code::kBarrierWait, 0, other_parity),
        {Fault::kEndlessWait}},
@@ -91,8 +97,12 @@ std::vector<Planted> Mistakes() {
                   return true;
                 }),
        {Fault::kEndlessWait, Fault::kRace}},
-      {"one arrival empties a stage", Changing(Code::kBarrierInit, 1, imm(1)), {Fault::kRace, Fault::kMisuse, Fault::kEndlessWait}},
-      {"barriers are used before all know of them", Without(Code::kBarrier), {Fault::kRace, Fault::kUninitialised}},
+      {"one arrival empties a stage",
+       Changing(Code::kBarrierInit, 1, imm(1)),
+       {Fault::kRace, Fault::kMisuse, Fault::kEndlessWait}},
+      {"barriers are used before all know of them",
+       Without(Code::kBarrier),
+       {Fault::kRace, Fault::kUninitialised}},
       {"no stage is released", Without(Code::kBarrierArrive), {Fault::kEndlessWait}},
       {"an operand begins in the middle of a pattern",
        Changing(Code::kGroupMma, 2,
@@ -124,8 +134,8 @@ TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
     for (uint32_t seed = 1; seed <= 4; ++seed) {
       Buffers buffers = test::InputsOf(product);
       const RunReport report = Interpret(wrong, buffers, {}, {.seed = seed});
-      const bool expected = std::find(planted.faults.begin(), planted.faults.end(),
-                                      report.fault) != planted.faults.end();
+      const bool expected = std::find(planted.faults.begin(), planted.faults.end(), report.fault) !=
+                            planted.faults.end();
       EXPECT_TRUE(expected) << "seed " << seed << ": " << Name(report.fault) << ": "
                             << report.message;
       every = every && expected;
@@ -156,10 +166,9 @@ Program StoredTile() {
     const ValueId i = b.Plus(b.Divide(thread, kTileColumns), b.Int(row));
     // Pieces of four f32 of a row are exchanged by the row's last three bits.
     const ValueId piece = b.Alu(Op::kXor, DType::kI64, {b.Divide(column, 4), b.Modulo(i, 8)});
-    const ValueId place = b.Plus(b.Plus(b.Times(i, kTileColumns), b.Times(piece, 4)),
-                                 b.Modulo(column, 4));
-    b.Store(tile, place,
-            b.Cast(b.Plus(b.Times(i, 100), column), DType::kF32));
+    const ValueId place =
+        b.Plus(b.Plus(b.Times(i, kTileColumns), b.Times(piece, 4)), b.Modulo(column, 4));
+    b.Store(tile, place, b.Cast(b.Plus(b.Times(i, 100), column), DType::kF32));
   }
   b.Do(Code::kProxyFence);
   b.Do(Code::kGroupSync);
@@ -231,11 +240,8 @@ TEST(HopperProgram, MistakesAroundAStoredBox_AreFound) {
 // A box of four dimensions, from outside of the view's beginning on, to another view.
 TEST(HopperProgram, ABoxOfFourDimensions_HasZerosOutside) {
   const std::vector<int64_t> dims = {8, 3, 4, 2};
-  const MappedTensor view{.slot = 1,
-                          .element = kF32,
-                          .dims = dims,
-                          .strides = {32, 96, 384},
-                          .box = {8, 2, 3, 2}};
+  const MappedTensor view{
+      .slot = 1, .element = kF32, .dims = dims, .strides = {32, 96, 384}, .box = {8, 2, 3, 2}};
   ProgramBuilder b;
   const ValueId thread = b.Special(Grid::kThread, 32);
   const ValueId out = b.Buffer(DType::kF32, 0, 96), in = b.Buffer(DType::kF32, 1, 192);
@@ -280,9 +286,7 @@ struct HopperRefusal {
 };
 
 TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
-  const auto barriers = [](ProgramBuilder& b) {
-    return b.Alloc(Space::kBarriers, DType::kU64, 2);
-  };
+  const auto barriers = [](ProgramBuilder& b) { return b.Alloc(Space::kBarriers, DType::kU64, 2); };
   const auto view = [](ProgramBuilder& b, MappedTensor map) {
     return b.Map(b.Buffer(DType::kBF16, 0, 64 * 64), std::move(map));
   };
@@ -304,23 +308,24 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
     b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, 0});
   };
   const HopperRefusal cases[] = {
-      {"barriers are u64",
-       [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
+      {"barriers are u64", [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
       {"of no barriers",
        [](ProgramBuilder& b) {
          b.Do(Code::kBarrierArrive, {b.Alloc(Space::kShared, DType::kU64, 2), b.Int(0)});
        }},
       {"of 0 arrivals",
-       [&](ProgramBuilder& b) { b.Do(Code::kBarrierInit, {barriers(b), b.Int(0)}); }},
-      {"the first source is no memory",
-       [&](ProgramBuilder& b) { b.Load(barriers(b), b.Int(0)); }},
+       [&](ProgramBuilder& b) {
+         b.Do(Code::kBarrierInit, {barriers(b), b.Int(0)});
+       }},
+      {"the first source is no memory", [&](ProgramBuilder& b) { b.Load(barriers(b), b.Int(0)); }},
       {"memory of a block in a scope",
        [&](ProgramBuilder& b) {
          const ValueId loop = b.Loop(2);
          barriers(b);
          b.End(loop);
        }},
-      {"is of another buffer", [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.slot = 1; })); }},
+      {"is of another buffer",
+       [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.slot = 1; })); }},
       {"is of another type",
        [&](ProgramBuilder& b) {
          view(b, with([](auto& m) { m.element = MappedTensor::Element::kF16; }));
@@ -340,8 +345,8 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
        [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.dims[1] = 65; })); }},
       {"1 coordinates of 2",
        [&](ProgramBuilder& b) {
-         b.Do(Code::kBoxStore,
-              {b.Alloc(Space::kShared, DType::kBF16, 64 * 64), b.Int(0), view(b, square), b.Int(0)});
+         b.Do(Code::kBoxStore, {b.Alloc(Space::kShared, DType::kBF16, 64 * 64), b.Int(0),
+                                view(b, square), b.Int(0)});
        }},
       {"no multiple of 1024 bytes",
        [&](ProgramBuilder& b) {
