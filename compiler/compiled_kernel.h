@@ -41,8 +41,8 @@ namespace outboard {
 struct MappedTensor {
   enum class Element : uint8_t { kF16 = 0, kBF16 = 1, kF32 = 2 };
   static constexpr int kRankMin = 2, kRankMax = 4;
-  static constexpr int64_t kBoxMax = 256;       // elements of a box, along each dimension
-  static constexpr int64_t kStrideAlign = 16;   // bytes; of the buffer's address, too
+  static constexpr int64_t kBoxMax = 256;        // elements of a box, along each dimension
+  static constexpr int64_t kStrideAlign = 16;    // bytes; of the buffer's address, too
   static constexpr int64_t kSwizzleBytes = 128;  // a row of a box with a swizzle
 
   int32_t slot = 0;  // of the buffer, which starts with the view's first element

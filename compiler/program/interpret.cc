@@ -676,8 +676,8 @@ class Interpreter {
         });
         break;
       default: {
-        const Finding found = hopper_->SetRegisters(
-            group, step.imm, InstructionOf(step).imm[1] != 0, &passed);
+        const Finding found =
+            hopper_->SetRegisters(group, step.imm, InstructionOf(step).imm[1] != 0, &passed);
         fine = Fine(found, step, first, -1);
         break;
       }
@@ -718,8 +718,7 @@ class Interpreter {
       const int rows = side == 0 ? kWgmmaRows : static_cast<int>(i.imm[0]);
       for (int row = 0; row < rows; ++row)
         for (int k = 0; k < kWgmmaDepth; ++k) {
-          const int64_t place =
-              SwizzledPlace(begin + WgmmaPlace(leading, row, k), memory.width);
+          const int64_t place = SwizzledPlace(begin + WgmmaPlace(leading, row, k), memory.width);
           if (!InRange(memory, place, step, first)) return false;
           places[side].push_back(place);
           numbers.push_back(memory.first + place);
@@ -760,9 +759,9 @@ class Interpreter {
     }
     for (int t = 0; t < kWarpgroupThreads; ++t) {
       const Memory& memory = MemoryOf(SourceOf(step, 0), first + t);
-      AddGroupProducts(operands, t,
-                       {reinterpret_cast<float*>(memory.bytes),
-                        static_cast<size_t>(memory.elements)});
+      AddGroupProducts(
+          operands, t,
+          {reinterpret_cast<float*>(memory.bytes), static_cast<size_t>(memory.elements)});
     }
   }
 

@@ -75,8 +75,8 @@ void HopperBlock::Begin() {
   late_.clear();
   woken_.clear();
   // As the assembler divides them among equal threads.
-  const int64_t each = std::min(kRegistersOfThread,
-                                kRegistersOfBlock / threads_ / kRegistersStep * kRegistersStep);
+  const int64_t each =
+      std::min(kRegistersOfThread, kRegistersOfBlock / threads_ / kRegistersStep * kRegistersStep);
   for (GroupState& group : groups_) group.registers = each;
   registers_free_ = 0;
 }
@@ -201,8 +201,8 @@ Finding HopperBlock::Arrive(int thread, int64_t barrier) {
   if (Finding found = Use(thread, barrier); !found.ok()) return found;
   PhaseBarrier& b = barriers_[barrier];
   if (b.pending == 0)
-    return Misuse(absl::StrCat("barrier ", barrier, " got more than ", b.expected,
-                               " arrivals in one phase"));
+    return Misuse(
+        absl::StrCat("barrier ", barrier, " got more than ", b.expected, " arrivals in one phase"));
   --b.pending;
   for (size_t a = 0; a < actors_; ++a) b.current[a] = std::max(b.current[a], Known(thread)[a]);
   for (size_t a = 0; a < b.current_proxied.size(); ++a)
@@ -232,7 +232,8 @@ Finding HopperBlock::Wait(int thread, int64_t barrier, int64_t parity, bool* pas
     b.waiting.push_back(thread);
     return {};
   }
-  for (size_t a = 0; a < actors_; ++a) Known(thread)[a] = std::max(Known(thread)[a], b.completed[a]);
+  for (size_t a = 0; a < actors_; ++a)
+    Known(thread)[a] = std::max(Known(thread)[a], b.completed[a]);
   for (size_t a = 0; a < b.completed_proxied.size(); ++a)
     Proxied(thread)[a] = std::max(Proxied(thread)[a], b.completed_proxied[a]);
   return {};
@@ -261,8 +262,8 @@ Finding HopperBlock::BeginStore(int thread, std::span<const int64_t> elements,
                                 std::function<void()> move) {
   const auto count = static_cast<Count>(stores_committed_[thread] + 1);
   for (const int64_t element : elements)
-    if (Finding found = CheckRead(Known(thread), Proxied(thread), StoresOf(thread), count,
-                                  shadows_[element]);
+    if (Finding found =
+            CheckRead(Known(thread), Proxied(thread), StoresOf(thread), count, shadows_[element]);
         !found.ok())
       return found;
   ++stores_begun_[thread];

@@ -80,8 +80,7 @@ class HopperBlock {
   bool DeliverOne();
 
   // ---- warpgroups
-  Finding BeginProduct(int group, std::span<const int64_t> elements,
-                       std::function<void()> compute);
+  Finding BeginProduct(int group, std::span<const int64_t> elements, std::function<void()> compute);
   void CommitProducts(int group);
   void WaitProducts(int group, int64_t but);
   int64_t OpenGroup(int group) const { return groups_[group].committed + 1; }

@@ -42,10 +42,8 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kBarrierExpect:
     case Code::kBoxWait:
     case Code::kGroupWait: return absl::StrCat(" ", i.imm[0]);
-    case Code::kGroupMma:
-      return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2]);
-    case Code::kMaxRegisters:
-      return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);
+    case Code::kGroupMma: return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2]);
+    case Code::kMaxRegisters: return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);
     default: return "";
   }
 }

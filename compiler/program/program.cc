@@ -71,9 +71,7 @@ int64_t Program::Extent(Grid axis) const {
   return 1;
 }
 
-int64_t Program::shared_bytes() const {
-  return SharedOffset(static_cast<ValueId>(code.size()));
-}
+int64_t Program::shared_bytes() const { return SharedOffset(static_cast<ValueId>(code.size())); }
 
 // In the order of their instructions. Where boxes are copied, memories are aligned to the pattern of
 // the swizzle, whether they have it or not.

@@ -203,7 +203,7 @@ absl::Span<const ValueId> ChangedMemories(const Instruction& instruction);
 
 struct Program {
   std::vector<Instruction> code;
-  int buffer_count = 0;             // one past the largest slot
+  int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
 
   // The extent of the SPECIAL of this axis; 1 if there is none.
@@ -216,6 +216,8 @@ struct Program {
   // several.
   ValueId FirstOfBlocks() const;
   bool reads_vars() const;
+
+  bool operator==(const Program&) const = default;
 };
 
 // One line per instruction, indented by scopes: "%7 = ADD i64 %3 %6".

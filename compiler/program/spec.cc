@@ -31,8 +31,7 @@ class Checker {
       *where = n;
       std::string broken = Sources(n);
       if (broken.empty()) broken = Types(program_.code[n]);
-      if (broken.empty() && IsHopper(program_.code[n].code))
-        broken = BrokenHopperRule(program_, n);
+      if (broken.empty() && IsHopper(program_.code[n].code)) broken = BrokenHopperRule(program_, n);
       if (broken.empty()) broken = Place(n);
       if (!broken.empty()) return broken;
     }
@@ -126,8 +125,7 @@ class Checker {
   }
 
   std::string Types(const Instruction& i) const {
-    const bool memory =
-        i.code == Code::kBuffer || i.code == Code::kAlloc || i.code == Code::kMap;
+    const bool memory = i.code == Code::kBuffer || i.code == Code::kAlloc || i.code == Code::kMap;
     if (i.lanes < (memory ? 0 : 1) || i.lanes > (memory ? 0 : kLanesMax))
       return absl::StrCat(i.lanes, " lanes");
     if (HasValue(i.code) != (i.dtype != DType::kVoid)) return "has a wrong kind of type";

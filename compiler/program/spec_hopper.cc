@@ -48,8 +48,7 @@ class HopperRules {
       case Code::kGroupCommit:
       case Code::kGroupSync: return Nothing(i);
       case Code::kGroupFence: return Accumulators(i);
-      case Code::kGroupWait:
-        return i.imm[0] < 0 ? "for a negative number" : Accumulators(i);
+      case Code::kGroupWait: return i.imm[0] < 0 ? "for a negative number" : Accumulators(i);
       case Code::kGroupMma: return Product(i);
       case Code::kMaxRegisters:
         if (i.imm[0] < kRegistersMin || i.imm[0] > kRegistersMax || i.imm[0] % kRegistersStep != 0)
@@ -80,7 +79,8 @@ class HopperRules {
 
   std::string Map(const Instruction& i) const {
     if (i.src.size() != 1 || at(i.src[0]).code != Code::kBuffer) return "of no buffer";
-    if (i.imm[0] < 0 || i.imm[0] >= static_cast<int64_t>(program_.maps.size())) return "no such map";
+    if (i.imm[0] < 0 || i.imm[0] >= static_cast<int64_t>(program_.maps.size()))
+      return "no such map";
     const MappedTensor& map = program_.maps[static_cast<size_t>(i.imm[0])];
     const Instruction& buffer = at(i.src[0]);
     using Element = MappedTensor::Element;
@@ -97,9 +97,9 @@ class HopperRules {
       if (map.dims[axis] < 1 || map.dims[axis] > kDimMax || map.box[axis] < 1 ||
           map.box[axis] > MappedTensor::kBoxMax)
         return absl::StrCat("has a box of ", map.box[axis], " of ", map.dims[axis], " elements");
-      if (d > 0 && (map.strides[axis - 1] < map.element_bytes() ||
-                    map.strides[axis - 1] >= kStrideMax ||
-                    map.strides[axis - 1] % MappedTensor::kStrideAlign != 0))
+      if (d > 0 &&
+          (map.strides[axis - 1] < map.element_bytes() || map.strides[axis - 1] >= kStrideMax ||
+           map.strides[axis - 1] % MappedTensor::kStrideAlign != 0))
         return absl::StrCat("has a stride of ", map.strides[axis - 1], " bytes");
     }
     const int64_t row = map.box[0] * map.element_bytes();
@@ -183,8 +183,8 @@ bool GroupVariance::Add(ValueId n) {
     return program_.code[v].code == Code::kSpecial &&
            program_.code[v].imm[0] == static_cast<int64_t>(Grid::kThread);
   };
-  bool varies = i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kThread) &&
-                i.imm[1] > 1;
+  bool varies =
+      i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kThread) && i.imm[1] > 1;
   for (const ValueId s : i.src) varies = varies || varies_[s];
   // thread / 128 and thread < 128.
   if (i.code == Code::kAlu && (i.op == Op::kIDiv || i.op == Op::kCmpLt) && is_thread(i.src[0]) &&

@@ -15,7 +15,8 @@ std::string BrokenHopperRule(const Program& program, ValueId n);
 // By instruction: whether its value may differ between threads of one warpgroup.
 class GroupVariance {
  public:
-  explicit GroupVariance(const Program& program) : program_(program), varies_(program.code.size()) {}
+  explicit GroupVariance(const Program& program)
+      : program_(program), varies_(program.code.size()) {}
 
   // In the order of instructions. Returns whether the value of `n` varies.
   bool Add(ValueId n);

@@ -265,8 +265,7 @@ class Checker {
       }
       case Code::kGroupMma: {
         const auto last = [&](int64_t leading, int64_t rows) {
-          return program::WgmmaPlace(leading, static_cast<int>(rows) - 1,
-                                     program::kWgmmaDepth - 1);
+          return program::WgmmaPlace(leading, static_cast<int>(rows) - 1, program::kWgmmaDepth - 1);
         };
         return InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last(i.imm[1], program::kWgmmaRows)) &&
                InRangeFrom(i.src[3], i.src[4], 0, -1, 0, last(i.imm[2], i.imm[0]));

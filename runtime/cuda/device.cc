@@ -321,7 +321,7 @@ class CudaDevice final : public runtime::Device {
 
   // kernel nullptr: there is nothing to compute.
   absl::Status Bind(const DeviceKernel& kernel, std::span<const DeviceAddress> buffers,
-                    std::span<const int64_t> vars, BoundLaunch& bound) const {
+                    std::span<const int64_t> vars, BoundLaunch& bound) {
     const auto count = static_cast<size_t>(kernel.buffer_count());
     if (buffers.size() < count)
       return absl::InternalError(
@@ -330,6 +330,7 @@ class CudaDevice final : public runtime::Device {
     bound.kernel = kernel.tasks() > 0 ? &ours : nullptr;
     bound.arguments.clear();
     for (size_t i = 0; i < count; ++i) bound.arguments.push_back(PointerOf(buffers[i]));
+    if (absl::Status status = bound.EncodeMaps(context_); !status.ok()) return status;
     if (!ours.reads_vars || bound.kernel == nullptr) return absl::OkStatus();
     if (vars.empty())
       return absl::InternalError(absl::StrCat("kernel ", kernel.name(), " reads VARs, got none"));
@@ -355,9 +356,7 @@ class CudaDevice final : public runtime::Device {
 
   absl::Status Enqueue(const BoundLaunch& launch) {
     if (timing_ && !std::exchange(begun_, true)) OB_CUDA(context_, cuEventRecord, begin_, stream_);
-    pointers_.clear();
-    for (const CUdeviceptr& argument : launch.arguments)
-      pointers_.push_back(const_cast<CUdeviceptr*>(&argument));
+    launch.PointTo(pointers_);
     const CudaKernel& kernel = *launch.kernel;
     const CUresult code = context_.api().cuLaunchKernel(
         kernel.function, kernel.blocks[0], kernel.blocks[1], kernel.blocks[2], kernel.threads[0],

@@ -7,10 +7,16 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cuda/tensor_maps.h"
 #include "runtime/limits.h"
 
 namespace outboard::cuda {
 namespace {
+
+uint64_t NextSerial() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
 constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
@@ -22,7 +28,11 @@ LinkedModule::~LinkedModule() {
 }
 
 CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
-    : DeviceKernel(kernel), reads_vars(kernel.reads_vars), left_(left) {
+    : DeviceKernel(kernel),
+      reads_vars(kernel.reads_vars),
+      maps(kernel.maps),
+      serial(NextSerial()),
+      left_(left) {
   for (int axis = 0; axis < 3; ++axis) {
     blocks[axis] = static_cast<unsigned>(kernel.blocks[axis]);
     threads[axis] = static_cast<unsigned>(kernel.threads[axis]);
@@ -107,6 +117,7 @@ absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
     return absl::UnimplementedError(absl::StrCat("kernel ", kernel.symbol, " wants ",
                                                  kernel.shared_bytes, " bytes of shared memory; ",
                                                  context_->name(), " has ", most));
+  if (absl::Status status = CheckMaps(*context_, kernel); !status.ok()) return status;
   if (kernel.object.size() > limits::kObjectBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel.symbol, " of ",
                                                      kernel.object.size(), " bytes; limit ",

@@ -1,12 +1,9 @@
 // Matrix products by warpgroups (compiler/program/hopper): on the interpreter of programs, in many
 // orders, and with one fault planted at a time.
-#include "compiler/program/hopper/product.h"
-
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include "base/check.h"
+#include "compiler/program/hopper/product.h"
 #include "compiler/program/interpret.h"
 #include "compiler/program/spec.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -43,7 +40,6 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
     ASSERT_TRUE(program.ok()) << program.status();
     const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
-    if (std::getenv("DUMP")) std::ofstream(std::string("/tmp/w/wgp/") + test.name + ".ptx") << kernel->object;
     std::vector<std::string> buffers = test::InputsOf(test);
     const absl::Status ran = test::RunOnPtxMachine(*kernel, buffers);
     ASSERT_TRUE(ran.ok()) << ran << kernel->object.substr(0, 3000);

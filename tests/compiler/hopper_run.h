@@ -12,7 +12,7 @@ struct HopperCase {
   std::string name;
   program::HopperProduct product;
   program::HopperTile tile;
-  program::ProductEpilogue epilogue;                       // null: the sum
+  program::ProductEpilogue epilogue;  // null: the sum
   double (*wanted)(double sum, int64_t row, int64_t column) = nullptr;
   uint32_t seeds = 2;
 };

@@ -21,8 +21,8 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr int64_t kSharedBytesMax = 227 << 10;  // of a block, sm_90
-constexpr int64_t kStagesMax = 8;
-constexpr int64_t kRowsOfTilesMax = 8;  // that follow each other: their A and B stay in the L2 cache
+constexpr int64_t kRowsOfTilesMax =
+    8;  // that follow each other: their A and B stay in the L2 cache
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -85,8 +85,7 @@ class ProductBuilder {
       map.box.push_back(1);
     }
     operand.map = b_.Map(b_.Buffer(product_.dtype, slot, product_.batch * rows * product_.k), map);
-    operand.shared =
-        b_.Alloc(Space::kShared, product_.dtype, tile_.stages * tile_rows * kDepth);
+    operand.shared = b_.Alloc(Space::kShared, product_.dtype, tile_.stages * tile_rows * kDepth);
     return operand;
   }
 
@@ -134,8 +133,8 @@ class ProductBuilder {
     while (tiles_m_ % group != 0) --group;
     const ValueId in_batch = b_.Modulo(tile, tiles_m_ * tiles_n_);
     const ValueId in_group = b_.Modulo(in_batch, group * tiles_n_);
-    const ValueId i = b_.Plus(b_.Times(b_.Divide(in_batch, group * tiles_n_), group),
-                              b_.Modulo(in_group, group));
+    const ValueId i =
+        b_.Plus(b_.Times(b_.Divide(in_batch, group * tiles_n_), group), b_.Modulo(in_group, group));
     const ValueId j = b_.Divide(in_group, group);
     return {b_.Divide(tile, tiles_m_ * tiles_n_), b_.Times(i, tile_.rows),
             b_.Times(j, tile_.columns)};
@@ -192,14 +191,14 @@ class ProductBuilder {
 
   void Consume(ValueId consumer) {
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, tile_.columns / 2);
-    const ValueId speaks = b_.Alu(Op::kCmpEq, DType::kBool,
-                                  {b_.Modulo(thread_, kWarpgroupThreads), b_.Int(0)});
+    const ValueId speaks =
+        b_.Alu(Op::kCmpEq, DType::kBool, {b_.Modulo(thread_, kWarpgroupThreads), b_.Int(0)});
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       b_.Do(Code::kGroupFence, {sums});
-      const ValueId rows = b_.Plus(
-          b_.Times(place.stage, a_operand_.elements()),
-          b_.Times(consumer, kWgmmaRows * (a_operand_.along_rows ? kDepth : kWide)));
+      const ValueId rows =
+          b_.Plus(b_.Times(place.stage, a_operand_.elements()),
+                  b_.Times(consumer, kWgmmaRows * (a_operand_.along_rows ? kDepth : kWide)));
       const ValueId columns = b_.Times(place.stage, b_operand_.elements());
       for (int64_t step = 0; step < kSteps; ++step) {
         const auto at = [&](const Operand& operand, ValueId first) {
@@ -237,10 +236,9 @@ class ProductBuilder {
   // Two neighbouring columns at a time; n is a multiple of 8, so that both are within C or neither.
   void StoreSums(ValueId sums, ValueId consumer, const TilePlace& place) {
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
-    const ValueId row = b_.Plus(
-        b_.Plus(place.row, b_.Times(consumer, kWgmmaRows)),
-        b_.Plus(b_.Times(b_.Divide(in_group, kMmaThreads), 16),
-                b_.Divide(b_.Modulo(in_group, kMmaThreads), 4)));
+    const ValueId row = b_.Plus(b_.Plus(place.row, b_.Times(consumer, kWgmmaRows)),
+                                b_.Plus(b_.Times(b_.Divide(in_group, kMmaThreads), 16),
+                                        b_.Divide(b_.Modulo(in_group, kMmaThreads), 4)));
     const ValueId column = b_.Plus(place.column, b_.Times(b_.Modulo(in_group, 4), 2));
     for (int64_t e = 0; e < tile_.columns / 2; e += 2) {
       // The place of thread 0's element: the others' are as far from it as their thread's first one.
@@ -256,8 +254,8 @@ class ProductBuilder {
       for (int64_t lane = 0; lane < 2; ++lane) {
         const ValueId sum = b_.Load(sums, b_.Int(e + lane));
         const SumPlace at{place.batch, i, b_.Plus(j, b_.Int(lane))};
-        values[lane] = epilogue_ != nullptr ? epilogue_(b_, at, sum, inside)
-                                            : b_.Cast(sum, product_.c_dtype);
+        values[lane] =
+            epilogue_ != nullptr ? epilogue_(b_, at, sum, inside) : b_.Cast(sum, product_.c_dtype);
       }
       const ValueId to =
           b_.Plus(b_.Times(b_.Plus(b_.Times(place.batch, product_.m), i), product_.n), j);
@@ -303,8 +301,9 @@ absl::Status CheckHopperProduct(const HopperProduct& product, const HopperTile& 
       tile.columns > kWgmmaColumnsMax || tile.columns % kWide != 0)
     return none_for("tiles of ", tile.rows, " x ", tile.columns,
                     "; they have 128 rows and 64 to 256 columns");
-  if (tile.stages < 2 || tile.stages > kStagesMax)
-    return none_for(tile.stages, " stages; there are 2 to ", kStagesMax);
+  // The place in the ring is then some bits of a count.
+  if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
+    return none_for(tile.stages, " stages; there are 2, 4 or 8");
   const int64_t bytes = tile.stages * (tile.rows + tile.columns) * kDepth * width + kSwizzleAlign;
   if (bytes > kSharedBytesMax)
     return none_for("stages of ", bytes, " bytes; a block has ", kSharedBytesMax);

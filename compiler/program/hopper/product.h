@@ -24,9 +24,9 @@ namespace outboard::program {
 struct HopperProduct {
   DType dtype = DType::kBF16;  // of A and B
   int64_t m = 0, n = 0, k = 0;
-  int64_t batch = 1;           // of equal products, whose matrices follow each other
-  bool a_by_columns = false;   // A is stored [k][m], otherwise [m][k]
-  bool b_by_columns = false;   // B is stored [n][k], otherwise [k][n]
+  int64_t batch = 1;          // of equal products, whose matrices follow each other
+  bool a_by_columns = false;  // A is stored [k][m], otherwise [m][k]
+  bool b_by_columns = false;  // B is stored [n][k], otherwise [k][n]
   int a_slot = 1, b_slot = 2, c_slot = 0;
   DType c_dtype = DType::kBF16;
   int buffer_count = 3;

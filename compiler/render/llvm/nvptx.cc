@@ -69,9 +69,8 @@ class Renderer : public NvptxRenderer {
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
-    const bool hopper = std::any_of(program.code.begin(), program.code.end(), [](const auto& i) {
-      return program::IsHopper(i.code);
-    });
+    const bool hopper = std::any_of(program.code.begin(), program.code.end(),
+                                    [](const auto& i) { return program::IsHopper(i.code); });
     constexpr int64_t kThreadsMax = 1024, kSharedBytesMax = 227 << 10;  // of sm_90
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
     const int64_t shared_bytes_max = hopper ? kSharedBytesMax : target_.shared_bytes;

@@ -25,12 +25,12 @@ using program::Instruction;
 
 namespace {
 
-constexpr unsigned kShared = 3;         // the address space of NVPTX
+constexpr unsigned kShared = 3;  // the address space of NVPTX
 constexpr uint64_t kMapBytes = 128, kMapAlign = 64;
 // Of a matrix descriptor (PTX ISA, "Matrix Descriptor Format"), whose units are 16 bytes.
 constexpr int64_t kUnit = 16;
-constexpr uint32_t kSwizzle128 = 1u << 30;                                // of the upper word
-constexpr uint32_t kStride = program::kSwizzleAlign / kUnit;              // of eight rows
+constexpr uint32_t kSwizzle128 = 1u << 30;                    // of the upper word
+constexpr uint32_t kStride = program::kSwizzleAlign / kUnit;  // of eight rows
 constexpr unsigned kLeadingShift = 16;
 
 std::string Repeated(const char* constraint, size_t count) {
@@ -47,26 +47,23 @@ void NvptxPrinter::AddMaps() {
   std::vector<llvm::Metadata*> numbers;  // from 1 on
   const auto count = static_cast<unsigned>(program_.maps.size());
   for (unsigned arg = kernel_->arg_size() - count; arg < kernel_->arg_size(); ++arg) {
-    kernel_->addParamAttr(
-        arg, llvm::Attribute::getWithByValType(context,
-                                               llvm::ArrayType::get(b_.getInt8Ty(), kMapBytes)));
-    kernel_->addParamAttr(
-        arg, llvm::Attribute::getWithAlignment(context, llvm::Align(kMapAlign)));
+    kernel_->addParamAttr(arg, llvm::Attribute::getWithByValType(
+                                   context, llvm::ArrayType::get(b_.getInt8Ty(), kMapBytes)));
+    kernel_->addParamAttr(arg, llvm::Attribute::getWithAlignment(context, llvm::Align(kMapAlign)));
     numbers.push_back(llvm::ConstantAsMetadata::get(b_.getInt32(arg + 1)));
   }
   // Its address may be taken without a copy, which would be local memory.
   module_.getOrInsertNamedMetadata("nvvm.annotations")
-      ->addOperand(llvm::MDNode::get(
-          context, {llvm::ValueAsMetadata::get(kernel_),
-                    llvm::MDString::get(context, "grid_constant"),
-                    llvm::MDNode::get(context, numbers)}));
+      ->addOperand(llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(kernel_),
+                                               llvm::MDString::get(context, "grid_constant"),
+                                               llvm::MDNode::get(context, numbers)}));
 }
 
 void NvptxPrinter::OpenBlockMemory() {
-  block_memory_ = new llvm::GlobalVariable(
-      module_, llvm::ArrayType::get(b_.getInt8Ty(), 0), /*isConstant=*/false,
-      llvm::GlobalValue::ExternalLinkage, nullptr, "block_memory", nullptr,
-      llvm::GlobalValue::NotThreadLocal, kShared);
+  block_memory_ =
+      new llvm::GlobalVariable(module_, llvm::ArrayType::get(b_.getInt8Ty(), 0),
+                               /*isConstant=*/false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                               "block_memory", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
   block_memory_->setAlignment(llvm::Align(program::kSwizzleAlign));
   for (const Instruction& i : program_.code) {
     if (i.code != Code::kMaxRegisters) continue;
@@ -74,9 +71,9 @@ void NvptxPrinter::OpenBlockMemory() {
     // warpgroups divide anew.
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
-            b_.getContext(), {llvm::ValueAsMetadata::get(kernel_),
-                              llvm::MDString::get(b_.getContext(), "minctasm"),
-                              llvm::ConstantAsMetadata::get(b_.getInt32(1))}));
+            b_.getContext(),
+            {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(b_.getContext(), "minctasm"),
+             llvm::ConstantAsMetadata::get(b_.getInt32(1))}));
     return;
   }
 }
@@ -112,19 +109,20 @@ void NvptxPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std:
     absl::StrAppend(&constraints, ",", e);
     all.push_back(b_.CreateLoad(b_.getFloatTy(), elements[e]));
   }
-  Type* const result = llvm::StructType::get(
-      b_.getContext(), std::vector<Type*>(elements.size(), b_.getFloatTy()));
+  Type* const result =
+      llvm::StructType::get(b_.getContext(), std::vector<Type*>(elements.size(), b_.getFloatTy()));
   Value* const sums = Asm(result, text, constraints, all);
   for (size_t e = 0; e < elements.size(); ++e)
     b_.CreateStore(b_.CreateExtractValue(sums, {static_cast<unsigned>(e)}), elements[e]);
 }
 
 Value* NvptxPrinter::BlockAddress(ValueId memory, ValueId index) {
-  Value* const place = b_.CreateMul(b_.CreateTrunc(Lane(index, 0), b_.getInt32Ty()),
-                                    b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
-  Value* const base = b_.CreateAdd(
-      b_.CreatePtrToInt(block_memory_, b_.getInt32Ty()),
-      b_.getInt32(static_cast<uint32_t>(program_.SharedOffset(memory))));
+  Value* const place =
+      b_.CreateMul(b_.CreateTrunc(Lane(index, 0), b_.getInt32Ty()),
+                   b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
+  Value* const base =
+      b_.CreateAdd(b_.CreatePtrToInt(block_memory_, b_.getInt32Ty()),
+                   b_.getInt32(static_cast<uint32_t>(program_.SharedOffset(memory))));
   return b_.CreateAdd(base, place);
 }
 
@@ -140,9 +138,8 @@ Value* NvptxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t lea
     offset = at(i.src[1]).imm[0] * width / kUnit;
     index = i.src[0];
   }
-  Value* const low =
-      b_.CreateAdd(b_.CreateLShr(BlockAddress(memory, index), uint64_t{4}),
-                   b_.getInt32(static_cast<uint32_t>(beyond + offset)));
+  Value* const low = b_.CreateAdd(b_.CreateLShr(BlockAddress(memory, index), uint64_t{4}),
+                                  b_.getInt32(static_cast<uint32_t>(beyond + offset)));
   return b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()),
                      b_.getInt64(uint64_t{kSwizzle128 | kStride} << 32));
 }
@@ -153,10 +150,10 @@ void NvptxPrinter::BoxCopy(ValueId n) {
   const size_t map = loads ? 4 : 2;
   const int64_t number = at(i.src[map]).imm[0];
   const int rank = program_.maps[static_cast<size_t>(number)].rank();
-  std::vector<Value*> args = {BlockAddress(i.src[0], i.src[1]),
-                              kernel_->getArg(static_cast<unsigned>(
-                                  kernel_->arg_size() - program_.maps.size() +
-                                  static_cast<size_t>(number)))};
+  std::vector<Value*> args = {
+      BlockAddress(i.src[0], i.src[1]),
+      kernel_->getArg(static_cast<unsigned>(kernel_->arg_size() - program_.maps.size() +
+                                            static_cast<size_t>(number)))};
   std::string coordinates, constraints = "r,l";
   for (int c = 0; c < rank; ++c) {
     absl::StrAppend(&coordinates, c > 0 ? ", " : "", "$", 2 + c);
@@ -186,8 +183,8 @@ void NvptxPrinter::GroupProduct(ValueId n) {
   for (int64_t e = 0; e < sums; ++e) absl::StrAppend(&registers, e > 0 ? "," : "", "$", e);
   // The sums are always added to: the predicate is a constant.
   const std::string text = absl::StrCat(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns,
-      "k16.f32.", type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1, ",
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.",
+      type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1, ",
       i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0, "; }");
   WithAccumulators({i.src[0]}, text,
                    {MatrixDescriptor(i.src[1], i.src[2], i.imm[1]),
@@ -248,8 +245,8 @@ void NvptxPrinter::PrintHopper(ValueId n) {
     }
     case Code::kMaxRegisters:
       Asm(nothing,
-          absl::StrCat("setmaxnreg.", i.imm[1] != 0 ? "inc" : "dec", ".sync.aligned.u32 ",
-                       i.imm[0], ";"),
+          absl::StrCat("setmaxnreg.", i.imm[1] != 0 ? "inc" : "dec", ".sync.aligned.u32 ", i.imm[0],
+                       ";"),
           "", {});
       return;
     default: OB_CHECK(false && "no such instruction");

@@ -95,7 +95,7 @@ class NvptxPrinter : protected ScopePrinter {
   void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
 
   // ---- sm_90a (nvptx_hopper.cc)
-  void AddMaps();         // after the kernel's other parameters
+  void AddMaps();          // after the kernel's other parameters
   void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
   void PrintHopper(ValueId n);
   llvm::Value* Asm(llvm::Type* result, const std::string& text, const std::string& constraints,
