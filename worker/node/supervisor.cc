@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -39,6 +40,7 @@
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
+#include "worker/devices/device_quarantine.h"
 #include "worker/executor/executor_main.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -87,7 +89,12 @@ AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
 class Supervisor::Impl {
  public:
   explicit Impl(SupervisorOptions options)
-      : options_(std::move(options)), accounts_(KernelsOf(options_)) {
+      : options_(std::move(options)),
+        gpus_(runtime::ListDevices(ExecutorOptionsFromEnvironment().device)),
+        accounts_(KernelsOf(options_)),
+        quarantine_(std::max<size_t>(gpus_.size(), 1)) {
+    if (!gpus_.empty())
+      options_.devices = std::min(options_.devices, static_cast<int>(gpus_.size()));
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
       char host[256] = "worker";
@@ -97,6 +104,7 @@ class Supervisor::Impl {
     if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty() && options_.enrolment == nullptr)
       options_.bulk = {options_.gateway, options_.gateway};
+    asked_memory_bytes_ = std::max<int64_t>(0, options_.memory_bytes_max);
     if (options_.memory_bytes_max <= 0)
       options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
@@ -212,6 +220,7 @@ class Supervisor::Impl {
     }
     std::thread heart;
     proto::GatewayCommand command;
+    bool has_welcome = false;
     while (stream->Read(&command)) {
       Reap();  // first, so that an ended session is not mistaken for one that was assigned
                // again
@@ -219,7 +228,7 @@ class Supervisor::Impl {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
-        welcome_ = true;
+        welcome_ = has_welcome = true;
         not_joined_.clear();
         telemetry::LogInfo("worker_welcome", {{"worker", options_.name},
                                               {"sessions", command.welcome().sessions_size()}});
@@ -237,6 +246,7 @@ class Supervisor::Impl {
         draining_ = true;
       }
       Reap();
+      if (!gpus_.empty() && has_welcome) StartSpare();  // a GPU may have become free
     }
     welcome_ = false;
     {
@@ -271,8 +281,9 @@ class Supervisor::Impl {
       samples.Largest(Metric::kWorkerAckAge,
                       std::chrono::duration<double>(Clock::now() - ack).count());
     samples.Set(Metric::kWorkerDevices, options_.devices);
+    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(quarantine_.AllOut().size()));
     samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
-    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(options_.memory_bytes_max));
+    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(MemoryOn(0)));
     std::lock_guard lock(mutex_);
     samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.size()));
   }
@@ -289,14 +300,19 @@ class Supervisor::Impl {
     const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
     entry.set_one_account(one_account_);
     for (int i = 0; i < options_.devices; ++i) {
-      const DeviceInfo info = DescribeDevice(
-          executor.device, static_cast<int>(CoresOf(static_cast<uint32_t>(i)).size()));
+      const auto at = static_cast<uint32_t>(i);
+      const DeviceInfo info =
+          gpus_.empty()
+              ? DescribeDevice(executor.device, static_cast<int>(CoresOf(at).size()))
+              : DescribeGpu(gpus_[at].properties);
       proto::Device& device = *entry.add_devices();
       device.set_kind(executor.reference ? "ref" : executor.device);
       device.set_name(info.name);
       device.set_hardware_class(info.hardware_class);
-      device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
+      device.set_memory_bytes(static_cast<uint64_t>(MemoryOn(at)));
     }
+    for (const uint32_t out : quarantine_.AllOut()) entry.add_out_of_service(out);
+    entry.set_exclusive_devices(!gpus_.empty());
     std::lock_guard lock(mutex_);
     for (const auto& [id, relay] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
@@ -344,8 +360,9 @@ class Supervisor::Impl {
 
   // What it prints goes to spare_output_. That of a sanitizer's build, whose reports are long, has
   // this process's log.
-  absl::StatusOr<ChildProcess> StartExecutor(const std::vector<int>& cores) {
-    ChildOptions options{.profile = SandboxProfile::kExecutor, .cores = cores};
+  absl::StatusOr<ChildProcess> StartExecutor(uint32_t device) {
+    ChildOptions options{.profile = SandboxProfile::kExecutor, .cores = CoresOf(device)};
+    if (!gpus_.empty()) options.environment = gpus_[device].environment;
     spare_output_.reset();
     if (!kIsSanitizersBuild) {
       OB_ASSIGN_OR_RETURN(spare_output_, ChildOutput::Open());
@@ -364,11 +381,21 @@ class Supervisor::Impl {
     return nullptr;
   }
 
-  // For the device that the gateway will most likely name: the first that is free.
+  // For the device that the gateway will most likely name: the first that is free. A GPU has one
+  // process, so that there is none while all are taken.
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    spare_device_ = FirstFreeDevice();
-    absl::StatusOr<ChildProcess> child = StartExecutor(CoresOf(spare_device_));
+    if (!gpus_.empty() && spare_.pid() > 0)  // it has ended before it had a session
+      if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
+        OnDeviceFailure(spare_device_, DeviceFailure::kNotThere,
+                        "an executor could not have it (its log says why)");
+    const std::optional<uint32_t> free = FirstFreeDevice();
+    if (free.has_value()) StartSpareOn(*free);
+  }
+
+  void StartSpareOn(uint32_t device) {
+    spare_device_ = device;
+    absl::StatusOr<ChildProcess> child = StartExecutor(spare_device_);
     if (!child.ok()) {
       has_spare_ = false;
       return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
@@ -380,20 +407,27 @@ class Supervisor::Impl {
     if (has_spare_) spare_ = *std::move(child);
   }
 
-  uint32_t FirstFreeDevice() {
+  // nullopt: none, of GPUs.
+  std::optional<uint32_t> FirstFreeDevice() {
     std::lock_guard lock(mutex_);
     std::set<uint32_t> taken;
     for (const auto& [id, relay] : sessions_)
       taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
     const auto devices = static_cast<uint32_t>(options_.devices);
     for (uint32_t device = 0; device < devices; ++device)
-      if (!taken.contains(device)) return device;
+      if (!taken.contains(device) && !quarantine_.IsOut(device)) return device;
+    if (!gpus_.empty()) return std::nullopt;
     return 0;  // one of them will be free when the spare is needed; it is moved there
   }
 
   // What the session has paid for, and no more.
   absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
-    OB_RETURN_IF_ERROR(LimitSessionMemory(spare_.pid(), memory_bytes_max));
+    // What a session of a GPU holds is there; what its process has here is the driver's, copies in
+    // flight, and the file of its snapshots.
+    const auto here = static_cast<uint64_t>(options_.memory_bytes_max);
+    OB_RETURN_IF_ERROR(LimitSessionMemory(
+        spare_.pid(), gpus_.empty() ? memory_bytes_max : std::max(memory_bytes_max, here)));
+    if (!gpus_.empty()) return absl::OkStatus();  // it is where it was started
     const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
     if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
     if (spare_kernels_ != nullptr) spare_kernels_->MoveTo(CoresOf(device));
@@ -406,13 +440,14 @@ class Supervisor::Impl {
       std::lock_guard lock(mutex_);
       if (sessions_.contains(id)) return;
     }
+    if (const absl::Status free = TakeGpu(assign); !free.ok()) return TellEnded(assign, free);
     StartSpare();  // if the last one could not be started, or has ended
     if (!spare_.running() || draining_) {
       TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
                                                          : "an executor cannot be started"));
       return;
     }
-    auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
+    auto memory = static_cast<uint64_t>(MemoryOn(spare_device_));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
       spare_ = ChildProcess();
@@ -429,6 +464,11 @@ class Supervisor::Impl {
     session.kernels = std::move(spare_kernels_);
     session.stored_file = MakeStoredFile();
     session.output = std::move(spare_output_);
+    if (!gpus_.empty())
+      session.on_device_failure = [this, device = spare_device_](DeviceFailure failure,
+                                                                 const std::string& words) {
+        OnDeviceFailure(device, failure, words);
+      };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
@@ -450,6 +490,53 @@ class Supervisor::Impl {
       sessions_[id] = std::move(relay);
     }
     StartSpare();
+  }
+
+  // Has the spare on the GPU that the gateway names.
+  // Errors: UNAVAILABLE  it is out of service, or another session's process has it
+  absl::Status TakeGpu(const proto::Assign& assign) {
+    if (gpus_.empty()) return absl::OkStatus();
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
+    if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
+      return absl::UnavailableError("a session has one GPU of this worker");
+    if (quarantine_.IsOut(device))
+      return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [id, relay] : sessions_)
+        if (std::ranges::count(relay->assign().devices(), device) > 0)
+          return absl::UnavailableError(
+              absl::StrCat("GPU ", device, " is another session's still"));
+    }
+    if (spare_.running() && spare_device_ == device) return absl::OkStatus();
+    spare_ = ChildProcess();
+    spare_kernels_.reset();
+    if (!stopping_) StartSpareOn(device);
+    return absl::OkStatus();
+  }
+
+  // On a thread of the session's host.
+  void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
+    telemetry::LogWarning("device_failed", {{"device", device},
+                                            {"model", gpus_[device].properties.name},
+                                            {"message", words}});
+    const std::optional<std::string> out =
+        quarantine_.Failed(device, failure, words, DeviceQuarantine::Clock::now());
+    if (!out.has_value()) return;
+    telemetry::LogError("device_out_of_service", {{"device", device},
+                                                  {"model", gpus_[device].properties.name},
+                                                  {"message", *out}});
+    proto::WorkerEvent event;
+    event.mutable_device_out()->set_device(device);
+    event.mutable_device_out()->set_why(*out);
+    Tell(event);
+  }
+
+  // Of one session on this device.
+  int64_t MemoryOn(uint32_t device) const {
+    if (gpus_.empty()) return options_.memory_bytes_max;
+    const int64_t has = gpus_[device].properties.memory_bytes;
+    return asked_memory_bytes_ > 0 ? std::min(asked_memory_bytes_, has) : has;
   }
 
   void OnRelease(const std::string& id) {
@@ -504,10 +591,13 @@ class Supervisor::Impl {
     event.mutable_session_ended()->set_placement(assign.placement());
     event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
     event.mutable_session_ended()->set_message(std::string(status.message()));
+    event.mutable_session_ended()->set_one_more_try(AllowsOneMoreTry(status));
     Tell(event);
   }
 
   SupervisorOptions options_;
+  const std::vector<runtime::ListedDevice> gpus_;  // empty: sessions share this machine
+  int64_t asked_memory_bytes_ = 0;                 // of a session; 0: as its device has
   std::unique_ptr<proto::Fleet::Stub> fleet_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
@@ -520,6 +610,7 @@ class Supervisor::Impl {
   std::unique_ptr<ChildOutput> spare_output_;  // before it has a session
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
+  DeviceQuarantine quarantine_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 
