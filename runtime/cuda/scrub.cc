@@ -70,7 +70,8 @@ absl::Status RunKernel(DriverContext& context, CUstream stream, CUmodule module,
 
 }  // namespace
 
-// The values cross a barrier: volatile loads cannot come after it, nor volatile stores before it,
+// Every register is written by every thread: a machine that executes the text itself keeps what was
+// in the others. The values cross a barrier: volatile loads cannot come after it, nor volatile stores before it,
 // so that they all have registers at that moment. The wait for the other blocks is bounded: where
 // one of them cannot begin, nothing is left but to end.
 std::string ScrubText() {
@@ -81,47 +82,52 @@ std::string ScrubText() {
 .visible .entry $0(.param .u64 arrived, .param .u32 words, .param .u32 blocks)
 .reqntid $1, 1, 1
 {
-  .reg .pred %p<3>;
-  .reg .b32 %r<10>;
+  .reg .pred %p<2>;
+  .reg .b32 %r<9>;
   .reg .b32 %v<$2>;
-  .reg .b64 %rd<2>;
-  ld.param.u32 %r1, [words];
-  mov.u32 %r2, %tid.x;
-  mov.u32 %r3, shared_words;
-  mov.u32 %r4, 0;
-  mov.u32 %r5, %r2;
+  .reg .b64 %rd<1>;
+  ld.param.u32 %r0, [words];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, shared_words;
+  mov.u32 %r3, 0;
+  mov.u32 %r4, %r1;
+  mov.u32 %r6, 0;
+  mov.u32 %r7, 0;
+  mov.u32 %r8, 0;
+  mov.u64 %rd0, 0;
+  setp.ne.u32 %p1, %r3, %r3;
 FILL:
-  setp.ge.u32 %p1, %r5, %r1;
-  @%p1 bra FILLED;
-  shl.b32 %r6, %r5, 2;
-  add.u32 %r6, %r3, %r6;
-  st.volatile.shared.u32 [%r6], %r4;
-  add.u32 %r5, %r5, $1;
+  setp.ge.u32 %p0, %r4, %r0;
+  @%p0 bra FILLED;
+  shl.b32 %r5, %r4, 2;
+  add.u32 %r5, %r2, %r5;
+  st.volatile.shared.u32 [%r5], %r3;
+  add.u32 %r4, %r4, $1;
   bra FILL;
 FILLED:
   bar.sync 0;
-  shl.b32 %r6, %r2, 2;
-  add.u32 %r6, %r3, %r6;
+  shl.b32 %r5, %r1, 2;
+  add.u32 %r5, %r2, %r5;
 )",
                                       kScrubKernel, kScrubThreads, kScrubValues);
   for (int i = 0; i < kScrubValues; ++i)
-    absl::StrAppend(&text, "  ld.volatile.shared.u32 %v", i, ", [%r6];\n");
+    absl::StrAppend(&text, "  ld.volatile.shared.u32 %v", i, ", [%r5];\n");
   absl::StrAppend(&text, "  bar.sync 0;\n");
   for (int i = 0; i < kScrubValues; ++i)
-    absl::StrAppend(&text, "  st.volatile.shared.u32 [%r6], %v", i, ";\n");
-  absl::StrAppend(&text, R"(  setp.ne.u32 %p1, %r2, 0;
-  @%p1 bra DONE;
-  ld.param.u64 %rd1, [arrived];
-  ld.param.u32 %r7, [blocks];
-  atom.global.add.u32 %r8, [%rd1], 1;
-  mov.u32 %r9, 1024;
+    absl::StrAppend(&text, "  st.volatile.shared.u32 [%r5], %v", i, ";\n");
+  absl::StrAppend(&text, R"(  setp.ne.u32 %p0, %r1, 0;
+  @%p0 bra DONE;
+  ld.param.u64 %rd0, [arrived];
+  ld.param.u32 %r6, [blocks];
+  atom.global.add.u32 %r7, [%rd0], 1;
+  mov.u32 %r8, 1024;
 WAIT:
-  atom.global.add.u32 %r8, [%rd1], 0;
-  sub.u32 %r9, %r9, 1;
-  setp.ge.u32 %p1, %r8, %r7;
-  setp.eq.u32 %p2, %r9, 0;
-  or.pred %p1, %p1, %p2;
-  @!%p1 bra WAIT;
+  atom.global.add.u32 %r7, [%rd0], 0;
+  sub.u32 %r8, %r8, 1;
+  setp.ge.u32 %p0, %r7, %r6;
+  setp.eq.u32 %p1, %r8, 0;
+  or.pred %p0, %p0, %p1;
+  @!%p0 bra WAIT;
 DONE:
   ret;
 }

@@ -465,6 +465,11 @@ class CompiledEngine final : public Engine {
     }
     std::vector<runtime::LoadedKernel> loaded = device().LoadAll(objects);
     for (size_t i = 0; i < missing.size(); ++i) {
+      if (!loaded[i].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
+        missing[i].opts = std::nullopt;
+        const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
+        if (plain.ok()) loaded[i] = device().Load(*plain);
+      }
       OB_RETURN_IF_ERROR(AboutResult(loaded[i].status(), sink, missing_results[i]));
       kernels[missing_ids[i]] = kernels_.Add(missing_ids[i], std::move(missing[i]),
                                              std::move(missing_names[i]), *std::move(loaded[i]));

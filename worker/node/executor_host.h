@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "proto/executor.pb.h"
 #include "proto/fleet.grpc.pb.h"
-#include "worker/devices/device_quarantine.h"
+#include "worker/devices/devices_in_service.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/stored_file.h"

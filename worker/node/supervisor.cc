@@ -40,7 +40,7 @@
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
-#include "worker/devices/device_quarantine.h"
+#include "worker/devices/devices_in_service.h"
 #include "worker/executor/executor_main.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -92,7 +92,7 @@ class Supervisor::Impl {
       : options_(std::move(options)),
         gpus_(runtime::ListDevices(ExecutorOptionsFromEnvironment().device)),
         accounts_(KernelsOf(options_)),
-        quarantine_(std::max<size_t>(gpus_.size(), 1)) {
+        in_service_(std::max<size_t>(gpus_.size(), 1)) {
     if (!gpus_.empty())
       options_.devices = std::min(options_.devices, static_cast<int>(gpus_.size()));
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
@@ -281,7 +281,7 @@ class Supervisor::Impl {
       samples.Largest(Metric::kWorkerAckAge,
                       std::chrono::duration<double>(Clock::now() - ack).count());
     samples.Set(Metric::kWorkerDevices, options_.devices);
-    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(quarantine_.AllOut().size()));
+    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(in_service_.AllOut().size()));
     samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
     samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(MemoryOn(0)));
     std::lock_guard lock(mutex_);
@@ -311,7 +311,7 @@ class Supervisor::Impl {
       device.set_hardware_class(info.hardware_class);
       device.set_memory_bytes(static_cast<uint64_t>(MemoryOn(at)));
     }
-    for (const uint32_t out : quarantine_.AllOut()) entry.add_out_of_service(out);
+    for (const uint32_t out : in_service_.AllOut()) entry.add_out_of_service(out);
     entry.set_exclusive_devices(!gpus_.empty());
     std::lock_guard lock(mutex_);
     for (const auto& [id, relay] : sessions_) {
@@ -415,7 +415,7 @@ class Supervisor::Impl {
       taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
     const auto devices = static_cast<uint32_t>(options_.devices);
     for (uint32_t device = 0; device < devices; ++device)
-      if (!taken.contains(device) && !quarantine_.IsOut(device)) return device;
+      if (!taken.contains(device) && !in_service_.IsOut(device)) return device;
     if (!gpus_.empty()) return std::nullopt;
     return 0;  // one of them will be free when the spare is needed; it is moved there
   }
@@ -499,7 +499,7 @@ class Supervisor::Impl {
     const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
     if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
       return absl::UnavailableError("a session has one GPU of this worker");
-    if (quarantine_.IsOut(device))
+    if (in_service_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
     {
       std::lock_guard lock(mutex_);
@@ -521,7 +521,7 @@ class Supervisor::Impl {
                                             {"model", gpus_[device].properties.name},
                                             {"message", words}});
     const std::optional<std::string> out =
-        quarantine_.Failed(device, failure, words, DeviceQuarantine::Clock::now());
+        in_service_.Failed(device, failure, words, DevicesInService::Clock::now());
     if (!out.has_value()) return;
     telemetry::LogError("device_out_of_service", {{"device", device},
                                                   {"model", gpus_[device].properties.name},
@@ -610,7 +610,7 @@ class Supervisor::Impl {
   std::unique_ptr<ChildOutput> spare_output_;  // before it has a session
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
-  DeviceQuarantine quarantine_;
+  DevicesInService in_service_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

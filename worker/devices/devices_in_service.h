@@ -26,13 +26,13 @@ enum class DeviceFailure {
   kNotLetGo,     // the process was killed, and did not end in time: the driver still has it
 };
 
-class DeviceQuarantine {
+class DevicesInService {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kFailuresMax = 3;
   static constexpr std::chrono::hours kFailureWindow{1};
 
-  explicit DeviceQuarantine(size_t devices) : devices_(devices) {}
+  explicit DevicesInService(size_t devices) : devices_(devices) {}
 
   // Notes a failure. Returns why the device is out of service from now on, for people; nullopt if
   // it is not, or was already.

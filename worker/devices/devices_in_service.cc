@@ -1,10 +1,10 @@
-#include "worker/devices/device_quarantine.h"
+#include "worker/devices/devices_in_service.h"
 
 #include "absl/strings/str_cat.h"
 
 namespace outboard::worker {
 
-std::optional<std::string> DeviceQuarantine::Failed(uint32_t device, DeviceFailure failure,
+std::optional<std::string> DevicesInService::Failed(uint32_t device, DeviceFailure failure,
                                                     std::string_view words,
                                                     Clock::time_point now) {
   std::lock_guard lock(mutex_);
@@ -25,12 +25,12 @@ std::optional<std::string> DeviceQuarantine::Failed(uint32_t device, DeviceFailu
   return absl::StrCat(why, ": ", std::string(words));
 }
 
-bool DeviceQuarantine::IsOut(uint32_t device) const {
+bool DevicesInService::IsOut(uint32_t device) const {
   std::lock_guard lock(mutex_);
   return device < devices_.size() && devices_[device].out;
 }
 
-std::vector<uint32_t> DeviceQuarantine::AllOut() const {
+std::vector<uint32_t> DevicesInService::AllOut() const {
   std::lock_guard lock(mutex_);
   std::vector<uint32_t> out;
   for (uint32_t device = 0; device < devices_.size(); ++device)
