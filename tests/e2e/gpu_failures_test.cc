@@ -48,8 +48,8 @@ class GpuFailures : public ::testing::Test {
   std::unique_ptr<Session> Connect() { return cluster_.Connect(); }
   std::string Log() { return cluster_.gateway().err(); }
 
-  static bool Contains(std::string_view text, std::string_view part) {
-    return text.find(part) != std::string_view::npos;
+  static bool Contains(absl::string_view text, absl::string_view part) {
+    return text.find(part) != absl::string_view::npos;
   }
   static size_t Lines(const std::string& text) {
     return static_cast<size_t>(std::ranges::count(text, '\n'));
