@@ -284,8 +284,8 @@ int64_t SharedMemory() {
   return has_gpus ? 0 : runtime::DefaultMemoryBytesMax();
 }
 
-// How many sessions a worker has at a time: as --devices says, else `otherwise`. A GPU serves one at
-// a time, whose process is the only one on it.
+// How many sessions a worker has at a time: as --devices says, else `otherwise`. A GPU serves one
+// at a time, whose process is the only one on it.
 absl::StatusOr<int> SessionsAtATime(const ServerFlags& flags, int otherwise) {
   const auto gpus = static_cast<int>(
       runtime::ListDevices(worker::ExecutorOptionsFromEnvironment().device).size());

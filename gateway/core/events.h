@@ -187,7 +187,8 @@ struct SessionProgress {  // precedes Tick
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
-    std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside, WorkerGone,
+    std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
+                 WorkerGone,
                  SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
                  ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
 

@@ -366,12 +366,6 @@ void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
   }
 }
 
-void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
-  std::lock_guard lock(mutex_);
-  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why());
-  Tell(DeviceWentOut{worker, out.device()});
-}
-
 void CoreDriver::OnDraining(WorkerId worker) {
   std::lock_guard lock(mutex_);
   Tell(WorkerDraining{worker});

@@ -89,7 +89,8 @@ enum CUfunction_attribute : int {
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 };
 
-// Options of cuModuleLoadDataEx and cuLinkCreate. A value is passed in place of its pointer where it is a number.
+// Options of cuModuleLoadDataEx and cuLinkCreate. A value is passed in place of its pointer where
+// it is a number.
 enum CUjit_option : int {
   CU_JIT_ERROR_LOG_BUFFER = 5,             // char*
   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,  // unsigned

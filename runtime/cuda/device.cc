@@ -433,9 +433,9 @@ std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api) {
     DriverContext named(api, device);
     named.FindName();
     const auto place = static_cast<size_t>(ordinal);
+    const std::string shown = place < names.size() ? names[place] : absl::StrCat(place);
     devices.push_back({PropertiesOf(named, static_cast<int64_t>(bytes)),
-                       {absl::StrCat("CUDA_VISIBLE_DEVICES=",
-                                     place < names.size() ? names[place] : std::to_string(place))}});
+                       {absl::StrCat("CUDA_VISIBLE_DEVICES=", shown)}});
   }
   return devices;
 }

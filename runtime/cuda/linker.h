@@ -1,5 +1,5 @@
-// Links PTX into modules by the driver's linker, on several threads, and keeps the machine code that
-// comes of it: another process of the same account loads it without linking.
+// Links PTX into modules by the driver's linker, on several threads, and keeps the machine code
+// that comes of it: another process of the same account loads it without linking.
 //
 // A key names the text, the driver's version and the device's compute capability: with another of
 // these the code may differ or not load. Code that the driver refuses is linked anew.

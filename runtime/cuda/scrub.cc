@@ -71,9 +71,9 @@ absl::Status RunKernel(DriverContext& context, CUstream stream, CUmodule module,
 }  // namespace
 
 // Every register is written by every thread: a machine that executes the text itself keeps what was
-// in the others. The values cross a barrier: volatile loads cannot come after it, nor volatile stores before it,
-// so that they all have registers at that moment. The wait for the other blocks is bounded: where
-// one of them cannot begin, nothing is left but to end.
+// in the others. The values cross a barrier: volatile loads cannot come after it, nor volatile
+// stores before it, so that they all have registers at that moment. The wait for the other blocks
+// is bounded: where one of them cannot begin, nothing is left but to end.
 std::string ScrubText() {
   std::string text = absl::Substitute(R"(.version 7.0
 .target sm_80

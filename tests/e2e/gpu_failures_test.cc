@@ -1,22 +1,16 @@
-// What goes wrong with GPUs, and the answer to each: the table of docs/gpu-workers.md, a test for each
-// of its rows. Gateway, worker and executors are processes, as in production; the driver is that of
-// the tests (tests/gpu/driver), which fails on demand.
+// What goes wrong with GPUs, and the answer to each: the table of docs/gpu-workers.md, a test for
+// each of its rows (a process that does not die: executor_host_test).
 //
 // Figure: cuda_failure_cases_ratio of scripts/bench is the part of these tests that pass.
 #include <gtest/gtest.h>
-#include <signal.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
+#include <cmath>
+#include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "tests/support/cluster.h"
+#include "tests/e2e/gpu_cluster.h"
 #include "tests/support/http.h"
 
 namespace outboard {
@@ -26,37 +20,26 @@ using absl::StatusCode;
 using test::Eventually;
 using test::Outboard;
 
-class GpuFailures : public ::testing::Test {
+class GpuFailures : public test::GpuCluster {
  protected:
-  // A driver of `devices` GPUs, which does what the variables ask for.
-  std::vector<std::string> Driver(int devices, const std::vector<std::string>& variables = {}) {
-    const std::string driver = folder_ / "libcuda.so.1";
-    std::filesystem::copy_file(FAKE_CUDA, driver,
-                               std::filesystem::copy_options::overwrite_existing);
-    std::ofstream lines(driver + ".env");
-    lines << "OUTBOARD_FAKE_CUDA_DEVICES=" << devices << "\n"
-          << "OUTBOARD_FAKE_CUDA_MIB=64\n"  // all of which is overwritten at each start
-          << "OUTBOARD_FAKE_CUDA_RUNS=1\n";
-    for (const std::string& line : variables) lines << line << "\n";
-    return {"OUTBOARD_DEVICE=cuda", "OUTBOARD_CUDA_DRIVER=" + driver, "REF", "BEAM",
-            "CUDA_VISIBLE_DEVICES"};
+  // f(x) of these values, computed by the session.
+  template <typename T>
+  static absl::StatusOr<std::vector<T>> Compute(Session& session, DType dtype,
+                                                const std::vector<int64_t>& dims,
+                                                const std::vector<T>& values,
+                                                const UOp* (*f)(Graph&, const UOp*)) {
+    Graph g;
+    const UOp* const x = Param(g, 0, dtype, std::vector<Dim>(dims.begin(), dims.end()));
+    const uint64_t input = session.NewHandle(), output = session.NewHandle();
+    const auto* const bytes = reinterpret_cast<const char*>(values.data());
+    OB_RETURN_IF_ERROR(session.Put(input, dtype, dims, {bytes, values.size() * sizeof(T)}));
+    OB_ASSIGN_OR_RETURN(const uint64_t seq,
+                        session.Run(test::RequestOf(Sink(g, {f(g, x)}), {input}, {output}, true)));
+    OB_ASSIGN_OR_RETURN(const auto value, session.Await(seq, 0));
+    std::vector<T> results(value.bytes.size() / sizeof(T));
+    std::memcpy(results.data(), value.bytes.data(), value.bytes.size());
+    return results;
   }
-  void StartUp(std::vector<std::string> environment) {
-    cluster_.StartUp(1, "--no-idle-search --snapshot-every 1 --shared-anyway",
-                     std::move(environment));
-  }
-  std::unique_ptr<Session> Connect() { return cluster_.Connect(); }
-  std::string Log() { return cluster_.gateway().err(); }
-
-  static bool Contains(absl::string_view text, absl::string_view part) {
-    return text.find(part) != absl::string_view::npos;
-  }
-  static size_t Lines(const std::string& text) {
-    return static_cast<size_t>(std::ranges::count(text, '\n'));
-  }
-
-  test::TempFolder folder_;
-  test::Cluster cluster_;
 };
 
 // ---- no driver, too old a driver, no device, a class nobody has: one line; the rest is served ---
@@ -95,30 +78,6 @@ TEST_F(GpuFailures, AClassNobodyCompilesFor_IsOneLineWithWhatIsNeeded) {
 TEST_F(GpuFailures, TheSameProgramWithoutADriver_ServesTheProcessor) {
   cluster_.StartUp(1, "--no-idle-search", {"OUTBOARD_DEVICE", "OUTBOARD_CUDA_DRIVER=/none.so"});
   EXPECT_TRUE(test::Step(*Connect()).ok());
-}
-
-TEST_F(GpuFailures, MoreSessionsThanGpus_AreRefusedAtTheStart) {
-  const test::Ended ended =
-      Outboard("serve --devices 3 --ephemeral --no-auth --listen unix:" + (folder_ / "s"),
-               Driver(2));
-  EXPECT_NE(ended.code, 0);
-  EXPECT_TRUE(Contains(ended.err, "--devices 3") && Contains(ended.err, "2 GPUs")) << ended.err;
-}
-
-// ---- a session computes, alone on its GPU -------------------------------------------------------
-
-TEST_F(GpuFailures, SessionsHaveAGpuEach) {
-  StartUp(Driver(2));
-  const auto first = Connect(), second = Connect();
-  ASSERT_TRUE(first != nullptr && second != nullptr);
-  EXPECT_TRUE(test::Step(*first).ok()) << test::Step(*first) << Log();
-  EXPECT_TRUE(test::Step(*second).ok());
-  session::SessionOptions options = cluster_.Options();
-  // Both are taken, so that a third one waits; its GPU is wiped before it begins.
-  ASSERT_TRUE(first->Close().ok());
-  const auto third = Connect();
-  ASSERT_NE(third, nullptr);
-  EXPECT_TRUE(test::Step(*third).ok());
 }
 
 // ---- more memory than the device has ------------------------------------------------------------
@@ -200,6 +159,51 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   EXPECT_TRUE(Contains(status.message(), "kernel ") &&
               Contains(status.message(), "was not done after 2.0 s"))
       << status;
+}
+
+// ---- PTX that the driver refuses ----------------------------------------------------------------
+
+TEST_F(GpuFailures, PtxThatTheDriverRefuses_FailsTheRunWithItsWordsAndTheSessionLives) {
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=ptx:1"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+  EXPECT_TRUE(Contains(status.message(), "does not take the PTX") &&
+              Contains(status.message(), "CUDA_ERROR_INVALID_PTX"))
+      << status;
+  EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
+}
+
+// ---- a dtype or size that the device lacks ------------------------------------------------------
+
+TEST_F(GpuFailures, WhatHasNoInstruction_IsComputedFromWhatHas) {
+  StartUp(Driver(1));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const std::vector<double> x = {-3.25, 0, 0.5, 10};
+  const auto powers = Compute<double>(
+      *session, DType::kF64, {4}, x, [](Graph& g, const UOp* v) { return Alu(g, Op::kExp2, v); });
+  ASSERT_TRUE(powers.ok()) << powers.status();
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR((*powers)[i] / std::exp2(x[i]), 1, 1e-14) << x[i];
+}
+
+// A grid has at most 65,535 blocks along two of its axes.
+TEST_F(GpuFailures, AnAxisLongerThanAGrids_IsDivided) {
+  StartUp(Driver(1));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  constexpr int64_t kRows = 70'000, kColumns = 3;
+  std::vector<float> x(kRows * kColumns);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1000);
+  const auto sums =
+      Compute<float>(*session, DType::kF32, {kRows, kColumns}, x,
+                     [](Graph& g, const UOp* v) { return Reduce(g, Op::kAdd, v, {1}); });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  ASSERT_EQ(sums->size(), static_cast<size_t>(kRows));
+  for (size_t row = 0; row < kRows; row += 6'999)
+    EXPECT_EQ((*sums)[row], x[3 * row] + x[3 * row + 1] + x[3 * row + 2]) << row;
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ TEST_F(EngineTest, ARunWithoutRoom_SaysWhatItNeedsAndWhatIsFree) {
   const absl::Status status =
       compiled_->Run(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  for (const char* words : {"needs 84.0 MiB (88080384 bytes)", "free are 6", "limit",
+  for (const char* words : {"needs 84.0 MiB (88080512 bytes)", "free are 6", "limit",
                             "largest: result 1, f32[20971520]: 80.0 MiB", "result 0, f32[1048576]"})
     EXPECT_NE(status.message().find(words), std::string::npos) << words << " in " << status;
   EXPECT_EQ(compiled_->stats().kernels_launched, 0u);

@@ -273,7 +273,8 @@ class CompiledEngine final : public Engine {
       if (over != schedule::kNoInput && inputs[over].use_count() == 1) continue;
       int64_t bytes = ByteWidth(sink->src[i]->dtype);
       for (const int64_t dim : dims_of[i])
-        if (__builtin_mul_overflow(bytes, dim, &bytes)) return absl::OkStatus();  // NewArray says so
+        if (__builtin_mul_overflow(bytes, dim, &bytes))
+          return absl::OkStatus();  // NewArray says so
       need.Add(i, sink->src[i]->dtype, dims_of[i], bytes);
       if (bytes > largest) {
         largest = bytes;
@@ -363,7 +364,8 @@ class CompiledEngine final : public Engine {
       Queued(kernel);
       return absl::OkStatus();
     }
-    const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name), LongestOf(kernel.least_us));
+    const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name),
+                           LongestOf(kernel.least_us));
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
     OB_ASSIGN_OR_RETURN(const double seconds, device().Time([&] {
       return device().Launch(*kernel.loaded, arguments_, vars);

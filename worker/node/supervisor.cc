@@ -40,7 +40,7 @@
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
-#include "worker/devices/devices_in_service.h"
+#include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -50,6 +50,7 @@
 #include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
@@ -90,11 +91,13 @@ class Supervisor::Impl {
  public:
   explicit Impl(SupervisorOptions options)
       : options_(std::move(options)),
-        gpus_(runtime::ListDevices(ExecutorOptionsFromEnvironment().device)),
-        accounts_(KernelsOf(options_)),
-        in_service_(std::max<size_t>(gpus_.size(), 1)) {
-    if (!gpus_.empty())
-      options_.devices = std::min(options_.devices, static_cast<int>(gpus_.size()));
+        executors_(ExecutorOptionsFromEnvironment()),
+        devices_({.kind = executors_.device,
+                  .reference = executors_.reference,
+                  .count_max = options_.devices,
+                  .memory_bytes_max = options_.memory_bytes_max}),
+        accounts_(KernelsOf(options_)) {
+    options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
       char host[256] = "worker";
@@ -104,9 +107,6 @@ class Supervisor::Impl {
     if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty() && options_.enrolment == nullptr)
       options_.bulk = {options_.gateway, options_.gateway};
-    asked_memory_bytes_ = std::max<int64_t>(0, options_.memory_bytes_max);
-    if (options_.memory_bytes_max <= 0)
-      options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
 
   absl::Status Run() {
@@ -118,7 +118,7 @@ class Supervisor::Impl {
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
-          .memory_bytes_max = static_cast<uint64_t>(options_.memory_bytes_max),
+          .memory_bytes_max = static_cast<uint64_t>(devices_.host_memory_bytes()),
           .prepare =
               [this](bool new_round) { return PrepareSearch(accounts_, new_round, CoresOf(0)); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
@@ -135,8 +135,7 @@ class Supervisor::Impl {
           status.code() == absl::StatusCode::kPermissionDenied ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
-        spare_ = ChildProcess();
-        spare_kernels_.reset();
+        spare_.Stop();
         return status;
       }
       if (!status.ok() && !stopping_) LogNotJoined(status);
@@ -145,8 +144,7 @@ class Supervisor::Impl {
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
     }
     EndSessions();
-    spare_ = ChildProcess();
-    spare_kernels_.reset();
+    spare_.Stop();
     return absl::OkStatus();
   }
 
@@ -246,7 +244,7 @@ class Supervisor::Impl {
         draining_ = true;
       }
       Reap();
-      if (!gpus_.empty() && has_welcome) StartSpare();  // a GPU may have become free
+      if (devices_.are_gpus() && has_welcome) StartSpare();  // a GPU may have become free
     }
     welcome_ = false;
     {
@@ -281,9 +279,9 @@ class Supervisor::Impl {
       samples.Largest(Metric::kWorkerAckAge,
                       std::chrono::duration<double>(Clock::now() - ack).count());
     samples.Set(Metric::kWorkerDevices, options_.devices);
-    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(in_service_.AllOut().size()));
+    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(devices_.count_out()));
     samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
-    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(MemoryOn(0)));
+    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(devices_.MemoryOn(0)));
     std::lock_guard lock(mutex_);
     samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.size()));
   }
@@ -297,22 +295,9 @@ class Supervisor::Impl {
     entry.set_identity(options_.identity);
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
-    const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
     entry.set_one_account(one_account_);
-    for (int i = 0; i < options_.devices; ++i) {
-      const auto at = static_cast<uint32_t>(i);
-      const DeviceInfo info =
-          gpus_.empty()
-              ? DescribeDevice(executor.device, static_cast<int>(CoresOf(at).size()))
-              : DescribeGpu(gpus_[at].properties);
-      proto::Device& device = *entry.add_devices();
-      device.set_kind(executor.reference ? "ref" : executor.device);
-      device.set_name(info.name);
-      device.set_hardware_class(info.hardware_class);
-      device.set_memory_bytes(static_cast<uint64_t>(MemoryOn(at)));
-    }
-    for (const uint32_t out : in_service_.AllOut()) entry.add_out_of_service(out);
-    entry.set_exclusive_devices(!gpus_.empty());
+    devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
+                      entry);
     std::lock_guard lock(mutex_);
     for (const auto& [id, relay] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
@@ -358,21 +343,6 @@ class Supervisor::Impl {
     }
   }
 
-  // What it prints goes to spare_output_. That of a sanitizer's build, whose reports are long, has
-  // this process's log.
-  absl::StatusOr<ChildProcess> StartExecutor(uint32_t device) {
-    ChildOptions options{.profile = SandboxProfile::kExecutor, .cores = CoresOf(device)};
-    if (!gpus_.empty()) options.environment = gpus_[device].environment;
-    spare_output_.reset();
-    if (!kIsSanitizersBuild) {
-      OB_ASSIGN_OR_RETURN(spare_output_, ChildOutput::Open());
-      options.output = spare_output_->child_end();
-    }
-    absl::StatusOr<ChildProcess> child = ChildProcess::Start(options_.executor, options);
-    if (spare_output_ != nullptr) spare_output_->Started();
-    return child;
-  }
-
   // Without it a session is served all the same; what it wants to store is refused.
   std::unique_ptr<StoredFile> MakeStoredFile() const {
     absl::StatusOr<std::unique_ptr<StoredFile>> file = StoredFile::Make(blob_cache_->folder());
@@ -385,38 +355,36 @@ class Supervisor::Impl {
   // process, so that there is none while all are taken.
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    if (!gpus_.empty() && spare_.pid() > 0)  // it has ended before it had a session
+    if (devices_.are_gpus() && spare_.has_ended())
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
-        OnDeviceFailure(spare_device_, DeviceFailure::kNotThere,
+        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere,
                         "an executor could not have it (its log says why)");
     const std::optional<uint32_t> free = FirstFreeDevice();
     if (free.has_value()) StartSpareOn(*free);
   }
 
   void StartSpareOn(uint32_t device) {
-    spare_device_ = device;
-    absl::StatusOr<ChildProcess> child = StartExecutor(spare_device_);
-    if (!child.ok()) {
-      has_spare_ = false;
-      return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
-    }
-    KernelServiceOptions kernels = KernelServiceFromEnvironment();
-    kernels.cores = CoresOf(spare_device_);
-    spare_kernels_ = KernelService::StartFor(*child, kernels, accounts_.tunes());
-    has_spare_ = spare_kernels_ != nullptr;
-    if (has_spare_) spare_ = *std::move(child);
+    const absl::Status started =
+        spare_.Start(options_.executor, device, CoresOf(device), devices_.EnvironmentOf(device),
+                     accounts_.tunes());
+    has_spare_ = started.ok();
+    if (!started.ok())
+      telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
+  }
+
+  bool IsTaken(uint32_t device) {
+    std::lock_guard lock(mutex_);
+    return std::ranges::any_of(sessions_, [&](const auto& session) {
+      return std::ranges::count(session.second->assign().devices(), device) > 0;
+    });
   }
 
   // nullopt: none, of GPUs.
   std::optional<uint32_t> FirstFreeDevice() {
-    std::lock_guard lock(mutex_);
-    std::set<uint32_t> taken;
-    for (const auto& [id, relay] : sessions_)
-      taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
     const auto devices = static_cast<uint32_t>(options_.devices);
     for (uint32_t device = 0; device < devices; ++device)
-      if (!taken.contains(device) && !in_service_.IsOut(device)) return device;
-    if (!gpus_.empty()) return std::nullopt;
+      if (!IsTaken(device) && !devices_.IsOut(device)) return device;
+    if (devices_.are_gpus()) return std::nullopt;
     return 0;  // one of them will be free when the spare is needed; it is moved there
   }
 
@@ -424,14 +392,13 @@ class Supervisor::Impl {
   absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
     // What a session of a GPU holds is there; what its process has here is the driver's, copies in
     // flight, and the file of its snapshots.
-    const auto here = static_cast<uint64_t>(options_.memory_bytes_max);
+    const auto here = static_cast<uint64_t>(devices_.host_memory_bytes());
     OB_RETURN_IF_ERROR(LimitSessionMemory(
-        spare_.pid(), gpus_.empty() ? memory_bytes_max : std::max(memory_bytes_max, here)));
-    if (!gpus_.empty()) return absl::OkStatus();  // it is where it was started
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
-    if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
-    if (spare_kernels_ != nullptr) spare_kernels_->MoveTo(CoresOf(device));
-    return MoveToCores(spare_.pid(), CoresOf(device));
+        spare_.pid(), devices_.are_gpus() ? std::max(memory_bytes_max, here) : memory_bytes_max));
+    if (devices_.are_gpus()) return absl::OkStatus();  // it is where it was started
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_.device();
+    if (device == spare_.device() || CoresOf(device).empty()) return absl::OkStatus();
+    return spare_.MoveTo(device, CoresOf(device));
   }
 
   void OnAssign(const proto::Assign& assign) {
@@ -447,10 +414,10 @@ class Supervisor::Impl {
                                                          : "an executor cannot be started"));
       return;
     }
-    auto memory = static_cast<uint64_t>(MemoryOn(spare_device_));
+    auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
-      spare_ = ChildProcess();
+      spare_.Stop();
       StartSpare();
       return TellEnded(assign, prepared);
     }
@@ -461,11 +428,11 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
-    session.kernels = std::move(spare_kernels_);
+    session.kernels = spare_.TakeKernels();
     session.stored_file = MakeStoredFile();
-    session.output = std::move(spare_output_);
-    if (!gpus_.empty())
-      session.on_device_failure = [this, device = spare_device_](DeviceFailure failure,
+    session.output = spare_.TakeOutput();
+    if (devices_.are_gpus())
+      session.on_device_failure = [this, device = spare_.device()](DeviceFailure failure,
                                                                  const std::string& words) {
         OnDeviceFailure(device, failure, words);
       };
@@ -478,8 +445,7 @@ class Supervisor::Impl {
       }
       TellEnded(assign, status);
     };
-    auto relay = std::make_unique<ExecutorHost>(std::move(session), std::move(spare_));
-    spare_ = ChildProcess();
+    auto relay = std::make_unique<ExecutorHost>(std::move(session), spare_.TakeProcess());
     relay->Attach(*fleet_, local_socket_);
     has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
@@ -495,48 +461,26 @@ class Supervisor::Impl {
   // Has the spare on the GPU that the gateway names.
   // Errors: UNAVAILABLE  it is out of service, or another session's process has it
   absl::Status TakeGpu(const proto::Assign& assign) {
-    if (gpus_.empty()) return absl::OkStatus();
+    if (!devices_.are_gpus()) return absl::OkStatus();
     const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
     if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
       return absl::UnavailableError("a session has one GPU of this worker");
-    if (in_service_.IsOut(device))
+    if (devices_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
-    {
-      std::lock_guard lock(mutex_);
-      for (const auto& [id, relay] : sessions_)
-        if (std::ranges::count(relay->assign().devices(), device) > 0)
-          return absl::UnavailableError(
-              absl::StrCat("GPU ", device, " is another session's still"));
-    }
-    if (spare_.running() && spare_device_ == device) return absl::OkStatus();
-    spare_ = ChildProcess();
-    spare_kernels_.reset();
+    if (IsTaken(device))
+      return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
+    if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);
     return absl::OkStatus();
   }
 
-  // On a thread of the session's host.
+  // Any thread.
   void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
-    telemetry::LogWarning("device_failed", {{"device", device},
-                                            {"model", gpus_[device].properties.name},
-                                            {"message", words}});
-    const std::optional<std::string> out =
-        in_service_.Failed(device, failure, words, DevicesInService::Clock::now());
+    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, words);
     if (!out.has_value()) return;
-    telemetry::LogError("device_out_of_service", {{"device", device},
-                                                  {"model", gpus_[device].properties.name},
-                                                  {"message", *out}});
     proto::WorkerEvent event;
-    event.mutable_device_out()->set_device(device);
-    event.mutable_device_out()->set_why(*out);
+    *event.mutable_device_out() = *std::move(out);
     Tell(event);
-  }
-
-  // Of one session on this device.
-  int64_t MemoryOn(uint32_t device) const {
-    if (gpus_.empty()) return options_.memory_bytes_max;
-    const int64_t has = gpus_[device].properties.memory_bytes;
-    return asked_memory_bytes_ > 0 ? std::min(asked_memory_bytes_, has) : has;
   }
 
   void OnRelease(const std::string& id) {
@@ -596,8 +540,8 @@ class Supervisor::Impl {
   }
 
   SupervisorOptions options_;
-  const std::vector<runtime::ListedDevice> gpus_;  // empty: sessions share this machine
-  int64_t asked_memory_bytes_ = 0;                 // of a session; 0: as its device has
+  const ExecutorMainOptions executors_;
+  WorkerDevices devices_;
   std::unique_ptr<proto::Fleet::Stub> fleet_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
@@ -605,12 +549,8 @@ class Supervisor::Impl {
   bool one_account_ = false;
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
-  ChildProcess spare_;
-  uint32_t spare_device_ = 0;  // whose cores it uses
-  std::unique_ptr<ChildOutput> spare_output_;  // before it has a session
-  std::unique_ptr<KernelService> spare_kernels_;
+  SpareExecutor spare_;
   AccountKernels accounts_;
-  DevicesInService in_service_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

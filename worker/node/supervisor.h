@@ -42,8 +42,8 @@ struct SupervisorOptions {
   std::vector<std::string> search;
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
-  // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`; those
-  // of a GPU worker have a GPU each, so that there are no more than GPUs.
+  // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`;
+  // those of a GPU worker have a GPU each, so that there are no more than GPUs.
   int devices = 1;
   // Sessions of several accounts at a time even if the kernel does not grant all of the sandbox
   // (docs/sandbox.md).

@@ -28,8 +28,8 @@ struct ChildOptions {
   SandboxParts parts = SandboxParts::All();
 };
 
-// How a child ended that was killed and did not end in time: it waits within the kernel, for a driver
-// for example. It is reaped whenever it ends, by nobody's thread.
+// How a child ended that was killed and did not end in time: it waits within the kernel, for a
+// driver for example. A thread of its own reaps it whenever it ends.
 inline constexpr char kNotEnded[] = "was killed, and does not end";
 
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and

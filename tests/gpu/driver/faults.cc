@@ -43,7 +43,7 @@ void FakeDevice::ParseFaults(const char* text) {
 }
 
 bool FakeDevice::SetFault(const std::string& name, int nth) {
-  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host"}) {
+  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host", "ptx"}) {
     if (name != known) continue;
     std::lock_guard<std::mutex> lock(fault_mutex_);
     faults_[name] = nth;
