@@ -47,8 +47,8 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 
 uint32_t GatewayCore::Worker::free() const {
   if (draining || set_aside) return 0;
-  return static_cast<uint32_t>(std::count_if(
-      slots.begin(), slots.end(), [](const Slot& slot) { return !slot.holder.has_value(); }));
+  return static_cast<uint32_t>(
+      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
 }
 
 const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
@@ -87,8 +87,11 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.node = event.node;
   worker.one_account = event.one_account;
   worker.set_aside = event.set_aside;
+  worker.exclusive = event.exclusive;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
+  for (const uint32_t device : event.out)
+    if (device < worker.slots.size()) worker.slots[device].out = true;
   worker.heard = now_;
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
@@ -107,6 +110,12 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   for (const SessionId& id : lost)
     Replace(sessions_.at(id), absl::StrCat(event.name, " has started again"), out);
   PlaceQueue(out);
+}
+
+void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
+  const auto it = workers_.find(event.worker);
+  if (it != workers_.end() && event.device < it->second.slots.size())
+    it->second.slots[event.device].out = true;
 }
 
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
@@ -390,6 +399,10 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
+  if (event.once_more && MayTryAgain(*session)) {
+    session->tried_again = now_;
+    return Replace(*session, how, out);
+  }
   End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 

@@ -67,6 +67,8 @@ class GatewayCore {
   struct Slot {
     DeviceSlot device;
     std::optional<SessionId> holder;
+    bool out = false;  // DeviceWentOut
+    bool free() const { return !holder.has_value() && !out; }
   };
   struct Worker {
     std::string name, node;
@@ -75,6 +77,7 @@ class GatewayCore {
     bool draining = false;
     bool set_aside = false;
     bool one_account = false;
+    bool exclusive = false;  // WorkerJoined::exclusive
     uint32_t free() const;
   };
 
@@ -102,8 +105,10 @@ class GatewayCore {
     uint64_t snapshot_seq = 0;
     uint64_t memory_bytes = 0;        // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
-    std::optional<WorkerId> lost_on;  // the worker of the last loss
+    std::optional<WorkerId> lost_on;   // the worker of the last loss
+    std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
+    std::optional<MonoTime> tried_again;  // after an end that it may have caused
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
@@ -124,6 +129,7 @@ class GatewayCore {
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
   void Handle(const WorkerJoined& event, Out& out);
+  void Handle(const DeviceWentOut& event, Out& out);
   void Handle(const WorkerHeartbeat& event, Out& out);
   void Handle(const WorkerDraining& event, Out& out);
   void Handle(const WorkerSetAside& event, Out& out);
@@ -163,6 +169,8 @@ class GatewayCore {
   bool Adopt(const HeldExecutor& held, WorkerId worker);
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
+  bool MayTryAgain(const Session& session) const;
+  bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);
   void StartLease(Session& session, Out& out);

@@ -95,6 +95,13 @@ struct WorkerJoined {
   std::vector<HeldExecutor> held;
   bool one_account = false;  // its executors at any time are to be of one tenant
   bool set_aside = false;    // as by WorkerSetAside
+  std::vector<uint32_t> out = {};  // devices, as by DeviceWentOut
+  // One process for each device: a parked session would keep one beside its successor's.
+  bool exclusive = false;
+};
+struct DeviceWentOut {  // gets no session any more; the one that it has stays
+  WorkerId worker;
+  uint32_t device = 0;
 };
 struct SessionRestored {  // at start: a session of the previous gateway process
   SessionId session;
@@ -165,6 +172,8 @@ struct ExecutorGone {
   bool crashed = true;
   uint64_t placement = 0;          // of its Assign; 0: the last
   std::optional<WorkerId> worker;  // that reported it; none: derived from the end of its stream
+  // The session's own work may have caused it: another executor may try once more.
+  bool once_more = false;
 };
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
@@ -178,7 +187,8 @@ struct SessionProgress {  // precedes Tick
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
-    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerSetAside, WorkerGone,
+    std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
+                 WorkerGone,
                  SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
                  ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
 

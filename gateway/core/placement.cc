@@ -48,8 +48,8 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
   });
 }
 
-// First fit in the order in which the workers joined, the worker that lost the session last; a
-// parked session can only go back to where its state is.
+// First fit in the order in which the workers joined, the worker and the devices that lost the
+// session last; a parked session can only go back to where its state is.
 bool GatewayCore::TryPlace(Session& session, Out& out) {
   const bool parked = session.state == State::kParked;
   std::optional<WorkerId> chosen;
@@ -61,9 +61,15 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!chosen.has_value()) return false;
   std::vector<uint32_t> slots;
   const Worker& worker = workers_.at(*chosen);
-  for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
-    if (!worker.slots[i].holder.has_value()) slots.push_back(i);
-  }
+  const auto take = [&](bool where_it_was_lost) {
+    for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
+      const bool lost_there =
+          chosen == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
+      if (worker.slots[i].free() && lost_there == where_it_was_lost) slots.push_back(i);
+    }
+  };
+  take(false);
+  take(true);
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   StartWith(session, *chosen, std::move(slots));
   MakeRoomFor(*chosen, out);
@@ -121,6 +127,14 @@ void GatewayCore::GoDetached(Session& session, Out& out) {
 }
 
 void GatewayCore::Park(Session& session, Out& out) {
+  // Its process would stay on the device beside the next one's: it goes to disk, or keeps it.
+  const bool exclusive = IsExclusive(session);
+  if (exclusive && !session.recoverable) return;
+  if (exclusive) {
+    StopLease(session, /*lost=*/false, "idle", out);
+    Shelve(session, out);
+    return PlaceQueue(out);
+  }
   StopLease(session, /*lost=*/false, "idle", out);
   session.state = State::kParked;
   PlaceQueue(out);
@@ -254,6 +268,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   }
   session.moved.push_back(now_);
   session.lost_how = how;
+  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
@@ -281,6 +296,18 @@ bool GatewayCore::MayMove(Session& session) {
   std::erase_if(session.moved,
                 [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
   return session.moved.size() < options_.moves_max && !draining_;
+}
+
+// The session's own work may have ended its executor: one more try in as long a time as moves are
+// counted in.
+bool GatewayCore::MayTryAgain(const Session& session) const {
+  if (session.epoch > 0 && !session.recoverable) return false;
+  return !session.tried_again.has_value() ||
+         now_.ns - session.tried_again->ns > options_.move_window_ns;
+}
+
+bool GatewayCore::IsExclusive(const Session& session) const {
+  return !session.seats.empty() && workers_.at(session.seats.front().worker).exclusive;
 }
 
 void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {

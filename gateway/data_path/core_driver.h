@@ -32,6 +32,7 @@ namespace outboard::proto {
 class Heartbeat;
 class Open;
 class Register;
+class DeviceOut;
 class SessionEnded;
 }  // namespace outboard::proto
 
@@ -111,6 +112,7 @@ class CoreDriver {
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
   // it failed, is read before the core decides.
