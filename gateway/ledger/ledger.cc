@@ -41,13 +41,13 @@ class Appender {
     OB_ASSIGN_OR_RETURN(
         Statement last_range,
         db.Prepare(
-            "SELECT tenant, price_per_hour, granted_ms, unit_ms * range_to FROM ledger_entry "
+            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s FROM ledger_entry "
             "WHERE session = ? AND grant_number = ? AND device = ? "
-            "ORDER BY range_from DESC LIMIT 1"));
+            "ORDER BY from_s DESC LIMIT 1"));
     OB_ASSIGN_OR_RETURN(Statement add_entry,
                         db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, "
                                    "hash, tenant, session, grant_number, "
-                                   "device, price_per_hour, granted_ms, range_from, range_to, "
+                                   "device, price_per_hour, granted_ms, from_s, to_s, "
                                    "unit_ms) "
                                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     OB_ASSIGN_OR_RETURN(

@@ -218,7 +218,8 @@ absl::StatusOr<HoldAnswer> HoldIn(Database& db, const HoldRequest& request, Micr
   if (request.session_cap.has_value()) {
     OB_ASSIGN_OR_RETURN(
         Statement cap,
-        db.Prepare("INSERT OR IGNORE INTO ledger_budget(scope, name, cap) VALUES(?, ?, ?)"));
+        db.Prepare("INSERT INTO ledger_budget(scope, name, cap) VALUES(?, ?, ?) "
+                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
     OB_RETURN_IF_ERROR(cap.Bind(1, Number(BudgetScope::kSession))
                            .BindText(2, request.lease.session.Hex())
                            .Bind(3, request.session_cap->value)

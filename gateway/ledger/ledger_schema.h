@@ -1,7 +1,7 @@
 // The ledger's tables. Internal to gateway/ledger. Append-only: a change is another migration step
 // at the end.
 //
-// A use entry has its charge in the columns from tenant to range_to, which are NULL in a transfer;
+// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer;
 // its amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
 // chain of hashes reveals deliberate changes.
 #pragma once
@@ -111,12 +111,11 @@ CREATE TRIGGER ledger_use_kept BEFORE DELETE ON ledger_use
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 )sql",
     // Ranges of use in milliseconds. Entries from before this step keep theirs in seconds, which is
-    // what their hashes cover; sums are in milliseconds throughout.
+    // what their hashes cover; sums are in milliseconds throughout. The columns of a range keep their
+    // names, and the unit its default, for a gateway of an older version that still posts here.
     R"sql(
 DROP TRIGGER ledger_use_added;
 DROP TRIGGER ledger_use_fixed;
-ALTER TABLE ledger_entry RENAME COLUMN from_s TO range_from;
-ALTER TABLE ledger_entry RENAME COLUMN to_s TO range_to;
 ALTER TABLE ledger_entry ADD COLUMN unit_ms INTEGER NOT NULL DEFAULT 1000
   CHECK(unit_ms IN (1, 1000));
 ALTER TABLE ledger_use RENAME COLUMN seconds TO ms;
@@ -127,11 +126,11 @@ CREATE TRIGGER ledger_use_added AFTER INSERT ON ledger_line WHEN NEW.line = 1
 BEGIN
   INSERT INTO ledger_use
     SELECT e.number, e.tenant, e.session,
-      IFNULL(a.ms, 0) + e.unit_ms * (e.range_to - e.range_from),
+      IFNULL(a.ms, 0) + e.unit_ms * (e.to_s - e.from_s),
       IFNULL(a.amount, 0) + NEW.amount,
-      IFNULL(t.tenant_ms, 0) + e.unit_ms * (e.range_to - e.range_from),
+      IFNULL(t.tenant_ms, 0) + e.unit_ms * (e.to_s - e.from_s),
       IFNULL(t.tenant_amount, 0) + NEW.amount,
-      IFNULL(s.session_ms, 0) + e.unit_ms * (e.range_to - e.range_from),
+      IFNULL(s.session_ms, 0) + e.unit_ms * (e.to_s - e.from_s),
       IFNULL(s.session_amount, 0) + NEW.amount
     FROM ledger_entry e
     LEFT JOIN ledger_use a ON a.entry = (SELECT MAX(entry) FROM ledger_use)

@@ -54,7 +54,7 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, range_from, range_to, hash, unit_ms FROM ledger_entry "
+          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms FROM ledger_entry "
           "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
@@ -130,8 +130,8 @@ absl::Status VerifyRanges(Database& db) {
       Statement ranges,
       db.Prepare(
           "SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, "
-          "unit_ms * range_from, unit_ms * range_to, number FROM ledger_entry "
-          "WHERE session IS NOT NULL ORDER BY session, grant_number, device, range_from"));
+          "unit_ms * from_s, unit_ms * to_s, number FROM ledger_entry "
+          "WHERE session IS NOT NULL ORDER BY session, grant_number, device, from_s"));
   struct Device {
     std::string session;
     int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_ms = 0;
@@ -268,15 +268,15 @@ absl::Status VerifyUse(Database& db) {
   if (count.Int(0) != count.Int(1)) return broken();
   // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
   for (const char* sql :
-       {"SELECT '', u.entry, e.unit_ms * (e.range_to - e.range_from), l.amount, u.ms, u.amount "
+       {"SELECT '', u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.ms, u.amount "
         "FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.session IS NOT NULL "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, e.unit_ms * (e.range_to - e.range_from), l.amount, u.tenant_ms, "
+        "SELECT u.tenant, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.tenant_ms, "
         "u.tenant_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.tenant = u.tenant "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, e.unit_ms * (e.range_to - e.range_from), l.amount, u.session_ms, "
+        "SELECT u.session, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.session_ms, "
         "u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.session = u.session "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "

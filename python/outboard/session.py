@@ -81,7 +81,7 @@ class Session:
         stats = self.stats
         return [("device", stats.device or "unknown"),
                 ("state", "closed" if self.closed else "open"),
-                ("time", f"{stats.seconds:.1f} s, {stats.seconds_billed} s billed"),
+                ("time", f"{stats.seconds:.1f} s, {stats.seconds_billed:.1f} s billed"),
                 ("cost", f"${stats.cost:.4f}, ${stats.price_per_hour:.2f} an hour"),
                 ("steps", f"{stats.steps}, {stats.round_trips} round trips"),
                 ("traffic", f"{_bytes(stats.bytes_up)} up, {_bytes(stats.bytes_down)} down")]

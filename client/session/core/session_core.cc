@@ -331,7 +331,8 @@ void SessionCore::OnDone(proto::Done& done) {
   operations_ = std::max(operations_, done.operations());
   bytes_accessed_ = std::max(bytes_accessed_, done.bytes_accessed());
   cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
-  seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
+  // A gateway from before milliseconds says whole seconds alone.
+  billed_ms_ = std::max({billed_ms_, done.billed_ms(), 1000 * done.seconds_billed()});
 }
 
 void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
@@ -428,7 +429,7 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.operations = operations_;
   stats.bytes_accessed = bytes_accessed_;
   stats.cost_micro_usd = cost_micro_usd_;
-  stats.seconds_billed = seconds_billed_;
+  stats.seconds_billed = static_cast<double>(billed_ms_) / 1e3;
   stats.price_per_hour_micro_usd =
       opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());

@@ -155,7 +155,7 @@ class SessionCore {
   uint64_t kernel_uses_lack_seq_ = 0;  // the last item with an entry that did not fit
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, operations_ = 0, bytes_accessed_ = 0;
-  uint64_t cost_micro_usd_ = 0, seconds_billed_ = 0;
+  uint64_t cost_micro_usd_ = 0, billed_ms_ = 0;
 };
 
 }  // namespace outboard::session
