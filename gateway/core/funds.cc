@@ -24,8 +24,9 @@ namespace {
 
 constexpr char kNoCredit[] = "no credit";  // why a lease ended
 
-// A client that repeats its work sends it at once; one that waits so long does something else.
-constexpr int64_t kReplayIdleNs = 2 * kSecondNs;
+// A client that repeats its work sends it as soon as it hears of its new executor; one that waits so
+// long does something else.
+constexpr int64_t kReplayIdleNs = 10 * kSecondNs;
 // What may be repeated for nothing, beyond twice the time that was charged since the snapshot: a
 // new executor compiles again what the old one had.
 constexpr int64_t kReplaySlackNs = 10 * kSecondNs;

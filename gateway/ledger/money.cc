@@ -1,11 +1,10 @@
 #include "gateway/ledger/money.h"
 
-#include <algorithm>
-
 #include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/micros.h"
 
 namespace outboard::gateway {
 
@@ -41,35 +40,9 @@ MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t ms) {
 }
 
 absl::StatusOr<MicroUsd> ParseUsd(std::string_view text) {
-  constexpr size_t kDecimals = 6;
-  // More digits of dollars than any amount has, fewer than would overflow.
-  constexpr size_t kDigitsMax = 12;
-  const auto bad = [&] {
-    return absl::InvalidArgumentError(
-        "an amount is a number of US dollars such as 2 or 0.50, with at most six decimals");
-  };
-  const size_t point = text.find('.');
-  const std::string_view whole = text.substr(0, point);
-  const std::string_view part =
-      point == std::string_view::npos ? std::string_view() : text.substr(point + 1);
-  if (whole.empty() || part.size() > kDecimals ||
-      (point != std::string_view::npos && part.empty()))
-    return bad();
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!std::all_of(whole.begin(), whole.end(), is_digit) ||
-      !std::all_of(part.begin(), part.end(), is_digit))
-    return bad();
-  const size_t leading = std::min(whole.find_first_not_of('0'), whole.size());
-  if (whole.size() - leading > kDigitsMax + 1)
-    return absl::OutOfRangeError(absl::StrFormat("an amount of more than %s is beyond what the "
-                                                 "books can hold",
-                                                 ToString(MicroUsd{kAmountMaxMicroUsd})));
-  int64_t value = 0;
-  for (const char c : whole.substr(leading)) value = value * 10 + (c - '0');
-  for (size_t i = 0; i < kDecimals; ++i)
-    value = value * 10 + (i < part.size() ? part[i] - '0' : 0);
-  OB_RETURN_IF_ERROR(CheckAmount(MicroUsd{value}));
-  return MicroUsd{value};
+  OB_ASSIGN_OR_RETURN(const int64_t micros, ParseMicros(text));
+  OB_RETURN_IF_ERROR(CheckAmount(MicroUsd{micros}));
+  return MicroUsd{micros};
 }
 
 std::string ToString(MicroUsd amount) {

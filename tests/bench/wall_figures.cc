@@ -87,6 +87,13 @@ void MakeBooks(const std::string& path) {
                        .amount = {gateway::ChargeAfter(price, 1000 * to_s).value -
                                   gateway::ChargeAfter(price, 1000 * from_s).value}});
     if (charges.size() < 10'000 && i + 1 < kPostings) continue;
+    for (const Charge& charge : charges)
+      OB_CHECK_OK(ledger
+                      ->Hold({.lease = charge.device.lease,
+                              .tenant = tenant,
+                              .prices_per_hour = {price},
+                              .to_ms = 1000 * kPostings / kSessions * kSecondsPerPosting})
+                      .status());
     OB_CHECK_OK(ledger->Post(charges, now).status());
     charges.clear();
   }

@@ -268,7 +268,7 @@ TEST(CoreFunds, ReplayForNothing_HasAnEnd) {
       w.Tell(SessionProgress{id, busy, 20});
       w.Tell(Tick{});
     }
-    EXPECT_GE(w.core.BillOf(id).ms, busy ? 13'000 : 31'000);
+    EXPECT_GE(w.core.BillOf(id).ms, busy ? 13'000 : 23'000);
   }
 }
 

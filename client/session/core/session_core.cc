@@ -75,6 +75,7 @@ void SessionCore::Open(uint32_t devices) {
   open->set_devices(devices);
   open->set_client_name("outboard-cpp");
   open->set_trace(trace_);
+  if (max_cost_micro_usd_.has_value()) open->set_max_cost_micro_usd(*max_cost_micro_usd_);
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
@@ -254,6 +255,11 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
 
 void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   opened_ = opened;
+  // A gateway from before this bound would let the session cost anything.
+  if (max_cost_micro_usd_.has_value() && opened.max_cost_micro_usd() != *max_cost_micro_usd_)
+    return End(absl::FailedPreconditionError(
+        "the gateway does not bound what a session costs: it is of an older version, or the "
+        "address is not a gateway's; unset CLOUD_MAX_COST to run without a bound"));
   if (opened.has_credit()) {
     items_max_ = std::max(1u, opened.credit().items_in_flight_max());
     bytes_max_ = opened.credit().bytes_in_flight_max();
