@@ -76,6 +76,7 @@ enum class Metric : uint16_t {
   kBlobDiskSize,
   // ---- the gateway: money
   kPostings,
+  kPostingsRefused,
   kChargedTime,
   kChargedUsd,
   kLedgerQueue,
@@ -139,6 +140,7 @@ enum class LeaseEnd {
   kExecutorLost,
   kWorkerLost,
   kNoDevice,
+  kNoCredit,
   kGatewayStopped,
   kOther
 };
@@ -164,7 +166,8 @@ enum class Refusal {
   kConnections,    // too many connections of an address, or in total
   kStreams,        // too many streams or transfers of an account
   kStalledReader,  // it took nothing of what was sent
-  kLedger,         // the ledger cannot be written
+  kLedger,         // the ledger cannot be written, or refuses what the account used
+  kCredit,         // a cap is reached, or the account's credit
   kStopping,       // the gateway stops
   kInvalid,        // a request with arguments that make no sense
   kNotFound,       // a request for something that is not there

@@ -72,13 +72,12 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   take(true);
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   StartWith(session, *chosen, std::move(slots));
+  BeginHold(session, out);
   MakeRoomFor(*chosen, out);
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
                          session.seats.front().slots});
-  } else if (session.attached()) {
-    LeaseAndGoLive(session, out);
   }
   return true;
 }
@@ -94,8 +93,13 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   session.since = session.idle_since = now_;
 }
 
-void GatewayCore::LeaseAndGoLive(Session& session, Out& out) {
+// With a client, an executor, and money for both.
+void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
+  if (session.state != State::kStarting || !IsSome(session.conn) || !session.attached() ||
+      !IsFunded(session))
+    return;
   StartLease(session, out);
+  BeginReplay(session, out);
   GoLive(session, out);
 }
 
@@ -148,6 +152,8 @@ void GatewayCore::Shelve(Session& session, Out& out) {
     out.push_back(EndExecutor{seat.worker, session.id});
   out.push_back(DropExecutor{session.id});
   session.lost_how = "it was put away while its client was gone";
+  session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
   session.memory_bytes = 0;
   session.since = now_;
   session.state = State::kShelved;
@@ -236,7 +242,7 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 
 // Back where it was, on a connection of its worker's that is new. Its device is free unless two say
 // that they have it; then the session waits for one like a parked one.
-bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
+bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   Session* session = Find(held.session);
   Worker& worker = workers_.at(id);
   if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
@@ -249,6 +255,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
   });
   if (fits && session->held_device) {
     StartWith(*session, id, held.devices);
+    BeginHold(*session, out);
     return true;
   }
   session->state = State::kParked;
@@ -276,6 +283,8 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
     session.lost_on = seat.worker;
   }
   session.busy = false;
+  session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
   const bool has_client = IsSome(session.conn);
@@ -315,7 +324,7 @@ void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq});
+                             session.snapshot_root, session.snapshot_seq, session.price});
 }
 
 }  // namespace outboard::gateway

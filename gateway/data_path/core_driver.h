@@ -168,6 +168,8 @@ class CoreDriver {
   void Do(Moving& action);
   void Do(EndClient& action);
   void Do(Post& action);
+  void Do(TakeHold& action);
+  void Do(EndHold& action);
   void Do(Forget& action);
   void Do(WriteSession& action);
   void Do(WriteLease& action);
@@ -188,11 +190,14 @@ class CoreDriver {
   Worker* FindWorker(WorkerId worker) const;
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
+  static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, bool replays);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
   void TellGone(ExecutorGone gone);
+  void TellProgress();
+  void TellProgress(SessionId id, const Session& session);
   void TellEnding(SessionId session);  // if there is one
   void TellOverdueEndings();
   void EndTheSilent();

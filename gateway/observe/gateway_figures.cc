@@ -84,15 +84,15 @@ void GatewayFigures::Sample(Samples& samples) const {
   samples.Set(Metric::kLedgerQueue, static_cast<double>(ledger.queued));
   samples.Largest(Metric::kLedgerBlocked, ledger.blocked ? 1 : 0);
 
-  std::map<int64_t, double> sessions, seconds, micro_usd;
+  std::map<int64_t, double> sessions, ms, micro_usd;
   for (const auto& [account, count] : census.by_tenant)
     sessions[account] = static_cast<double>(count);
   for (const auto& [account, charged] : ledger.charged) {
-    seconds[account] = static_cast<double>(charged.device_seconds);
+    ms[account] = static_cast<double>(charged.device_ms);
     micro_usd[account] = static_cast<double>(charged.amount.value);
   }
   SampleAccounts(Metric::kAccountSessions, sessions, samples);
-  SampleAccounts(Metric::kAccountChargedTime, seconds, samples);
+  SampleAccounts(Metric::kAccountChargedTime, ms, samples);
   SampleAccounts(Metric::kAccountChargedUsd, micro_usd, samples);
   SampleAccounts(Metric::kAccountStored, stored_by_account, samples);
 }
