@@ -75,6 +75,7 @@ class GatewayCore {
     bool draining = false;
     bool set_aside = false;
     bool one_account = false;
+    bool snapshots_when_asked = false;
     uint32_t free() const;
   };
 
@@ -100,7 +101,11 @@ class GatewayCore {
     bool client_recovers = false;
     std::string snapshot_root;
     uint64_t snapshot_seq = 0;
-    uint64_t memory_bytes = 0;        // of its executor, as its worker said last
+    // The last item that its executor is known to have applied; none: nothing is known of one that
+    // outlived a connection.
+    std::optional<uint64_t> done_seq;
+    std::optional<MonoTime> snapshot_asked;  // since it was parked
+    uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;  // the worker of the last loss
     std::string lost_how;
@@ -117,6 +122,7 @@ class GatewayCore {
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors
+    bool is_saved() const { return done_seq.has_value() && snapshot_seq >= *done_seq; }
     uint32_t slots_held() const;
   };
 
@@ -155,7 +161,12 @@ class GatewayCore {
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
-  void MakeRoomFor(WorkerId worker, Out& out);
+  void AskForSnapshot(Session& session, Out& out);
+  std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
+                                 const Session* placed);
+  bool IsReadyToGo(const Session& session) const;
+  bool MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken, const Session* placed,
+                   Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);

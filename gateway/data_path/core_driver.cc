@@ -53,6 +53,7 @@ namespace outboard::gateway {
 namespace {
 
 constexpr uint32_t kRecoverySinceProtocol = 2;
+constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 
 // Of a driver that nobody watches.
 DriverObserver nobody;
@@ -322,6 +323,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
+  event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -465,7 +467,8 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
 void CoreDriver::OnTick() {
   std::lock_guard lock(mutex_);
   for (const auto& [id, session] : sessions_) {
-    if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
+    if (const auto& relay = session->relay; relay != nullptr)
+      Tell(SessionProgress{id, relay->busy(), relay->done_seq()});
   }
   TakeOffences();
   TellOverdueEndings();

@@ -58,6 +58,7 @@ struct DriverPlanted {
   bool old_epoch = false;            // a resumed session continues in its first epoch
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
+  bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
 };
 
 class CoreDriver {
@@ -162,6 +163,8 @@ class CoreDriver {
   void Do(EndWorker& action);
   void Do(Live& action);
   void Do(Detach& action);
+  void Do(RequestSnapshot& action);
+  void Do(Shelved& action);
   void Do(Queued& action);
   void Do(Moving& action);
   void Do(EndClient& action);

@@ -26,6 +26,8 @@ class DriverObserver {
                       std::string_view client_name, std::string_view client_version) {}
   virtual void OnQueued(const ObservedSession&, uint64_t ahead) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
+  // Put away for the memory of its worker (G12 of gateway/core/core.cc).
+  virtual void OnShelved(const ObservedSession&, bool is_saved) {}
   virtual void OnEnded(const ObservedSession&, bool lost) {}
   // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
   // UNAVAILABLE ...); it may have had no session (value 0).

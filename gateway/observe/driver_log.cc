@@ -30,6 +30,12 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
              {{"account", session.tenant.value}, {"request", session.request}, {"why", why}});
 }
 
+void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
+  LogInfo("session_shelved", {{"session", session.session.Hex()},
+                              {"account", session.tenant.value},
+                              {"saved", is_saved}});
+}
+
 void DriverLog::OnEnded(const ObservedSession& session, bool lost) {
   LogInfo("session_ended",
           {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"lost", lost}});
