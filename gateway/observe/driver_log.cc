@@ -86,4 +86,9 @@ void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity)
   LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
 }
 
+void DriverLog::OnQuarantineTrouble(const absl::Status& why) {
+  const absl::string_view message = why.message();
+  telemetry::LogError("quarantine_not_written", {{"message", message}});
+}
+
 }  // namespace outboard::gateway

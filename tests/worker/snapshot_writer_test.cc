@@ -94,7 +94,7 @@ TEST_F(SnapshotWriterTest, PiecesHaveTheRootsOfTheirBytes) {
   const std::string manifest = wire::ToHex(written.blobs->manifest_root());
   EXPECT_EQ(Pieces(written.blobs),
             (std::set<std::string>{HexOf("abc"), HexOf(large), HexOf(""), manifest}));
-  EXPECT_EQ(written.blobs->roots_size(), 3);
+  EXPECT_EQ(written.roots.size(), 3u);
   const proto::StoreBlobs::Piece& last = *written.blobs->pieces().rbegin();
   ASSERT_EQ(last.root(), written.blobs->manifest_root());
   EXPECT_EQ(static_cast<off_t>(last.offset() + last.size_bytes()), FileBytes());
@@ -128,7 +128,7 @@ TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
   ASSERT_TRUE(written.blobs.ok());
   EXPECT_EQ(Pieces(written.blobs),
             (std::set<std::string>{HexOf("after"), wire::ToHex(written.blobs->manifest_root())}));
-  EXPECT_EQ(written.blobs->roots_size(), 2) << "it is named all the same";
+  EXPECT_EQ(written.roots.size(), 2u) << "it is named all the same";
 }
 
 TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
