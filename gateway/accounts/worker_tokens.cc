@@ -44,8 +44,8 @@ absl::Status NotGood() {
 
 absl::StatusOr<std::unique_ptr<WorkerTokens>> WorkerTokens::Open(
     const std::string& path, const storage::OpenOptions& options) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("worker_tokens", kSchema));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                      Database::OpenFor("worker_tokens", kSchema, path, options));
   return std::unique_ptr<WorkerTokens>(new WorkerTokens(std::move(db)));
 }
 

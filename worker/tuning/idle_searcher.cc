@@ -167,10 +167,7 @@ class IdleSearcher::Impl {
     if (options_.on_end) options_.on_end(how);
   }
 
-  void Wake() {
-    const uint64_t one = 1;
-    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
-  }
+  void Wake() { eventfd_write(wake_, 1); }
 
   const IdleSearcherOptions options_;
   std::mutex mutex_;
