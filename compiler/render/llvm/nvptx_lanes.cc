@@ -77,6 +77,36 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
   }
 }
 
+// cp.async takes 4, 8 or 16 bytes of aligned addresses; what is smaller is a load and a store, which
+// may arrive before the others.
+void NvptxPrinter::Copy(ValueId n) {
+  const Instruction& i = at(n);
+  const DType dtype = at(i.src[0]).dtype;
+  const int width = ByteWidth(dtype);
+  Type* const type = MemoryType(b_.getContext(), dtype);
+  for (int64_t k = 0; k < i.imm[0];) {
+    const auto lane = static_cast<int>(k);
+    const auto aligned = static_cast<int64_t>(
+        std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane)).value());
+    int64_t bytes = kAccessBytesMax;
+    while (bytes > aligned || bytes > (i.imm[0] - k) * width) bytes /= 2;
+    Value* const to = Address(i.src[0], Index(i.src[1], lane));
+    Value* const from = Address(i.src[2], Index(i.src[3], lane));
+    constexpr int64_t kAsyncBytesLeast = 4;
+    if (bytes >= kAsyncBytesLeast) {
+      const auto id = bytes == 16  ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16
+                      : bytes == 8 ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8
+                                   : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+      b_.CreateIntrinsic(id, {}, {to, from});
+      k += bytes / width;
+      continue;
+    }
+    const Align align(static_cast<uint64_t>(width));
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(type, from, align), to, align);
+    ++k;
+  }
+}
+
 // In pieces of 32 bits, by all threads of the warp.
 NvptxPrinter::Values NvptxPrinter::Shuffle(ValueId n) {
   const Instruction& i = at(n);

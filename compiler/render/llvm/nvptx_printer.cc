@@ -169,9 +169,14 @@ void NvptxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
-    case Code::kAlloc:
-    case Code::kCommit:  // copies arrive at once
-    case Code::kWait: return;
+    case Code::kAlloc: return;
+    case Code::kCommit:
+      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
+      return;
+    case Code::kWait:
+      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+                         {b_.getInt32(static_cast<uint32_t>(std::min<int64_t>(i.imm[0], INT32_MAX)))});
+      return;
     case Code::kLoop: OpenLoop(n); return;
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
@@ -209,10 +214,15 @@ void NvptxPrinter::OpenLoop(ValueId n) {
     }
     b_.CreateCondBr(b_.CreateICmpSLT(zero, open.end), open.body, open.exit);
   }
+  // In 32 bits where these suffice: registers have no more.
+  llvm::IntegerType* const type = i.imm[0] <= INT32_MAX ? b_.getInt32Ty() : b_.getInt64Ty();
+  llvm::Instruction* const branch = before->getTerminator();
+  b_.SetInsertPoint(branch);
+  open.end = b_.CreateTrunc(open.end, type);
   b_.SetInsertPoint(open.body);
-  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  open.counter->addIncoming(zero, before);
-  values_[n] = {open.counter};
+  open.counter = b_.CreatePHI(type, 2);
+  open.counter->addIncoming(llvm::ConstantInt::get(type, 0), before);
+  values_[n] = {b_.CreateZExt(open.counter, b_.getInt64Ty())};
   open_.push_back(open);
 }
 
@@ -220,7 +230,8 @@ void NvptxPrinter::CloseLoop() {
   const Open open = open_.back();
   open_.pop_back();
   if (open.body == nullptr) return;
-  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
+  Value* const next =
+      b_.CreateAdd(open.counter, llvm::ConstantInt::get(open.counter->getType(), 1));
   open.counter->addIncoming(next, b_.GetInsertBlock());
   b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
   b_.SetInsertPoint(open.exit);
@@ -305,8 +316,19 @@ NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
   }
   const bool with_product =
       i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
+  // A quotient of 64 bits takes some ten times the instructions of one of 32.
+  const auto fits = [&](ValueId v) { return bounds_[v].min >= 0 && bounds_[v].max <= INT32_MAX; };
+  const bool narrow = (i.op == Op::kIDiv || i.op == Op::kMod) && type == DType::kI64 &&
+                      fits(i.src[0]) && fits(i.src[1]) && bounds_[i.src[1]].min > 0;
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
+    if (narrow) {
+      Value* const a = b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty());
+      Value* const b = b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty());
+      Value* const part = i.op == Op::kIDiv ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b);
+      out.push_back(b_.CreateZExt(part, b_.getInt64Ty()));
+      continue;
+    }
     Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
     if (value == nullptr) {
       std::vector<Value*> args;
@@ -487,20 +509,6 @@ void NvptxPrinter::Store(ValueId n) {
     StoreLanes(memory, i.src[1], begin, end, i.src[2]);
     if (condition != nullptr) CloseIf();
   });
-}
-
-// A copy that arrives at once.
-void NvptxPrinter::Copy(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
-  }
 }
 
 }  // namespace outboard::render
