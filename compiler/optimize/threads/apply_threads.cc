@@ -301,7 +301,9 @@ CopyLayout LayOutCopy(const LoopNest& kernel, const LoopPlan& plan, const BlockC
   const RangeSet deps = kernel.DepsOf(copy.load);
   const auto add = [&](const Tile& tile, bool reduced) {
     if (tile.step > 1 && In(deps, tile.range))
-      out.dims.push_back({tile.range, std::min(tile.step, tile.extent), 1, reduced});
+      // Threads beyond the extent read, too, what nobody needs.
+      out.dims.push_back(
+          {tile.range, reduced ? std::min(tile.step, tile.extent) : tile.step, 1, reduced});
   };
   for (const Tile& tile : plan.groups[copy.group].loops) add(tile, true);
   const Tile* last = nullptr;  // the one in lanes lies together

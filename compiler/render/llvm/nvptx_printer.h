@@ -75,8 +75,8 @@ class NvptxPrinter : protected ScopePrinter {
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
   llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
-  bool IsAsynchronous(const program::Instruction& copy) const;
-  void CopyAsynchronously(ValueId n);
+  void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
+  void CopyAtOnce(ValueId n, int lane);
 
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
@@ -87,6 +87,7 @@ class NvptxPrinter : protected ScopePrinter {
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
+  static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
   int Together(ValueId memory, ValueId index, int begin, int end) const;
