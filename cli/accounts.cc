@@ -115,9 +115,9 @@ absl::StatusOr<gateway::UsagePage> PageOf(const proto::UsageReply& reply, bool f
   gateway::UsagePage page;
   page.next = reply.next();
   if (first) {
-    OB_ASSIGN_OR_RETURN(const int64_t seconds, NumberOf(reply.seconds_billed()));
+    OB_ASSIGN_OR_RETURN(const int64_t ms, NumberOf(reply.billed_ms()));
     OB_ASSIGN_OR_RETURN(const int64_t cost, NumberOf(reply.cost_micro_usd()));
-    page.total = gateway::Usage{seconds, {cost}};
+    page.total = gateway::Usage{ms, {cost}};
   }
   for (const proto::UsageLine& line : reply.lines()) {
     const auto id = gateway::SessionId::FromHex(line.session_id());
@@ -133,7 +133,7 @@ absl::StatusOr<gateway::UsagePage> PageOf(const proto::UsageReply& reply, bool f
       OB_ASSIGN_OR_RETURN(session.used_ms, NumberOf(line.used_ms()));
     }
     session.used_at_least = line.used_at_least();
-    OB_ASSIGN_OR_RETURN(session.charged.device_seconds, NumberOf(line.seconds_billed()));
+    OB_ASSIGN_OR_RETURN(session.charged.device_ms, NumberOf(line.billed_ms()));
     OB_ASSIGN_OR_RETURN(session.charged.amount.value, NumberOf(line.cost_micro_usd()));
   }
   return page;

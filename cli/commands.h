@@ -35,7 +35,7 @@ struct ServerFlags {
   std::string host = "127.0.0.1";  // up
   int port = 6667;                 // up
   int workers = 1;                 // up
-  int devices = 1;                 // worker, serve
+  int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
   std::string name;               // worker
@@ -52,6 +52,7 @@ struct ServerFlags {
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
+  std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts without one of their own
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;
@@ -92,6 +93,7 @@ struct AccountFlags {
   std::vector<std::string> from;           // key create: ranges of addresses; empty: anywhere
   bool json = false;
   std::string on_off;                      // account share-tuning
+  std::string amount;                      // credit, cap, account: US dollars, or a word
 };
 
 int RunKeyCreate(const AccountFlags& flags);
@@ -102,6 +104,16 @@ int RunAccountSuspend(const AccountFlags& flags);
 int RunAccountResume(const AccountFlags& flags);
 int RunAccountShareTuning(const AccountFlags& flags);  // of sessions that open from then on
 int RunAccountList(const AccountFlags& flags);
+
+// `outboard credit`, `cap`, and what `account` says of money (docs/money.md). A running gateway
+// looks at what they write each time that it holds money for a session.
+// "none" is no limit. INVALID_ARGUMENT and OUT_OF_RANGE name `what`.
+absl::StatusOr<gateway::MicroUsd> CreditLimitFrom(const char* what, const std::string& text);
+int RunAccountCreate(const AccountFlags& flags);
+int RunAccountShow(const AccountFlags& flags);
+int RunAccountCreditLimit(const AccountFlags& flags);
+int RunCreditAdd(const AccountFlags& flags);
+int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
 int RunUsage(const AccountFlags& flags);
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).

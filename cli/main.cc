@@ -75,6 +75,10 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
+  app.Add("--credit-limit", &flags.credit_limit_usd,
+          "US dollars by which the balance of an account may go below zero, unless it has a limit "
+          "of its own; 0: it uses no more than what was credited; none: any amount (docs/money.md)")
+      .ShowDefault();
   app.Add("--snapshot-every", &flags.snapshot_every_s,
           "Seconds between snapshots of a session, from which it continues if its worker is lost; "
           "0: none")
@@ -145,8 +149,9 @@ int Main(int argc, char** argv) {
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
       .Required();
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
-  worker.Add("--devices", &server.devices, 
-             "Number of concurrent sessions, each with an equal part of the cores")
+  worker.Add("--devices", &server.devices,
+             "Number of concurrent sessions, each with an equal part of the cores, or with a GPU "
+             "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
       .Between(1, 64);
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
@@ -170,8 +175,11 @@ int Main(int argc, char** argv) {
   Command serve =
       app.Subcommand("serve", "Run a gateway and a worker in one process, for your own machine");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
-  int serve_devices = 4;  // a program may hold several sessions
-  serve.Add("--devices", &serve_devices, "Number of concurrent sessions").Between(1, 64);
+  serve
+      .Add("--devices", &server.devices,
+           "Number of concurrent sessions (default: 4, since a program may hold several; with "
+           "OUTBOARD_DEVICE=cuda, the number of GPUs)")
+      .Between(1, 64);
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
@@ -226,6 +234,36 @@ int Main(int argc, char** argv) {
     command.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
   share_tuning.Add("on|off", &account.on_off, "on or off (default: on)").Required();
   Command account_list = accounts.Subcommand("list", "List all accounts");
+  Command account_create = accounts.Subcommand("create", "Make an account, with a credit limit");
+  account_create.Add("name", &account.tenant, "Its name").Required();
+  Command account_limit = accounts.Subcommand(
+      "credit-limit", "Set by how much an account's balance may go below zero (docs/money.md)");
+  account_limit.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  account_limit
+      .Add("USD", &account.amount, "US dollars; none: any amount; default: the gateway's")
+      .Required();
+  account_create.Add("--credit-limit", &account.amount,
+                     "US dollars; none: any amount (default: the gateway's --credit-limit)");
+  Command account_show =
+      accounts.Subcommand("show", "Show an account's balance, what is held, and its limits");
+  account_show.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  Command credit = app.Subcommand("credit", "Credit accounts (docs/money.md)");
+  credit.RequireSubcommand();
+  Command credit_add = credit.Subcommand("add", "Add to an account's balance");
+  credit_add.Add("USD", &account.amount, "US dollars, such as 20 or 0.50").Required();
+  credit_add
+      .Add("--id", &account.id,
+           "Name of this payment: the same command again adds nothing, another amount is refused")
+      .Required();
+  Command cap = app.Subcommand("cap", "Bound what is charged (docs/money.md)");
+  cap.RequireSubcommand();
+  Command cap_set = cap.Subcommand(
+      "set", "Bound what an account or a key is charged from now on; at the cap its sessions are "
+             "parked");
+  cap_set.Add("USD", &account.amount, "US dollars; none: no cap").Required();
+  cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
+  for (Command command : {credit_add, cap_set})
+    command.Add("--tenant", &account.tenant, "The account").ShowDefault();
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
@@ -233,10 +271,13 @@ int Main(int argc, char** argv) {
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command :
-       {create, list, revoke, usage, suspend, resume, share_tuning, account_list}) {
+       {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
+        account_limit, account_show, credit_add, cap_set}) {
     command.Add("--data", &account.data, kDataHelp);
   }
-  for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
+  for (Command command : {create, list, usage, account_create, account_limit, account_show,
+                          credit_add, cap_set})
+    command.Add("--json", &account.json, "Print JSON");
 
   CertFlags certified;
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
@@ -368,6 +409,11 @@ int Main(int argc, char** argv) {
   if (resume.Given()) return RunAccountResume(account);
   if (share_tuning.Given()) return RunAccountShareTuning(account);
   if (account_list.Given()) return RunAccountList(account);
+  if (account_create.Given()) return RunAccountCreate(account);
+  if (account_limit.Given()) return RunAccountCreditLimit(account);
+  if (account_show.Given()) return RunAccountShow(account);
+  if (credit_add.Given()) return RunCreditAdd(account);
+  if (cap_set.Given()) return RunCapSet(account);
   if (usage.Given()) return RunUsage(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
@@ -396,7 +442,6 @@ int Main(int argc, char** argv) {
   if (up.Given()) return RunUp(server);
   if (gateway.Given()) return RunGateway(server);
   if (worker.Given()) return RunWorker(server);
-  server.devices = serve_devices;
   return RunServe(server);
 }
 

@@ -15,6 +15,7 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -71,19 +72,30 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
   Lowered out;
   out.flops = kernel.flops;
   out.bytes = kernel.bytes;
-  if (target.block_threads > 1) {
-    if (options.opts.has_value() && !options.opts->empty())
-      return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+  if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
+    return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
+  const std::vector<codegen::Opt> plain;
+  OB_ASSIGN_OR_RETURN(
+      const std::optional<codegen::MmaPlan> mma,
+      codegen::PlanMma(kernel, target,
+                       options.opts.has_value() ? &*options.opts
+                       : options.no_opt         ? &plain
+                                                : nullptr));
+  std::vector<codegen::Opt> opts;
+  if (!mma && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
+  if (mma) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
+    if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
+  } else if (target.block_threads > 1 && opts.empty()) {
     OB_ASSIGN_OR_RETURN(
         out.program,
         program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
   } else {
-    const std::vector<codegen::Opt> opts = OptsFor(kernel, target, options);
     OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
     // The heuristic's copies are at most half of the limit.
-    if (options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
+    if (target.block_threads == 1 && options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)

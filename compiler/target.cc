@@ -59,6 +59,8 @@ std::string DescribeArch(const Target& target) {
                   target.features.empty() ? "" : " ", target.features, " vectors ",
                   target.vector_registers, "x", target.vector_bytes, " bf16 ",
                   static_cast<int>(target.bf16));
+  if (target.multiprocessors > 0)
+    absl::StrAppend(&text, " multiprocessors ", target.multiprocessors);
   if (target.shared_bytes > 0) text += Kibibytes("shared", target.shared_bytes);
   return absl::StrCat(text, target.fp64 ? "" : " no fp64", target.fp16 ? " fp16" : "");
 }
@@ -109,6 +111,7 @@ Target CudaTarget(const std::string& arch, int multiprocessors) {
   target.kind = TargetKind::kCuda;
   target.name = target.arch = arch;
   target.threads = multiprocessors;
+  target.multiprocessors = multiprocessors;
   target.vector_bytes = 16;  // the widest access of a thread
   target.vector_registers = 255;
   target.block_threads = kBlockThreads;

@@ -65,9 +65,10 @@ struct Target {
   int64_t l1_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t l3_bytes = 0;
-  // Threads of one block that may run together; 1: the device is a processor, whose kernels take
-  // Opts and are written for one thread and its vectors.
+  // Threads of one block that may run together; 1: the device is a processor, whose kernels are
+  // written for one thread and its vectors.
   int64_t block_threads = 1;
+  int64_t multiprocessors = 0;  // that run blocks; 0 where that is not known
   int64_t shared_bytes = 0;  // memory that a block of threads shares; 0 on a CPU
   Bf16Products bf16 = Bf16Products::kNone;
   bool fp64 = true;  // has arithmetic of this type; elsewhere it must be decomposed

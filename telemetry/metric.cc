@@ -16,20 +16,21 @@ constexpr Names kSessionEnds[] = {"closed", "lost"};
 constexpr Names kWorkerLosses[] = {"disconnected", "silent"};
 constexpr Names kOffences[] = {"other_session", "claim", "future_epoch", "unsent_item",
                                "device_time"};
-constexpr Names kDeviceUses[] = {"busy", "free"};
+constexpr Names kDeviceUses[] = {"busy", "free", "out_of_service"};
 constexpr Names kVerdicts[] = {"known", "passed", "refused"};
-constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long"};
+constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long", "device_failed",
+                                   "launch_too_long"};
 constexpr Names kStoredKinds[] = {"snapshot", "checkpoint"};
 constexpr Names kCompileResults[] = {"ok", "failed"};
 constexpr Names kScrapeResults[] = {"ok", "refused"};
 constexpr Names kLeaseEnds[] = {"closed",        "idle",        "abandoned", "refused",
-                                "executor_lost", "worker_lost", "no_device", "gateway_stopped",
-                                "other"};
+                                "executor_lost", "worker_lost", "no_device", "no_credit",
+                                "gateway_stopped", "other"};
 constexpr Names kRefusals[] = {
     "no_key",        "key",      "key_address", "scope",    "fleet_secret",   "executor_token",
     "first_message", "protocol", "no_session",  "sessions", "no_device",      "graph",
     "quota",         "rate",     "connections", "streams",  "stalled_reader", "ledger",
-    "stopping",      "invalid",  "not_found",   "other"};
+    "credit",        "stopping", "invalid",     "not_found", "other"};
 constexpr Names kMethods[] = {"Cloud.Session",       "Cloud.Values",      "Fleet.Join",
                               "Fleet.Attach",        "Fleet.Keep",        "Fleet.Enrol",
                               "Blobs.Missing",       "Blobs.Upload",      "Blobs.Commit",
@@ -82,6 +83,7 @@ constexpr double kTimes[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 constexpr double kLeaseTimes[] = {1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600};
 
 constexpr double kMicro = 1e-6;
+constexpr double kMilli = 1e-3;
 
 using enum MetricType;
 
@@ -227,8 +229,15 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
 
     {Metric::kPostings, "outboard_postings_total", kCounter, kInGateway,
      "Charges that were written to the ledger."},
-    {Metric::kChargedTime, "outboard_charged_device_seconds_total", kCounter, kInGateway,
-     "Device seconds that were charged."},
+    {Metric::kPostingsRefused, "outboard_postings_refused_total", kCounter, kInGateway,
+     "Accounts whose charges the ledger refused; their leases stop. An operator has to look."},
+    {Metric::kChargedTime,
+     "outboard_charged_device_seconds_total",
+     kCounter,
+     kInGateway,
+     "Device seconds that were charged.",
+     {},
+     kMilli},
     {Metric::kChargedUsd,
      "outboard_charged_usd_total",
      kCounter,
@@ -264,6 +273,7 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      .processes = kInGateway,
      .help = "Device seconds that an account was charged since this process started.",
      .labels = kByAccount,
+     .unit = kMilli,
      .by_account = true},
     {.id = Metric::kAccountChargedUsd,
      .name = "outboard_account_charged_usd_total",
@@ -289,6 +299,8 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      "Time since the gateway last answered a heartbeat."},
     {Metric::kWorkerDevices, "outboard_worker_devices", kGauge, kInWorker,
      "Sessions that this worker serves at a time."},
+    {Metric::kWorkerDevicesOut, "outboard_worker_devices_out_of_service", kGauge, kInWorker,
+     "Devices that get no session any more, because they failed (docs/gpu-workers.md)."},
     {Metric::kWorkerSessions, "outboard_worker_sessions", kGauge, kInWorker,
      "Executors that serve a session."},
     {Metric::kWorkerSpares, "outboard_worker_spare_executors", kGauge, kInWorker,
@@ -334,6 +346,12 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      .help = "Kernels that were looked up among the compiled ones on disk.",
      .labels = kByLookup,
      .from_executors = true},
+    {.id = Metric::kLinkedCode,
+     .name = "outboard_linked_code_lookups_total",
+     .type = kCounter,
+     .processes = kInWorker,
+     .help = "Kernels of GPUs that were looked up among those that a driver has linked.",
+     .labels = kByLookup},
     {.id = Metric::kTuningLookups,
      .name = "outboard_tuning_lookups_total",
      .type = kCounter,

@@ -76,6 +76,7 @@ enum class Metric : uint16_t {
   kBlobDiskSize,
   // ---- the gateway: money
   kPostings,
+  kPostingsRefused,
   kChargedTime,
   kChargedUsd,
   kLedgerQueue,
@@ -92,6 +93,7 @@ enum class Metric : uint16_t {
   kWorkerJoinAttempts,
   kWorkerAckAge,
   kWorkerDevices,
+  kWorkerDevicesOut,
   kWorkerSessions,
   kWorkerSpares,
   kWorkerMemoryLimit,
@@ -102,6 +104,7 @@ enum class Metric : uint16_t {
   kKernelsCompiled,
   kCompileTime,
   kObjectCache,
+  kLinkedCode,
   kTuningLookups,
   kBlobCache,
   kBlobsPulled,
@@ -121,9 +124,10 @@ enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnd
 enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
 // Of kWorkerOffences: what a worker did that an honest one does not (docs/runbook.md).
 enum class WorkerOffence { kOtherSession, kClaim, kFutureEpoch, kUnsentItem, kDeviceTime };
-enum class DeviceUse { kBusy, kFree };                        // of kDevices
+enum class DeviceUse { kBusy, kFree, kOutOfService };         // of kDevices
 enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
-enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong };  // of kExecutorsEnded
+// Of kExecutorsEnded.
+enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong, kDeviceFailed, kLaunchTooLong };
 enum class StoredKind { kSnapshot, kCheckpoint };             // of what a worker stores
 enum class CompileResult { kOk, kFailed };                    // of kKernelsCompiled
 enum class ScrapeResult { kOk, kRefused };                    // of kScrapes
@@ -136,6 +140,7 @@ enum class LeaseEnd {
   kExecutorLost,
   kWorkerLost,
   kNoDevice,
+  kNoCredit,
   kGatewayStopped,
   kOther
 };
@@ -161,7 +166,8 @@ enum class Refusal {
   kConnections,    // too many connections of an address, or in total
   kStreams,        // too many streams or transfers of an account
   kStalledReader,  // it took nothing of what was sent
-  kLedger,         // the ledger cannot be written
+  kLedger,         // the ledger cannot be written, or refuses what the account used
+  kCredit,         // a cap is reached, or the account's credit
   kStopping,       // the gateway stops
   kInvalid,        // a request with arguments that make no sense
   kNotFound,       // a request for something that is not there

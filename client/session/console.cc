@@ -23,7 +23,7 @@ std::string OpenedLine(const std::string& target, const Stats& stats) {
 
 std::string EndedLine(const Stats& stats) {
   return absl::StrFormat(
-      "the session has ended: %d runs, %d round trips, %d bytes up, %d down, %d s billed",
+      "the session has ended: %d runs, %d round trips, %d bytes up, %d down, %.1f s billed",
       stats.runs, stats.blocking_round_trips, stats.bytes_up, stats.bytes_down,
       stats.seconds_billed);
 }

@@ -94,6 +94,7 @@ RemoteSession::RemoteSession(SessionOptions options)
     : options_(std::move(options)),
       trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
   if (options_.trace != nullptr) core_.WantTrace();
+  if (options_.max_cost_micro_usd.has_value()) core_.BoundCost(*options_.max_cost_micro_usd);
 }
 
 RemoteSession::~RemoteSession() {

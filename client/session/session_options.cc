@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/micros.h"
 #include "client/session/address.h"
 #include "client/trace/trace.h"
 
@@ -41,6 +42,15 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
   if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
   OB_ASSIGN_OR_RETURN(options.protection, Protection::FromEnvironment());
+  if (const std::string_view most = Variable("CLOUD_MAX_COST"); !most.empty()) {
+    const absl::StatusOr<int64_t> micros = ParseMicros(most);
+    // "CLOUD_MAX_COST=0" would not mean "no bound" to everybody.
+    if (!micros.ok() || *micros <= 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("CLOUD_MAX_COST is \"", absl::CHexEscape(std::string(most)),
+                       "\": write US dollars, such as 2 or 0.50; unset it for no bound"));
+    options.max_cost_micro_usd = static_cast<uint64_t>(*micros);
+  }
   return options;
 }
 

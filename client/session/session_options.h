@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,9 @@ struct SessionOptions {
   // TLS to whatever is not on this machine, checked by the system's roots, unless set otherwise.
   Protection protection = {};
   uint32_t devices = 1;
+  // The most that the session may cost in all, in micro-USD; nothing: no bound of its own. At that
+  // cost its steps fail with RESOURCE_EXHAUSTED, and its state is kept at the gateway for a while.
+  std::optional<uint64_t> max_cost_micro_usd = {};
   std::chrono::milliseconds connect_timeout{3000};  // until the target answers
   // Until a device is granted. Longer than a gateway's own limits for granting one and starting its
   // executor, so that the gateway's more precise error is reported.
@@ -49,9 +53,10 @@ struct SessionOptions {
   // From the environment: CLOUD unset, empty or 0 gives a private worker; CLOUD=1 takes CLOUD_HOST
   // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1
   // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
-  // PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
+  // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
   // beside the program nor on PATH.
-  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); those
+  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a
+  //                           CLOUD_MAX_COST that is no amount above nothing; those
   //                           of Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();

@@ -106,8 +106,16 @@ class Moves {
       case OptKind::kFlatten:
       case OptKind::kOnline:
       case OptKind::kPanel:
+      case OptKind::kMma:
       case OptKind::kTensorCore:
-      case OptKind::kSwap: break;
+      case OptKind::kSwap:
+      case OptKind::kGrid: break;
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare:
+        OfferAmount(i, amount * 2);
+        OfferAmount(i, amount / 2);
+        break;
     }
   }
 

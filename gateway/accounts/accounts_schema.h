@@ -85,6 +85,10 @@ DROP INDEX session_by_tenant;
 CREATE INDEX session_by_time ON session(opened_ms, id, closed_ms, tenant);
 CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id, closed_ms);
 )sql",
+    // Of each device, since the session's first lease; a gateway with another price keeps it.
+    R"sql(
+ALTER TABLE session ADD COLUMN price_per_hour INTEGER;
+)sql",
 };
 
 }  // namespace outboard::gateway

@@ -15,7 +15,7 @@ using storage::Statement;
 
 constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
-    "devices, recoverable, snapshot_root, snapshot_seq FROM session ";
+    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour FROM session ";
 
 // The end of a lease that ran when the gateway before this one ended.
 constexpr char kGatewayRestarted[] = "gateway restarted";
@@ -43,11 +43,14 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .devices = static_cast<uint32_t>(row.Int(9)),
                     .recoverable = row.Int(10) != 0,
                     .snapshot_root = std::string(row.Blob(11)),
-                    .snapshot_seq = static_cast<uint64_t>(row.Int(12))};
+                    .snapshot_seq = static_cast<uint64_t>(row.Int(12)),
+                    .price_per_hour = row.IsNull(13)
+                                          ? std::nullopt
+                                          : std::optional<MicroUsd>(MicroUsd{row.Int(13)})};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
-  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare(std::string(kSessionColumns) + "WHERE id = ?"));
+  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare(absl::StrCat(kSessionColumns, "WHERE id = ?")));
   OB_ASSIGN_OR_RETURN(const bool found, query.BindBlob(1, session.Bytes()).Step());
   if (!found) return std::optional<SessionRow>();
   OB_ASSIGN_OR_RETURN(SessionRow row, ReadSession(query));
@@ -106,12 +109,14 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         Statement write,
         db_->Prepare(
             "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
-            "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
+            "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq, "
+            "price_per_hour) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
             "closed_ms = excluded.closed_ms, attach_hash = excluded.attach_hash, devices = "
             "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
-            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq"));
+            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
+            "excluded.price_per_hour"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))
@@ -125,6 +130,7 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         .BindBlob(12, row.snapshot_root)
         .Bind(13, static_cast<int64_t>(row.snapshot_seq));
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
+    if (row.price_per_hour.has_value()) write.Bind(14, row.price_per_hour->value);
     return write.Run();
   });
 }
@@ -143,8 +149,8 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::ListLive() {
 
 absl::StatusOr<std::vector<SessionRow>> SessionRows::ReadLive() {
   OB_ASSIGN_OR_RETURN(Statement query,
-                      db_->Prepare(std::string(kSessionColumns) +
-                                   "WHERE closed_ms IS NULL ORDER BY opened_ms, id"));
+                      db_->Prepare(absl::StrCat(kSessionColumns,
+                                                "WHERE closed_ms IS NULL ORDER BY opened_ms, id")));
   std::vector<SessionRow> rows;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
+#include "gateway/ledger/money.h"
 #include "storage/sqlite.h"
 
 namespace outboard::gateway {
@@ -36,6 +37,7 @@ struct SessionRow {
   bool recoverable = false;   // the client buffers the items that no snapshot holds
   std::string snapshot_root;  // of the last snapshot; empty: none yet
   uint64_t snapshot_seq = 0;  // the last item that this snapshot holds
+  std::optional<MicroUsd> price_per_hour = {};  // of each device, since its first lease
   bool operator==(const SessionRow&) const = default;
 };
 

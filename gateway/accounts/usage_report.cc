@@ -36,12 +36,11 @@ absl::StatusOr<Place> PlaceFrom(const std::string& text) {
   return absl::InvalidArgumentError("usage: after is not the next of a reply");
 }
 
-// `charged` bounds the use from below: each second charged was of one of the devices.
+// `charged` bounds the use from below: each millisecond charged was of one of the devices.
 SessionUsage LineOf(const SessionTimes& times, const Usage& charged, WallTime since) {
   int64_t at_least_ms = 0;
   if (times.devices > 0 && times.opened_at >= since) {
-    const int64_t seconds = (charged.device_seconds + times.devices - 1) / times.devices;
-    at_least_ms = seconds * 1000;
+    at_least_ms = (charged.device_ms + times.devices - 1) / times.devices;
   }
   return SessionUsage{.session = times.session,
                       .began_at = times.opened_at,
@@ -60,12 +59,15 @@ std::string Decimal(MicroUsd amount) {
   return text;
 }
 
-std::string Seconds(int64_t ms) { return absl::StrFormat("%d.%03d", ms / 1000, ms % 1000); }
+std::string Seconds(int64_t ms) {
+  const int64_t magnitude = ms < 0 ? -ms : ms;
+  return absl::StrFormat("%s%d.%03d", ms < 0 ? "-" : "", magnitude / 1000, magnitude % 1000);
+}
 
 std::string Row(std::string_view session, std::string_view began, std::string_view used,
                 std::string_view devices, std::string_view charged, std::string_view amount,
                 std::string_view state = "") {
-  return absl::StrFormat("%-32s  %-20s  %10s  %7s  %9s  %11s%s\n", session, began, used, devices,
+  return absl::StrFormat("%-32s  %-20s  %10s  %7s  %10s  %11s%s\n", session, began, used, devices,
                          charged, amount, state);
 }
 
@@ -74,7 +76,7 @@ std::string TableLine(const SessionUsage& row) {
                                ? absl::StrCat(row.used_at_least ? ">=" : "", Seconds(*row.used_ms))
                                : "-";
   return Row(row.session.Hex(), ToString(row.began_at), used, absl::StrCat(row.devices),
-             absl::StrCat(row.charged.device_seconds), ToString(row.charged.amount),
+             Seconds(row.charged.device_ms), ToString(row.charged.amount),
              row.open ? "  open" : "");
 }
 
@@ -85,7 +87,7 @@ std::string JsonOf(const SessionUsage& row) {
       "\", \"open\": ", row.open ? "true" : "false", ", \"devices\": ", row.devices,
       ", \"used_seconds\": ", row.used_ms.has_value() ? Seconds(*row.used_ms) : "null",
       ", \"used_at_least\": ", row.used_at_least ? "true" : "false",
-      ", \"device_seconds\": ", row.charged.device_seconds,
+      ", \"device_seconds\": ", Seconds(row.charged.device_ms),
       ", \"amount_micro_usd\": ", row.charged.amount.value, ", \"amount_usd\": \"",
       Decimal(row.charged.amount), "\"}");
 }
@@ -136,7 +138,7 @@ std::string UsageText::Add(const UsagePage& page) {
     out = json_ ? "{\"sessions\": ["
                 : Row("session", "began", "used s", "devices", "charged s", "amount");
   for (const SessionUsage& row : page.sessions) {
-    listed_.device_seconds += row.charged.device_seconds;
+    listed_.device_ms += row.charged.device_ms;
     listed_.amount.value += row.charged.amount.value;
     const bool first = sessions_++ == 0;
     absl::StrAppend(&out, json_ && !first ? ", " : "", json_ ? JsonOf(row) : TableLine(row));
@@ -145,22 +147,22 @@ std::string UsageText::Add(const UsagePage& page) {
 }
 
 std::string UsageText::End() {
-  const Usage others{total_.device_seconds - listed_.device_seconds,
+  const Usage others{total_.device_ms - listed_.device_ms,
                      {total_.amount.value - listed_.amount.value}};
   const bool has_others = others != Usage{};
   if (!json_) {
     return absl::StrCat(
-        has_others ? Row("(others)", "", "", "", absl::StrCat(others.device_seconds),
+        has_others ? Row("(others)", "", "", "", Seconds(others.device_ms),
                          ToString(others.amount))
                    : "",
-        Row("total", "", "", "", absl::StrCat(total_.device_seconds), ToString(total_.amount)));
+        Row("total", "", "", "", Seconds(total_.device_ms), ToString(total_.amount)));
   }
   return absl::StrCat(
       "], ",
-      has_others ? absl::StrCat("\"other_device_seconds\": ", others.device_seconds,
+      has_others ? absl::StrCat("\"other_device_seconds\": ", Seconds(others.device_ms),
                                 ", \"other_amount_micro_usd\": ", others.amount.value, ", ")
                  : "",
-      "\"device_seconds\": ", total_.device_seconds,
+      "\"device_seconds\": ", Seconds(total_.device_ms),
       ", \"amount_micro_usd\": ", total_.amount.value, ", \"amount_usd\": \"",
       Decimal(total_.amount), "\"}\n");
 }

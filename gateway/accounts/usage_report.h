@@ -1,5 +1,5 @@
 // The bill, as `outboard usage` shows it: every session with when it began, how long it held
-// devices, what was charged. A session shorter than a second is charged nothing, and listed.
+// devices, what was charged.
 //
 // Reads page by page, so that a tenant may have a million sessions, each with a million postings: a
 // page takes some milliseconds. Charges are those that were posted when the first page was read:
@@ -35,7 +35,7 @@ struct SessionUsage {
   // gateway that was asked does not say.
   std::optional<int64_t> used_ms;
   bool used_at_least = false;  // used_ms or longer
-  Usage charged;               // whole device-seconds: without pauses and the rest of a second
+  Usage charged;               // without pauses
 };
 
 struct UsagePage {

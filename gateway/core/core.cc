@@ -17,6 +17,7 @@
 //   G10 All seats on a worker of one account are of one tenant, those without slots included: the
 //       executor of a parked session lives.
 //   G11 No session has a seat on a worker that was set aside.
+//   G12 A session is metered only with a hold, and never for more than that (funds.cc).
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -47,8 +48,8 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 
 uint32_t GatewayCore::Worker::free() const {
   if (draining || set_aside) return 0;
-  return static_cast<uint32_t>(std::count_if(
-      slots.begin(), slots.end(), [](const Slot& slot) { return !slot.holder.has_value(); }));
+  return static_cast<uint32_t>(
+      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
 }
 
 const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
@@ -87,12 +88,15 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.node = event.node;
   worker.one_account = event.one_account;
   worker.set_aside = event.set_aside;
+  worker.exclusive = event.exclusive;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
+  for (const uint32_t device : event.out)
+    if (device < worker.slots.size()) worker.slots[device].out = true;
   worker.heard = now_;
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
-    if (!Adopt(held, event.worker)) continue;
+    if (!Adopt(held, event.worker, out)) continue;
     welcome.sessions.push_back(held);
     welcome.tenants.push_back(sessions_.at(held.session).tenant);
   }
@@ -107,6 +111,12 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   for (const SessionId& id : lost)
     Replace(sessions_.at(id), absl::StrCat(event.name, " has started again"), out);
   PlaceQueue(out);
+}
+
+void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
+  const auto it = workers_.find(event.worker);
+  if (it != workers_.end() && event.device < it->second.slots.size())
+    it->second.slots[event.device].out = true;
 }
 
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
@@ -196,7 +206,9 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.client_recovers = session.recoverable = event.recoverable;
   session.snapshot_root = event.snapshot_root;
   session.snapshot_seq = event.snapshot_seq;
-  session.past = session.charged = {event.past_seconds, event.past_amount};
+  session.past = session.charged = {event.past_ms, event.past_amount};
+  session.ms_at_snapshot = event.past_ms;
+  session.price = event.price_per_hour;
   session.wall = event.wall;
   // Without a worker it was on its way to another.
   const bool nowhere = event.recoverable && event.node.empty();
@@ -229,9 +241,13 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                                    options_.sessions_per_tenant_max)),
                   telemetry::Refusal::kSessions);
   }
+  if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
+    return refuse(refused->second, telemetry::Refusal::kLedger);
   Session& session = sessions_[event.session];
   session.id = event.session;
   session.tenant = event.tenant;
+  session.key_id = event.key_id;
+  session.max_cost = event.max_cost;
   session.resume_hash = event.resume_hash;
   session.devices_wanted = event.devices;
   session.client_recovers = event.recovers;
@@ -261,6 +277,14 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
                             "started again, or it was left alone for too long"),
         telemetry::Refusal::kNoSession);
   }
+  if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
+    return refuse(refused->second, telemetry::Refusal::kLedger);
+  if (event.max_cost.has_value()) session->max_cost = event.max_cost;
+  session->key_id = event.key_id;
+  // Its steps in flight still end; it asks for money again once they have.
+  if (!session->stopped.ok() && session->state == State::kDetached)
+    return refuse(session->stopped, telemetry::Refusal::kCredit);
+  session->stopped = absl::OkStatus();
   if (IsSome(session->conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session->conn;
@@ -275,9 +299,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   switch (session->state) {
     case State::kLive:
     case State::kDetached: return GoLive(*session, out);
-    case State::kStarting:
-      if (session->attached()) LeaseAndGoLive(*session, out);
-      return;
+    case State::kStarting: return GoLiveIfReady(*session, out);
     case State::kQueued:
     case State::kOrphaned: return;
     case State::kShelved: session->state = State::kQueued; break;
@@ -379,7 +401,7 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   session.seats.front().attached = true;
   session.wall = event.wall;
   session.idle_since = now_;
-  if (session.state == State::kStarting && IsSome(session.conn)) LeaseAndGoLive(session, out);
+  GoLiveIfReady(session, out);
 }
 
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
@@ -390,6 +412,10 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
+  if (event.once_more && MayTryAgain(*session)) {
+    session->tried_again = now_;
+    return Replace(*session, how, out);
+  }
   End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 
@@ -399,6 +425,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
+  session->ms_at_snapshot = BillOf(event.session).ms;
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
@@ -409,6 +436,7 @@ void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   if (session == nullptr) return;
   if (event.busy || session->busy) session->idle_since = now_;
   session->busy = event.busy;
+  session->done_seq = std::max(session->done_seq, event.done_seq);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -430,6 +458,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
   }
   PlaceQueue(out);
 }
@@ -441,8 +470,17 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool moved = session.state == State::kQueued && session.epoch > 0;
   const bool queued =
       session.state == State::kQueued || (session.state == State::kParked && has_client);
-  const bool idle = session.denied || Since(now_, session.idle_since) > options_.idle_ns;
-  if (!has_client && Since(now_, session.client_left) > options_.grace_ns) {
+  const bool stopped = !session.stopped.ok();
+  const bool idle =
+      session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
+  const bool is_left = !has_client && Since(now_, session.client_left) > options_.grace_ns;
+  const bool waits_for_money =
+      stopped && session.recoverable &&
+      Since(now_, session.client_left) <= options_.stopped_grace_ns &&
+      (session.state == State::kParked || session.state == State::kShelved);
+  if (is_left && waits_for_money) {
+    if (session.state == State::kParked) Shelve(session, out);  // it costs no memory from now on
+  } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);
   } else if (moved && in_state > options_.move_ns) {
@@ -452,7 +490,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kStarting && !session.attached() &&
              in_state > options_.start_ns) {
     Replace(session, "it started no executor in time", out);
-  } else if (session.state == State::kStarting && session.attached() && idle) {
+  } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
     Park(session, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
@@ -522,6 +560,8 @@ std::string GatewayCore::CheckInvariants() const {
     }
     held += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
+    if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
+      return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
     if (in({State::kDetached, State::kShelved}) && has_conn) return "G4: connection: " + id.Hex();

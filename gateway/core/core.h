@@ -67,6 +67,8 @@ class GatewayCore {
   struct Slot {
     DeviceSlot device;
     std::optional<SessionId> holder;
+    bool out = false;  // DeviceWentOut
+    bool free() const { return !holder.has_value() && !out; }
   };
   struct Worker {
     std::string name, node;
@@ -75,6 +77,7 @@ class GatewayCore {
     bool draining = false;
     bool set_aside = false;
     bool one_account = false;
+    bool exclusive = false;  // WorkerJoined::exclusive
     uint32_t free() const;
   };
 
@@ -94,6 +97,25 @@ class GatewayCore {
     bool busy = false;
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
+    absl::Status stopped;      // OK, or for want of what money; as `denied`
+    std::string key_id;        // of its client
+    std::optional<MicroUsd> max_cost;
+    std::optional<MicroUsd> price;  // of each device, since its first lease
+    struct Funds {             // of the current lease, or the one that is to begin
+      LeaseId lease;
+      uint64_t number = 0;     // of the last TakeHold; an answer to another one is of the past
+      bool asked = false;      // an answer is to come
+      bool any = false;        // a hold may be there
+      int64_t funded_ms = 0;
+      absl::Status why;        // of the last answer
+      MonoTime asked_at;
+    } funds;
+    // Work that is repeated after a fault of ours is not charged.
+    uint64_t done_seq = 0;      // the last item that was done, by any of its executors
+    uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
+    bool replaying = false;     // its meter stands
+    MonoTime replay_since, replay_busy;
+    int64_t ms_at_snapshot = 0;  // of its bill
     // Its client retains the items that no snapshot includes, so that another executor can replay
     // them.
     bool recoverable = false;
@@ -102,8 +124,10 @@ class GatewayCore {
     uint64_t snapshot_seq = 0;
     uint64_t memory_bytes = 0;        // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
-    std::optional<WorkerId> lost_on;  // the worker of the last loss
+    std::optional<WorkerId> lost_on;   // the worker of the last loss
+    std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
+    std::optional<MonoTime> tried_again;  // after an end that it may have caused
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
@@ -124,6 +148,7 @@ class GatewayCore {
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
   void Handle(const WorkerJoined& event, Out& out);
+  void Handle(const DeviceWentOut& event, Out& out);
   void Handle(const WorkerHeartbeat& event, Out& out);
   void Handle(const WorkerDraining& event, Out& out);
   void Handle(const WorkerSetAside& event, Out& out);
@@ -138,6 +163,8 @@ class GatewayCore {
   void Handle(const ExecutorGone& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
+  void Handle(const HoldAnswered& event, Out& out);
+  void Handle(const PostingRefused& event, Out& out);
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
@@ -149,7 +176,7 @@ class GatewayCore {
   // G10: no other tenant has an executor on it, or it serves several at a time.
   bool Admits(WorkerId worker, TenantId tenant) const;
   void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
-  void LeaseAndGoLive(Session& session, Out& out);
+  void GoLiveIfReady(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
@@ -160,14 +187,31 @@ class GatewayCore {
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
-  bool Adopt(const HeldExecutor& held, WorkerId worker);
+  bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
+  bool MayTryAgain(const Session& session) const;
+  bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);
+  // ---- money (funds.cc)
+  void BeginHold(Session& session, Out& out);
+  void AskHold(Session& session, int64_t to_ms, Out& out);
+  void EndHoldOf(Session& session, Out& out);
+  bool IsFunded(const Session& session) const;
+  void CheckFunds(Session& session, Out& out);
+  void Stop(Session& session, const absl::Status& why, Out& out);
+  void Overrun(Session& session, Out& out);
+  void BeginReplay(Session& session, Out& out);
+  void CheckReplay(Session& session, Out& out);
+  void EndReplay(Session& session, Out& out);
+  int64_t FundsLeftNs(const Session& session) const;
+  template <typename Change>  // of the meter, for each device of the current lease
+  void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
+  std::vector<MicroUsd> PricesOf(const Session& session) const;  // of each device that it holds
   MicroUsd PriceOf(const Session& session) const;
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
@@ -182,6 +226,7 @@ class GatewayCore {
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
   std::deque<SessionId> queue_;
+  std::map<TenantId, absl::Status> refused_;  // accounts whose charges the ledger refuses
 };
 
 }  // namespace outboard::gateway

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "gateway/base/session_row_state.h"
+#include "gateway/ledger/holds.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/meter.h"
 #include "gateway/ledger/money.h"
@@ -71,6 +72,14 @@ struct CoreOptions {
   int64_t snapshot_ns = 0;             // interval of a session's snapshots; 0: none
   int64_t idle_ns = 10 * kSecondNs;    // an idle detached session releases its device
   int64_t grace_ns = 900 * kSecondNs;  // a detached session ends
+  // The same of one that was stopped for want of money, and can begin again from its snapshot: long
+  // enough to buy credit over a weekend.
+  int64_t stopped_grace_ns = 72 * 3600 * kSecondNs;
+  int64_t hold_ms = kHoldMs;           // how far ahead a lease is paid for
+  // Where no more can be held, a client is told so long before the end of what is, so that its
+  // steps in flight end on time that is paid for.
+  int64_t stop_lead_ns = 5 * kSecondNs;
+  int64_t ask_again_ns = 2 * kSecondNs;  // for money, after a refusal
   int64_t heartbeat_ns = 1 * kSecondNs;
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
   uint32_t sessions_per_tenant_max = 64;
@@ -95,6 +104,13 @@ struct WorkerJoined {
   std::vector<HeldExecutor> held;
   bool one_account = false;  // its executors at any time are to be of one tenant
   bool set_aside = false;    // as by WorkerSetAside
+  std::vector<uint32_t> out = {};  // devices, as by DeviceWentOut
+  // One process for each device: a parked session would keep one beside its successor's.
+  bool exclusive = false;
+};
+struct DeviceWentOut {  // gets no session any more; the one that it has stays
+  WorkerId worker;
+  uint32_t device = 0;
 };
 struct SessionRestored {  // at start: a session of the previous gateway process
   SessionId session;
@@ -109,8 +125,9 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
   MicroUsd past_amount;
-  int64_t past_seconds = 0;
+  int64_t past_ms = 0;
   WallTime wall;
+  std::optional<MicroUsd> price_per_hour = {};  // frozen by its first lease
 };
 struct WorkerHeartbeat {
   WorkerId worker;
@@ -135,12 +152,16 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   Token resume_hash;
   WallTime wall;
   bool recovers = true;  // the client speaks a protocol with recovery
+  std::string key_id = {};                // whose cap counts
+  std::optional<MicroUsd> max_cost = {};  // of the session
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
   TenantId tenant;
   Token resume_hash;
   WallTime wall;
+  std::string key_id = {};
+  std::optional<MicroUsd> max_cost = {};  // nothing: as before
 };
 struct ClientClosed {  // its session ends
   ConnId conn;
@@ -165,6 +186,8 @@ struct ExecutorGone {
   bool crashed = true;
   uint64_t placement = 0;          // of its Assign; 0: the last
   std::optional<WorkerId> worker;  // that reported it; none: derived from the end of its stream
+  // The session's own work may have caused it: another executor may try once more.
+  bool once_more = false;
 };
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
@@ -173,14 +196,26 @@ struct SnapshotKept {  // by the session's executor; its blobs are on disk
 };
 struct SessionProgress {  // precedes Tick
   SessionId session;
-  bool busy = false;  // items are in flight
+  bool busy = false;      // items are in flight
+  uint64_t done_seq = 0;  // the last item that its executor has said to be done
+};
+struct HoldAnswered {  // answers TakeHold
+  SessionId session;
+  uint64_t number = 0;  // of that TakeHold
+  HoldAnswer answer;
+};
+struct PostingRefused {  // the ledger refuses charges of this account: its leases stop
+  TenantId tenant;
+  absl::Status why;
 };
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
-    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerSetAside, WorkerGone,
+    std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
+                 WorkerGone,
                  SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
-                 ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
+                 ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
+                 PostingRefused, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -228,20 +263,28 @@ struct Queued {  // no device is free; `before` sessions are ahead in the queue
   uint64_t before = 0;
 };
 struct Bill {  // cost of a session since its first grant
-  int64_t seconds = 0;
+  int64_t ms = 0;
   MicroUsd amount;
 };
 // Ends a client's stream after the last Done. `why` is sent unless the client sent Close:
 // UNAVAILABLE (a worker was lost, the gateway stops), RESOURCE_EXHAUSTED (no device), NOT_FOUND
-// (nothing to resume), ABORTED (resumed elsewhere), or the status that the adapter passed in.
+// (nothing to resume), ABORTED (resumed elsewhere), RESOURCE_EXHAUSTED or FAILED_PRECONDITION (a
+// cap, or the credit, is reached), or the status that the adapter passed in.
 struct EndClient {
   ConnId conn;
   std::optional<SessionId> session;
   absl::Status why;
   Bill bill;
 };
-struct Post {  // to the ledger, all or none
+struct Post {  // to the ledger; PostingRefused follows for an account whose charges it refuses
   std::vector<Charge> charges;
+};
+struct TakeHold {  // before a lease, and while it runs; HoldAnswered follows
+  uint64_t number = 0;  // rises with each of a session
+  HoldRequest request;
+};
+struct EndHold {  // gives back what the lease did not use; follows its last Post
+  LeaseId lease;
 };
 struct Forget {  // the session is over; drop its entry
   SessionId session;
@@ -257,6 +300,7 @@ struct WriteSession {  // the session's current row, for the database
   bool recoverable = false;
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
+  std::optional<MicroUsd> price_per_hour = {};
 };
 struct WriteLease {
   LeaseId lease;
@@ -266,6 +310,7 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            Queued, Moving, EndClient, Post, Forget, WriteSession, WriteLease>;
+                            Queued, Moving, EndClient, Post, TakeHold, EndHold, Forget,
+                            WriteSession, WriteLease>;
 
 }  // namespace outboard::gateway

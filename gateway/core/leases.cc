@@ -9,17 +9,20 @@ namespace outboard::gateway {
 // Grants are counted here, as the rows count them: one for each lease that began.
 void GatewayCore::StartLease(Session& session, Out& out) {
   LeaseId lease{session.id, ++session.grant};
-  uint32_t device = 0;
-  for (const Seat& seat : session.seats) {
-    for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {
-      // Cannot fail for a fresh grant but for the meter's own limit; then the session is not
-      // billed, which is our loss.
-      meter_
-          .Grant({{lease, device}, session.tenant, DeviceAt(seat, i).price_per_hour, session.wall},
-                 now_)
-          .IgnoreError();
-    }
+  const std::vector<MicroUsd> prices = PricesOf(session);
+  for (uint32_t device = 0; device < prices.size(); ++device) {
+    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
+    // which is our loss.
+    meter_
+        .Grant({{lease, device},
+                session.tenant,
+                prices[device],
+                session.wall,
+                session.funds.funded_ms},
+               now_)
+        .IgnoreError();
   }
+  session.price = prices.front();
   session.metered = true;
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
@@ -46,9 +49,12 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     telemetry::CountAs(telemetry::Metric::kLeasesEnded, telemetry::LeaseEndOf(why));
     telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
     PostCharges(std::move(charges), out);
+    EndHoldOf(session, out);
+    session.replaying = false;
     out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
     session.metered = false;
   }
+  EndHoldOf(session, out);
   for (Seat& seat : session.seats) seat.slots.clear();
 }
 
@@ -56,19 +62,25 @@ const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
   return workers_.at(seat.worker).slots.at(seat.slots.at(i)).device;
 }
 
-MicroUsd GatewayCore::PriceOf(const Session& session) const {
-  MicroUsd sum;
+std::vector<MicroUsd> GatewayCore::PricesOf(const Session& session) const {
+  std::vector<MicroUsd> prices;
   for (const Seat& seat : session.seats) {
     for (size_t i = 0; i < seat.slots.size(); ++i)
-      sum.value += DeviceAt(seat, i).price_per_hour.value;
+      prices.push_back(session.price.value_or(DeviceAt(seat, i).price_per_hour));
   }
+  return prices;
+}
+
+MicroUsd GatewayCore::PriceOf(const Session& session) const {
+  MicroUsd sum;
+  for (const MicroUsd price : PricesOf(session)) sum.value += price.value;
   return sum;
 }
 
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
                           std::vector<Charge>& all) {
   for (const Charge& charge : more) {
-    session.charged.seconds += charge.to_s - charge.from_s;
+    session.charged.ms += charge.to_ms - charge.from_ms;
     session.charged.amount.value += charge.amount.value;
     all.push_back(charge);
   }
@@ -84,7 +96,7 @@ Bill GatewayCore::BillOf(const SessionId& id) const {
   Bill bill = it->second.past;
   if (it->second.metered) {
     Meter::Reading reading = meter_.Read(LeaseId{id, it->second.grant});
-    bill.seconds += reading.seconds;
+    bill.ms += reading.ms;
     bill.amount.value += reading.amount.value;
   }
   return bill;

@@ -48,8 +48,8 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
   });
 }
 
-// First fit in the order in which the workers joined, the worker that lost the session last; a
-// parked session can only go back to where its state is.
+// First fit in the order in which the workers joined, the worker and the devices that lost the
+// session last; a parked session can only go back to where its state is.
 bool GatewayCore::TryPlace(Session& session, Out& out) {
   const bool parked = session.state == State::kParked;
   std::optional<WorkerId> chosen;
@@ -61,18 +61,23 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!chosen.has_value()) return false;
   std::vector<uint32_t> slots;
   const Worker& worker = workers_.at(*chosen);
-  for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
-    if (!worker.slots[i].holder.has_value()) slots.push_back(i);
-  }
+  const auto take = [&](bool where_it_was_lost) {
+    for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
+      const bool lost_there =
+          chosen == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
+      if (worker.slots[i].free() && lost_there == where_it_was_lost) slots.push_back(i);
+    }
+  };
+  take(false);
+  take(true);
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   StartWith(session, *chosen, std::move(slots));
+  BeginHold(session, out);
   MakeRoomFor(*chosen, out);
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
                          session.seats.front().slots});
-  } else if (session.attached()) {
-    LeaseAndGoLive(session, out);
   }
   return true;
 }
@@ -88,8 +93,13 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   session.since = session.idle_since = now_;
 }
 
-void GatewayCore::LeaseAndGoLive(Session& session, Out& out) {
+// With a client, an executor, and money for both.
+void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
+  if (session.state != State::kStarting || !IsSome(session.conn) || !session.attached() ||
+      !IsFunded(session))
+    return;
   StartLease(session, out);
+  BeginReplay(session, out);
   GoLive(session, out);
 }
 
@@ -121,6 +131,14 @@ void GatewayCore::GoDetached(Session& session, Out& out) {
 }
 
 void GatewayCore::Park(Session& session, Out& out) {
+  // Its process would stay on the device beside the next one's: it goes to disk, or keeps it.
+  const bool exclusive = IsExclusive(session);
+  if (exclusive && !session.recoverable) return;
+  if (exclusive) {
+    StopLease(session, /*lost=*/false, "idle", out);
+    Shelve(session, out);
+    return PlaceQueue(out);
+  }
   StopLease(session, /*lost=*/false, "idle", out);
   session.state = State::kParked;
   PlaceQueue(out);
@@ -134,6 +152,8 @@ void GatewayCore::Shelve(Session& session, Out& out) {
     out.push_back(EndExecutor{seat.worker, session.id});
   out.push_back(DropExecutor{session.id});
   session.lost_how = "it was put away while its client was gone";
+  session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
   session.memory_bytes = 0;
   session.since = now_;
   session.state = State::kShelved;
@@ -222,7 +242,7 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 
 // Back where it was, on a connection of its worker's that is new. Its device is free unless two say
 // that they have it; then the session waits for one like a parked one.
-bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
+bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   Session* session = Find(held.session);
   Worker& worker = workers_.at(id);
   if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
@@ -235,6 +255,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
   });
   if (fits && session->held_device) {
     StartWith(*session, id, held.devices);
+    BeginHold(*session, out);
     return true;
   }
   session->state = State::kParked;
@@ -254,6 +275,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   }
   session.moved.push_back(now_);
   session.lost_how = how;
+  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
@@ -261,6 +283,8 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
     session.lost_on = seat.worker;
   }
   session.busy = false;
+  session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
   const bool has_client = IsSome(session.conn);
@@ -283,12 +307,24 @@ bool GatewayCore::MayMove(Session& session) {
   return session.moved.size() < options_.moves_max && !draining_;
 }
 
+// The session's own work may have ended its executor: one more try in as long a time as moves are
+// counted in.
+bool GatewayCore::MayTryAgain(const Session& session) const {
+  if (session.epoch > 0 && !session.recoverable) return false;
+  return !session.tried_again.has_value() ||
+         now_.ns - session.tried_again->ns > options_.move_window_ns;
+}
+
+bool GatewayCore::IsExclusive(const Session& session) const {
+  return !session.seats.empty() && workers_.at(session.seats.front().worker).exclusive;
+}
+
 void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {
   std::optional<WorkerId> worker;
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq});
+                             session.snapshot_root, session.snapshot_seq, session.price});
 }
 
 }  // namespace outboard::gateway

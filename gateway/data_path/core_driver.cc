@@ -127,7 +127,8 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.snapshot_root = row.snapshot_root;
   event.snapshot_seq = row.snapshot_seq;
   event.past_amount = past.amount;
-  event.past_seconds = past.device_seconds;
+  event.past_ms = past.device_ms;
+  event.price_per_hour = row.price_per_hour;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -233,6 +234,18 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  // What no books can hold is no amount that an account could have.
+  if (open.has_max_cost_micro_usd()) {
+    if (open.max_cost_micro_usd() == 0)
+      return refuse(absl::InvalidArgumentError("the most that a session may cost is not nothing"),
+                    telemetry::Refusal::kInvalid);
+    if (open.max_cost_micro_usd() > static_cast<uint64_t>(kAmountMaxMicroUsd))
+      return refuse(absl::FailedPreconditionError(
+                        absl::StrCat("the most that the session may cost is beyond what the books "
+                                     "can hold, ",
+                                     ToString(MicroUsd{kAmountMaxMicroUsd}))),
+                    telemetry::Refusal::kInvalid);
+  }
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
@@ -241,7 +254,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     const Token name = host_->DrawToken();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
-                    /*recovers=*/*protocol >= kRecoverySinceProtocol});
+                    /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
+                    MaxCostOf(open)});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -253,7 +267,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
                   telemetry::Refusal::kNoSession);
   }
   client->resume_token = *token;
-  Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow()});
+  Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow(), identity.key_id,
+                    MaxCostOf(open)});
 }
 
 void CoreDriver::Close(ConnId conn) {
@@ -322,6 +337,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
+  event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
+  event.exclusive = reg.exclusive_devices();
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -344,6 +361,7 @@ void CoreDriver::RemoveWorker(WorkerId worker) {
   const std::string name = NameOf(worker);
   if (workers_.erase(worker) == 0) return;
   if (!stopping_) observer_->OnWorkerLeft(name, "its connection ended");
+  TellProgress();
   Tell(WorkerGone{worker});
 }
 
@@ -376,7 +394,8 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
   ExecutorGone gone{.session = *id,
                     .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
                     .placement = ended.placement(),
-                    .worker = worker};
+                    .worker = worker,
+                    .once_more = ended.one_more_try()};
   CheckSpoken(worker, *id);
   Session* const session = Find(*id);
   const bool streams =
@@ -390,9 +409,9 @@ void CoreDriver::TellGone(ExecutorGone gone) {
   const Session* const session = Find(gone.session);
   if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok()) {
     gone.why = session->relay->failure();
-    gone.crashed = false;
+    gone.crashed = gone.once_more = false;
   } else {
-    gone.crashed = gone.why.ok() || absl::IsUnavailable(gone.why);
+    gone.crashed = !gone.once_more && (gone.why.ok() || absl::IsUnavailable(gone.why));
   }
   Tell(gone);
 }
@@ -464,9 +483,7 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
 
 void CoreDriver::OnTick() {
   std::lock_guard lock(mutex_);
-  for (const auto& [id, session] : sessions_) {
-    if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
-  }
+  TellProgress();
   TakeOffences();
   TellOverdueEndings();
   EndTheSilent();
@@ -475,6 +492,16 @@ void CoreDriver::OnTick() {
   if (++ticks_ % kKeyCheckTicks != 0) return;
   CheckKeys();
   LookAtQuarantine();
+}
+
+// Also before an executor is told to be lost: what it had done is not charged again.
+void CoreDriver::TellProgress() {
+  for (const auto& [id, session] : sessions_) TellProgress(id, *session);
+}
+
+void CoreDriver::TellProgress(SessionId id, const Session& session) {
+  if (session.relay != nullptr)
+    Tell(SessionProgress{id, session.relay->busy(), session.relay->done_seq()});
 }
 
 // A stream costs memory, and nobody has shown a key yet.
@@ -505,6 +532,7 @@ void CoreDriver::TellEnding(SessionId id) {
   Session* const session = Find(id);
   if (session == nullptr || !session->ending.has_value()) return;
   const auto ending = std::exchange(session->ending, std::nullopt);
+  TellProgress(id, *session);
   TellGone(ending->report.value_or(
       ExecutorGone{.session = id, .why = absl::UnavailableError("the executor's stream ended")}));
 }

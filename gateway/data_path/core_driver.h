@@ -32,6 +32,7 @@ namespace outboard::proto {
 class Heartbeat;
 class Open;
 class Register;
+class DeviceOut;
 class SessionEnded;
 }  // namespace outboard::proto
 
@@ -111,6 +112,7 @@ class CoreDriver {
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
   // it failed, is read before the core decides.
@@ -166,6 +168,8 @@ class CoreDriver {
   void Do(Moving& action);
   void Do(EndClient& action);
   void Do(Post& action);
+  void Do(TakeHold& action);
+  void Do(EndHold& action);
   void Do(Forget& action);
   void Do(WriteSession& action);
   void Do(WriteLease& action);
@@ -186,11 +190,14 @@ class CoreDriver {
   Worker* FindWorker(WorkerId worker) const;
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
+  static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, bool replays);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
   void TellGone(ExecutorGone gone);
+  void TellProgress();
+  void TellProgress(SessionId id, const Session& session);
   void TellEnding(SessionId session);  // if there is one
   void TellOverdueEndings();
   void EndTheSilent();

@@ -11,6 +11,11 @@
 
 namespace outboard::gateway {
 
+std::optional<MicroUsd> CoreDriver::MaxCostOf(const proto::Open& open) {
+  if (!open.has_max_cost_micro_usd()) return std::nullopt;
+  return MicroUsd{static_cast<int64_t>(open.max_cost_micro_usd())};
+}
+
 void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
@@ -120,7 +125,8 @@ void CoreDriver::Connect(const Live& live) {
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
-       .snapshot_root = live.snapshot_root},
+       .snapshot_root = live.snapshot_root,
+       .max_cost = MaxCostOf(client->open)},
       client->open);
 }
 
@@ -169,7 +175,23 @@ void CoreDriver::Do(EndClient& action) {
   });
 }
 
-void CoreDriver::Do(gateway::Post& action) { writes_->Post(std::move(action.charges)); }
+void CoreDriver::Do(gateway::Post& action) {
+  writes_->Post(std::move(action.charges), [this](TenantId tenant, const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    Tell(PostingRefused{tenant, why});
+  });
+}
+
+void CoreDriver::Do(TakeHold& action) {
+  const SessionId session = action.request.lease.session;
+  writes_->Hold(std::move(action.request),
+                [this, session, number = action.number](HoldAnswer answer) {
+                  std::lock_guard lock(mutex_);
+                  Tell(HoldAnswered{session, number, std::move(answer)});
+                });
+}
+
+void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); }
 
 void CoreDriver::Do(Forget& action) {
   if (Session* const session = Find(action.session)) {
@@ -197,6 +219,7 @@ void CoreDriver::Do(WriteSession& action) {
   row.recoverable = action.recoverable;
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
+  row.price_per_hour = action.price_per_hour;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {

@@ -12,6 +12,7 @@
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
+#include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
 
 namespace outboard::gateway {
@@ -140,6 +141,13 @@ void CoreDriver::LookAtQuarantine() {
       TellAside(identity, false);
     }
   });
+}
+
+// No offence: an honest worker says so of a device that failed.
+void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
+  std::lock_guard lock(mutex_);
+  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why());
+  Tell(DeviceWentOut{worker, out.device()});
 }
 
 }  // namespace outboard::gateway

@@ -40,7 +40,13 @@ class DriverHost {
 class WriteQueue {
  public:
   virtual ~WriteQueue() = default;
-  virtual void Post(std::vector<Charge> charges) = 0;
+  // Calls `refused`, later, for each account whose charges the ledger refuses; those of others are
+  // posted.
+  using Refused = std::function<void(TenantId, const absl::Status&)>;
+  virtual void Post(std::vector<Charge> charges, Refused refused) = 0;
+  // Calls `then` once the hold is on disk, or refused.
+  virtual void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) = 0;
+  virtual void EndHold(LeaseId lease) = 0;
   virtual void Write(SessionRow row) = 0;
   virtual void Grant(LeaseRow row) = 0;
   virtual void EndLease(LeaseId lease, std::string why) = 0;

@@ -39,6 +39,8 @@ class DriverObserver {
                                std::string_view kind) {}
   virtual void OnWorkerSetAside(std::string_view name, std::string_view identity,
                                 std::string_view why) {}
+  // One of its devices gets no session any more; `why` is the worker's.
+  virtual void OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) {}
   virtual void OnWorkerLifted(std::string_view name, std::string_view identity) {}
 };
 

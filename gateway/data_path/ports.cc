@@ -204,6 +204,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     case proto::WorkerEvent::kSessionEnded:
       driver_->OnSessionEnded(worker_, event.session_ended());
       break;
+    case proto::WorkerEvent::kDeviceOut:
+      driver_->OnDeviceOut(worker_, event.device_out());
+      break;
     case proto::WorkerEvent::kDraining: driver_->OnDraining(worker_); break;
     default: break;
   }

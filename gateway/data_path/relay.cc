@@ -181,7 +181,8 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
   done.set_through_seq(through_seq);
-  done.set_seconds_billed(static_cast<uint64_t>(bill.seconds));
+  done.set_seconds_billed(static_cast<uint64_t>(bill.ms / 1000));
+  done.set_billed_ms(static_cast<uint64_t>(bill.ms));
   done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
   if (!why.ok()) {
     proto::Failed& failed = *frame.add_items()->mutable_failed();
@@ -366,7 +367,8 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       }
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
-      done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
+      done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
       done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
       CountDeviceTime(done.device_time_us());
       NoteKernelUses(done.kernel_uses());
@@ -391,6 +393,9 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
+      opened.clear_max_cost_micro_usd();
+      if (start_.max_cost.has_value())
+        opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));
       CountDevice(opened);
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.

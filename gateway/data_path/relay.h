@@ -43,6 +43,7 @@ struct EpochStart {
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;
+  std::optional<MicroUsd> max_cost = {};  // that the session is held to
 };
 
 class Relay {

@@ -11,6 +11,7 @@ namespace {
 
 // A new field needs a new tag, so that bytes of one layout are never read as another's.
 constexpr std::string_view kBodyTag = "outboard.ledger.body.1";
+constexpr std::string_view kBodyOfMsTag = "outboard.ledger.body.2";  // ranges in milliseconds
 constexpr std::string_view kEntryTag = "outboard.ledger.entry.1";
 
 void AppendInt(std::string& out, int64_t value) {
@@ -78,17 +79,18 @@ absl::Status CheckCharge(const Charge& charge) {
   }
   const absl::Status price = CheckPrice(charge.price_per_hour);
   if (!price.ok()) return absl::InvalidArgumentError(price.message());
-  if (charge.from_s < 0 || charge.to_s <= charge.from_s || charge.to_s > kLeaseSecondsMax) {
+  if (charge.from_ms < 0 || charge.to_ms <= charge.from_ms || charge.to_ms > kLeaseMsMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("charge for seconds [", charge.from_s, ", ", charge.to_s,
-                     ") of a lease; its seconds are 0 to ", kLeaseSecondsMax));
+        absl::StrCat("charge for milliseconds [", charge.from_ms, ", ", charge.to_ms,
+                     ") of a lease, which are 0 to ", kLeaseMsMax));
   }
-  const int64_t due = ChargeAfter(charge.price_per_hour, charge.to_s).value -
-                      ChargeAfter(charge.price_per_hour, charge.from_s).value;
+  const int64_t due = ChargeAfter(charge.price_per_hour, charge.to_ms).value -
+                      ChargeAfter(charge.price_per_hour, charge.from_ms).value;
   if (charge.amount.value != due) {
     return absl::InvalidArgumentError(absl::StrCat("charge of ", charge.amount.value,
-                                                   " micro-USD for seconds [", charge.from_s, ", ",
-                                                   charge.to_s, "), which cost ", due));
+                                                   " micro-USD for milliseconds [",
+                                                   charge.from_ms, ", ", charge.to_ms,
+                                                   "), which cost ", due));
   }
   return absl::OkStatus();
 }
@@ -108,16 +110,17 @@ absl::Status CheckTransfer(const Transfer& transfer) {
   return CheckLines(transfer.lines);
 }
 
-std::string UseKey(const LeasedDevice& device, int64_t from_s) {
+std::string UseKey(const LeasedDevice& device, int64_t from) {
   return absl::StrCat("use/", device.lease.session.Hex(), "/", device.lease.grant, "/",
-                      device.device, "/", from_s);
+                      device.device, "/", from);
 }
 
-EntryBody BodyOf(const Charge& charge) {
-  return EntryBody{.key = UseKey(charge.device, charge.from_s),
+EntryBody BodyOf(const Charge& charge, int64_t unit_ms) {
+  return EntryBody{.key = UseKey(charge.device, charge.from_ms / unit_ms),
                    .lines = {{LedgerAccount::Tenant(charge.tenant), -charge.amount},
                              {LedgerAccount::Revenue(), charge.amount}},
-                   .charge = charge};
+                   .charge = charge,
+                   .unit_ms = unit_ms};
 }
 
 EntryBody BodyOf(const Transfer& transfer) {
@@ -125,7 +128,8 @@ EntryBody BodyOf(const Transfer& transfer) {
 }
 
 std::string BodyHash(const EntryBody& body) {
-  std::string bytes(kBodyTag);
+  const bool of_ms = body.charge.has_value() && body.unit_ms == 1;
+  std::string bytes(of_ms ? kBodyOfMsTag : kBodyTag);
   AppendBytes(bytes, body.key);
   AppendBytes(bytes, body.memo);
   AppendInt(bytes, static_cast<int64_t>(body.lines.size()));
@@ -142,8 +146,8 @@ std::string BodyHash(const EntryBody& body) {
     AppendInt(bytes, charge.tenant.value);
     AppendInt(bytes, charge.price_per_hour.value);
     AppendInt(bytes, charge.granted_at.unix_ms);
-    AppendInt(bytes, charge.from_s);
-    AppendInt(bytes, charge.to_s);
+    AppendInt(bytes, charge.from_ms / body.unit_ms);
+    AppendInt(bytes, charge.to_ms / body.unit_ms);
   }
   return HashOf(bytes);
 }

@@ -23,6 +23,7 @@ struct EntryBody {
   std::string memo;
   std::vector<LedgerLine> lines;
   std::optional<Charge> charge;  // of a use entry; its amount is that of the revenue line
+  int64_t unit_ms = 1;           // of the charge's range in key and hash; 1000 in older entries
 };
 
 // True for the name of a possible account. "tenant:<id>" has no leading zeros, so that one account
@@ -38,12 +39,12 @@ absl::Status CheckTransfer(const Transfer& transfer);
 absl::Status CheckLines(const std::vector<LedgerLine>& lines);
 
 // Requires that the checks above have passed.
-EntryBody BodyOf(const Charge& charge);
+EntryBody BodyOf(const Charge& charge, int64_t unit_ms = 1);
 EntryBody BodyOf(const Transfer& transfer);
 
-// Returns the key under which a leased device's seconds from `from_s` are posted. No transfer may
-// use a key with this prefix.
-std::string UseKey(const LeasedDevice& device, int64_t from_s);
+// Returns the key under which a leased device's time from `from` is posted. No transfer may use a
+// key with this prefix.
+std::string UseKey(const LeasedDevice& device, int64_t from);
 inline constexpr std::string_view kUseKeyPrefix = "use/";
 
 // Returns SHA-256 over a domain tag and the body's fields, each with its length: no two bodies have

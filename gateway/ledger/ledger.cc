@@ -1,17 +1,20 @@
-// Opening and posting. L1 to L9 are in the header; each is ensured here:
+// Opening and posting. L1 to L10 are in the header; each is ensured here:
 //   L1, L4  checked before the transaction (entry.cc)
 //   L2, L3  Appender::Place, under the write lock, so that no other process posts in between
 //   L5, L7  Appender::Append and Finish
 //   L6      Appender::AddToBalance
 //   L8      one transaction for each call, synchronous=FULL
 //   L9      a trigger (ledger_schema.h)
+//   L10     HeldCharges and Ledger::Hold (ledger_holds.cc)
 #include "gateway/ledger/ledger.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "gateway/ledger/entry.h"
+#include "gateway/ledger/held_charges.h"
 #include "gateway/ledger/ledger_schema.h"
 
 namespace outboard::gateway {
@@ -38,13 +41,15 @@ class Appender {
     OB_ASSIGN_OR_RETURN(
         Statement last_range,
         db.Prepare(
-            "SELECT tenant, price_per_hour, granted_ms, to_s FROM ledger_entry WHERE session = ? "
-            "AND grant_number = ? AND device = ? ORDER BY from_s DESC LIMIT 1"));
+            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s FROM ledger_entry "
+            "WHERE session = ? AND grant_number = ? AND device = ? "
+            "ORDER BY from_s DESC LIMIT 1"));
     OB_ASSIGN_OR_RETURN(Statement add_entry,
                         db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, "
                                    "hash, tenant, session, grant_number, "
-                                   "device, price_per_hour, granted_ms, from_s, to_s) VALUES(?, ?, "
-                                   "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                                   "device, price_per_hour, granted_ms, from_s, to_s, "
+                                   "unit_ms) "
+                                   "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     OB_ASSIGN_OR_RETURN(
         Statement add_line,
         db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
@@ -58,11 +63,21 @@ class Appender {
     OB_ASSIGN_OR_RETURN(
         Statement set_head,
         db.Prepare("UPDATE ledger_head SET number = ?, at_ms = ?, hash = ? WHERE id = 1"));
-    return Appender(head.Int(0), WallTime{head.Int(1)}, std::string(head.Blob(2)),
+    OB_ASSIGN_OR_RETURN(HeldCharges held, HeldCharges::Create(db));
+    return Appender(Head{head.Int(0), WallTime{head.Int(1)}, std::string(head.Blob(2))},
                     std::move(by_key), std::move(last_range), std::move(add_entry),
                     std::move(add_line), std::move(account), std::move(add_account),
-                    std::move(set_balance), std::move(set_head));
+                    std::move(set_balance), std::move(set_head), std::move(held));
   }
+
+  // The end of the chain. Who rolls back puts it back, too.
+  struct Head {
+    int64_t number;  // of the last entry
+    WallTime at;     // its stamp
+    std::string hash;
+  };
+  const Head& head() const { return head_; }
+  void SetHead(Head head) { head_ = std::move(head); }
 
   // Returns the number of `body`: that of the same entry if it was posted before, else the next
   // one.
@@ -75,21 +90,25 @@ class Appender {
       return absl::AlreadyExistsError(
           absl::StrCat("ledger: ", body.key, " was posted with another body"));
     }
-    if (body.charge.has_value()) OB_RETURN_IF_ERROR(CheckContinues(*body.charge));
+    if (body.charge.has_value()) {
+      OB_RETURN_IF_ERROR(CheckContinues(*body.charge));
+      OB_RETURN_IF_ERROR(held_.Use(*body.charge));
+    }
     return Append(body, body_hash, now);
   }
 
   absl::Status Finish() {
-    return set_head_.Bind(1, number_).Bind(2, at_.unix_ms).BindBlob(3, hash_).Run();
+    return set_head_.Bind(1, head_.number)
+        .Bind(2, head_.at.unix_ms)
+        .BindBlob(3, head_.hash)
+        .Run();
   }
 
  private:
-  Appender(int64_t number, WallTime at, std::string hash, Statement by_key, Statement last_range,
-           Statement add_entry, Statement add_line, Statement account, Statement add_account,
-           Statement set_balance, Statement set_head)
-      : number_(number),
-        at_(at),
-        hash_(std::move(hash)),
+  Appender(Head head, Statement by_key, Statement last_range, Statement add_entry,
+           Statement add_line, Statement account, Statement add_account, Statement set_balance,
+           Statement set_head, HeldCharges held)
+      : head_(std::move(head)),
         by_key_(std::move(by_key)),
         last_range_(std::move(last_range)),
         add_entry_(std::move(add_entry)),
@@ -97,7 +116,8 @@ class Appender {
         account_(std::move(account)),
         add_account_(std::move(add_account)),
         set_balance_(std::move(set_balance)),
-        set_head_(std::move(set_head)) {}
+        set_head_(std::move(set_head)),
+        held_(std::move(held)) {}
 
   // L3.
   absl::Status CheckContinues(const Charge& charge) {
@@ -107,18 +127,18 @@ class Appender {
                                               .Bind(2, static_cast<int64_t>(device.lease.grant))
                                               .Bind(3, device.device)
                                               .Step());
-    const int64_t charged_to_s = found ? last_range_.Int(3) : 0;
-    if (charge.from_s < charged_to_s) {
-      return absl::AlreadyExistsError(absl::StrCat("ledger: seconds [", charge.from_s, ", ",
-                                                   charge.to_s, ") of device ", device.device,
+    const int64_t charged_to_ms = found ? last_range_.Int(3) : 0;
+    if (charge.from_ms < charged_to_ms) {
+      return absl::AlreadyExistsError(absl::StrCat("ledger: milliseconds [", charge.from_ms, ", ",
+                                                   charge.to_ms, ") of device ", device.device,
                                                    " of session ", device.lease.session.Hex(),
-                                                   " overlap those charged, up to ", charged_to_s));
+                                                   " overlap those charged, up to ", charged_to_ms));
     }
-    if (charge.from_s > charged_to_s) {
+    if (charge.from_ms > charged_to_ms) {
       return absl::FailedPreconditionError(
-          absl::StrCat("ledger: seconds [", charge.from_s, ", ", charge.to_s, ") of device ",
+          absl::StrCat("ledger: milliseconds [", charge.from_ms, ", ", charge.to_ms, ") of device ",
                        device.device, " of session ", device.lease.session.Hex(),
-                       " leave a gap after those charged, up to ", charged_to_s));
+                       " leave a gap after those charged, up to ", charged_to_ms));
     }
     if (found && (last_range_.Int(0) != charge.tenant.value ||
                   last_range_.Int(1) != charge.price_per_hour.value ||
@@ -132,16 +152,16 @@ class Appender {
 
   absl::StatusOr<Posting> Append(const EntryBody& body, const std::string& body_hash,
                                  WallTime now) {
-    number_ += 1;
-    at_ = std::max(at_, now);  // L7
-    hash_ = EntryHash(hash_, number_, at_, body_hash);
+    head_.number += 1;
+    head_.at = std::max(head_.at, now);  // L7
+    head_.hash = EntryHash(head_.hash, head_.number, head_.at, body_hash);
     add_entry_.Reset();
-    add_entry_.Bind(1, number_)
+    add_entry_.Bind(1, head_.number)
         .BindText(2, body.key)
-        .Bind(3, at_.unix_ms)
+        .Bind(3, head_.at.unix_ms)
         .BindText(4, body.memo)
         .BindBlob(5, body_hash)
-        .BindBlob(6, hash_);
+        .BindBlob(6, head_.hash);
     if (body.charge.has_value()) {  // otherwise NULL, as Reset left them
       const Charge& charge = *body.charge;
       add_entry_.Bind(7, charge.tenant.value)
@@ -150,20 +170,20 @@ class Appender {
           .Bind(10, charge.device.device)
           .Bind(11, charge.price_per_hour.value)
           .Bind(12, charge.granted_at.unix_ms)
-          .Bind(13, charge.from_s)
-          .Bind(14, charge.to_s);
+          .Bind(13, charge.from_ms)
+          .Bind(14, charge.to_ms);
     }
     OB_RETURN_IF_ERROR(add_entry_.Run());
     for (size_t line = 0; line < body.lines.size(); ++line) {
       OB_ASSIGN_OR_RETURN(const int64_t account, AddToBalance(body.lines[line]));
       add_line_.Reset();
-      OB_RETURN_IF_ERROR(add_line_.Bind(1, number_)
+      OB_RETURN_IF_ERROR(add_line_.Bind(1, head_.number)
                              .Bind(2, static_cast<int64_t>(line))
                              .Bind(3, account)
                              .Bind(4, body.lines[line].amount.value)
                              .Run());
     }
-    return Posting{.number = number_};
+    return Posting{.number = head_.number};
   }
 
   // L6. Returns the account's row id.
@@ -188,12 +208,39 @@ class Appender {
     return id;
   }
 
-  int64_t number_;  // of the last entry
-  WallTime at_;     // its stamp
-  std::string hash_;
+  Head head_;
   Statement by_key_, last_range_, add_entry_, add_line_, account_, add_account_, set_balance_,
       set_head_;
+  HeldCharges held_;
 };
+
+// True for what the ledger says of one account's charges; any other error is of the file.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsAlreadyExists(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsOutOfRange(status);
+}
+
+// Posts the charges of one account, all or none, within a transaction. Returns what the ledger
+// refuses in `refused`.
+absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charge* const> charges,
+                         WallTime now, absl::Status& refused) {
+  for (const Charge* const charge : charges) {
+    refused = CheckCharge(*charge);
+    if (!refused.ok()) return absl::OkStatus();
+  }
+  OB_RETURN_IF_ERROR(db.Execute("SAVEPOINT account"));
+  const Appender::Head before = appender.head();
+  for (const Charge* const charge : charges) {
+    const absl::Status placed = appender.Place(BodyOf(*charge), now).status();
+    if (placed.ok()) continue;
+    if (!IsRefusal(placed)) return placed;
+    refused = placed;
+    appender.SetHead(before);
+    OB_RETURN_IF_ERROR(db.Execute("ROLLBACK TO account"));
+    break;
+  }
+  return db.Execute("RELEASE account");
+}
 
 // The caller has checked the bodies.
 absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const EntryBody> bodies,
@@ -241,6 +288,34 @@ absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charge
   return PostBodies(*db_, bodies, now);
 }
 
+absl::StatusOr<std::vector<AccountPosting>> Ledger::PostEach(std::span<const Charge> charges,
+                                                             WallTime now) {
+  std::vector<AccountPosting> accounts;
+  if (charges.empty()) return accounts;
+  if (charges.size() > kChargesPerPostMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ledger: ", charges.size(), " charges in one post, ", kChargesPerPostMax, " are allowed"));
+  }
+  std::map<TenantId, size_t> places;
+  std::vector<std::vector<const Charge*>> by_account;
+  for (const Charge& charge : charges) {
+    const auto [place, is_new] = places.try_emplace(charge.tenant, accounts.size());
+    if (is_new) {
+      accounts.push_back({charge.tenant, absl::OkStatus()});
+      by_account.emplace_back();
+    }
+    by_account[place->second].push_back(&charge);
+  }
+  absl::MutexLock lock(&mutex_);
+  OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Appender appender, Appender::Create(*db_));
+    for (size_t i = 0; i < accounts.size(); ++i)
+      OB_RETURN_IF_ERROR(PostAccount(*db_, appender, by_account[i], now, accounts[i].status));
+    return appender.Finish();
+  }));
+  return accounts;
+}
+
 absl::StatusOr<Posting> Ledger::PostTransfer(const Transfer& transfer, WallTime now) {
   OB_RETURN_IF_ERROR(CheckTransfer(transfer));
   const EntryBody body = BodyOf(transfer);
@@ -251,7 +326,8 @@ absl::StatusOr<Posting> Ledger::PostTransfer(const Transfer& transfer, WallTime 
 
 absl::StatusOr<Posting> Ledger::Credit(TenantId tenant, MicroUsd amount, std::string_view key,
                                        WallTime now) {
-  if (amount <= MicroUsd{}) return absl::InvalidArgumentError("ledger: a credit must be positive");
+  if (amount <= MicroUsd{}) return absl::InvalidArgumentError("a credit is more than nothing");
+  OB_RETURN_IF_ERROR(CheckAmount(amount));
   return PostTransfer(Transfer{.key = std::string(key),
                                .memo = "credit",
                                .lines = {{LedgerAccount::Tenant(tenant), amount},

@@ -3,15 +3,16 @@
 // An *entry* is two or more *lines* (account, signed amount) that sum to zero. A line's amount adds
 // to the account's balance; a tenant's balance is what the operator owes the tenant, so credit is
 // positive and use makes it smaller.
-//     use       tenant -a, revenue +a        from the meter, for each (lease, device, second range)
+//     use       tenant -a, revenue +a        from the meter, for each (lease, device, range)
 //     transfer  any lines that sum to zero   credit (tenant +a, payments -a), a refund, ...
 //
 // Invariants (the numbers are quoted by the tests; Verify checks all but L8):
 //   L1  the lines of each entry sum to zero
 //   L2  an idempotency key has at most one entry, and a second post of it with another body is
 //       refused
-//   L3  the second ranges of a leased device start at 0, touch, and never overlap: a second is
-//       charged once or not at all; tenant, price and grant time are the same in all of them
+//   L3  the ranges of a leased device, in milliseconds, start at 0, touch, and never overlap: a
+//       millisecond is charged once or not at all; tenant, price and grant time are the same in all
+//       of them
 //   L4  the amount of a use entry is ChargeAfter(to) - ChargeAfter(from)
 //   L5  entries are numbered 1, 2, 3 ... without gaps; entry n holds hash n = SHA-256(domain,
 //       hash n-1, n, stamp, SHA-256(body)), and the head row holds the last number and hash
@@ -20,6 +21,8 @@
 //   L8  an acknowledged Post is on disk; any other is on disk whole or not at all
 //   L9  the stored use of a use entry is the sum over the use entries up to it: of all, of its
 //       tenant and of its session
+//   L10 a charge is at most what is held for its lease (holds.h); a hold costs what its range does;
+//       what a budget holds is the sum of its holds
 //
 // Threads: any; a mutex serialises all methods. Calls block on the disk, and up to kBusyTimeoutMs
 // on another process that writes: keep them off threads that serve streams. Any number of processes
@@ -43,6 +46,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "gateway/ledger/holds.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/meter.h"
 #include "gateway/ledger/money.h"
@@ -84,9 +88,9 @@ struct StatementRow {
   WallTime at;
   std::string key;
   std::string memo;
-  std::optional<LeasedDevice> device;  // of a use entry, with its seconds
-  int64_t from_s = 0;
-  int64_t to_s = 0;
+  std::optional<LeasedDevice> device;  // of a use entry, with its milliseconds
+  int64_t from_ms = 0;
+  int64_t to_ms = 0;
   MicroUsd amount;  // of this account's line
 };
 
@@ -95,6 +99,12 @@ struct StatementRow {
 struct EntryRange {
   WallTime since{INT64_MIN};
   int64_t last = INT64_MAX;
+};
+
+// What became of an account's charges in Ledger::PostEach.
+struct AccountPosting {
+  TenantId tenant;
+  absl::Status status;
 };
 
 struct VerifyReport {
@@ -114,12 +124,41 @@ class Ledger {
   // Errors:
   //     INVALID_ARGUMENT     a charge that breaks L4, an empty range, more than kChargesPerPostMax
   //                          charges
-  //     ALREADY_EXISTS       some of these seconds are charged already, by another range or with
-  //                          another body
-  //     FAILED_PRECONDITION  seconds before these are not charged yet (a gap), or the tenant,
-  //                          price or grant time differs from that of the seconds before
+  //     ALREADY_EXISTS       some of this time is charged already, by another range or with another
+  //                          body
+  //     FAILED_PRECONDITION  time before it is not charged yet (a gap), or the tenant, price or grant
+  //                          time differs from that of the time before, or it is not held
   //     OUT_OF_RANGE         a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
+
+  // Posts the charges of each account in a transaction of its own, within one that reaches the disk
+  // once: what is refused of one account leaves the others' posted. Returns the accounts in order
+  // of their first charge, with an error of Post's. An error of every call: nothing was posted.
+  absl::StatusOr<std::vector<AccountPosting>> PostEach(std::span<const Charge> charges,
+                                                       WallTime now);
+
+  // Holds what the lease costs up to request.to_ms, or as much of it as the limits leave.
+  // Idempotent. `credit_limit` is of accounts that have none of their own.
+  // Errors: INVALID_ARGUMENT     no device or price, a range out of bounds, other devices or
+  //                              another tenant than before
+  //         FAILED_PRECONDITION  it costs more than the books can hold
+  absl::StatusOr<HoldAnswer> Hold(const HoldRequest& request,
+                                  MicroUsd credit_limit = kNoCreditLimit);
+  // Gives back what is still held for the lease. Idempotent.
+  absl::Status EndHold(const LeaseId& lease);
+  // The same of all leases; returns how many had a hold. Call when the only gateway starts: no lease
+  // runs then.
+  absl::StatusOr<int64_t> EndAllHolds();
+
+  // Bounds what is charged from now on; nothing: no bound. Holds count against it at once.
+  // INVALID_ARGUMENT: a cap that is not positive. OUT_OF_RANGE: beyond kAmountMaxMicroUsd.
+  absl::Status SetCap(BudgetScope scope, std::string_view name, std::optional<MicroUsd> cap);
+  // How far below zero the account's balance may go; nothing: the gateway's default. Errors: as
+  // SetCap, for a limit below zero.
+  absl::Status SetCreditLimit(TenantId tenant, std::optional<MicroUsd> limit);
+  // `name`: of a key or session its id; of an account its number.
+  absl::StatusOr<Budget> BudgetOf(BudgetScope scope, std::string_view name);
+  absl::StatusOr<Budget> BudgetOf(TenantId tenant);
 
   // Posts any lines that sum to zero. Idempotent by the transfer's key.
   // Errors:
@@ -156,7 +195,7 @@ class Ledger {
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
 
-  // Reads everything and checks L1 to L7 and L9. DATA_LOSS names the first entry or account that
+  // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account that
   // breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
   // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();

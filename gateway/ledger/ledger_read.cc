@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<StatementRow>> Ledger::StatementOf(const LedgerAccoun
       Statement query,
       db_->Prepare(
           "SELECT e.number, e.at_ms, e.key, e.memo, l.amount, e.session, e.grant_number, "
-          "e.device, e.from_s, e.to_s FROM ledger_account a "
+          "e.device, e.unit_ms * e.from_s, e.unit_ms * e.to_s FROM ledger_account a "
           "JOIN ledger_line l ON l.account = a.id JOIN ledger_entry e ON e.number = l.entry "
           "WHERE a.name = ? AND l.entry > ? ORDER BY l.entry LIMIT ?"));
   query.BindText(1, account.name)
@@ -47,8 +47,8 @@ absl::StatusOr<std::vector<StatementRow>> Ledger::StatementOf(const LedgerAccoun
       return absl::DataLossError(absl::StrCat("ledger: entry ", row.number, " is damaged"));
     row.device = LeasedDevice{{*session, static_cast<uint64_t>(query.Int(6))},
                               static_cast<uint32_t>(query.Int(7))};
-    row.from_s = query.Int(8);
-    row.to_s = query.Int(9);
+    row.from_ms = query.Int(8);
+    row.to_ms = query.Int(9);
   }
 }
 

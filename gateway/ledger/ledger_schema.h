@@ -1,8 +1,8 @@
 // The ledger's tables. Internal to gateway/ledger. Append-only: a change is another migration step
 // at the end.
 //
-// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer; its
-// amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
+// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer;
+// its amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
 // chain of hashes reveals deliberate changes.
 #pragma once
 
@@ -109,6 +109,67 @@ CREATE TRIGGER ledger_use_fixed BEFORE UPDATE ON ledger_use
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_use_kept BEFORE DELETE ON ledger_use
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+)sql",
+    // Ranges of use in milliseconds. Entries from before this step keep theirs in seconds, which is
+    // what their hashes cover; sums are in milliseconds throughout. The columns of a range keep their
+    // names, and the unit its default, for a gateway of an older version that still posts here.
+    R"sql(
+DROP TRIGGER ledger_use_added;
+DROP TRIGGER ledger_use_fixed;
+ALTER TABLE ledger_entry ADD COLUMN unit_ms INTEGER NOT NULL DEFAULT 1000
+  CHECK(unit_ms IN (1, 1000));
+ALTER TABLE ledger_use RENAME COLUMN seconds TO ms;
+ALTER TABLE ledger_use RENAME COLUMN tenant_seconds TO tenant_ms;
+ALTER TABLE ledger_use RENAME COLUMN session_seconds TO session_ms;
+UPDATE ledger_use SET ms = 1000 * ms, tenant_ms = 1000 * tenant_ms, session_ms = 1000 * session_ms;
+CREATE TRIGGER ledger_use_added AFTER INSERT ON ledger_line WHEN NEW.line = 1
+BEGIN
+  INSERT INTO ledger_use
+    SELECT e.number, e.tenant, e.session,
+      IFNULL(a.ms, 0) + e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(a.amount, 0) + NEW.amount,
+      IFNULL(t.tenant_ms, 0) + e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(t.tenant_amount, 0) + NEW.amount,
+      IFNULL(s.session_ms, 0) + e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(s.session_amount, 0) + NEW.amount
+    FROM ledger_entry e
+    LEFT JOIN ledger_use a ON a.entry = (SELECT MAX(entry) FROM ledger_use)
+    LEFT JOIN ledger_use t
+      ON t.entry = (SELECT MAX(entry) FROM ledger_use WHERE tenant = e.tenant)
+    LEFT JOIN ledger_use s
+      ON s.entry = (SELECT MAX(entry) FROM ledger_use WHERE session = e.session)
+    WHERE e.number = NEW.entry AND e.session IS NOT NULL;
+END;
+CREATE TRIGGER ledger_use_fixed BEFORE UPDATE ON ledger_use
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+)sql",
+    // Holds and budgets (holds.h). They change with each posting and are no part of the chain of
+    // hashes: what was used stands in the entries, and these tables only say what may still be.
+    // `scope` has the numbers of BudgetScope; `name` is a tenant's number, a key's id, a session's
+    // digits. A NULL cap: none; a NULL credit_limit: the gateway's.
+    R"sql(
+CREATE TABLE ledger_hold(
+  session BLOB NOT NULL,
+  grant_number INTEGER NOT NULL,
+  device INTEGER NOT NULL,
+  tenant INTEGER NOT NULL,
+  key_id TEXT NOT NULL,
+  price_per_hour INTEGER NOT NULL,
+  posted_ms INTEGER NOT NULL,
+  funded_ms INTEGER NOT NULL CHECK(funded_ms >= posted_ms),
+  amount INTEGER NOT NULL CHECK(amount >= 0),
+  PRIMARY KEY(session, grant_number, device)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ledger_hold_by_tenant ON ledger_hold(tenant);
+CREATE TABLE ledger_budget(
+  scope INTEGER NOT NULL CHECK(scope IN (1, 2, 3)),
+  name TEXT NOT NULL,
+  cap INTEGER CHECK(cap > 0),
+  credit_limit INTEGER CHECK(credit_limit >= 0),
+  spent INTEGER NOT NULL DEFAULT 0,
+  held INTEGER NOT NULL DEFAULT 0 CHECK(held >= 0),
+  PRIMARY KEY(scope, name)
+) STRICT, WITHOUT ROWID;
 )sql",
 };
 

@@ -54,7 +54,7 @@ class UseSums {
     OB_ASSIGN_OR_RETURN(const Usage sum, UpTo(last_, bind));
     if (ahead_ == 0) return sum;
     OB_ASSIGN_OR_RETURN(const Usage ahead, UpTo(std::min(ahead_, last_), bind));
-    return Usage{.device_seconds = sum.device_seconds - ahead.device_seconds,
+    return Usage{.device_ms = sum.device_ms - ahead.device_ms,
                  .amount = MicroUsd{sum.amount.value - ahead.amount.value}};
   }
 
@@ -65,13 +65,13 @@ class UseSums {
   static const char* SqlFor(Of of) {
     switch (of) {
       case Of::kAll:
-        return "SELECT seconds, amount FROM ledger_use WHERE entry <= ?1 "
+        return "SELECT ms, amount FROM ledger_use WHERE entry <= ?1 "
                "ORDER BY entry DESC LIMIT 1";
       case Of::kTenant:
-        return "SELECT tenant_seconds, tenant_amount FROM ledger_use "
+        return "SELECT tenant_ms, tenant_amount FROM ledger_use "
                "WHERE tenant = ?2 AND entry <= ?1 ORDER BY entry DESC LIMIT 1";
       case Of::kSession:
-        return "SELECT session_seconds, session_amount FROM ledger_use "
+        return "SELECT session_ms, session_amount FROM ledger_use "
                "WHERE session = ?2 AND entry <= ?1 ORDER BY entry DESC LIMIT 1";
     }
     OB_CHECK(false);
@@ -83,7 +83,7 @@ class UseSums {
     bind(query_.Bind(1, entry));
     OB_ASSIGN_OR_RETURN(const bool found, query_.Step());
     if (!found) return Usage{};
-    return Usage{.device_seconds = query_.Int(0), .amount = MicroUsd{query_.Int(1)}};
+    return Usage{.device_ms = query_.Int(0), .amount = MicroUsd{query_.Int(1)}};
   }
 
   Statement query_;

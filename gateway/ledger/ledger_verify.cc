@@ -44,8 +44,8 @@ absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
       .tenant = TenantId{row.Int(5)},
       .price_per_hour = MicroUsd{row.Int(9)},
       .granted_at = WallTime{row.Int(10)},
-      .from_s = row.Int(11),
-      .to_s = row.Int(12)};
+      .from_ms = row.Int(11) * row.Int(14),
+      .to_ms = row.Int(12) * row.Int(14)};
 }
 
 // L1, L2 (by the key that belongs to the body), L4, L5, L7.
@@ -54,7 +54,8 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash FROM ledger_entry ORDER BY number"));
+          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms FROM ledger_entry "
+          "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
       db.Prepare("SELECT l.line, a.name, l.amount FROM ledger_line l LEFT JOIN ledger_account a ON "
@@ -89,7 +90,8 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
       charge.amount = body.lines[1].amount;
       const absl::Status sound = CheckCharge(charge);
       if (!sound.ok()) return BrokenEntry("L4", number, std::string(sound.message()));
-      const EntryBody expected = BodyOf(charge);
+      body.unit_ms = entries.Int(14);
+      const EntryBody expected = BodyOf(charge, body.unit_ms);
       if (expected.key != body.key || expected.lines != body.lines) {
         return BrokenEntry("L2", number, "has a key or lines that are not its charge's");
       }
@@ -127,12 +129,12 @@ absl::Status VerifyRanges(Database& db) {
   OB_ASSIGN_OR_RETURN(
       Statement ranges,
       db.Prepare(
-          "SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, from_s, "
-          "to_s, number FROM ledger_entry WHERE session IS NOT NULL "
-          "ORDER BY session, grant_number, device, from_s"));
+          "SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, "
+          "unit_ms * from_s, unit_ms * to_s, number FROM ledger_entry "
+          "WHERE session IS NOT NULL ORDER BY session, grant_number, device, from_s"));
   struct Device {
     std::string session;
-    int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_s = 0;
+    int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_ms = 0;
   } last;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, ranges.Step());
@@ -152,8 +154,8 @@ absl::Status VerifyRanges(Database& db) {
         ranges.Int(5) != last.granted_ms) {
       return BrokenEntry("L3", number, "changes the tenant, price or grant of its lease");
     }
-    if (ranges.Int(6) != last.to_s) return BrokenEntry("L3", number, "leaves a gap or overlaps");
-    last.to_s = ranges.Int(7);
+    if (ranges.Int(6) != last.to_ms) return BrokenEntry("L3", number, "leaves a gap or overlaps");
+    last.to_ms = ranges.Int(7);
   }
 }
 
@@ -186,19 +188,72 @@ absl::Status VerifyBalances(Database& db) {
 absl::StatusOr<int64_t> VerifySums(Database& db, const char* sql) {
   OB_ASSIGN_OR_RETURN(Statement uses, db.Prepare(sql));
   std::optional<std::string> scope;
-  absl::int128 seconds = 0, amount = 0;
+  absl::int128 ms = 0, amount = 0;
   for (int64_t entries = 0;; ++entries) {
     OB_ASSIGN_OR_RETURN(const bool more, uses.Step());
     if (!more) return entries;
     if (scope != uses.Blob(0)) {
       scope = std::string(uses.Blob(0));
-      seconds = amount = 0;
+      ms = amount = 0;
     }
-    seconds += uses.Int(2);
+    ms += uses.Int(2);
     amount += uses.Int(3);
-    if (uses.Int(4) != seconds || uses.Int(5) != amount)
+    if (uses.Int(4) != ms || uses.Int(5) != amount)
       return BrokenEntry("L9", uses.Int(1), "has stored sums that are not those up to it");
   }
+}
+
+// L10, for one scope of budgets. `sql` returns each of its holds: name and amount, by name.
+absl::Status VerifyHeld(Database& db, BudgetScope scope, const char* sql) {
+  OB_ASSIGN_OR_RETURN(Statement holds, db.Prepare(sql));
+  OB_ASSIGN_OR_RETURN(
+      Statement budget,
+      db.Prepare("SELECT held FROM ledger_budget WHERE scope = ? AND name = ?"));
+  OB_ASSIGN_OR_RETURN(Statement sum, db.Prepare("SELECT COUNT(*) FROM ledger_budget "
+                                                "WHERE scope = ? AND held <> 0"));
+  int64_t with_holds = 0;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, holds.Step());
+    if (!more) break;
+    budget.Reset();
+    OB_ASSIGN_OR_RETURN(
+        const bool found,
+        budget.Bind(1, static_cast<int64_t>(scope)).BindText(2, holds.Text(0)).Step());
+    // Only accounts have one always.
+    if (!found && scope != BudgetScope::kAccount) continue;
+    if (!found || budget.Int(0) != holds.Int(1))
+      return Broken("L10", "what a budget holds is not the sum of its holds");
+    with_holds += holds.Int(1) != 0;
+  }
+  OB_ASSIGN_OR_RETURN(const bool counted, sum.Bind(1, static_cast<int64_t>(scope)).Step());
+  OB_CHECK(counted);
+  if (sum.Int(0) != with_holds) return Broken("L10", "a budget holds what no lease has");
+  return absl::OkStatus();
+}
+
+// L10.
+absl::Status VerifyHolds(Database& db) {
+  OB_ASSIGN_OR_RETURN(
+      Statement holds,
+      db.Prepare("SELECT price_per_hour, posted_ms, funded_ms, amount FROM ledger_hold"));
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, holds.Step());
+    if (!more) break;
+    const MicroUsd price{holds.Int(0)};
+    if (!CheckPrice(price).ok() || holds.Int(1) < 0 || holds.Int(2) > kLeaseMsMax ||
+        holds.Int(2) < holds.Int(1) ||
+        holds.Int(3) !=
+            ChargeAfter(price, holds.Int(2)).value - ChargeAfter(price, holds.Int(1)).value)
+      return Broken("L10", "a hold is not what the time that it is for costs");
+  }
+  OB_RETURN_IF_ERROR(VerifyHeld(db, BudgetScope::kAccount,
+                                "SELECT CAST(tenant AS TEXT), SUM(amount) FROM ledger_hold "
+                                "GROUP BY tenant"));
+  OB_RETURN_IF_ERROR(VerifyHeld(db, BudgetScope::kKey,
+                                "SELECT key_id, SUM(amount) FROM ledger_hold WHERE key_id <> '' "
+                                "GROUP BY key_id"));
+  return VerifyHeld(db, BudgetScope::kSession,
+                    "SELECT lower(hex(session)), SUM(amount) FROM ledger_hold GROUP BY session");
 }
 
 // L9. Rows of other entries, or of another tenant or session, are missing in the joins.
@@ -213,14 +268,15 @@ absl::Status VerifyUse(Database& db) {
   if (count.Int(0) != count.Int(1)) return broken();
   // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
   for (const char* sql :
-       {"SELECT '', u.entry, e.to_s - e.from_s, l.amount, u.seconds, u.amount FROM ledger_use u "
+       {"SELECT '', u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.ms, u.amount "
+        "FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.session IS NOT NULL "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, e.to_s - e.from_s, l.amount, u.tenant_seconds, u.tenant_amount "
-        "FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "SELECT u.tenant, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.tenant_ms, "
+        "u.tenant_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.tenant = u.tenant "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, e.to_s - e.from_s, l.amount, u.session_seconds, "
+        "SELECT u.session, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.session_ms, "
         "u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.session = u.session "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
@@ -241,7 +297,8 @@ absl::StatusOr<VerifyReport> Ledger::Verify() {
     OB_RETURN_IF_ERROR(VerifyEntries(*db_, report));
     OB_RETURN_IF_ERROR(VerifyRanges(*db_));
     OB_RETURN_IF_ERROR(VerifyBalances(*db_));
-    return VerifyUse(*db_);
+    OB_RETURN_IF_ERROR(VerifyUse(*db_));
+    return VerifyHolds(*db_);
   });
   // On an intact file our SQL is valid, so an error means damage.
   if (absl::IsInternal(status)) return Broken("structure", "the tables are not those of a ledger");

@@ -7,8 +7,8 @@
 
 namespace outboard::gateway {
 
-// 68 years of one lease; with the highest price, price * seconds / 3600 < 2^60 micro-USD.
-inline constexpr int64_t kLeaseSecondsMax = int64_t{1} << 31;
+// 68 years of one lease; with the highest price it costs less than 2^60 micro-USD.
+inline constexpr int64_t kLeaseMsMax = (int64_t{1} << 31) * 1000;
 // A million USD an hour for one device.
 inline constexpr int64_t kPricePerHourMaxMicroUsd = 1'000'000'000'000;
 // One transfer or balance: a trillion USD, far below 2^63 micro-USD, so that a sum of two always

@@ -7,10 +7,11 @@
 //
 // Invariants, for each device, at the end of each call:
 //   M1  usable_ns is the length of the union of the spans between confirmations in which no pause
-//       was set (a span longer than unheard_max_ns, where one is set, left out)
-//   M2  seconds [0, charged_s) are exactly those of the charges returned so far, each in one of
-//       them
-//   M3  charged_s <= usable_ns / 1e9, and the two are equal once the device has ended
+//       was set (a span longer than unheard_max_ns, where one is set, left out), up to funded_ms
+//   M2  milliseconds [0, charged_ms) are exactly those of the charges returned so far, each in one
+//       of them
+//   M3  charged_ms <= usable_ns / 1e6 <= funded_ms, and the first two are equal once the device has
+//       ended
 //   M4  confirmed never goes back
 #include "gateway/ledger/meter.h"
 
@@ -22,8 +23,7 @@
 namespace outboard::gateway {
 namespace {
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
-constexpr int64_t kUsableMaxNs = kLeaseSecondsMax * kNsPerSecond;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 absl::Status NotMetered(const LeasedDevice& device) {
   return absl::NotFoundError(absl::StrCat("device ", device.device, " of session ",
@@ -35,6 +35,8 @@ absl::Status NotMetered(const LeasedDevice& device) {
 
 absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
   OB_RETURN_IF_ERROR(CheckPrice(request.price_per_hour));
+  if (request.funded_ms < 0 || request.funded_ms > kLeaseMsMax)
+    return absl::OutOfRangeError("funds of a lease are 0 to 68 years of it");
   if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs a tenant");
   if (devices_.size() >= kMeteredDevicesMax) {
     return absl::ResourceExhaustedError(
@@ -45,7 +47,8 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
           .try_emplace(request.device, State{.tenant = request.tenant,
                                              .price_per_hour = request.price_per_hour,
                                              .granted_at = request.granted_at,
-                                             .confirmed = now})
+                                             .confirmed = now,
+                                             .funded_ms = request.funded_ms})
           .second;
   if (!inserted) {
     return absl::AlreadyExistsError(absl::StrCat("device ", request.device.device, " of session ",
@@ -65,26 +68,40 @@ void Meter::Advance(State& state, MonoTime now) const {
   if (state.pauses != 0) return;
   if (options_.unheard_max_ns > 0 && span_ns > static_cast<uint64_t>(options_.unheard_max_ns))
     return;
-  const auto room_ns = static_cast<uint64_t>(kUsableMaxNs - state.usable_ns);
+  const auto room_ns = static_cast<uint64_t>(state.funded_ms * kNsPerMs - state.usable_ns);
   state.usable_ns += static_cast<int64_t>(std::min(span_ns, room_ns));
 }
 
 // M2: the next charge begins where the last one ended.
-void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_s,
+void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_ms,
                  std::vector<Charge>& out) const {
-  const int64_t whole_s = state.usable_ns / kNsPerSecond;
-  OB_CHECK(state.charged_s <= whole_s);
-  if (whole_s - state.charged_s < std::max<int64_t>(1, at_least_s)) return;
-  const MicroUsd before = ChargeAfter(state.price_per_hour, state.charged_s);
-  const MicroUsd after = ChargeAfter(state.price_per_hour, whole_s);
+  const int64_t whole_ms = state.usable_ns / kNsPerMs;
+  OB_CHECK(state.charged_ms <= whole_ms);
+  if (whole_ms - state.charged_ms < std::max<int64_t>(1, at_least_ms)) return;
+  const MicroUsd before = ChargeAfter(state.price_per_hour, state.charged_ms);
+  const MicroUsd after = ChargeAfter(state.price_per_hour, whole_ms);
   out.push_back(Charge{.device = device,
                        .tenant = state.tenant,
                        .price_per_hour = state.price_per_hour,
                        .granted_at = state.granted_at,
-                       .from_s = state.charged_s,
-                       .to_s = whole_s,
+                       .from_ms = state.charged_ms,
+                       .to_ms = whole_ms,
                        .amount = MicroUsd{after.value - before.value}});
-  state.charged_s = whole_s;
+  state.charged_ms = whole_ms;
+}
+
+void Meter::Fund(const LeasedDevice& device, int64_t funded_ms) {
+  if (const auto at = devices_.find(device); at != devices_.end())
+    at->second.funded_ms = std::clamp(funded_ms, at->second.funded_ms, kLeaseMsMax);
+}
+
+int64_t Meter::FundsLeftNs(const LeasedDevice& device, MonoTime now) const {
+  const auto at = devices_.find(device);
+  if (at == devices_.end()) return 0;
+  const State& state = at->second;
+  const int64_t left_ns = state.funded_ms * kNsPerMs - state.usable_ns;
+  if (state.pauses != 0 || now <= state.confirmed) return left_ns;
+  return left_ns - (now.ns - state.confirmed.ns);
 }
 
 absl::StatusOr<std::vector<Charge>> Meter::Confirm(const LeasedDevice& device, MonoTime now) {
@@ -92,7 +109,7 @@ absl::StatusOr<std::vector<Charge>> Meter::Confirm(const LeasedDevice& device, M
   if (at == devices_.end()) return NotMetered(device);
   std::vector<Charge> charges;
   Advance(at->second, now);
-  Emit(device, at->second, options_.seconds_per_charge, charges);
+  Emit(device, at->second, options_.ms_per_charge, charges);
   return charges;
 }
 
@@ -134,8 +151,8 @@ absl::StatusOr<std::vector<Charge>> Meter::Lose(const LeasedDevice& device) {
 Meter::Reading Meter::Read(const LeasedDevice& device) const {
   const auto at = devices_.find(device);
   if (at == devices_.end()) return {};
-  const int64_t whole_s = at->second.usable_ns / kNsPerSecond;
-  return {whole_s, ChargeAfter(at->second.price_per_hour, whole_s)};
+  const int64_t whole_ms = at->second.usable_ns / kNsPerMs;
+  return {whole_ms, ChargeAfter(at->second.price_per_hour, whole_ms)};
 }
 
 Meter::Reading Meter::Read(const LeaseId& lease) const {
@@ -143,7 +160,7 @@ Meter::Reading Meter::Read(const LeaseId& lease) const {
   for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
        at != devices_.end() && at->first.lease == lease; ++at) {
     const Reading one = Read(at->first);
-    sum.seconds += one.seconds;
+    sum.ms += one.ms;
     // Saturates: a reading is for display; the ledger rejects amounts that do not fit.
     const auto total = Add(sum.amount, one.amount);
     sum.amount = total.ok() ? *total : MicroUsd{kAmountMaxMicroUsd};

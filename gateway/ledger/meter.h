@@ -1,4 +1,4 @@
-// Counts the seconds for which leased devices were usable, and turns whole seconds into charges.
+// Counts the time for which leased devices were usable, and turns whole milliseconds into charges.
 //
 // A core: no clock, thread, file or randomness inside. One thread owns it. Callers pass the
 // monotonic time; a time before the latest one passed so far counts as the latest.
@@ -9,10 +9,12 @@
 // confirm too. Lose() ends a lease without a sign of life, so the time since the last confirmation
 // is never charged: the customer could not use it. Therefore no charge ever has to be refunded.
 //
-// Seconds. The usable, confirmed time of a leased device accumulates over its pauses; each time the
-// sum reaches another whole second, that second [k, k+1) is charged, once. The remainder when the
-// lease ends, always less than one second, is not charged. So a lease of 3.9 s costs 3 seconds per
-// device, and so does one of 2.5 s, a pause and 1.4 s.
+// Milliseconds. The usable, confirmed time of a leased device accumulates over its pauses; each
+// whole millisecond [k, k+1) of the sum is charged, once. The remainder when the lease ends, less
+// than a millisecond, is not charged.
+//
+// Funds. Time counts up to `funded_ms` alone, which is how much of the lease its hold pays for
+// (gateway/ledger/holds.h): so no charge is ever more than what is held, whatever else goes wrong.
 //
 // Amounts. A charge for [from, to) is ChargeAfter(to) - ChargeAfter(from): charges of a lease
 // telescope to ChargeAfter(all its seconds) however the ranges are cut.
@@ -32,26 +34,27 @@
 
 namespace outboard::gateway {
 
-// Seconds [from_s, to_s) of one device of one lease, ready to be posted. Also what the ledger
-// stores.
+// Milliseconds [from_ms, to_ms) of one device of one lease, ready to be posted. Also what the
+// ledger stores.
 struct Charge {
   LeasedDevice device;
   TenantId tenant;
   MicroUsd price_per_hour;
   WallTime granted_at;
-  int64_t from_s = 0;
-  int64_t to_s = 0;
+  int64_t from_ms = 0;
+  int64_t to_ms = 0;
   MicroUsd amount;
   bool operator==(const Charge&) const = default;
 };
 
 // Why a leased device is not usable. Several may hold at once; time counts when none does.
-enum class PauseReason : uint8_t { kBeam = 1, kQueueing = 2, kMoving = 4, kOther = 8 };
+// kReplay: work is repeated after a fault of ours.
+enum class PauseReason : uint8_t { kBeam = 1, kQueueing = 2, kReplay = 4, kOther = 8 };
 
 struct MeterOptions {
-  // Whole seconds per charge; the rest is charged at release. 1 posts every second; more keep the
-  // ledger small, at the risk of not charging that many seconds if the gateway dies.
-  int64_t seconds_per_charge = 5;
+  // Usable time per charge; the rest is charged at release. More keeps the ledger small, at the
+  // risk of not charging that much if the gateway dies.
+  int64_t ms_per_charge = 5000;
   // A confirmation this long after the one before does not count the time between: a worker without
   // contact for its lease's time-to-live has stopped its executors. 0: counts all of it.
   int64_t unheard_max_ns = 0;
@@ -62,6 +65,7 @@ struct GrantRequest {
   TenantId tenant;
   MicroUsd price_per_hour = kDefaultPricePerHour;
   WallTime granted_at;  // stamped once, for people
+  int64_t funded_ms = kLeaseMsMax;
 };
 
 class Meter {
@@ -70,7 +74,7 @@ class Meter {
 
   // Starts to count at `now`.
   // Errors: ALREADY_EXISTS  the device of this lease is metered already
-  //         OUT_OF_RANGE    price, or a tenant that is not positive
+  //         OUT_OF_RANGE    price, or a tenant that is not positive, or funds below 0
   //         RESOURCE_EXHAUSTED  kMeteredDevicesMax
   absl::Status Grant(const GrantRequest& request, MonoTime now);
 
@@ -84,6 +88,13 @@ class Meter {
   absl::StatusOr<std::vector<Charge>> Resume(const LeasedDevice& device, PauseReason why,
                                              MonoTime now);
 
+  // Time counts up to `funded_ms` from now on. Never goes back. Unknown device: no effect.
+  void Fund(const LeasedDevice& device, int64_t funded_ms);
+
+  // Returns for how long the device could still be used at `now` before its funds end, with the
+  // time since the last confirmation taken as used. At most 0: they have ended, or it is unknown.
+  int64_t FundsLeftNs(const LeasedDevice& device, MonoTime now) const;
+
   // Ends metering in order: counts until `now`, returns the remaining charges and drops the device.
   absl::StatusOr<std::vector<Charge>> Release(const LeasedDevice& device, MonoTime now);
 
@@ -94,7 +105,7 @@ class Meter {
   // The confirmed time so far, charged yet or not: for the running cost in `Done`. Zero for an
   // unknown device.
   struct Reading {
-    int64_t seconds = 0;  // whole
+    int64_t ms = 0;  // whole
     MicroUsd amount;
   };
   Reading Read(const LeasedDevice& device) const;
@@ -109,14 +120,15 @@ class Meter {
     MicroUsd price_per_hour;
     WallTime granted_at;
     MonoTime confirmed;     // time up to here is in usable_ns or was not usable
-    int64_t usable_ns = 0;  // at most kLeaseSecondsMax seconds
-    int64_t charged_s = 0;  // <= usable_ns / 1e9
+    int64_t usable_ns = 0;   // at most funded_ms
+    int64_t charged_ms = 0;  // <= usable_ns / 1e6
+    int64_t funded_ms = 0;
     uint8_t pauses = 0;     // set of PauseReason bits
   };
   using Devices = std::map<LeasedDevice, State>;  // ordered: charges are returned in this order
 
   void Advance(State& state, MonoTime now) const;
-  void Emit(const LeasedDevice& device, State& state, int64_t at_least_s,
+  void Emit(const LeasedDevice& device, State& state, int64_t at_least_ms,
             std::vector<Charge>& out) const;
   absl::StatusOr<std::vector<Charge>> End(Devices::iterator at);
 

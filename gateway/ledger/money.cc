@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/micros.h"
 
 namespace outboard::gateway {
 
@@ -31,10 +32,17 @@ absl::StatusOr<MicroUsd> Add(MicroUsd a, MicroUsd b) {
   return sum;
 }
 
-MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t seconds) {
+MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t ms) {
+  constexpr int64_t kMsPerHour = 3'600'000;
   OB_CHECK(CheckPrice(price_per_hour).ok());
-  OB_CHECK(seconds >= 0 && seconds <= kLeaseSecondsMax);
-  return MicroUsd{static_cast<int64_t>(absl::int128(price_per_hour.value) * seconds / 3600)};
+  OB_CHECK(ms >= 0 && ms <= kLeaseMsMax);
+  return MicroUsd{static_cast<int64_t>(absl::int128(price_per_hour.value) * ms / kMsPerHour)};
+}
+
+absl::StatusOr<MicroUsd> ParseUsd(std::string_view text) {
+  OB_ASSIGN_OR_RETURN(const int64_t micros, ParseMicros(text));
+  OB_RETURN_IF_ERROR(CheckAmount(MicroUsd{micros}));
+  return MicroUsd{micros};
 }
 
 std::string ToString(MicroUsd amount) {

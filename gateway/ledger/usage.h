@@ -10,7 +10,7 @@ namespace outboard::gateway {
 
 // Of a tenant, of a session or of all.
 struct Usage {
-  int64_t device_seconds = 0;
+  int64_t device_ms = 0;
   MicroUsd amount;
   bool operator==(const Usage&) const = default;
 };

@@ -76,6 +76,11 @@ void DriverLog::OnWorkerSetAside(std::string_view name, std::string_view identit
   telemetry::LogError("worker_set_aside", {{"worker", name}, {"identity", identity}, {"why", why}});
 }
 
+void DriverLog::OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) {
+  telemetry::LogError("device_out_of_service",
+                      {{"worker", name}, {"device", device}, {"why", why}});
+}
+
 void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {
   LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
 }

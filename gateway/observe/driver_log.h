@@ -23,6 +23,7 @@ class DriverLog final : public DriverObserver {
                        std::string_view kind) override;
   void OnWorkerSetAside(std::string_view name, std::string_view identity,
                         std::string_view why) override;
+  void OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) override;
   void OnWorkerLifted(std::string_view name, std::string_view identity) override;
 };
 

@@ -23,7 +23,8 @@ void SampleSessions(const Census& census, Samples& samples) {
   samples.Set(Metric::kWorkersSetAside, static_cast<double>(census.workers_set_aside));
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kBusy, census.devices_busy);
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kFree,
-                static_cast<double>(census.devices) - census.devices_busy);
+                static_cast<double>(census.devices) - census.devices_busy - census.devices_out);
+  samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kOutOfService, census.devices_out);
   samples.Largest(Metric::kHeartbeatOldest, census.heartbeat_oldest_s);
   samples.Largest(Metric::kSnapshotOldest, census.snapshot_oldest_s);
 }
@@ -83,15 +84,15 @@ void GatewayFigures::Sample(Samples& samples) const {
   samples.Set(Metric::kLedgerQueue, static_cast<double>(ledger.queued));
   samples.Largest(Metric::kLedgerBlocked, ledger.blocked ? 1 : 0);
 
-  std::map<int64_t, double> sessions, seconds, micro_usd;
+  std::map<int64_t, double> sessions, ms, micro_usd;
   for (const auto& [account, count] : census.by_tenant)
     sessions[account] = static_cast<double>(count);
   for (const auto& [account, charged] : ledger.charged) {
-    seconds[account] = static_cast<double>(charged.device_seconds);
+    ms[account] = static_cast<double>(charged.device_ms);
     micro_usd[account] = static_cast<double>(charged.amount.value);
   }
   SampleAccounts(Metric::kAccountSessions, sessions, samples);
-  SampleAccounts(Metric::kAccountChargedTime, seconds, samples);
+  SampleAccounts(Metric::kAccountChargedTime, ms, samples);
   SampleAccounts(Metric::kAccountChargedUsd, micro_usd, samples);
   SampleAccounts(Metric::kAccountStored, stored_by_account, samples);
 }

@@ -192,7 +192,11 @@ class Gateway::Impl {
     host_.SetDoor(door_.get());
     fleet_door_ = std::make_unique<FleetDoor>(
         [this](std::string_view secret) { return authenticator_->Worker(secret); });
-    ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
+    // Those of the gateway before this one: no lease runs yet (docs/decisions/080-holds.md).
+    OB_ASSIGN_OR_RETURN(const int64_t holds, ledger_->EndAllHolds());
+    if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
+    ledger_writer_ =
+        std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(), options_.credit_limit);
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);

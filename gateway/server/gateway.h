@@ -59,6 +59,8 @@ struct GatewayOptions {
   // What a proxy before the gateway shows when it names a caller's address; empty: no proxy's word
   // counts (gateway/tls/trusted_proxy.h).
   std::string proxy_secret = {};
+  // How far below zero the balance of an account without a limit of its own may go.
+  MicroUsd credit_limit = kNoCreditLimit;
   CoreOptions core;
 };
 

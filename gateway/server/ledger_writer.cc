@@ -20,18 +20,49 @@ bool IsPassing(const absl::Status& status) {
 }
 }  // namespace
 
-LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows)
-    : ledger_(ledger), rows_(rows), thread_([this] { Work(); }) {}
+LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit)
+    : ledger_(ledger), rows_(rows), credit_limit_(credit_limit), thread_([this] { Work(); }) {}
 LedgerWriter::~LedgerWriter() { Stop(); }
 
-void LedgerWriter::Post(std::vector<Charge> charges) {
-  Add({[this, charges = std::move(charges)] {
-         absl::Status status = ledger_->Post(charges, WallNow()).status();
-         if (status.ok()) CountPosted(charges);
-         return status;
+void LedgerWriter::Post(std::vector<Charge> charges, Refused refused) {
+  Add({[this, charges = std::move(charges), refused = std::move(refused)] {
+         return PostEach(charges, refused);
        },
        nullptr, nullptr});
 }
+
+absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Refused& refused) {
+  const auto accounts = ledger_->PostEach(charges, WallNow());
+  if (!accounts.ok()) return accounts.status();
+  std::set<TenantId> not_posted;
+  for (const AccountPosting& account : *accounts) {
+    if (account.status.ok()) continue;
+    not_posted.insert(account.tenant);
+    telemetry::Count(telemetry::Metric::kPostingsRefused);
+    telemetry::LogError("posting_refused", {{"account", account.tenant.value},
+                                            {"message", account.status.ToString()},
+                                            {"effect", "its leases stop"}});
+    refused(account.tenant, account.status);
+  }
+  CountPosted(charges, not_posted);
+  return absl::OkStatus();
+}
+
+// What the ledger refuses is an answer, too; only what may pass is tried again.
+void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> then) {
+  Add({[this, request = std::move(request), then = std::move(then)] {
+         auto answer = ledger_->Hold(request, credit_limit_);
+         if (IsPassing(answer.status()) && !stopping()) return answer.status();
+         then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
+         return absl::OkStatus();
+       },
+       nullptr, nullptr});
+}
+
+void LedgerWriter::EndHold(LeaseId lease) {
+  Add({[this, lease] { return ledger_->EndHold(lease); }, nullptr, nullptr});
+}
+
 void LedgerWriter::Write(SessionRow row) {
   Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr, nullptr});
 }
@@ -52,15 +83,21 @@ void LedgerWriter::ThenOrAtOnce(std::function<void()> job) {
   Add({nullptr, nullptr, std::move(job)});
 }
 
-void LedgerWriter::CountPosted(const std::vector<Charge>& charges) {
-  telemetry::Count(telemetry::Metric::kPostings, charges.size());
+bool LedgerWriter::stopping() const {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void LedgerWriter::CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but) {
   std::lock_guard lock(mutex_);
   for (const Charge& charge : charges) {
+    if (but.contains(charge.tenant)) continue;
     Usage& charged = charged_[charge.tenant.value];
-    charged.device_seconds += charge.to_s - charge.from_s;
+    charged.device_ms += charge.to_ms - charge.from_ms;
     charged.amount.value += charge.amount.value;
+    telemetry::Count(telemetry::Metric::kPostings);
     telemetry::Count(telemetry::Metric::kChargedTime,
-                     static_cast<uint64_t>(charge.to_s - charge.from_s));
+                     static_cast<uint64_t>(charge.to_ms - charge.from_ms));
     telemetry::Count(telemetry::Metric::kChargedUsd, static_cast<uint64_t>(charge.amount.value));
   }
 }

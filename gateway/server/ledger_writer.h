@@ -2,7 +2,8 @@
 // calls, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
 //
 // A posting that cannot be written (disk full, file locked) is retried every second, and all later
-// writes wait for it: the ledger never skips a second. A retry is safe even if the first attempt
+// writes wait for it: the ledger never skips a millisecond. One that the ledger refuses is of one
+// account: it is logged and counted, that account's leases stop, and the others' are posted. A retry is safe even if the first attempt
 // succeeded, since postings are idempotent. Meanwhile trouble() is not OK, and the gateway opens no
 // new sessions; the queue grows only by a posting every few seconds per running session.
 #pragma once
@@ -12,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <variant>
@@ -26,10 +28,13 @@ namespace outboard::gateway {
 
 class LedgerWriter final : public WriteQueue {
  public:
-  LedgerWriter(Ledger* ledger, SessionRows* rows);
+  // `credit_limit`: of accounts that have none of their own.
+  LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit = kNoCreditLimit);
   ~LedgerWriter() override;  // as Stop
 
-  void Post(std::vector<Charge> charges) override;
+  void Post(std::vector<Charge> charges, Refused refused) override;
+  void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) override;
+  void EndHold(LeaseId lease) override;
   void Write(SessionRow row) override;
   void Grant(LeaseRow row) override;
   void EndLease(LeaseId lease, std::string why) override;
@@ -53,13 +58,16 @@ class LedgerWriter final : public WriteQueue {
     std::function<void()> goodbye;
   };
   void Add(Job job);
+  bool stopping() const;
   void Work();
   void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
-  void CountPosted(const std::vector<Charge>& charges);
+  absl::Status PostEach(const std::vector<Charge>& charges, const Refused& refused);
+  void CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but);
 
   Ledger* const ledger_;
   SessionRows* const rows_;
+  const MicroUsd credit_limit_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;

@@ -161,14 +161,19 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
           line.set_running(session.open);
           if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
           line.set_used_at_least(session.used_at_least);
-          line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
+          line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_ms / 1000));
+          line.set_billed_ms(static_cast<uint64_t>(session.charged.device_ms));
           line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
         }
         reply->set_next(page->next);
         if (!page->total.has_value()) return absl::OkStatus();
         auto balance = ledger_->Balance(who.tenant);
         if (!balance.ok()) return balance.status();
-        reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
+        auto budget = ledger_->BudgetOf(who.tenant);
+        if (!budget.ok()) return budget.status();
+        reply->set_held_micro_usd(budget->held.value);
+        reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_ms / 1000));
+        reply->set_billed_ms(static_cast<uint64_t>(page->total->device_ms));
         reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
         reply->set_balance_micro_usd(balance->value);
         return absl::OkStatus();

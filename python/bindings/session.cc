@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -46,7 +47,8 @@ class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
              uint32_t devices, const nb::object& tell,
-             const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca) {
+             const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca,
+             const std::optional<double>& max_cost) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
@@ -62,6 +64,12 @@ class Connection {
     }
     if (key) options->key = *key;
     options->devices = devices;
+    if (max_cost) {
+      // Also refuses what is no number.
+      if (!(*max_cost > 0 && *max_cost <= 1e12))
+        ThrowIfError(absl::InvalidArgumentError("max_cost is US dollars, more than none"), at);
+      options->max_cost_micro_usd = static_cast<uint64_t>(std::ceil(*max_cost * 1e6));
+    }
     if (!tell.is_none()) options->tell = TellOf(tell);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);
     ThrowIfError(session.status(), at);
@@ -145,7 +153,7 @@ void BindStats(nb::module_& module) {
       .def_ro("bytes_accessed", &Stats::bytes_accessed, "By kernels, each buffer of one once.")
       .def("__repr__", [](const Stats& s) {
         return absl::StrFormat(
-            "<Stats device: %s, %d s billed, $%.4f, steps: %d, %d kernels in %.3f s, "
+            "<Stats device: %s, %.1f s billed, $%.4f, steps: %d, %d kernels in %.3f s, "
             "%d round trips, traffic: %d B up, %d B down>",
             s.device, s.seconds_billed, Dollars(s.cost_micro_usd), s.steps, s.kernels_launched,
             static_cast<double>(s.device_time_us) / 1e6, s.blocking_round_trips, s.bytes_up,
@@ -160,9 +168,10 @@ void BindSession(nb::module_& module) {
   nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
                     const nb::object&, const std::optional<std::string>&,
-                    const std::optional<std::string>&>(),
+                    const std::optional<std::string>&, const std::optional<double>&>(),
            "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none(),
-           "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none())
+           "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none(),
+           "max_cost"_a.none() = nb::none())
       .def_static(
           "current",
           [] {

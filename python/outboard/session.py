@@ -20,6 +20,8 @@ class Session:
     host: "host:port" or "unix:/path"; without it, as the environment says. key: without it, CLOUD_KEY.
     fingerprint, ca: with a host, whom it trusts, a fingerprint as `outboard key create` prints it or a file of
     certificates; without both, CLOUD_FINGERPRINT and CLOUD_CA, else what the system trusts (docs/tls.md).
+    max_cost: US dollars that the session may cost in all; without it, CLOUD_MAX_COST, else no bound. At that cost
+    outboard.ResourceExhausted is raised, and the gateway keeps the session's state for a while.
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
     thread; without it they go to stderr.
 
@@ -29,10 +31,11 @@ class Session:
     """
 
     def __init__(self, host: str | None = None, key: str | None = None, devices: int = 1, *,
-                 tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None):
+                 tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
+                 max_cost: float | None = None):
         if host is None and (fingerprint is not None or ca is not None):
             raise ValueError("fingerprint and ca go with a host; without one set CLOUD_FINGERPRINT or CLOUD_CA")
-        self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca)
+        self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost)
         self.closed = False
 
     @classmethod
@@ -81,7 +84,7 @@ class Session:
         stats = self.stats
         return [("device", stats.device or "unknown"),
                 ("state", "closed" if self.closed else "open"),
-                ("time", f"{stats.seconds:.1f} s, {stats.seconds_billed} s billed"),
+                ("time", f"{stats.seconds:.1f} s, {stats.seconds_billed:.1f} s billed"),
                 ("cost", f"${stats.cost:.4f}, ${stats.price_per_hour:.2f} an hour"),
                 ("steps", f"{stats.steps}, {stats.round_trips} round trips"),
                 ("traffic", f"{_bytes(stats.bytes_up)} up, {_bytes(stats.bytes_down)} down")]

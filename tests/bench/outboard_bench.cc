@@ -19,6 +19,7 @@
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/flood_figures.h"
+#include "tests/bench/gpu_failure_figures.h"
 #include "tests/bench/gpu_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
@@ -255,6 +256,7 @@ int Main(int argc, char** argv) {
                                         WallFigures();
                                       }},
                                      {"floods", FloodFigures, true},  // of walls
+                                     {"gpu_failures", GpuFailureFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

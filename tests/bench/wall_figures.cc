@@ -82,11 +82,18 @@ void MakeBooks(const std::string& path) {
                        .tenant = tenant,
                        .price_per_hour = price,
                        .granted_at = now,
-                       .from_s = from_s,
-                       .to_s = to_s,
-                       .amount = {gateway::ChargeAfter(price, to_s).value -
-                                  gateway::ChargeAfter(price, from_s).value}});
+                       .from_ms = 1000 * from_s,
+                       .to_ms = 1000 * to_s,
+                       .amount = {gateway::ChargeAfter(price, 1000 * to_s).value -
+                                  gateway::ChargeAfter(price, 1000 * from_s).value}});
     if (charges.size() < 10'000 && i + 1 < kPostings) continue;
+    for (const Charge& charge : charges)
+      OB_CHECK_OK(ledger
+                      ->Hold({.lease = charge.device.lease,
+                              .tenant = tenant,
+                              .prices_per_hour = {price},
+                              .to_ms = 1000 * kPostings / kSessions * kSecondsPerPosting})
+                      .status());
     OB_CHECK_OK(ledger->Post(charges, now).status());
     charges.clear();
   }

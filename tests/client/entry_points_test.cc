@@ -197,9 +197,15 @@ TEST_F(EntryPointsTest, UsageIsToldPageByPageToTheTenantAlone) {
                                  .tenant = tenant,
                                  .price_per_hour = price,
                                  .granted_at = at,
-                                 .from_s = 0,
-                                 .to_s = 2,
-                                 .amount = gateway::ChargeAfter(price, 2)};
+                                 .from_ms = 0,
+                                 .to_ms = 2000,
+                                 .amount = gateway::ChargeAfter(price, 2000)};
+    ASSERT_TRUE(ledger
+                    ->Hold({.lease = charge.device.lease,
+                            .tenant = tenant,
+                            .prices_per_hour = {price},
+                            .to_ms = charge.to_ms})
+                    .ok());
     ASSERT_TRUE(ledger->Post({&charge, 1}, at).ok());
   }
   const auto ask = [&](const std::string& after, proto::UsageReply& reply) {

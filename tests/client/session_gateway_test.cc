@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -449,20 +450,22 @@ TEST_F(SessionGatewayTest, AGatewayThatStopsEndsItsSessionsWithTheBill) {
   EXPECT_EQ(session->status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
+TEST_F(SessionGatewayTest, MillisecondsAreBilledAndPosted) {
   StartAll();
   auto session = Connect();
   ASSERT_NE(session, nullptr);
   std::this_thread::sleep_for(std::chrono::milliseconds(2300));
   ASSERT_TRUE(session->Close().ok());
   session::Stats stats = session->stats();
-  EXPECT_EQ(stats.seconds_billed, 2u);
-  EXPECT_EQ(stats.cost_micro_usd, 277u);  // floor(500000 * 2 / 3600)
+  EXPECT_NEAR(stats.seconds_billed, 2.3, 0.5);
+  const auto billed_ms = static_cast<int64_t>(std::llround(stats.seconds_billed * 1e3));
+  const int64_t due = gateway::ChargeAfter(gateway::kDefaultPricePerHour, billed_ms).value;
+  EXPECT_EQ(static_cast<int64_t>(stats.cost_micro_usd), due);
   EXPECT_NEAR(stats.seconds_open, 2.3, 0.5);
   auto ledger = gateway::Ledger::Open(gateway::AccountsPath(data())).value();
   auto usage = ledger->UsageOfAll().value();
-  EXPECT_EQ(usage.device_seconds, 2);
-  EXPECT_EQ(usage.amount.value, 277);
+  EXPECT_EQ(usage.device_ms, billed_ms);
+  EXPECT_EQ(usage.amount.value, due);
   EXPECT_TRUE(ledger->Verify().ok());
 }
 

@@ -15,8 +15,28 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "tests/gpu/ptx/machine.h"
+#include "tests/gpu/ptx/tensor_map.h"
 
 namespace outboard::test {
+namespace {
+
+// As the driver of the tests encodes it.
+ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
+  ptx::TensorMap out;
+  out.rank = static_cast<uint8_t>(map.rank());
+  out.swizzle = map.swizzled ? 3 : 0;
+  out.address = address;
+  out.element_bytes = static_cast<uint8_t>(map.element_bytes());
+  for (size_t d = 0; d < map.dims.size(); ++d) {
+    out.dims[d] = static_cast<uint64_t>(map.dims[d]);
+    out.box[d] = static_cast<uint16_t>(map.box[d]);
+    out.element_strides[d] = 1;
+    if (d > 0) out.strides[d - 1] = static_cast<uint64_t>(map.strides[d - 1]);
+  }
+  return out;
+}
+
+}  // namespace
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed) {
@@ -39,6 +59,14 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   config.parameters.resize(addresses.size() * sizeof(uint64_t));
   if (!addresses.empty())
     std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
+  for (const MappedTensor& map : kernel.maps) {
+    const ptx::TensorMap encoded = EncodeMap(map, addresses[static_cast<size_t>(map.slot)]);
+    constexpr size_t kAlign = 64;
+    const size_t at = (config.parameters.size() + kAlign - 1) / kAlign * kAlign;
+    config.parameters.resize(at + sizeof encoded);
+    std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
+  }
+  if (!kernel.maps.empty()) config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());

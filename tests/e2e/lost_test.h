@@ -40,7 +40,7 @@ class LostTest : public ::testing::Test {
     EXPECT_TRUE(Eventually([&] { return !(status = Step(session)).ok(); }));
     return status;
   }
-  int64_t BilledSeconds() { return cluster_.Books()->UsageOfAll()->device_seconds; }
+  int64_t BilledSeconds() { return cluster_.Books()->UsageOfAll()->device_ms / 1000; }
 
   test::Cluster cluster_;
 };

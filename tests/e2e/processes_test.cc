@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/session.h"
 #include "proto/store.grpc.pb.h"
@@ -49,10 +50,10 @@ TEST_F(ProcessesTest, UpRunsStepsBillsThemAndStops) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   ASSERT_TRUE((*first)->Close().ok());
   session::Stats stats = (*first)->stats();
-  EXPECT_NEAR(static_cast<double>(stats.seconds_billed), stats.seconds_open, 1.0);
+  EXPECT_NEAR(stats.seconds_billed, stats.seconds_open, 1.0);
   test::Ended usage = Outboard("usage --json --data " + cluster_.data());
   EXPECT_EQ(usage.code, 0);
-  EXPECT_NE(usage.out.find("\"device_seconds\": " + std::to_string(stats.seconds_billed)),
+  EXPECT_NE(usage.out.find(absl::StrFormat("\"device_seconds\": %.3f", stats.seconds_billed)),
             std::string::npos)
       << usage.out;
 
@@ -102,8 +103,8 @@ TEST_F(ProcessesTest, UsageListsASessionUnderASecond) {
   EXPECT_EQ(Outboard(books + " --json").out, Outboard(ask + " --json", with_key).out);
   std::istringstream lines(ended.out.substr(ended.out.find('\n') + 1));
   std::string id, date, total;
-  double used_s = -1;
-  int devices = 0, charged_s = -1, total_s = -1;
+  double used_s = -1, charged_s = -1, total_s = -1;
+  int devices = 0;
   lines >> id >> date >> used_s >> devices >> charged_s >> total >> total >> total_s;
   EXPECT_EQ(id.size(), 32u) << ended.out;
   EXPECT_GT(used_s, 0) << ended.out;

@@ -28,7 +28,6 @@ int main(int argc, char** argv) {
     if (steps > 100) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (absl::Status status = (*session)->Close(); !status.ok()) return fail(status, 1);
-  std::printf("%llu s billed\n",
-              static_cast<unsigned long long>((*session)->stats().seconds_billed));
+  std::printf("%.3f s billed\n", (*session)->stats().seconds_billed);
   return 0;
 }

@@ -36,7 +36,7 @@ class World {
     }
     Tell(StopAll{}, now_);
     OB_CHECK(core_.session_count() == 0 && core_.devices_busy() == 0);
-    OB_CHECK(posted_s_ * kSecondNs <= device_ns_max_);
+    OB_CHECK(posted_ms_ * 1'000'000 <= device_ns_max_);
   }
 
  private:
@@ -117,8 +117,8 @@ class World {
         OB_CHECK(conns_.contains(queued->conn.value));
       } else if (const auto* const post = std::get_if<Post>(&action)) {
         for (const Charge& charge : post->charges) {
-          OB_CHECK(charge.from_s < charge.to_s && charge.amount.value >= 0);
-          posted_s_ += charge.to_s - charge.from_s;
+          OB_CHECK(charge.from_ms < charge.to_ms && charge.amount.value >= 0);
+          posted_ms_ += charge.to_ms - charge.from_ms;
         }
       }
     }
@@ -134,7 +134,7 @@ class World {
   uint64_t last_conn_ = 0, last_worker_ = 0, last_session_ = 0;
   std::set<uint64_t> conns_;  // of which no end was told
   std::map<SessionId, uint64_t> epochs_;
-  int64_t posted_s_ = 0, device_ns_max_ = 0;
+  int64_t posted_ms_ = 0, device_ns_max_ = 0;
 };
 
 }  // namespace

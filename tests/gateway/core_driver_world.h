@@ -25,8 +25,10 @@ namespace outboard::gateway {
 
 using Jobs = std::vector<std::function<void()>>;
 
+// Also those that the jobs add.
 inline void RunAll(Jobs& jobs) {
-  for (const auto& job : std::exchange(jobs, {})) job();
+  while (!jobs.empty())
+    for (const auto& job : std::exchange(jobs, {})) job();
 }
 
 class Host final : public DriverHost {
@@ -44,7 +46,11 @@ class Host final : public DriverHost {
 
 class Writes final : public WriteQueue {
  public:
-  void Post(std::vector<Charge>) override {}
+  void Post(std::vector<Charge>, Refused) override {}
+  void Hold(HoldRequest request, std::function<void(HoldAnswer)> then) override {
+    jobs.push_back([request, then] { then({request.to_ms, absl::OkStatus()}); });
+  }
+  void EndHold(LeaseId) override {}
   void Write(SessionRow row) override { rows.push_back(std::move(row)); }
   void Grant(LeaseRow) override {}
   void EndLease(LeaseId, std::string) override {}

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "telemetry/metric.h"
 #include "tests/gateway/core_world.h"
 #include "tests/support/documented.h"
 
@@ -29,7 +30,7 @@ SessionRestored Row(uint64_t opened, bool recoverable = false) {
   row.node = "node1";
   row.had_client = true;
   row.recoverable = recoverable;
-  row.past_seconds = 7;
+  row.past_ms = 7000;
   return row;
 }
 
@@ -59,7 +60,7 @@ TEST(GatewayCoreRecovery, AWorkerThatComesBackWithItsExecutorsLosesNothing) {
   EXPECT_EQ(w.Get<Live>()->conn, ConnId{1});
   EXPECT_EQ(w.Get<Live>()->epoch, 2u);  // G6
   w.Pass(2, {WorkerId{11}}, {id});
-  EXPECT_EQ(w.core.BillOf(id).seconds, 5);  // not the second between
+  EXPECT_EQ(w.core.BillOf(id).ms, 5000);  // not the second between
 }
 
 TEST(GatewayCoreRecovery, AWorkerThatDoesNotComeBackEndsWhatNobodyElseCanGoOnWith) {
@@ -98,7 +99,7 @@ TEST(GatewayCoreRecovery, AGatewayThatStoodStillBlamesNobody) {
   w.After(30);  // stopped, as by SIGSTOP
   EXPECT_EQ(w.core.session_count(), 1u);
   w.Pass(2, {WorkerId{1}}, {id});
-  EXPECT_LE(w.core.BillOf(id).seconds, 4);  // not what nobody vouches for
+  EXPECT_LE(w.core.BillOf(id).ms, 4000);  // not what nobody vouches for
 }
 
 TEST(GatewayCoreRecovery, AnUnheardWorkerIsToldThatItIsLost) {
@@ -149,9 +150,9 @@ TEST(GatewayCoreRecovery, ARecoverableSessionGoesOnOnAnotherWorker) {
   EXPECT_EQ(w.Get<Live>()->epoch, 2u);
   EXPECT_EQ(w.Get<Live>()->conn, ConnId{1});
   EXPECT_EQ(w.Get<Live>()->snapshot_root, "root");
-  EXPECT_EQ(w.core.BillOf(id).seconds, 5);  // M5: from the last heartbeat until it is live again
+  EXPECT_EQ(w.core.BillOf(id).ms, 5000);  // M5: from the last heartbeat until it is live again
   w.Pass(2, {WorkerId{2}}, {id});
-  EXPECT_EQ(w.core.BillOf(id).seconds, 7);
+  EXPECT_EQ(w.core.BillOf(id).ms, 7000);
 }
 
 TEST(GatewayCoreRecovery, ACrashedExecutorIsReplacedOnTheSameWorkerWhereThereIsNoOther) {
@@ -212,6 +213,64 @@ TEST(GatewayCoreRecovery, WhatASessionBringsOnItselfIsNotTriedAgain) {
   w.Tell(ExecutorGone{id, absl::DeadlineExceededError("a step"), /*crashed=*/false, 1});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// An end that the session may have caused, or its device: the second try decides.
+TEST(GatewayCoreRecovery, WhatASessionMayHaveCaused_IsTriedOnceMoreOnAnotherDevice) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true});
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->devices, std::vector<uint32_t>{1});
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(ExecutorGone{id, late, false, 2, WorkerId{1}, /*once_more=*/true});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why, late);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+TEST(GatewayCoreRecovery, WithoutASnapshot_TheFirstEndOfThisKindIsTheLast) {
+  World w;
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why, late);
+}
+
+TEST(GatewayCoreRecovery, ADeviceOutOfService_GetsNoSession) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  w.Tell(DeviceWentOut{WorkerId{1}, 0});
+  w.Tell(DeviceWentOut{WorkerId{1}, 7});  // there is none
+  EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns}).devices_out, 1u);
+  w.OpenLive(1);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.Open(2);  // waits, though a device is held by nobody
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+// Its process would stay on the device beside the next one's.
+TEST(GatewayCoreRecovery, AParkedSessionOfAnExclusiveDevice_GoesToDisk) {
+  World w(Recoverable());
+  w.Tell(WorkerJoined{.worker = WorkerId{1},
+                      .name = "gpu#",
+                      .devices = std::vector<DeviceSlot>(1),
+                      .node = "gpu",
+                      .exclusive = true});
+  const SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(15, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns})
+                .by_state[static_cast<size_t>(telemetry::SessionStateLabel::kShelved)],
+            1u);
+  w.OpenLive(2);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
 }
 
 TEST(GatewayCoreRecovery, AClientThatKeepsNothingIsNotRecoverable) {
@@ -281,7 +340,7 @@ TEST(GatewayCoreRecovery, AClientThatLeavesWhileItsSessionMovesMayComeBack) {
   EXPECT_EQ(w.core.devices_busy(), 0u);  // idle
   w.Resume(2, 1);
   ASSERT_NE(w.Get<Live>(), nullptr);
-  EXPECT_EQ(w.core.BillOf(id).seconds, 0);
+  EXPECT_EQ(w.core.BillOf(id).ms, 0);
 }
 
 TEST(GatewayCoreRecovery, AnExecutorThatNeverComesBeforeTheSessionIsOpenIsTriedElsewhere) {
@@ -323,13 +382,13 @@ TEST(GatewayCoreRecovery, AfterARestartAnExecutorAndItsClientFindEachOther) {
     EXPECT_EQ(w.Get<Live>()->epoch, 5u);
     ASSERT_NE(w.Get<WriteLease>(), nullptr);
     EXPECT_EQ(w.Get<WriteLease>()->lease.grant, 3u);  // never one that was used
-    EXPECT_EQ(w.core.BillOf(id).seconds, 7);
+    EXPECT_EQ(w.core.BillOf(id).ms, 7000);
     w.Pass(3, {WorkerId{1}}, {id});
-    EXPECT_EQ(w.core.BillOf(id).seconds, 10);
-    EXPECT_EQ(w.posted_s, 0);  // of this gateway, nothing yet
+    EXPECT_EQ(w.core.BillOf(id).ms, 10000);
+    EXPECT_EQ(w.posted_ms, 0);  // of this gateway, nothing yet
     w.After(0.1, ClientClosed{ConnId{5}});
-    EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 10);
-    EXPECT_EQ(w.posted_s, 3);
+    EXPECT_EQ(w.Get<EndClient>()->bill.ms, 10100);
+    EXPECT_EQ(w.posted_ms, 3100);
   }
 }
 
@@ -344,7 +403,7 @@ TEST(GatewayCoreRecovery, AfterARestartAnExecutorWithoutItsClientIsParkedAndForg
   EXPECT_EQ(w.core.session_count(), 1u);
   w.Pass(900, {WorkerId{1}}, {id});
   EXPECT_EQ(w.core.session_count(), 0u);
-  EXPECT_EQ(w.posted_s, 0);  // nobody could use it
+  EXPECT_EQ(w.posted_ms, 0);  // nobody could use it
 }
 
 TEST(GatewayCoreRecovery, OfTwoExecutorsOnOneDeviceTheOneWithoutAClientWaits) {

@@ -35,11 +35,11 @@ TEST(GatewayCore, OpenAssignAttachLiveClose) {
   w.After(2.5, ClientClosed{ConnId{10}});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   EXPECT_TRUE(w.Get<EndClient>()->why.ok());
-  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 2);
+  EXPECT_EQ(w.Get<EndClient>()->bill.ms, 2500);
   EXPECT_NE(w.Get<EndExecutor>(), nullptr);
   EXPECT_NE(w.Get<Forget>(), nullptr);
   EXPECT_EQ(w.core.devices_busy(), 0u);
-  EXPECT_EQ(w.posted_s, 2);
+  EXPECT_EQ(w.posted_ms, 2500);
 }
 
 TEST(GatewayCore, G3NothingIsBilledBeforeTheExecutorIsThere) {
@@ -49,7 +49,7 @@ TEST(GatewayCore, G3NothingIsBilledBeforeTheExecutorIsThere) {
   w.Pass(4, {WorkerId{1}});
   w.Tell(ExecutorAttached{id, WallTime{}});
   w.After(1.2, ClientClosed{ConnId{1}});
-  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 1);
+  EXPECT_EQ(w.Get<EndClient>()->bill.ms, 1200);
 }
 
 TEST(GatewayCore, ASecondCostsWhatItsSlotCosts) {
@@ -134,8 +134,8 @@ TEST(GatewayCore, ALostWorkerEndsItsSessionsAndTheMeterStopsAtTheLastNews) {
     ASSERT_NE(w.Get<EndClient>(), nullptr);
     EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
     EXPECT_NE(w.Get<EndClient>()->why.message().find("worker lost"), std::string::npos);
-    EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 3);
-    EXPECT_EQ(w.posted_s, 3);
+    EXPECT_EQ(w.Get<EndClient>()->bill.ms, 3000);
+    EXPECT_EQ(w.posted_ms, 3000);
     EXPECT_EQ(w.core.worker_count(), 0u);
   }
 }
@@ -181,10 +181,10 @@ TEST(GatewayCore, AnIdleDetachedSessionGivesItsDeviceBackAndTheMeterStands) {
   w.Pass(11, {WorkerId{1}}, {id});
   EXPECT_EQ(w.core.devices_busy(), 0u);
   EXPECT_EQ(w.core.session_count(), 1u);
-  int64_t billed = w.core.BillOf(id).seconds;
+  int64_t billed = w.core.BillOf(id).ms;
   EXPECT_GE(billed, 10);
   w.Pass(60, {WorkerId{1}}, {id});
-  EXPECT_EQ(w.core.BillOf(id).seconds, billed);
+  EXPECT_EQ(w.core.BillOf(id).ms, billed);
   // Somebody else has the device when it comes back: it waits, then goes on where it was.
   w.OpenLive(2);
   w.Tell(ClientResume{ConnId{3}, kTenant, Token{1, 1}, {}});
@@ -194,7 +194,7 @@ TEST(GatewayCore, AnIdleDetachedSessionGivesItsDeviceBackAndTheMeterStands) {
   EXPECT_EQ(w.Get<Live>()->session, id);
   EXPECT_EQ(w.Get<Assign>(), nullptr);  // its executor lives
   w.Pass(2, {WorkerId{1}}, {id});
-  EXPECT_EQ(w.core.BillOf(id).seconds, billed + 2);
+  EXPECT_EQ(w.core.BillOf(id).ms, billed + 2000);
 }
 
 TEST(GatewayCore, ABusyDetachedSessionKeepsItsDevice) {
@@ -308,7 +308,7 @@ TEST(GatewayCore, ADeniedClientsSessionIsParkedAtOnceAndGoesOnForAnother) {
   w.Tell(ClientDenied{ConnId{1}, why});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   EXPECT_EQ(w.Get<EndClient>()->why, why);
-  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 2);
+  EXPECT_EQ(w.Get<EndClient>()->bill.ms, 2000);
   EXPECT_NE(w.Get<Detach>(), nullptr);
   EXPECT_EQ(w.Get<Forget>(), nullptr);
   w.After(0.2);
@@ -366,7 +366,7 @@ TEST(GatewayCore, StopAllBillsAndEndsEverything) {
   w.After(4.2, StopAll{});
   EXPECT_EQ(w.core.session_count(), 0u);
   EXPECT_EQ(w.core.devices_busy(), 0u);
-  EXPECT_EQ(w.posted_s, 8);
+  EXPECT_EQ(w.posted_ms, 8400);
   EXPECT_EQ(w.Get<Assign>(), nullptr);
 }
 
@@ -521,7 +521,7 @@ TEST(GatewayCore, RandomWorlds) {
     }
     w.Tell(StopAll{});
     EXPECT_EQ(w.core.session_count(), 0u);
-    EXPECT_LE(static_cast<double>(w.posted_s), device_seconds_max + 1e-6);
+    EXPECT_LE(static_cast<double>(w.posted_ms) / 1e3, device_seconds_max + 1e-6);
   }
 }
 

@@ -79,13 +79,13 @@ std::string Dump(Ledger& ledger) {
     if (!balance.ok() || !rows.ok()) return "unreadable";
     out << account.name << " " << balance->value << "\n";
     for (const StatementRow& row : *rows) {
-      out << row.number << " " << row.at.unix_ms << " " << row.key << " " << row.from_s << " "
-          << row.to_s << " " << row.amount.value << "\n";
+      out << row.number << " " << row.at.unix_ms << " " << row.key << " " << row.from_ms << " "
+          << row.to_ms << " " << row.amount.value << "\n";
     }
   }
   const auto usage = ledger.UsageOfAll();
   if (!usage.ok()) return "unreadable";
-  out << usage->device_seconds << " s " << usage->amount.value << "\n";
+  out << usage->device_ms << " ms " << usage->amount.value << "\n";
   return out.str();
 }
 
@@ -96,22 +96,22 @@ TEST(LedgerProperty, SumsMatchTheClosedFormAndReplaysChangeNothing) {
   const std::vector<Batch> batches = RandomBatches(random, 60);
   std::map<LeasedDevice, Charge> last;
   for (const Batch& batch : batches) {
-    ASSERT_TRUE(ledger->Post(batch.charges, batch.now).ok());
+    ASSERT_TRUE(PostHeld(*ledger, batch.charges, batch.now).ok());
     for (const Charge& charge : batch.charges) last[charge.device] = charge;
     if (random.OneIn(5)) {  // an answer was lost
       const Batch& old = batches[random.Int(0, &batch - batches.data())];
-      const auto again = ledger->Post(old.charges, batch.now);
+      const auto again = PostHeld(*ledger, old.charges, batch.now);
       ASSERT_TRUE(again.ok());
       EXPECT_TRUE(
           std::all_of(again->begin(), again->end(), [](const Posting& p) { return p.replayed; }));
     }
   }
-  int64_t seconds = 0, due = 0, balances = ledger->Balance(LedgerAccount::Revenue())->value;
+  int64_t ms = 0, due = 0, balances = ledger->Balance(LedgerAccount::Revenue())->value;
   for (const auto& [device, charge] : last) {
-    seconds += charge.to_s;
-    due += ChargeAfter(charge.price_per_hour, charge.to_s).value;
+    ms += charge.to_ms;
+    due += ChargeAfter(charge.price_per_hour, charge.to_ms).value;
   }
-  EXPECT_EQ(ledger->UsageOfAll()->device_seconds, seconds);
+  EXPECT_EQ(ledger->UsageOfAll()->device_ms, ms);
   EXPECT_EQ(ledger->UsageOfAll()->amount.value, due);
   for (int64_t tenant = 1; tenant <= 3; ++tenant)
     balances += ledger->Balance(TenantId{tenant})->value;
@@ -129,7 +129,7 @@ TEST(LedgerProperty, ACrashAtAnyByteOfTheLogReplaysToTheSame) {
   auto ledger = OpenLedger(path);
   std::vector<int64_t> entries_after = {0};
   for (const Batch& batch : batches) {
-    ASSERT_TRUE(ledger->Post(batch.charges, batch.now).ok());
+    ASSERT_TRUE(PostHeld(*ledger, batch.charges, batch.now).ok());
     entries_after.push_back(entries_after.back() + std::ssize(batch.charges));
   }
   const std::string file = ReadFile(path);
@@ -152,7 +152,7 @@ TEST(LedgerProperty, ACrashAtAnyByteOfTheLogReplaysToTheSame) {
     if (i == 0) {
       EXPECT_EQ(report->entries, entries_after.back());
     }
-    for (const Batch& batch : batches) ASSERT_TRUE(restarted->Post(batch.charges, batch.now).ok());
+    for (const Batch& batch : batches) ASSERT_TRUE(PostHeld(*restarted, batch.charges, batch.now).ok());
     EXPECT_EQ(restarted->Verify()->head_hash, head);
     EXPECT_EQ(Dump(*restarted), dump);
   }
@@ -172,7 +172,7 @@ TEST(LedgerProperty, AKilledProcessLosesNothingAcknowledged) {
     for (int64_t i = 0;; ++i) {
       const Charge charges[] = {ChargeFor(DeviceOf(1), i, i + 1),
                                 ChargeFor(DeviceOf(1, 1, 1), i, i + 1)};
-      if (!ledger->Post(charges, kNoon).ok() || write(pipe_fds[1], &i, sizeof i) != sizeof i)
+      if (!PostHeld(*ledger, charges, kNoon).ok() || write(pipe_fds[1], &i, sizeof i) != sizeof i)
         _exit(1);
     }
   }
@@ -203,7 +203,7 @@ TEST(LedgerProperty, AFlippedBitIsFoundOrHarmless) {
   {
     const auto ledger = OpenLedger(path);
     for (const Batch& batch : RandomBatches(random, 15))
-      ASSERT_TRUE(ledger->Post(batch.charges, batch.now).ok());
+      ASSERT_TRUE(PostHeld(*ledger, batch.charges, batch.now).ok());
   }  // closing folds the log into the file
   const std::string file = ReadFile(path);
   const std::string dump = Dump(*OpenLedger(path));
@@ -244,7 +244,7 @@ int Tamper(const std::string& path, const std::string& sql) {
   return changes;
 }
 
-// L1 to L7 and L9: every column of every table counts.
+// L1 to L7, L9 and L10: every column of every table counts.
 TEST(LedgerVerify, FindsEveryKindOfTampering) {
   TempDir dir;
   const std::string path = dir.File("books.db");
@@ -252,7 +252,7 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
     const auto ledger = OpenLedger(path);
     const Charge charges[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(1), 5, 9),
                               ChargeFor(DeviceOf(2), 0, 5, 2)};
-    ASSERT_TRUE(ledger->Post(charges, kNoon).ok());
+    ASSERT_TRUE(PostHeld(*ledger, charges, kNoon).ok());
     ASSERT_TRUE(ledger->Credit(TenantId{1}, MicroUsd{700}, "payment", kNoon).ok());
     ASSERT_TRUE(ledger->Verify().ok());
   }
@@ -281,6 +281,16 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
       "UPDATE ledger_entry SET number = -1 WHERE number = 1; UPDATE ledger_entry SET number = 1 "
       "WHERE number = 3;"
       "UPDATE ledger_entry SET number = 3 WHERE number = -1",
+      "UPDATE ledger_entry SET unit_ms = 1000 WHERE number = 1",
+      "UPDATE ledger_hold SET amount = amount + 1 WHERE device = 1",
+      "UPDATE ledger_hold SET funded_ms = funded_ms + 60000",
+      "UPDATE ledger_hold SET price_per_hour = 2 * price_per_hour",
+      "UPDATE ledger_hold SET tenant = 3",
+      "UPDATE ledger_hold SET session = zeroblob(16) WHERE tenant = 2; "
+      "INSERT INTO ledger_budget(scope, name, held) VALUES(3, lower(hex(zeroblob(16))), 1)",
+      "DELETE FROM ledger_hold WHERE device = 1",
+      "UPDATE ledger_budget SET held = held + 1",
+      "UPDATE ledger_budget SET held = 0",
   };
   for (const char* column : {"at_ms", "tenant", "grant_number", "device", "price_per_hour",
                              "granted_ms", "from_s", "to_s"}) {
@@ -294,8 +304,8 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
         "session = NULL", "body_hash = zeroblob(32)", "hash = zeroblob(32)", "number = 50"}) {
     tampering.push_back("UPDATE ledger_entry SET " + std::string(change) + " WHERE number = 2");
   }
-  for (const char* column : {"tenant", "seconds", "amount", "tenant_seconds", "tenant_amount",
-                             "session_seconds", "session_amount"}) {
+  for (const char* column : {"tenant", "ms", "amount", "tenant_ms", "tenant_amount", "session_ms",
+                             "session_amount"}) {
     for (int entry = 1; entry <= 3; ++entry) {
       tampering.push_back("UPDATE ledger_use SET " + std::string(column) + " = " + column +
                           " - 1 WHERE entry = " + std::to_string(entry));
@@ -305,8 +315,8 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
        {"UPDATE ledger_use SET session = zeroblob(16) WHERE entry = 3",
         "UPDATE ledger_use SET entry = 4 WHERE entry = 3", "DELETE FROM ledger_use WHERE entry = 3",
         "DELETE FROM ledger_use WHERE entry = 1",
-        "INSERT INTO ledger_use SELECT 4, tenant, session, seconds, amount, tenant_seconds, "
-        "tenant_amount, session_seconds, session_amount FROM ledger_use WHERE entry = 3"}) {
+        "INSERT INTO ledger_use SELECT 4, tenant, session, ms, amount, tenant_ms, "
+        "tenant_amount, session_ms, session_amount FROM ledger_use WHERE entry = 3"}) {
     tampering.push_back(sql);
   }
   for (const std::string& sql : tampering) {
@@ -340,7 +350,7 @@ TEST(LedgerVerify, FindsSecondsChargedTwiceUnderAValidChain) {
     const std::string path = dir.File("books.db");
     const auto ledger = OpenLedger(path);
     const Charge first[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(9), 0, 1, 2)};
-    ASSERT_TRUE(ledger->Post(first, kNoon).ok());
+    ASSERT_TRUE(PostHeld(*ledger, first, kNoon).ok());
 
     const Charge& charge = forgery.charge;
     const EntryBody body = BodyOf(charge);
@@ -351,12 +361,12 @@ TEST(LedgerVerify, FindsSecondsChargedTwiceUnderAValidChain) {
     const std::string hash = EntryHash(head, 3, forgery.at, BodyHash(body));
     const auto db = ValueOrDie(storage::Database::Open(path));
     auto entry = ValueOrDie(
-        db->Prepare("INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+        db->Prepare("INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     entry.BindText(1, body.key).Bind(2, forgery.at.unix_ms).Bind(3, charge.tenant.value);
     entry.BindBlob(4, charge.device.lease.session.Bytes());
     entry.Bind(5, static_cast<int64_t>(charge.device.lease.grant)).Bind(6, charge.device.device);
     entry.Bind(7, charge.price_per_hour.value).Bind(8, charge.granted_at.unix_ms);
-    entry.Bind(9, charge.from_s).Bind(10, charge.to_s);
+    entry.Bind(9, charge.from_ms).Bind(10, charge.to_ms);
     entry.BindBlob(11, BodyHash(body)).BindBlob(12, hash);
     ASSERT_TRUE(entry.Run().ok());
     for (int line = 0; line < 2; ++line) {
@@ -384,8 +394,8 @@ TEST(LedgerVerify, HistoryIsNotRewrittenByMistake) {
   EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("UPDATE ledger_line SET amount = 0")));
   EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("DELETE FROM ledger_entry")));
   const Charge charge = ChargeFor(DeviceOf(1), 0, 5);
-  ASSERT_TRUE(ledger->Post({&charge, 1}, kNoon).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("UPDATE ledger_use SET seconds = 0")));
+  ASSERT_TRUE(PostHeld(*ledger, std::span(&charge, 1), kNoon).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("UPDATE ledger_use SET ms = 0")));
   EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("DELETE FROM ledger_use")));
 }
 
@@ -420,7 +430,7 @@ TEST(LedgerConcurrency, WritersTakeTurns) {
       for (int64_t s = 0; s < kRounds && outcomes[i].ok(); ++s) {
         const Charge charges[] = {ChargeFor(DeviceOf(1), s, s + 1),
                                   ChargeFor(DeviceOf(10 + i), s, s + 1)};
-        outcomes[i] = (*ledger)->Post(charges, kNoon).status();
+        outcomes[i] = PostHeld(**ledger, charges, kNoon).status();
         if (outcomes[i].ok() && s % 20 == 0) outcomes[i] = (*ledger)->Verify().status();
       }
     });
@@ -429,7 +439,7 @@ TEST(LedgerConcurrency, WritersTakeTurns) {
   for (const absl::Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome;
   const auto ledger = OpenLedger(path);
   EXPECT_EQ(ledger->Verify()->entries, 4 * kRounds);
-  EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_seconds, 4 * kRounds);
+  EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_ms, 4000 * kRounds);
 }
 
 TEST(LedgerConcurrency, AWriterThatStaysIsReported) {

@@ -10,7 +10,7 @@ namespace {
 
 class LedgerTest : public ::testing::Test {
  protected:
-  absl::Status PostOne(const Charge& charge) { return ledger->Post({&charge, 1}, kNoon).status(); }
+  absl::Status PostOne(const Charge& charge) { return PostHeld(*ledger, std::span(&charge, 1), kNoon).status(); }
 
   TempDir dir;
   std::unique_ptr<Ledger> ledger = OpenLedger(dir.File("books.db"));
@@ -19,11 +19,11 @@ class LedgerTest : public ::testing::Test {
 TEST_F(LedgerTest, ChargesMoveMoneyFromTenantToRevenue) {
   const Charge charges[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(1, 1, 1), 0, 4),
                             ChargeFor(DeviceOf(1), 5, 3600)};
-  const auto postings = ledger->Post(charges, kNoon);
+  const auto postings = PostHeld(*ledger, charges, kNoon);
   ASSERT_TRUE(postings.ok()) << postings.status();
   ASSERT_EQ(postings->size(), 3u);
   EXPECT_EQ(postings->at(2).number, 3);
-  const int64_t due = 500'000 + ChargeAfter(kDefaultPricePerHour, 4).value;
+  const int64_t due = 500'000 + ChargeAfter(kDefaultPricePerHour, 4000).value;
   EXPECT_EQ(ledger->Balance(TenantId{1})->value, -due);
   EXPECT_EQ(ledger->Balance(LedgerAccount::Revenue())->value, due);
   EXPECT_EQ(ledger->Balance(TenantId{2})->value, 0);
@@ -38,9 +38,9 @@ TEST_F(LedgerTest, ChargesMoveMoneyFromTenantToRevenue) {
 
 TEST_F(LedgerTest, PostingAgainReturnsTheFirstPosting) {
   const Charge charges[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(1), 5, 9)};
-  ASSERT_TRUE(ledger->Post(charges, kNoon).ok());
+  ASSERT_TRUE(PostHeld(*ledger, charges, kNoon).ok());
   const std::string head = ledger->Verify()->head_hash;
-  const auto again = ledger->Post(charges, WallTime{kNoon.unix_ms + 5000});
+  const auto again = PostHeld(*ledger, charges, WallTime{kNoon.unix_ms + 5000});
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->at(1).number, 2);
   EXPECT_TRUE(again->at(1).replayed);
@@ -76,7 +76,7 @@ TEST_F(LedgerTest, SecondsNeitherOverlapNorSkip) {
 TEST_F(LedgerTest, ABatchIsAllOrNothing) {
   const Charge charges[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(2), 0, 5),
                             ChargeFor(DeviceOf(1), 7, 9)};
-  EXPECT_TRUE(absl::IsFailedPrecondition(ledger->Post(charges, kNoon).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(PostHeld(*ledger, charges, kNoon).status()));
   EXPECT_EQ(ledger->Verify()->entries, 0);
   EXPECT_EQ(ledger->Balance(LedgerAccount::Revenue())->value, 0);
 }
@@ -88,9 +88,9 @@ TEST_F(LedgerTest, UnsoundChargesAreRefused) {
   };
   spoil([](Charge& c) { c.amount.value += 1; });
   spoil([](Charge& c) { c.amount.value = -c.amount.value; });
-  spoil([](Charge& c) { c.to_s = 0; });
-  spoil([](Charge& c) { c.from_s = -1; });
-  spoil([](Charge& c) { c.to_s = kLeaseSecondsMax + 1; });
+  spoil([](Charge& c) { c.to_ms = 0; });
+  spoil([](Charge& c) { c.from_ms = -1; });
+  spoil([](Charge& c) { c.to_ms = kLeaseMsMax + 1; });
   spoil([](Charge& c) { c.price_per_hour.value = -500'000; });
   spoil([](Charge& c) { c.price_per_hour.value = INT64_MAX; });
   spoil([](Charge& c) { c.tenant.value = 0; });
@@ -100,7 +100,7 @@ TEST_F(LedgerTest, UnsoundChargesAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(PostOne(unsound[i]))) << i;
   }
   EXPECT_TRUE(absl::IsInvalidArgument(
-      ledger->Post(std::vector<Charge>(kChargesPerPostMax + 1, unsound[0]), kNoon).status()));
+      PostHeld(*ledger, std::vector<Charge>(kChargesPerPostMax + 1, unsound[0]), kNoon).status()));
   EXPECT_EQ(ledger->Verify()->entries, 0);
 }
 
@@ -157,7 +157,7 @@ TEST_F(LedgerTest, StatementsComeInPages) {
       ledger->StatementOf(LedgerAccount::Tenant(TenantId{1}), first->back().number, 3);
   ASSERT_EQ(rest->size(), 2u);
   EXPECT_EQ(rest->at(0).device, DeviceOf(1));
-  EXPECT_EQ(rest->at(0).from_s, 3);
+  EXPECT_EQ(rest->at(0).from_ms, 3000);
   EXPECT_EQ(rest->at(0).amount.value, -139);  // floor(555.5) - floor(416.6)
 }
 
@@ -169,32 +169,32 @@ TEST_F(LedgerTest, UsageIsTheSumOfARangeOfEntries) {
       ChargeFor(DeviceOf(7, 2, 0), 0, 3),  ChargeFor(DeviceOf(8), 0, 3600),
       ChargeFor(DeviceOf(9), 0, 1, 2),
   };
-  ASSERT_TRUE(ledger->Post(charges, kNoon).ok());
+  ASSERT_TRUE(PostHeld(*ledger, charges, kNoon).ok());
   ASSERT_TRUE(ledger->Credit(TenantId{1}, MicroUsd{5}, "credit", kNoon).ok());  // no use
   EXPECT_EQ(*ledger->LastEntry(), 6);
-  const Usage of_7{23, {1388 + 1388 + 416}};
+  const Usage of_7{23'000, {1388 + 1388 + 416}};
   EXPECT_EQ(*ledger->UsageOfSession(SessionId{0xab, 7}), of_7);
   EXPECT_EQ(*ledger->UsageOfSession(SessionId{1, 1}), Usage{});
-  const Usage of_tenant{3623, {of_7.amount.value + 500'000}};
+  const Usage of_tenant{3'623'000, {of_7.amount.value + 500'000}};
   EXPECT_EQ(*ledger->UsageOf(TenantId{1}), of_tenant);
   EXPECT_EQ(of_tenant.amount.value, 5 - ledger->Balance(TenantId{1})->value);
   EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.since = kNoon}), of_tenant);
   EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.since = WallTime{kNoon.unix_ms + 1}}), Usage{});
   EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.last = 3}), of_7);
-  EXPECT_EQ(*ledger->UsageOfAll(), (Usage{3624, {of_tenant.amount.value + 138}}));
+  EXPECT_EQ(*ledger->UsageOfAll(), (Usage{3'624'000, {of_tenant.amount.value + 138}}));
 }
 
 TEST_F(LedgerTest, TheMetersChargesAreTheLedgers) {
-  Meter meter({.seconds_per_charge = 4});
+  Meter meter({.ms_per_charge = 4000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(
       meter.Grant({.device = device, .tenant = TenantId{1}, .granted_at = kNoon}, {0}).ok());
   for (int i = 1; i <= 30; ++i) {
-    ASSERT_TRUE(ledger->Post(*meter.Confirm(device, {i * kSecond / 3}), kNoon).ok());
+    ASSERT_TRUE(PostHeld(*ledger, *meter.Confirm(device, {i * kSecond / 3}), kNoon).ok());
   }
-  ASSERT_TRUE(ledger->Post(*meter.Release(device, {11 * kSecond}), kNoon).ok());
-  EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_seconds, 11);
-  EXPECT_EQ(ledger->UsageOf(TenantId{1})->amount, ChargeAfter(kDefaultPricePerHour, 11));
+  ASSERT_TRUE(PostHeld(*ledger, *meter.Release(device, {11 * kSecond}), kNoon).ok());
+  EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_ms, 11'000);
+  EXPECT_EQ(ledger->UsageOf(TenantId{1})->amount, ChargeAfter(kDefaultPricePerHour, 11'000));
 }
 
 TEST_F(LedgerTest, AFullFileIsNamedAndLosesNothing) {
@@ -205,14 +205,14 @@ TEST_F(LedgerTest, AFullFileIsNamedAndLosesNothing) {
   absl::Status status;
   for (; posted < 2000 && status.ok(); ++posted) {
     const Charge charge = ChargeFor(DeviceOf(1), posted, posted + 1);
-    status = small->Post({&charge, 1}, kNoon).status();
+    status = PostHeld(*small, std::span(&charge, 1), kNoon).status();
   }
   --posted;
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(small->Verify()->entries, posted);
   small = OpenLedger(path);
   const Charge refused = ChargeFor(DeviceOf(1), posted, posted + 1);
-  EXPECT_TRUE(small->Post({&refused, 1}, kNoon).ok());
+  EXPECT_TRUE(PostHeld(*small, std::span(&refused, 1), kNoon).ok());
   EXPECT_EQ(small->Balance(TenantId{1})->value,
             -ChargeAfter(kDefaultPricePerHour, posted + 1).value);
   EXPECT_TRUE(small->Verify().ok());

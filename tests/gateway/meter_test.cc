@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tests/gateway/support.h"
@@ -18,23 +19,27 @@ GrantRequest RequestFor(const LeasedDevice& device, MicroUsd price = kDefaultPri
 
 TEST(Money, ChargeIsTheFloorOfTheDesign) {
   struct {
-    int64_t price, seconds, amount;
+    int64_t price, ms, amount;
   } const cases[] = {
       {500'000, 0, 0},
-      {500'000, 1, 138},
-      {500'000, 2, 277},
-      {500'000, 3599, 499'861},
-      {500'000, 3600, 500'000},
-      {1, 3599, 0},
-      {1, 3600, 1},
+      {500'000, 7, 0},
+      {500'000, 8, 1},
+      {500'000, 900, 125},
+      {500'000, 1000, 138},
+      {500'000, 2000, 277},
+      {500'000, 3'599'000, 499'861},
+      {500'000, 3'599'999, 499'999},
+      {500'000, 3'600'000, 500'000},
+      {1, 3'599'999, 0},
+      {1, 3'600'000, 1},
       {0, 1'000'000, 0},
-      {3600, 12'345, 12'345},
-      {7'199, 1, 1},
-      {kPricePerHourMaxMicroUsd, kLeaseSecondsMax, 596'523'235'555'555'555},
+      {3600, 12'345'000, 12'345},
+      {7'199, 1000, 1},
+      {kPricePerHourMaxMicroUsd, kLeaseMsMax, 596'523'235'555'555'555},
   };
   for (const auto& c : cases) {
-    EXPECT_EQ(ChargeAfter(MicroUsd{c.price}, c.seconds).value, c.amount)
-        << c.price << " " << c.seconds;
+    EXPECT_EQ(ChargeAfter(MicroUsd{c.price}, c.ms).value, c.amount)
+        << c.price << " " << c.ms;
   }
 }
 
@@ -52,6 +57,17 @@ TEST(Money, PrintsAllDigits) {
   EXPECT_EQ(ToString(MicroUsd{INT64_MIN}), "-$9223372036854.775808");
 }
 
+TEST(Money, IsReadAsPeopleWriteIt) {
+  EXPECT_EQ(ParseUsd("2")->value, 2'000'000);
+  EXPECT_EQ(ParseUsd("0.50")->value, 500'000);
+  EXPECT_EQ(ParseUsd("000.000001")->value, 1);
+  EXPECT_EQ(ParseUsd("1000000000000")->value, kAmountMaxMicroUsd);
+  for (const char* text : {"", ".", ".5", "1.", "-1", "+1", "1e3", "1,5", "0.0000001", " 1", "$1"})
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseUsd(text).status())) << text;
+  for (const char* text : {"1000000000000.000001", "9223372036854775808", "99999999999999999999"})
+    EXPECT_TRUE(absl::IsOutOfRange(ParseUsd(text).status())) << text;
+}
+
 TEST(SessionIdTest, TwoSpellingsOfOneName) {
   const SessionId id{0x0123456789abcdef, 0xfedcba9876543210};
   EXPECT_EQ(id.Hex(), "0123456789abcdeffedcba9876543210");
@@ -62,8 +78,33 @@ TEST(SessionIdTest, TwoSpellingsOfOneName) {
   EXPECT_FALSE(SessionId::FromBytes("short").has_value());
 }
 
-TEST(Meter, ChargesWholeSecondsAndDropsTheRest) {
-  Meter meter({.seconds_per_charge = 1});
+TEST(Meter, ALeaseUnderASecondIsCharged) {
+  Meter meter;
+  const LeasedDevice device = DeviceOf(1);
+  ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
+  const auto charges = *meter.Release(device, MonoTime{900'999'999});
+  ASSERT_EQ(charges.size(), 1u);
+  EXPECT_EQ(charges[0].to_ms, 900);
+  EXPECT_EQ(charges[0].amount.value, 125);
+}
+
+TEST(Meter, FundsEndTheCount) {
+  Meter meter({.ms_per_charge = 1});
+  const LeasedDevice device = DeviceOf(1);
+  GrantRequest request = RequestFor(device);
+  request.funded_ms = 1000;
+  ASSERT_TRUE(meter.Grant(request, At(0)).ok());
+  EXPECT_EQ(meter.FundsLeftNs(device, At(400)), 600'000'000);
+  EXPECT_EQ(meter.Confirm(device, At(1500))->at(0), ChargeFor(device, 0, 1));
+  EXPECT_EQ(meter.FundsLeftNs(device, At(1700)), -200'000'000);
+  meter.Fund(device, 2000);
+  meter.Fund(device, 1500);  // never goes back
+  EXPECT_EQ(meter.Release(device, At(9000))->at(0), ChargeFor(device, 1, 2));
+  EXPECT_EQ(meter.FundsLeftNs(device, At(9000)), 0);
+}
+
+TEST(Meter, ChargesWhatHasGathered) {
+  Meter meter({.ms_per_charge = 1000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(500)).ok());
   EXPECT_TRUE(meter.Confirm(device, At(1499))->empty());
@@ -71,7 +112,7 @@ TEST(Meter, ChargesWholeSecondsAndDropsTheRest) {
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0], ChargeFor(device, 0, 1));
   EXPECT_TRUE(meter.Confirm(device, At(1500))->empty());
-  const auto rest = meter.Release(device, At(4499));  // 3.999 s since the grant
+  const auto rest = meter.Release(device, At(3500));  // 3 s since the grant
   ASSERT_TRUE(rest.ok());
   ASSERT_EQ(rest->size(), 1u);
   EXPECT_EQ(rest->at(0), ChargeFor(device, 1, 3));
@@ -79,32 +120,32 @@ TEST(Meter, ChargesWholeSecondsAndDropsTheRest) {
 }
 
 TEST(Meter, GathersSecondsUntilThereAreEnough) {
-  Meter meter({.seconds_per_charge = 5});
+  Meter meter({.ms_per_charge = 5000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
   EXPECT_TRUE(meter.Confirm(device, At(4900))->empty());
-  EXPECT_EQ(meter.Read(device).seconds, 4);
+  EXPECT_EQ(meter.Read(device).ms, 4900);
   EXPECT_EQ(meter.Confirm(device, At(5000))->at(0), ChargeFor(device, 0, 5));
   EXPECT_EQ(meter.Release(device, At(7000))->at(0), ChargeFor(device, 5, 7));
 }
 
 TEST(Meter, PausesAreNotChargedAndMayOverlap) {
-  Meter meter({.seconds_per_charge = 1});
+  Meter meter({.ms_per_charge = 1000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
-  EXPECT_EQ(meter.Pause(device, PauseReason::kBeam, At(2500))->at(0), ChargeFor(device, 0, 2));
+  EXPECT_EQ(meter.Pause(device, PauseReason::kBeam, At(2000))->at(0), ChargeFor(device, 0, 2));
   EXPECT_TRUE(meter.Pause(device, PauseReason::kQueueing, At(9000))->empty());
   EXPECT_TRUE(meter.Resume(device, PauseReason::kBeam, At(20'000))->empty());
   EXPECT_TRUE(meter.Resume(device, PauseReason::kBeam, At(21'000))->empty());
   EXPECT_TRUE(meter.Resume(device, PauseReason::kQueueing, At(30'000))->empty());
-  EXPECT_EQ(meter.Release(device, At(30'600))->at(0), ChargeFor(device, 2, 3));  // 2.5 + 0.6 s
+  EXPECT_EQ(meter.Release(device, At(31'000))->at(0), ChargeFor(device, 2, 3));
 }
 
 TEST(Meter, TimeWithoutNewsOfALostDeviceIsNotCharged) {
-  Meter meter({.seconds_per_charge = 10});
+  Meter meter({.ms_per_charge = 10000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
-  ASSERT_TRUE(meter.Confirm(device, At(3200)).ok());
+  ASSERT_TRUE(meter.Confirm(device, At(3000)).ok());
   const auto charges = meter.Lose(device);  // whenever that is noticed
   ASSERT_TRUE(charges.ok());
   ASSERT_EQ(charges->size(), 1u);
@@ -112,7 +153,7 @@ TEST(Meter, TimeWithoutNewsOfALostDeviceIsNotCharged) {
 }
 
 TEST(Meter, ALongSilenceIsNotVouchedFor) {
-  Meter meter({.seconds_per_charge = 1, .unheard_max_ns = 5 * kSecond});
+  Meter meter({.ms_per_charge = 1000, .unheard_max_ns = 5 * kSecond});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
   EXPECT_EQ(meter.Confirm(device, At(5000))->at(0), ChargeFor(device, 0, 5));
@@ -121,10 +162,10 @@ TEST(Meter, ALongSilenceIsNotVouchedFor) {
 }
 
 TEST(Meter, EarlierTimesAndFarEpochsAreHarmless) {
-  Meter meter({.seconds_per_charge = 1});
+  Meter meter({.ms_per_charge = 1000});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), MonoTime{INT64_MIN}).ok());
-  EXPECT_EQ(meter.Confirm(device, MonoTime{INT64_MAX})->at(0).to_s, kLeaseSecondsMax);
+  EXPECT_EQ(meter.Confirm(device, MonoTime{INT64_MAX})->at(0).to_ms, kLeaseMsMax);
   EXPECT_TRUE(meter.Confirm(device, MonoTime{0})->empty());
   EXPECT_TRUE(meter.Release(device, MonoTime{INT64_MAX})->empty());
 }
@@ -140,6 +181,9 @@ TEST(Meter, Errors) {
   GrantRequest nobody = RequestFor(device);
   nobody.tenant = {};
   EXPECT_TRUE(absl::IsOutOfRange(meter.Grant(nobody, At(0))));
+  GrantRequest overdrawn = RequestFor(device);
+  overdrawn.funded_ms = -1;
+  EXPECT_TRUE(absl::IsOutOfRange(meter.Grant(overdrawn, At(0))));
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(meter.Grant(RequestFor(device), At(0))));
   ASSERT_TRUE(meter.Release(device, At(1)).ok());
@@ -152,14 +196,15 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
   Random random;
   struct Model {
     MicroUsd price;
-    int64_t usable_ms = 0, confirmed_ms = 0, charged_s = 0, charged_micro_usd = 0;
+    int64_t usable_ms = 0, confirmed_ms = 0, charged_ms = 0, charged_micro_usd = 0, funded_ms = 0;
     unsigned pauses = 0;
     void Confirm(int64_t now_ms) {
-      for (; confirmed_ms < now_ms; ++confirmed_ms) usable_ms += pauses == 0 ? 1 : 0;
+      for (; confirmed_ms < now_ms; ++confirmed_ms)
+        usable_ms += pauses == 0 && usable_ms < funded_ms ? 1 : 0;
     }
   };
   for (int round = 0; round < 400; ++round) {
-    Meter meter({.seconds_per_charge = random.Int(0, 7)});
+    Meter meter({.ms_per_charge = random.Int(0, 7000)});
     std::map<LeasedDevice, Model> models;
     uint64_t grants = 0;
     int64_t now_ms = random.Int(0, 1'000'000);
@@ -168,16 +213,16 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
     const auto take = [&](const std::vector<Charge>& charges) {
       for (const Charge& charge : charges) {
         Model& model = models.at(charge.device);
-        EXPECT_EQ(charge.from_s, model.charged_s);
-        EXPECT_GT(charge.to_s, charge.from_s);
-        EXPECT_LE(charge.to_s, model.usable_ms / 1000);  // M3, M1
-        model.charged_s = charge.to_s;
+        EXPECT_EQ(charge.from_ms, model.charged_ms);
+        EXPECT_GT(charge.to_ms, charge.from_ms);
+        EXPECT_LE(charge.to_ms, model.usable_ms);  // M3, M1
+        model.charged_ms = charge.to_ms;
         model.charged_micro_usd += charge.amount.value;
-        EXPECT_EQ(model.charged_micro_usd, ChargeAfter(model.price, model.charged_s).value);
+        EXPECT_EQ(model.charged_micro_usd, ChargeAfter(model.price, model.charged_ms).value);
       }
     };
     const auto end = [&](const LeasedDevice& device) {
-      EXPECT_EQ(models.at(device).charged_s, models.at(device).usable_ms / 1000);  // M3
+      EXPECT_EQ(models.at(device).charged_ms, models.at(device).usable_ms);  // M3
       models.erase(device);
     };
 
@@ -188,8 +233,11 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
         const LeasedDevice device = DeviceOf(static_cast<uint64_t>(random.Int(1, 3)), ++grants,
                                              static_cast<uint32_t>(random.Int(0, 3)));
         const MicroUsd price{random.OneIn(3) ? random.Int(0, 10'000'000) : 500'000};
-        ASSERT_TRUE(meter.Grant(RequestFor(device, price), At(now_ms)).ok());
-        models[device] = Model{.price = price, .confirmed_ms = now_ms};
+        GrantRequest request = RequestFor(device, price);
+        if (random.OneIn(2)) request.funded_ms = random.Int(0, 60'000);
+        ASSERT_TRUE(meter.Grant(request, At(now_ms)).ok());
+        models[device] =
+            Model{.price = price, .confirmed_ms = now_ms, .funded_ms = request.funded_ms};
         continue;
       }
       const LeasedDevice device =
@@ -197,7 +245,13 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
       Model& model = models.at(device);
       const unsigned bit = 1u << random.Int(0, 3);
       const auto why = static_cast<PauseReason>(bit);
-      switch (random.Int(0, 7)) {
+      switch (random.Int(0, 8)) {
+        case 8: {
+          const int64_t funded_ms = random.Int(0, 90'000);
+          meter.Fund(device, funded_ms);
+          model.funded_ms = std::max(model.funded_ms, funded_ms);
+          break;
+        }
         case 0:
           model.Confirm(told_ms);
           take(*meter.Pause(device, why, At(told_ms)));
@@ -229,7 +283,7 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
         default:
           model.Confirm(told_ms);
           take(*meter.Confirm(device, At(told_ms)));
-          EXPECT_EQ(meter.Read(device).seconds, model.usable_ms / 1000);
+          EXPECT_EQ(meter.Read(device).ms, model.usable_ms);
       }
       if (HasFailure()) return;
     }

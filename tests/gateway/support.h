@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iostream>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,14 +75,34 @@ inline LeasedDevice DeviceOf(uint64_t session, uint64_t grant = 1, uint32_t devi
 
 inline Charge ChargeFor(const LeasedDevice& device, int64_t from_s, int64_t to_s,
                         int64_t tenant = 1, MicroUsd price = kDefaultPricePerHour) {
+  const int64_t from_ms = 1000 * from_s, to_ms = 1000 * to_s;
   return Charge{
       .device = device,
       .tenant = TenantId{tenant},
       .price_per_hour = price,
       .granted_at = kNoon,
-      .from_s = from_s,
-      .to_s = to_s,
-      .amount = MicroUsd{ChargeAfter(price, to_s).value - ChargeAfter(price, from_s).value}};
+      .from_ms = from_ms,
+      .to_ms = to_ms,
+      .amount = MicroUsd{ChargeAfter(price, to_ms).value - ChargeAfter(price, from_ms).value}};
+}
+
+// Posts charges of leases that have what they need: with what is held for them first.
+inline absl::StatusOr<std::vector<Posting>> PostHeld(Ledger& ledger,
+                                                     std::span<const Charge> charges,
+                                                     WallTime now) {
+  constexpr size_t kDevices = 4;  // of every lease, of which some are charged
+  for (const Charge& charge : charges) {
+    const absl::Status held =
+        ledger
+            .Hold({.lease = charge.device.lease,
+                   .tenant = charge.tenant,
+                   .prices_per_hour = std::vector<MicroUsd>(kDevices, charge.price_per_hour),
+                   .to_ms = charge.to_ms})
+            .status();
+    // What makes no sense is Post's to refuse.
+    if (!held.ok() && !absl::IsInvalidArgument(held)) return held;
+  }
+  return ledger.Post(charges, now);
 }
 
 inline std::unique_ptr<Ledger> OpenLedger(const std::string& path,

@@ -57,7 +57,7 @@ class UsageReportTest : public ::testing::Test {
     Close(session, WallTime{began.unix_ms + ms}, tenant);
   }
   void Post(const Charge& charge, WallTime at = kNoon) {
-    ASSERT_TRUE(ledger->Post({&charge, 1}, at).ok());
+    ASSERT_TRUE(PostHeld(*ledger, std::span(&charge, 1), at).ok());
   }
   UsagePage Read(const UsageQuery& query) { return ValueOrDie(report->Read(query)); }
 
@@ -96,8 +96,8 @@ TEST_F(UsageReportTest, SessionsAreByTheTimeOfTheirStart) {
   EXPECT_EQ(order, (std::vector{Id(9), Id(4), Id(5), Id(3), Id(6)}));
   EXPECT_EQ(Read({.tenant = TenantId{2}}).sessions.size(), 1u);
   EXPECT_EQ(Read({}).sessions.size(), 6u);
-  EXPECT_EQ(Read({.tenant = TenantId{1}}).sessions[2].charged, (Usage{2, {277}}));
-  EXPECT_EQ(Read({.tenant = TenantId{1}}).total, (Usage{2, {277}}));
+  EXPECT_EQ(Read({.tenant = TenantId{1}}).sessions[2].charged, (Usage{2000, {277}}));
+  EXPECT_EQ(Read({.tenant = TenantId{1}}).total, (Usage{2000, {277}}));
   EXPECT_EQ(Read({.tenant = TenantId{2}}).total, Usage{});
   EXPECT_EQ(Read({.tenant = TenantId{1}}).sessions[4].devices, 0);
   EXPECT_EQ(Read({.tenant = TenantId{1}}).sessions[4].used_ms, 0);
@@ -162,8 +162,8 @@ TEST_F(UsageReportTest, SinceCountsWhatIsAfterIt) {
   ASSERT_EQ(page.sessions.size(), 1u);
   EXPECT_EQ(page.sessions[0].session, Id(8));
   EXPECT_EQ(page.sessions[0].used_ms, 1000);
-  EXPECT_EQ(page.sessions[0].charged.device_seconds, 2);
-  EXPECT_EQ(page.total->device_seconds, 2);
+  EXPECT_EQ(page.sessions[0].charged.device_ms, 2000);
+  EXPECT_EQ(page.total->device_ms, 2000);
 }
 
 // Three pages; between the first and the second a session is charged, another ends, one begins.
@@ -183,7 +183,7 @@ TEST_F(UsageReportTest, PagesAddUpToTheTotalOfTheFirst) {
     EXPECT_LE(page.sessions.size(), static_cast<size_t>(kUsageSessionsPerPage));
     for (const SessionUsage& row : page.sessions) {
       EXPECT_TRUE(seen.insert(row.session).second);
-      sum.device_seconds += row.charged.device_seconds;
+      sum.device_ms += row.charged.device_ms;
       sum.amount.value += row.charged.amount.value;
     }
     query.after = page.next;
@@ -195,8 +195,8 @@ TEST_F(UsageReportTest, PagesAddUpToTheTotalOfTheFirst) {
   EXPECT_EQ(pages, 3);
   EXPECT_EQ(seen.size(), sessions + 1);
   EXPECT_EQ(sum, total);
-  EXPECT_EQ(sum.device_seconds, 42);
-  EXPECT_EQ(Read({.tenant = TenantId{1}}).total->device_seconds, 49);
+  EXPECT_EQ(sum.device_ms, 42'000);
+  EXPECT_EQ(Read({.tenant = TenantId{1}}).total->device_ms, 49'000);
 }
 
 // A page reads a bounded number of sessions, even if it passes over all of them.
@@ -221,7 +221,7 @@ TEST_F(UsageReportTest, ManySessionsThatEndedLongAgo_AreManyEmptyPages) {
   ASSERT_EQ(pages.size(), 3u);
   ASSERT_EQ(pages[0].size(), 1u);
   EXPECT_EQ(pages[0][0].session, Id(7));
-  EXPECT_EQ(pages[0][0].charged.device_seconds, 3);
+  EXPECT_EQ(pages[0][0].charged.device_ms, 3000);
   EXPECT_TRUE(pages[1].empty());
   ASSERT_EQ(pages[2].size(), 1u);
   EXPECT_EQ(pages[2][0].session, Id(8));
@@ -249,37 +249,37 @@ TEST_F(UsageReportTest, TextAddsUp) {
   };
   EXPECT_EQ(text(false),
             "session                           began                     used s  devices  "
-            "charged s       amount\n"
+            " charged s       amount\n"
             "00000000000000ab0000000000000007  2023-11-14T22:13:20Z       0.412        1  "
-            "        0    $0.000000\n"
+            "     0.000    $0.000000\n"
             "00000000000000ab0000000000000008  2023-11-14T22:13:21Z       2.034        1  "
-            "        2    $0.000277\n"
+            "     2.000    $0.000277\n"
             "00000000000000ab0000000000000009  2023-11-14T22:13:24Z     >=0.000        1  "
-            "        0    $0.000000  open\n"
+            "     0.000    $0.000000  open\n"
             "(others)                                                                     "
-            "        1    $0.000138\n"
+            "     1.000    $0.000138\n"
             "total                                                                        "
-            "        3    $0.000415\n");
+            "     3.000    $0.000415\n");
   EXPECT_EQ(text(true),
             "{\"sessions\": ["
             "{\"session\": \"00000000000000ab0000000000000007\", \"began_at\": "
             "\"2023-11-14T22:13:20Z\", \"open\": false, \"devices\": 1, \"used_seconds\": 0.412, "
-            "\"used_at_least\": false, \"device_seconds\": 0, \"amount_micro_usd\": 0, "
+            "\"used_at_least\": false, \"device_seconds\": 0.000, \"amount_micro_usd\": 0, "
             "\"amount_usd\": \"0.000000\"}, "
             "{\"session\": \"00000000000000ab0000000000000008\", \"began_at\": "
             "\"2023-11-14T22:13:21Z\", \"open\": false, \"devices\": 1, \"used_seconds\": 2.034, "
-            "\"used_at_least\": false, \"device_seconds\": 2, \"amount_micro_usd\": 277, "
+            "\"used_at_least\": false, \"device_seconds\": 2.000, \"amount_micro_usd\": 277, "
             "\"amount_usd\": \"0.000277\"}, "
             "{\"session\": \"00000000000000ab0000000000000009\", \"began_at\": "
             "\"2023-11-14T22:13:24Z\", \"open\": true, \"devices\": 1, \"used_seconds\": 0.000, "
-            "\"used_at_least\": true, \"device_seconds\": 0, \"amount_micro_usd\": 0, "
+            "\"used_at_least\": true, \"device_seconds\": 0.000, \"amount_micro_usd\": 0, "
             "\"amount_usd\": \"0.000000\"}], "
-            "\"other_device_seconds\": 1, \"other_amount_micro_usd\": 138, "
-            "\"device_seconds\": 3, \"amount_micro_usd\": 415, \"amount_usd\": \"0.000415\"}\n");
+            "\"other_device_seconds\": 1.000, \"other_amount_micro_usd\": 138, "
+            "\"device_seconds\": 3.000, \"amount_micro_usd\": 415, \"amount_usd\": \"0.000415\"}\n");
   UsageText nothing(true);
   std::string empty = nothing.Add({.sessions = {}, .total = Usage{}, .next = ""});
   EXPECT_EQ(empty += nothing.End(),
-            "{\"sessions\": [], \"device_seconds\": 0, \"amount_micro_usd\": 0, "
+            "{\"sessions\": [], \"device_seconds\": 0.000, \"amount_micro_usd\": 0, "
             "\"amount_usd\": \"0.000000\"}\n");
 }
 

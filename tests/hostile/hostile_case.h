@@ -53,6 +53,7 @@ absl::Status MetadataGarbage(HostileWorld& world);
 absl::Status StepIdReused(HostileWorld& world);
 absl::Status StepIdOfOther(HostileWorld& world);
 absl::Status HoldOverflow(HostileWorld& world);
+absl::Status NegativeBalanceRace(HostileWorld& world);
 absl::Status CancelSpam(HostileWorld& world);
 absl::Status LogInjection(HostileWorld& world);
 absl::Status ErrorTextLeaks(HostileWorld& world);

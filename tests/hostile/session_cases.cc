@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "gateway/base/clock.h"
+#include "gateway/ledger/ledger.h"
 #include "tests/hostile/hostile_case.h"
 #include "tests/support/client_items.h"
 #include "tests/support/raw_session.h"
@@ -93,7 +95,54 @@ absl::Status HoldOverflow(HostileWorld& world) {
   }
   proto::Open devices = GoodOpen();
   devices.set_devices(UINT32_MAX);
-  return mallory.Open(devices);
+  EXPECT_EQ(mallory.Open(devices).code(), StatusCode::kUnimplemented);
+  proto::Open nothing = GoodOpen();
+  nothing.set_max_cost_micro_usd(0);
+  EXPECT_EQ(mallory.Open(nothing).code(), StatusCode::kInvalidArgument);
+  proto::Open cost = GoodOpen();
+  cost.set_max_cost_micro_usd(UINT64_MAX);
+  return mallory.Open(cost);
+}
+
+// A prepaid account spends four seconds' credit in sessions that are opened all at once, again and
+// again, until nothing is left. What one holds the others cannot.
+absl::Status NegativeBalanceRace(HostileWorld& world) {
+  constexpr int kThreads = 4, kRounds = 40;
+  constexpr gateway::MicroUsd kCredit{4'000'000};
+  const gateway::NewApiKey key = world.MakeKey("pauper");
+  const gateway::TenantId pauper = key.key.tenant;
+  const auto books = world.cluster().Books();
+  EXPECT_TRUE(books->SetCreditLimit(pauper, gateway::MicroUsd{0}).ok());
+  EXPECT_TRUE(books->Credit(pauper, kCredit, "a payment", gateway::WallNow()).ok());
+  std::vector<absl::Status> refused(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      HostileClient client = world.ClientOf(std::string(key.text.Reveal()));
+      for (int round = 0; round < kRounds; ++round) {
+        const absl::Status opened = client.Open(GoodOpen());
+        if (!opened.ok()) refused[t] = opened;
+        const auto left = books->Balance(pauper);
+        EXPECT_TRUE(left.ok() && left->value >= 0) << left.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // One that stays is told in time, uses what is left, and no more.
+  absl::Status last;
+  for (int i = 0; i < 10 && !absl::IsFailedPrecondition(last); ++i) {
+    RawSession session(ChannelFrom(world.target(), "127.0.0.2"), std::string(key.text.Reveal()));
+    session.Open("", /*or_queued=*/true);
+    if (session.IsOpenedOrQueued()) session.Send({Item::Put(1, 1, "x")});
+    last = world.replies().Note(session.End());
+  }
+  EXPECT_GE(books->Balance(pauper)->value, 0);
+  EXPECT_LE(books->UsageOf(pauper)->amount.value, kCredit.value);
+  EXPECT_TRUE(Eventually([&] { return books->BudgetOf(pauper)->held.value == 0; }))
+      << books->BudgetOf(pauper)->held.value;
+  for (const absl::Status& each : refused)
+    EXPECT_TRUE(each.ok() || absl::IsFailedPrecondition(each)) << each;
+  return last;
 }
 
 absl::Status CancelSpam(HostileWorld& world) {

@@ -33,15 +33,15 @@ class Disk {
     if (row.lease.grant != ++grants_[row.lease.session])
       world_->Broken("lease ", row.lease.grant, " after lease ", grants_[row.lease.session] - 1);
   }
-  // A second is charged once or not at all (L3 of gateway/ledger/ledger.h).
+  // A millisecond is charged once or not at all (L3 of gateway/ledger/ledger.h).
   void Post(const std::vector<gateway::Charge>& charges) {
     for (const gateway::Charge& charge : charges) {
-      int64_t& charged_s = charged_s_[charge.device];
-      if (charge.from_s != charged_s)
-        world_->Broken("seconds from ", charge.from_s, " are charged after ", charged_s);
-      charged_s = charge.to_s;
+      int64_t& charged_ms = charged_ms_[charge.device];
+      if (charge.from_ms != charged_ms)
+        world_->Broken("milliseconds from ", charge.from_ms, " are charged after ", charged_ms);
+      charged_ms = charge.to_ms;
       gateway::Usage& usage = usage_[charge.device.lease.session];
-      usage.device_seconds += charge.to_s - charge.from_s;
+      usage.device_ms += charge.to_ms - charge.from_ms;
       usage.amount.value += charge.amount.value;
     }
   }
@@ -65,7 +65,7 @@ class Disk {
   World* const world_;
   std::map<gateway::SessionId, gateway::SessionRow> rows_;
   std::map<gateway::SessionId, uint64_t> grants_;
-  std::map<gateway::LeasedDevice, int64_t> charged_s_;
+  std::map<gateway::LeasedDevice, int64_t> charged_ms_;
   std::map<gateway::SessionId, gateway::Usage> usage_;
 };
 
@@ -74,7 +74,14 @@ class SimulatedWrites final : public gateway::WriteQueue {
  public:
   SimulatedWrites(World* world, Disk* disk) : world_(world), disk_(disk) {}
 
-  void Post(std::vector<gateway::Charge> charges) override {
+  void Hold(gateway::HoldRequest request,
+            std::function<void(gateway::HoldAnswer)> then) override {
+    Add([request = std::move(request), then = std::move(then)] {
+      then({request.to_ms, absl::OkStatus()});
+    });
+  }
+  void EndHold(gateway::LeaseId) override {}
+  void Post(std::vector<gateway::Charge> charges, Refused) override {
     Add([disk = disk_, charges = std::move(charges)] { disk->Post(charges); });
   }
   void Write(gateway::SessionRow row) override {

@@ -116,6 +116,15 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   for (const int64_t threads : compiled->threads) result.add_threads(threads);
   result.set_shared_bytes(compiled->shared_bytes);
   result.set_reads_vars(compiled->reads_vars);
+  for (const MappedTensor& map : compiled->maps) {
+    proto::BufferView& view = *result.add_maps();
+    view.set_slot(map.slot);
+    view.set_element(static_cast<uint32_t>(map.element));
+    view.set_swizzled(map.swizzled);
+    for (const int64_t length : map.dims) view.add_dims(length);
+    for (const int64_t bytes : map.strides) view.add_strides(bytes);
+    for (const int64_t length : map.box) view.add_box(length);
+  }
   return result;
 }
 
@@ -137,6 +146,17 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
     std::copy(result.threads().begin(), result.threads().end(), kernel.threads.begin());
   kernel.shared_bytes = result.shared_bytes();
   kernel.reads_vars = result.reads_vars();
+  for (const proto::BufferView& view : result.maps()) {
+    if (view.element() > static_cast<uint32_t>(MappedTensor::Element::kF32))
+      return absl::InternalError(
+          absl::StrCat("a view of a buffer with elements of unknown type ", view.element()));
+    kernel.maps.push_back({.slot = view.slot(),
+                           .element = static_cast<MappedTensor::Element>(view.element()),
+                           .swizzled = view.swizzled(),
+                           .dims = {view.dims().begin(), view.dims().end()},
+                           .strides = {view.strides().begin(), view.strides().end()},
+                           .box = {view.box().begin(), view.box().end()}});
+  }
   return kernel;
 }
 

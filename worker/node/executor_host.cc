@@ -18,15 +18,18 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/node/command_queue.h"
 #include "worker/node/grpc_attach.h"
@@ -74,9 +77,32 @@ void AddCounts(const proto::Counts& counts) {
   telemetry::AddCounts(cells);
 }
 
-absl::Status WhyItEnded(const std::string& how) {
-  if (how == absl::StrCat("exited with ", kExitDeviceLost))
-    return absl::UnavailableError("executor ended: its device failed (the worker's log says how)");
+constexpr char kOneMoreTryPayload[] = "outboard/one-more-try";
+
+absl::Status WithOneMoreTry(absl::Status status) {
+  status.SetPayload(kOneMoreTryPayload, absl::Cord());
+  return status;
+}
+
+// What the end says of the executor's device; nullopt: nothing. `told`: what the executor said of
+// it, if anything.
+std::optional<DeviceFailure> FailureOf(const std::string& how,
+                                       const std::optional<proto::DeviceTrouble>& told) {
+  if (how == kNotEnded) return DeviceFailure::kNotLetGo;
+  if (how == absl::StrCat("exited with ", kExitLaunchTooLong)) return DeviceFailure::kLaunchTooLong;
+  if (how == absl::StrCat("exited with ", kExitNoDevice)) return DeviceFailure::kNotThere;
+  if (how != absl::StrCat("exited with ", kExitDeviceLost)) return std::nullopt;
+  return told && told->kind() == proto::DeviceTrouble::MEMORY_FAULT ? DeviceFailure::kMemoryFault
+                                                                    : DeviceFailure::kLost;
+}
+
+absl::Status WhyItEnded(const std::string& how, const std::optional<DeviceFailure>& failure,
+                        const std::string& words) {
+  if (failure == DeviceFailure::kMemoryFault)
+    return absl::UnavailableError(absl::StrCat("executor ended: its device failed: ", words));
+  if (failure == DeviceFailure::kLost) return WithOneMoreTry(absl::InternalError(words));
+  if (failure == DeviceFailure::kLaunchTooLong)
+    return WithOneMoreTry(absl::DeadlineExceededError(words));
   if (how != absl::StrCat("exited with ", kExitStepTooLong))
     return absl::UnavailableError(absl::StrCat("executor ", how));
   return absl::DeadlineExceededError(
@@ -199,6 +225,7 @@ class ExecutorHost::Impl {
         break;
       }
       if (event.has_counts()) AddCounts(event.counts());
+      if (event.has_trouble()) trouble_ = event.trouble();
       if (event.has_activity()) works_ = event.activity().working();
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
@@ -219,19 +246,32 @@ class ExecutorHost::Impl {
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
+    const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);
+    std::string words = trouble_ ? trouble_->message().substr(0, kTroubleTextBytesMax)
+                                 : absl::StrCat("the executor ", how);
+    for (char& c : words)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';  // a line of a log
+    // Also of one that was told to end: the next session must not meet its process.
+    if (failure && options_.on_device_failure) options_.on_device_failure(*failure, words);
     const bool orderly = ending_ || how == "exited with 0";
-    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how);
-    NoteEnd(why, how);
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words);
+    NoteEnd(why, how, failure);
     options_.on_end(why);
   }
 
-  void NoteEnd(const absl::Status& why, const std::string& how) const {
+  void NoteEnd(const absl::Status& why, const std::string& how,
+               const std::optional<DeviceFailure>& failure) const {
     using telemetry::ExecutorEnd;
     const std::string session = SessionText();
-    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, why.ok() ? ExecutorEnd::kOrderly
-                                                           : absl::IsDeadlineExceeded(why)
-                                                               ? ExecutorEnd::kStepTooLong
-                                                               : ExecutorEnd::kCrashed);
+    ExecutorEnd end = ExecutorEnd::kCrashed;
+    if (why.ok())
+      end = ExecutorEnd::kOrderly;
+    else if (failure.has_value())
+      end = failure == DeviceFailure::kLaunchTooLong ? ExecutorEnd::kLaunchTooLong
+                                                     : ExecutorEnd::kDeviceFailed;
+    else if (absl::IsDeadlineExceeded(why))
+      end = ExecutorEnd::kStepTooLong;
+    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, end);
     if (why.ok())
       telemetry::LogInfo("executor_ended", {{"session", session}, {"how", how}});
     else
@@ -243,6 +283,7 @@ class ExecutorHost::Impl {
   const int pid_ = executor_.pid();  // also after its end
   std::atomic<bool> ending_{false};
   std::atomic<bool> works_{false};  // as it says
+  std::optional<proto::DeviceTrouble> trouble_;  // as it says; of the control thread
   CommandQueue commands_;
   SessionBlobs blobs_;
   std::mutex mutex_;  // of the next three
@@ -251,6 +292,10 @@ class ExecutorHost::Impl {
   bool is_silent_ = false;  // nothing more comes from the executor
   std::thread control_;
 };
+
+bool AllowsOneMoreTry(const absl::Status& status) {
+  return status.GetPayload(kOneMoreTryPayload).has_value();
+}
 
 ExecutorHost::ExecutorHost(ExecutorHostOptions options, ChildProcess executor)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(executor))) {}

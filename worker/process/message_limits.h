@@ -14,6 +14,9 @@ namespace outboard::worker {
 inline constexpr uint32_t kNodeEventBytesMax = 64u << 20;
 inline constexpr size_t kNodeEventFieldsMax = size_t{1} << 20;
 
+// Of a line about a device: a driver's words, and the name of a kernel.
+inline constexpr size_t kTroubleTextBytesMax = 2048;
+
 // Of a request for kernels: the longest kernel that there can be, and its header. A batch of more
 // kernels than fit is sent as several requests. A supervisor holds one request of each process.
 inline constexpr uint32_t kKernelRequestBytesMax =
@@ -23,6 +26,11 @@ inline constexpr size_t kBatchKernelsMax = 512;
 inline constexpr size_t kBatchBytesMax = size_t{4} << 20;
 inline constexpr size_t kBatchDemandsMax = 64;  // of kDemandBytesMax each
 inline constexpr size_t kBatchFindsMax = 512;
+// Of what a driver links: one kernel's code, and all of a request's. A kernel of thousands of
+// instructions has some 100 KiB.
+inline constexpr size_t kLinkedBytesMax = size_t{8} << 20;
+inline constexpr size_t kBatchLinkedMax = 256;
+inline constexpr size_t kLinkedKeyBytes = 32;
 // Candidates of a search: some for each processor, half a second's work.
 inline constexpr size_t kBatchCandidatesMax = 16;
 // A kernel of a batch is three fields; what stands beside them is a target of 17.

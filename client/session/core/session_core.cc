@@ -31,6 +31,7 @@ namespace {
 
 constexpr size_t kNoticesWaitingMax = 16;
 constexpr size_t kNoticeBytesMax = 200;
+constexpr size_t kClassBytesMax = 80;  // of each of two in a notice
 constexpr uint32_t kProtocolOfSave = 2;
 
 // Twice of what makes the executor take a snapshot: while it does, the program goes on.
@@ -75,6 +76,7 @@ void SessionCore::Open(uint32_t devices) {
   open->set_devices(devices);
   open->set_client_name("outboard-cpp");
   open->set_trace(trace_);
+  if (max_cost_micro_usd_.has_value()) open->set_max_cost_micro_usd(*max_cost_micro_usd_);
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
@@ -253,7 +255,18 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
 }
 
 void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
+  const std::string& was = opened_.device().hardware_class();
+  const std::string& is = opened.device().hardware_class();
+  if (!was.empty() && !is.empty() && was != is)
+    AddNotice(absl::StrCat("the session is on another kind of device now: results may differ in ",
+                           "their last bits (", is.substr(0, kClassBytesMax), ", before: ",
+                           was.substr(0, kClassBytesMax), ")"));
   opened_ = opened;
+  // A gateway from before this bound would let the session cost anything.
+  if (max_cost_micro_usd_.has_value() && opened.max_cost_micro_usd() != *max_cost_micro_usd_)
+    return End(absl::FailedPreconditionError(
+        "the gateway does not bound what a session costs: it is of an older version, or the "
+        "address is not a gateway's; unset CLOUD_MAX_COST to run without a bound"));
   if (opened.has_credit()) {
     items_max_ = std::max(1u, opened.credit().items_in_flight_max());
     bytes_max_ = opened.credit().bytes_in_flight_max();
@@ -331,7 +344,8 @@ void SessionCore::OnDone(proto::Done& done) {
   operations_ = std::max(operations_, done.operations());
   bytes_accessed_ = std::max(bytes_accessed_, done.bytes_accessed());
   cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
-  seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
+  // A gateway from before milliseconds says whole seconds alone.
+  billed_ms_ = std::max({billed_ms_, done.billed_ms(), 1000 * done.seconds_billed()});
 }
 
 void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
@@ -370,15 +384,19 @@ void SessionCore::OnNeed(const proto::Need& need) {
 }
 
 // Others' text on the user's terminal: short, and nothing that a terminal obeys.
-void SessionCore::OnNotice(const proto::Notice& notice) {
+void SessionCore::AddNotice(std::string line) {
   if (notices_.size() >= kNoticesWaitingMax) return;
-  std::string line = notice.text().substr(0, kNoticeBytesMax);
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  if (!line.empty()) notices_.push_back(std::move(line));
+}
+
+void SessionCore::OnNotice(const proto::Notice& notice) {
+  std::string line = notice.text().substr(0, kNoticeBytesMax);
   if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
     absl::StrAppend(&line, " (", notice.count(),
                     notice.count() == 1 ? " session is" : " sessions are", " before this one)");
-  if (!line.empty()) notices_.push_back(std::move(line));
+  AddNotice(std::move(line));
 }
 
 void SessionCore::OnLinkLost() {
@@ -428,7 +446,7 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.operations = operations_;
   stats.bytes_accessed = bytes_accessed_;
   stats.cost_micro_usd = cost_micro_usd_;
-  stats.seconds_billed = seconds_billed_;
+  stats.seconds_billed = static_cast<double>(billed_ms_) / 1e3;
   stats.price_per_hour_micro_usd =
       opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -43,6 +44,8 @@ class SessionCore {
   // ---- events of the program; TakeFrames returns the frames
   void Open(uint32_t devices);
   void WantTrace() { trace_ = true; }  // before Open
+  // The most that the session may cost. Before Open.
+  void BoundCost(uint64_t micro_usd) { max_cost_micro_usd_ = micro_usd; }
   // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
@@ -118,6 +121,7 @@ class SessionCore {
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
+  void AddNotice(std::string line);
   void Acknowledge();
   void DoneThrough(uint64_t seq);
   bool GoBackTo(uint64_t seq);
@@ -129,6 +133,7 @@ class SessionCore {
   SendWindow::Time now_{0};
   uint32_t devices_ = 1;
   bool trace_ = false;
+  std::optional<uint64_t> max_cost_micro_usd_;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
@@ -155,7 +160,7 @@ class SessionCore {
   uint64_t kernel_uses_lack_seq_ = 0;  // the last item with an entry that did not fit
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, operations_ = 0, bytes_accessed_ = 0;
-  uint64_t cost_micro_usd_ = 0, seconds_billed_ = 0;
+  uint64_t cost_micro_usd_ = 0, billed_ms_ = 0;
 };
 
 }  // namespace outboard::session

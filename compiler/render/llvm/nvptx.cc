@@ -68,12 +68,19 @@ class Renderer : public NvptxRenderer {
     out.tasks = program.code.empty() ? 0 : out.blocks[0];
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
-    if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
+    // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
+    const bool hopper = std::any_of(program.code.begin(), program.code.end(),
+                                    [](const auto& i) { return program::IsHopper(i.code); });
+    constexpr int64_t kThreadsMax = 1024, kSharedBytesMax = 227 << 10;  // of sm_90
+    const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
+    const int64_t shared_bytes_max = hopper ? kSharedBytesMax : target_.shared_bytes;
+    out.maps = program.maps;
+    if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
           out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
-          target_.block_threads, " threads and ", target_.shared_bytes, " bytes"));
+          threads_max, " threads and ", shared_bytes_max, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::LLVMContext context;

@@ -56,6 +56,7 @@ NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target
       module_(module),
       alu_(b_),
       bounds_(BoundsOf(program)),
+      divisors_(DivisorsOf(program)),
       values_(program.code.size()) {}
 
 absl::Status NvptxPrinter::Supports() const {
@@ -66,6 +67,8 @@ absl::Status NvptxPrinter::Supports() const {
   for (const Instruction& i : program_.code) {
     const std::string type(Name(i.dtype));
     if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
+    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
+      return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
         if (IsTranscendental(i.op))
@@ -104,7 +107,8 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
-  const std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  types.resize(types.size() + program_.maps.size(), b_.getPtrTy());
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
@@ -126,6 +130,7 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
+  AddMaps();
 }
 
 Value* NvptxPrinter::Number(Grid axis) {
@@ -148,6 +153,11 @@ void NvptxPrinter::OpenMemories() {
     if (i.code == Code::kStore) touch(written, i.src[0]);
     has_barriers = has_barriers || i.code == Code::kBarrier;
   }
+  for (const Instruction& i : program_.code)
+    if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
+  const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
+                                  [](const Instruction& i) { return program::IsHopper(i.code); });
+  if (hopper) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -163,6 +173,11 @@ void NvptxPrinter::OpenMemories() {
       Type* const type = RegisterType(b_.getContext(), i.dtype);
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
+      continue;
+    }
+    if (hopper) {
+      bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
+                                        static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;
     }
     auto* const array =
@@ -181,9 +196,10 @@ void NvptxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
-    case Code::kAlloc:
-    case Code::kCommit:  // copies arrive at once
-    case Code::kWait: return;
+    case Code::kMap:
+    case Code::kAlloc: return;
+    case Code::kCommit:
+    case Code::kWait: Await(n); return;
     case Code::kLoop:
       values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
       return;
@@ -193,7 +209,10 @@ void NvptxPrinter::Print(ValueId n) {
     case Code::kStore: Store(n); return;
     case Code::kCopy: Copy(n); return;
     case Code::kBarrier: Barrier(); return;
-    default: values_[n] = Compute(n); return;
+    default:
+      if (program::IsHopper(i.code)) return PrintHopper(n);
+      values_[n] = Compute(n);
+      return;
   }
 }
 
@@ -229,6 +248,8 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
+    case Code::kShuffle: return Shuffle(n);
+    case Code::kLdmatrix: return LoadMatrices(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -246,6 +267,20 @@ Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
   return nullptr;
 }
 
+// A GPU divides 32 bits several times faster than 64. Null: the numbers may be wider.
+Value* NvptxPrinter::NarrowDivision(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if ((i.op != Op::kIDiv && i.op != Op::kMod) || i.dtype != DType::kI64) return nullptr;
+  const auto fits = [&](ValueId s, int64_t least) {
+    return bounds_[s].min >= least && bounds_[s].max <= INT32_MAX;
+  };
+  if (!fits(i.src[0], 0) || !fits(i.src[1], 1)) return nullptr;
+  Value* const a = b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty());
+  Value* const b = b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty());
+  return b_.CreateZExt(i.op == Op::kIDiv ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b),
+                       b_.getInt64Ty());
+}
+
 NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -258,7 +293,7 @@ NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
       i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
+    Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
@@ -302,32 +337,6 @@ NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
   return out;
 }
 
-// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
-NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
-  const Instruction& i = at(n);
-  const DType type = at(i.src[0]).dtype;
-  std::vector<Value*> args;
-  for (int s = 0; s < 2; ++s) {
-    for (int lane = 0; lane < at(i.src[s]).lanes; lane += 2) {
-      const auto half = [&](int l) {
-        return b_.CreateZExt(alu_.Bitcast(Lane(i.src[s], l), type, DType::kU16), b_.getInt32Ty());
-      };
-      Value* const pair = b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
-      args.push_back(type == DType::kBF16
-                         ? pair
-                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
-    }
-  }
-  Values out;
-  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
-  Value* const product =
-      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                         {}, args);
-  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
-  return out;
-}
-
 // ---- memory
 
 Value* NvptxPrinter::Index(ValueId index, int lane) {
@@ -338,19 +347,6 @@ Value* NvptxPrinter::Index(ValueId index, int lane) {
 
 Value* NvptxPrinter::Address(ValueId memory, Value* index) {
   return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
-}
-
-Value* NvptxPrinter::LoadElement(ValueId memory, Value* index) {
-  const DType dtype = at(memory).dtype;
-  Value* const value = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype),
-                                            Address(memory, index), Align(ByteWidth(dtype)));
-  return alu_.FromMemory(value, dtype);
-}
-
-void NvptxPrinter::StoreElement(ValueId memory, Value* index, Value* value) {
-  const DType dtype = at(memory).dtype;
-  b_.CreateAlignedStore(alu_.ToMemory(value, dtype), Address(memory, index),
-                        Align(ByteWidth(dtype)));
 }
 
 Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
@@ -420,8 +416,7 @@ NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
     llvm::BasicBlock* const before = b_.GetInsertBlock();
     if (condition != nullptr) OpenIf(condition);
     Values loaded;
-    for (int lane = begin; lane < end; ++lane)
-      loaded.push_back(LoadElement(memory, Index(i.src[1], lane)));
+    LoadLanes(memory, i.src[1], begin, end, loaded);
     if (condition != nullptr) {
       llvm::BasicBlock* const body = b_.GetInsertBlock();
       CloseIf();
@@ -449,24 +444,9 @@ void NvptxPrinter::Store(ValueId n) {
       return;
     }
     if (condition != nullptr) OpenIf(condition);
-    for (int lane = begin; lane < end; ++lane)
-      StoreElement(memory, Index(i.src[1], lane), Lane(i.src[2], lane));
+    StoreLanes(memory, i.src[1], begin, end, i.src[2]);
     if (condition != nullptr) CloseIf();
   });
-}
-
-// A copy that arrives at once.
-void NvptxPrinter::Copy(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
-  }
 }
 
 }  // namespace outboard::render

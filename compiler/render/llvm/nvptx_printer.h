@@ -43,7 +43,10 @@ class NvptxPrinter : protected ScopePrinter {
   virtual llvm::Value* Number(program::Grid axis);
   virtual void Barrier();
   virtual void Copy(ValueId n);
+  virtual Values Shuffle(ValueId n);
+  virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
+  virtual Values LoadMatrices(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
@@ -67,27 +70,54 @@ class NvptxPrinter : protected ScopePrinter {
   Values Compute(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
+  llvm::Value* NarrowDivision(ValueId n, int lane);
   Values Bitcast(ValueId n);
+
+  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
+  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  bool IsAsynchronous(const program::Instruction& copy) const;
+  void CopyAsynchronously(ValueId n);
 
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
   llvm::Value* Address(ValueId memory, llvm::Value* index);
-  llvm::Value* LoadElement(ValueId memory, llvm::Value* index);
-  void StoreElement(ValueId memory, llvm::Value* index, llvm::Value* value);
   llvm::Value* LoadPrivate(const Elements& elements, llvm::Value* index);
   void StorePrivate(const Elements& elements, llvm::Value* index, llvm::Value* value,
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
+  // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
+  // access may have, up to `end`.
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
+  void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
+  void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
+
+  // ---- sm_90a (nvptx_hopper.cc)
+  void AddMaps();          // after the kernel's other parameters
+  void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
+  void PrintHopper(ValueId n);
+  llvm::Value* Asm(llvm::Type* result, const std::string& text, const std::string& constraints,
+                   llvm::ArrayRef<llvm::Value*> args);
+  void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
+                        llvm::ArrayRef<llvm::Value*> args);
+  llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  void BoxCopy(ValueId n);
+  void GroupProduct(ValueId n);
+
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
 
   const std::vector<ValueBounds> bounds_;
+  const std::vector<int64_t> divisors_;
+  llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
 };
 
 }  // namespace outboard::render

@@ -29,12 +29,15 @@ absl::Status Supports(const Program& program) {
   if (program.Extent(Grid::kThread) > 1) return NoFormFor("blocks of several threads");
   int64_t tiles = 0;
   for (const Instruction& i : program.code) {
+    if (program::IsHopper(i.code)) return NoFormFor(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kBarrier:
       case Code::kCopy:
       case Code::kCommit:
       case Code::kWait:
-      case Code::kMma: return NoFormFor(std::string(Name(i.code)));
+      case Code::kShuffle:
+      case Code::kMma:
+      case Code::kLdmatrix: return NoFormFor(std::string(Name(i.code)));
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kShared)) return NoFormFor("shared memory");
         if (i.imm[0] == static_cast<int64_t>(Space::kTile) && ++tiles > kTilesMax)

@@ -1,0 +1,197 @@
+// The part of GatewayCore that stops what nobody pays for (G12): holds ahead of leases, what follows
+// when no more can be held, and what is repeated at our expense.
+//
+// The hold of a lease
+//
+//   (none) --a device/BeginHold--> asked --HoldAnswered--> funded --HoldAnswered--> funded ...
+//   asked --HoldAnswered: too little/Stop--> (none)
+//   funded --half of a hold is left/CheckFunds, AskHold--> funded, asked
+//   funded --the end is near and no more can be held/Stop--> funded, the client is told
+//   any --the lease ends/StopLease, EndHoldOf--> (none)
+//
+// A session that was stopped gives its device back as soon as its steps in flight have ended. If
+// they outlast what is held, it goes back to its last snapshot (Overrun).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/core/core.h"
+#include "telemetry/counters.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr char kNoCredit[] = "no credit";  // why a lease ended
+
+// A client that repeats its work sends it as soon as it hears of its new executor; one that waits so
+// long does something else.
+constexpr int64_t kReplayIdleNs = 10 * kSecondNs;
+// What may be repeated for nothing, beyond twice the time that was charged since the snapshot: a
+// new executor compiles again what the old one had.
+constexpr int64_t kReplaySlackNs = 10 * kSecondNs;
+
+}  // namespace
+
+// ---- holds --------------------------------------------------------------------------------------
+
+// Beside the start of the executor, so that nobody waits for the disk twice.
+void GatewayCore::BeginHold(Session& session, Out& out) {
+  session.funds = {.lease = {session.id, session.grant + 1}, .number = session.funds.number};
+  AskHold(session, options_.hold_ms, out);
+}
+
+void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
+  Session::Funds& funds = session.funds;
+  ++funds.number;
+  funds.asked = funds.any = true;
+  funds.asked_at = now_;
+  out.push_back(TakeHold{funds.number,
+                         {.lease = funds.lease,
+                          .tenant = session.tenant,
+                          .key_id = session.key_id,
+                          .prices_per_hour = PricesOf(session),
+                          .to_ms = std::min(to_ms, kLeaseMsMax),
+                          .session_cap = session.max_cost}});
+}
+
+void GatewayCore::EndHoldOf(Session& session, Out& out) {
+  Session::Funds& funds = session.funds;
+  if (funds.any) out.push_back(EndHold{funds.lease});
+  funds = {.number = funds.number + 1};
+}
+
+bool GatewayCore::IsFunded(const Session& session) const {
+  return session.funds.funded_ms >= std::min(options_.hold_ms, kHoldMsMin);
+}
+
+void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
+  Session* const session = Find(event.session);
+  if (session == nullptr || event.number != session->funds.number) return;
+  Session::Funds& funds = session->funds;
+  funds.asked = false;
+  funds.why = event.answer.why;
+  funds.funded_ms = std::max(funds.funded_ms, event.answer.funded_ms);
+  if (session->metered) {
+    for (uint32_t device = 0; device < session->slots_held(); ++device)
+      meter_.Fund({funds.lease, device}, funds.funded_ms);
+  } else if (IsFunded(*session)) {
+    GoLiveIfReady(*session, out);
+  } else {
+    Stop(*session,
+         funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why, out);
+  }
+}
+
+int64_t GatewayCore::FundsLeftNs(const Session& session) const {
+  int64_t left_ns = INT64_MAX;
+  for (uint32_t device = 0; device < session.slots_held(); ++device)
+    left_ns = std::min(left_ns, meter_.FundsLeftNs({session.funds.lease, device}, now_));
+  return left_ns;
+}
+
+// While the ledger does not answer, a session goes on at our expense: it is not charged beyond what
+// is held (M3 of the meter).
+void GatewayCore::CheckFunds(Session& session, Out& out) {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  const Session::Funds& funds = session.funds;
+  if (!session.metered) {
+    if (session.state == State::kStarting && session.attached() && funds.asked &&
+        now_.ns - session.since.ns > options_.start_ns)
+      Stop(session, absl::UnavailableError("the gateway cannot write its ledger"), out);
+    return;
+  }
+  CheckReplay(session, out);
+  const int64_t left_ns = FundsLeftNs(session);
+  if (!session.stopped.ok()) {
+    if (left_ns <= 0) Overrun(session, out);
+    return;
+  }
+  const bool may_ask =
+      !funds.asked && (funds.why.ok() || now_.ns - funds.asked_at.ns > options_.ask_again_ns);
+  if (may_ask && left_ns < options_.hold_ms * kNsPerMs / 2)
+    AskHold(session, funds.funded_ms + options_.hold_ms, out);
+  const int64_t lead_ns = std::min(options_.stop_lead_ns, funds.funded_ms * kNsPerMs / 4);
+  if (!funds.why.ok() && left_ns <= lead_ns) Stop(session, funds.why, out);
+}
+
+// Ends the client's stream and keeps the session's state for when it is paid for again.
+void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
+  telemetry::CountRefused(telemetry::Refusal::kCredit);
+  if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
+  session.stopped = why;
+  if (IsSome(session.conn)) {
+    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id)});
+    LeaveClient(session, out);
+  }
+  if (session.state == State::kStarting) Park(session, out);
+}
+
+void GatewayCore::Overrun(Session& session, Out& out) {
+  if (!session.recoverable)
+    return End(session.id, session.stopped, SessionRowState::kClosed, kNoCredit, out);
+  StopLease(session, /*lost=*/false, kNoCredit, out);
+  Shelve(session, out);
+  PlaceQueue(out);
+}
+
+// Nothing of the account can be charged until an operator has looked.
+void GatewayCore::Handle(const PostingRefused& event, Out& out) {
+  const absl::Status why = absl::InternalError(
+      "the ledger refused a posting of this account; its operator has been told, and no session of "
+      "it opens until the gateway is started again");
+  if (!refused_.try_emplace(event.tenant, why).second) return;
+  std::vector<SessionId> ids;
+  for (const auto& [id, session] : sessions_)
+    if (session.tenant == event.tenant) ids.push_back(id);
+  for (const SessionId& id : ids) {
+    Session* const session = Find(id);
+    if (session != nullptr && (session->metered || session->state == State::kStarting))
+      Stop(*session, why, out);
+  }
+}
+
+// ---- work that is repeated ----------------------------------------------------------------------
+
+template <typename Change>
+void GatewayCore::ForEachMetered(Session& session, const Change& change, Out& out) {
+  std::vector<Charge> charges;
+  for (uint32_t device = 0; device < session.slots_held(); ++device) {
+    const auto more = change(LeasedDevice{{session.id, session.grant}, device});
+    if (more.ok()) Charged(session, *more, charges);
+  }
+  PostCharges(std::move(charges), out);
+}
+
+void GatewayCore::BeginReplay(Session& session, Out& out) {
+  if (session.replay_until <= session.snapshot_seq) return;
+  session.replaying = true;
+  session.replay_since = session.replay_busy = now_;
+  ForEachMetered(
+      session,
+      [&](const LeasedDevice& device) { return meter_.Pause(device, PauseReason::kReplay, now_); },
+      out);
+}
+
+// At the point reached before, or when the client does not repeat anything.
+void GatewayCore::CheckReplay(Session& session, Out& out) {
+  if (!session.replaying) return;
+  constexpr int64_t kNsPerMs = 1'000'000;
+  if (session.busy) session.replay_busy = now_;
+  const int64_t since_snapshot_ms = BillOf(session.id).ms - session.ms_at_snapshot;
+  const int64_t most_ns = 2 * std::max<int64_t>(0, since_snapshot_ms) * kNsPerMs + kReplaySlackNs;
+  if (session.done_seq >= session.replay_until || now_.ns - session.replay_since.ns > most_ns ||
+      now_.ns - session.replay_busy.ns > kReplayIdleNs)
+    EndReplay(session, out);
+}
+
+void GatewayCore::EndReplay(Session& session, Out& out) {
+  session.replaying = false;
+  session.replay_until = 0;
+  ForEachMetered(
+      session,
+      [&](const LeasedDevice& device) { return meter_.Resume(device, PauseReason::kReplay, now_); },
+      out);
+}
+
+}  // namespace outboard::gateway
