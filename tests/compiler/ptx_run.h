@@ -17,8 +17,8 @@ namespace outboard::test {
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1);
 
-// The assembler's path: $OUTBOARD_PTXAS, the one of `scripts/setup --assembler`, or `ptxas` in $PATH;
-// empty where there is none.
+// The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
+// `ptxas` in $PATH; empty where there is none.
 std::string FindPtxas();
 // What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
 // of a thread's own, which lies behind all caches.
