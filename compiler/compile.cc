@@ -15,6 +15,7 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -71,7 +72,17 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
   Lowered out;
   out.flops = kernel.flops;
   out.bytes = kernel.bytes;
-  if (target.block_threads > 1) {
+  const std::vector<codegen::Opt> plain;
+  OB_ASSIGN_OR_RETURN(
+      const std::optional<codegen::MmaPlan> mma,
+      codegen::PlanMma(kernel, target,
+                       options.opts.has_value() ? &*options.opts
+                       : options.no_opt         ? &plain
+                                                : nullptr));
+  if (mma) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
+    if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
+  } else if (target.block_threads > 1) {
     if (options.opts.has_value() && !options.opts->empty())
       return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
     OB_ASSIGN_OR_RETURN(

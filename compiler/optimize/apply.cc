@@ -123,6 +123,7 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kLocal: return Local(opt.axis, opt.amount);
     case OptKind::kPanel: return Panel(opt.axis, opt.amount);
     case OptKind::kOnline: return Online(opt.axis, opt.amount);
+    case OptKind::kMma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }
   return Illegal("no such kind");
 }

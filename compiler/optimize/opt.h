@@ -28,6 +28,8 @@
 //   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is
 //                         read, `count` steps of the loop that reads it at a time; in order of
 //                         `value`
+//   MMA      axis tile    the product whose sum is over the axis is computed by the matrix units of
+//                         a GPU, in tiles as MmaAmount writes them (operands/mma_tile.h); alone
 //   ONLINE   axis block   all reductions over `axis`, the loop that panels are read along, run
 //                         together in blocks of `block` steps, with running maxima (online.h); must
 //                         come first
@@ -55,7 +57,8 @@ enum class OptKind {
   kThread,
   kLocal,
   kPanel,
-  kOnline
+  kOnline,
+  kMma
 };
 
 struct Opt {

@@ -51,6 +51,7 @@ struct Memory {
 struct Copy {
   const ThreadStep* step;
   int64_t to, from;
+  bool zeros;  // its mask is false
   bool arrived;
 };
 
@@ -236,7 +237,9 @@ class Interpreter {
         together =
             together && threads_[t].state == State::kAtMma && threads_[t].pc == threads_[first].pc;
       if (!together) continue;
-      Multiply(plan_.steps[threads_[first].pc], first);
+      const ThreadStep& step = plan_.steps[threads_[first].pc];
+      if (step.code == Code::kMma) Multiply(step, first);
+      if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
       for (int t = first; t < first + kMmaThreads; ++t) GoOn(t);
       passed = true;
     }
@@ -272,7 +275,7 @@ class Interpreter {
     };
     each(MmaOperand::kA, 8, step.src[0],
          [&](MatrixPlace p, int64_t value) { a[p.row][p.column] = AsFloat(value); });
-    each(MmaOperand::kB, 4, step.src[1],
+    each(MmaOperand::kB, 4, step.src[1] + 4 * static_cast<int32_t>(step.imm),
          [&](MatrixPlace p, int64_t value) { b[p.row][p.column] = AsFloat(value); });
     each(MmaOperand::kC, 4, step.src[2],
          [&](MatrixPlace p, int64_t value) { c[p.row][p.column] = AsFloat(value); });
@@ -281,6 +284,31 @@ class Interpreter {
       for (int k = 0; k < 16; ++k) sum += a[p.row][k] * b[k][p.column];
       out = AsBits(RoundTo(DType::kF32, sum));
     });
+  }
+
+  // LDMATRIX. Its threads read for each other, so that a thread's own store must be behind a
+  // barrier, too: a row counts as read by two of them.
+  bool LoadMatrices(const ThreadStep& step, int first) {
+    int64_t rows[kMmaThreads][8];
+    for (int t = 0; t < kMmaThreads; ++t) {
+      const Memory& memory = MemoryOf(step.src[0], first + t);
+      const int64_t element = RegistersOf(first + t)[step.src[1]];
+      if (element % 8 != 0)
+        return Report(Fault::kMisaligned, step.at, first + t,
+                      absl::StrCat("a row begins at element ", element));
+      for (int64_t e = element; e < element + 8; ++e)
+        if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
+          return false;
+      LoadLanes(memory.dtype, memory.Address(element), 8, rows[t]);
+    }
+    const bool transposed = step.imm == 1;
+    for (int t = 0; t < kMmaThreads; ++t)
+      for (int lane = 0; lane < 8; ++lane) {
+        const int row = t / 4, column = t % 4 * 2 + lane % 2, matrix = lane / 2;
+        RegistersOf(first + t)[step.out + lane] =
+            rows[matrix * 8 + (transposed ? column : row)][transposed ? row : column];
+      }
+    return true;
   }
 
   // ---- who has touched what
@@ -416,17 +444,25 @@ class Interpreter {
   void Move(const Copy& copy, int thread) {
     const Memory &to = MemoryOf(copy.step->src[0], thread),
                  &from = MemoryOf(copy.step->src[2], thread);
-    std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
+    if (copy.zeros) {
+      std::fill_n(to.Address(copy.to), copy.step->imm * to.width, 0);
+    } else {
+      std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
+    }
   }
 
   bool Begin(const ThreadStep& step, int thread, const int64_t* r) {
     const Memory &to = MemoryOf(step.src[0], thread), &from = MemoryOf(step.src[2], thread);
-    const Copy copy{&step, r[step.src[1]], r[step.src[3]], random_() % 2 == 0};
+    const bool zeros = step.masked && r[step.src[4]] == 0;
+    const Copy copy{&step, r[step.src[1]], r[step.src[3]], zeros, random_() % 2 == 0};
+    if (step.aligned && (copy.to % step.imm != 0 || (!zeros && copy.from % step.imm != 0)))
+      return Report(Fault::kMisaligned, step.at, thread,
+                    absl::StrCat(step.imm, " elements from ", copy.from, " to ", copy.to));
     for (int64_t e = 0; e < step.imm; ++e) {
-      if (!InRange(to, copy.to + e, step, thread) || !InRange(from, copy.from + e, step, thread))
+      if (!InRange(to, copy.to + e, step, thread) || !TouchToWrite(to, copy.to + e, step, thread))
         return false;
-      if (!TouchToRead(from, copy.from + e, step, thread) ||
-          !TouchToWrite(to, copy.to + e, step, thread))
+      if (!zeros && (!InRange(from, copy.from + e, step, thread) ||
+                     !TouchToRead(from, copy.from + e, step, thread)))
         return false;
       to.shadows[copy.to + e].arriving = true;
     }
@@ -788,7 +824,8 @@ class Interpreter {
         case Code::kStore: fine = Store(s, thread, r); break;
         case Code::kBarrier:
         case Code::kMma:
-          t.state = s.code == Code::kMma ? State::kAtMma : State::kAtBarrier;
+        case Code::kLdmatrix:
+          t.state = s.code == Code::kBarrier ? State::kAtBarrier : State::kAtMma;
           t.pc = pc - 1;
           return;
         case Code::kCopy: fine = Begin(s, thread, r); break;
@@ -853,9 +890,9 @@ class Interpreter {
 
 std::string_view Name(Fault fault) {
   static constexpr std::string_view kNames[] = {
-      "none",         "race",     "uninitialised read", "access out of range",
-      "divergence",   "too long", "accumulator in use", "missing fence",
-      "endless wait", "misuse"};
+      "none",       "race",       "uninitialised read", "access out of range",
+      "misaligned", "divergence", "too long",           "accumulator in use",
+      "missing fence", "endless wait", "misuse"};
   return kNames[static_cast<size_t>(fault)];
 }
 

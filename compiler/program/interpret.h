@@ -20,7 +20,8 @@ enum class Fault {
                    // blocks; or any access where a copy may not have arrived
   kUninitialised,  // a read of private or shared memory that was never written
   kOutOfRange,     // an access outside of its memory
-  kDivergence,     // a barrier or an MMA that not all threads reach
+  kMisaligned,     // an index of a COPY or an LDMATRIX that is no multiple of what it promises
+  kDivergence,     // a barrier, an MMA or an LDMATRIX that not all threads reach
   kTooLong,        // over RunOptions::steps_max
   // Of sm_90a:
   kAccumulator,   // accumulators used before their product is waited for, or with no WGFENCE since

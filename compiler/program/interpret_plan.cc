@@ -179,7 +179,7 @@ class Maker {
         plan_.lane_places.push_back(memory_[s] >= 0 ? memory_[s] : place_[s]);
       return step;
     }
-    OB_CHECK(i.src.size() <= 4);
+    OB_CHECK(i.src.size() <= 5);
     for (size_t s = 0; s < i.src.size(); ++s)
       step.src[s] = memory_[i.src[s]] >= 0 ? memory_[i.src[s]] : place_[i.src[s]];
     switch (i.code) {
@@ -201,6 +201,10 @@ class Maker {
         break;
       case Code::kEnd: step.out = place_[i.src[0]]; break;
       case Code::kCopy:
+        step.aligned = i.imm[1] == 1;
+        step.masked = i.src.size() == 5;
+        step.visible = true;
+        break;
       case Code::kCommit:
       case Code::kWait: step.visible = true; break;
       default: break;

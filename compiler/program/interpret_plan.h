@@ -28,9 +28,10 @@ struct ThreadStep {
   uint8_t source_count = 0;
   bool vector_index = false;  // of LOAD and STORE: one index for each lane
   bool masked = false;
+  bool aligned = false;  // of COPY
   bool visible = false;  // another thread of the block may observe it
   int32_t out = 0;       // place of the value; a LOOP's limit comes after its counter
-  int32_t src[4] = {};   // places of sources; a memory's number. LANES, and what is of sm_90a:
+  int32_t src[5] = {};   // places of sources; a memory's number. LANES, and what is of sm_90a:
                          // src[0] is the first of them in Plan::lane_places
   int32_t jump = 0;      // where a scope ends or its body begins
   ValueId at = -1;       // the instruction

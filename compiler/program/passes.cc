@@ -61,4 +61,9 @@ absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const Thr
   return RunPasses(LowerThreads(kernel, mapping), /*lanes=*/false, passes);
 }
 
+absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,
+                                  std::vector<PassResult>* passes) {
+  return RunPasses(LowerMma(kernel, plan), /*lanes=*/true, passes);
+}
+
 }  // namespace outboard::program

@@ -13,7 +13,7 @@ std::string_view Name(Code code) {
       "CONST",      "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",    "LOOP",      "END",
       "IF",         "ENDIF",    "ALU",      "CAST",      "BITCAST",  "LANES",     "LANE",
       "LOAD",       "STORE",    "BARRIER",  "COPY",      "COMMIT",   "WAIT",      "MMA",
-      "DOT",        "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT",  "MAP",       "MBINIT",
+      "LDMATRIX", "DOT",        "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT",  "MAP",       "MBINIT",
       "MBEXPECT",   "MBARRIVE", "MBWAIT",   "BOXLOAD",   "BOXSTORE", "BOXCOMMIT", "BOXWAIT",
       "PROXYFENCE", "WGFENCE",  "WGMMA",    "WGCOMMIT",  "WGWAIT",   "WGSYNC",    "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];

@@ -209,12 +209,14 @@ class Checker {
                    : "";
       }
       case Code::kCopy:
-        if (i.src.size() != 4) return counted(4, 4);
+        if (i.src.size() < 4 || i.src.size() > 5) return counted(4, 5);
         if (!IsShared(i.src[0]) || at(i.src[2]).code != Code::kBuffer)
           return "copies from a buffer to memory of the block, and nothing else";
         if (at(i.src[0]).dtype != at(i.src[2]).dtype) return "between two types";
         if (!IsValue(i.src[1], DType::kI64, 1) || !IsValue(i.src[3], DType::kI64, 1))
           return "an index is no i64";
+        if (i.src.size() == 5 && !IsValue(i.src[4], DType::kBool, 1)) return "the mask is no bool";
+        if (i.imm[1] != 0 && i.imm[1] != 1) return "is neither aligned nor not";
         return i.imm[0] < 1 ? "of nothing" : "";
       case Code::kBarrier:
       case Code::kCommit: return counted(0, 0);
@@ -223,10 +225,20 @@ class Checker {
         if (i.src.size() != 3) return counted(3, 3);
         if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
           return "of a type that it has no form for";
-        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) ||
-            !IsValue(i.src[1], at(i.src[0]).dtype, 4) || !IsValue(i.src[2], DType::kF32, 4) ||
+        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) || !IsValue(i.src[2], DType::kF32, 4) ||
+            !IsValue(i.src[1], at(i.src[0]).dtype, at(i.src[1]).lanes == 8 ? 8 : 4) ||
             i.dtype != DType::kF32 || i.lanes != 4)
           return "operands of other types";
+        if (i.imm[0] < 0 || i.imm[0] >= at(i.src[1]).lanes / 4) return "no such half";
+        if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
+        return "";
+      case Code::kLdmatrix:
+        if (i.src.size() != 2) return counted(2, 2);
+        if (!IsShared(i.src[0])) return "of no memory of the block";
+        if (!IsValue(i.src[1], DType::kI64, 1)) return "the index is no i64";
+        if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) != 2 || i.lanes != 8)
+          return "is not 8 lanes of the memory's type, of 16 bits";
+        if (i.imm[0] != 0 && i.imm[0] != 1) return "is neither transposed nor not";
         if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kDot:
@@ -278,7 +290,7 @@ class Checker {
       return IsAlloc(n, Space::kTile) ? "a tile in a scope" : "memory of a block in a scope";
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
-    if (i.code == Code::kBarrier || i.code == Code::kMma)
+    if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kLdmatrix)
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);

@@ -229,6 +229,9 @@ class Checker {
         case Code::kCopy:
           if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
           break;
+        case Code::kLdmatrix:
+          if (never == 0 && !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 7)) found.push_back(n);
+          break;
         case Code::kTileLoad:
         case Code::kTileStore: {
           const int64_t last = (program::kTileSide - 1) * (i.imm[0] + 1);
@@ -271,8 +274,10 @@ class Checker {
     }
   }
 
+  // A mask is of the buffer: zeros are written where it is false.
   bool CopyEnds(const Instruction& i, int memory) {
-    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, -1, 0, i.imm[0] - 1);
+    const ValueId mask = memory == 2 && i.src.size() == 5 ? i.src[4] : -1;
+    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, mask, 0, i.imm[0] - 1);
   }
 
   bool IsInRange(ValueId memory, ValueId index, ValueId mask, int lanes) {

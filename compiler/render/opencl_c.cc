@@ -375,8 +375,9 @@ class Printer {
       case Code::kStore: Store(i); break;
       case Code::kBarrier: Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"); break;
       case Code::kCopy:  // one that arrives at once
-        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = v$3[v$4 + k];", i.imm[0],
-                        i.src[0], i.src[1], i.src[2], i.src[3]));
+        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = $5v$3[v$4 + k];", i.imm[0],
+                        i.src[0], i.src[1], i.src[2], i.src[3],
+                        i.src.size() == 5 ? Substitute("!v$0 ? 0 : ", i.src[4]) : ""));
         break;
       default: break;  // COMMIT and WAIT; the others are refused before
     }

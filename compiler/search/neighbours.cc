@@ -106,6 +106,7 @@ class Moves {
       case OptKind::kFlatten:
       case OptKind::kOnline:
       case OptKind::kPanel:
+      case OptKind::kMma:
       case OptKind::kTensorCore:
       case OptKind::kSwap: break;
     }

@@ -9,6 +9,7 @@
 //   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
+//   lower_mma.cc      products of matrices by those of a GPU, a class of its own
 //   lower_online.cc   reductions that share one loop, with running maxima
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
@@ -51,6 +52,8 @@ inline DType SumType(DType dtype) {
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
+  friend class MmaLowering;  // lower_mma.cc
+
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
 

@@ -183,9 +183,9 @@ void NvptxPrinter::Print(ValueId n) {
   switch (i.code) {
     case Code::kBuffer:
     case Code::kMap:
-    case Code::kAlloc:
-    case Code::kCommit:  // copies arrive at once
-    case Code::kWait: return;
+    case Code::kAlloc: return;
+    case Code::kCommit:
+    case Code::kWait: Await(n); return;
     case Code::kLoop: OpenLoop(n); return;
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
@@ -294,6 +294,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
+    case Code::kLdmatrix: return LoadMatrices(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -311,6 +312,20 @@ Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
   return nullptr;
 }
 
+// A GPU divides 32 bits several times faster than 64. Null: the numbers may be wider.
+Value* NvptxPrinter::NarrowDivision(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if ((i.op != Op::kIDiv && i.op != Op::kMod) || i.dtype != DType::kI64) return nullptr;
+  const auto fits = [&](ValueId s, int64_t least) {
+    return bounds_[s].min >= least && bounds_[s].max <= INT32_MAX;
+  };
+  if (!fits(i.src[0], 0) || !fits(i.src[1], 1)) return nullptr;
+  Value* const a = b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty());
+  Value* const b = b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty());
+  return b_.CreateZExt(i.op == Op::kIDiv ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b),
+                       b_.getInt64Ty());
+}
+
 NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -323,7 +338,7 @@ NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
       i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
+    Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
@@ -364,32 +379,6 @@ NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
     }
     out.push_back(alu_.Bitcast(bits, BitsOf(i.dtype), i.dtype));
   }
-  return out;
-}
-
-// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
-NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
-  const Instruction& i = at(n);
-  const DType type = at(i.src[0]).dtype;
-  std::vector<Value*> args;
-  for (int s = 0; s < 2; ++s) {
-    for (int lane = 0; lane < at(i.src[s]).lanes; lane += 2) {
-      const auto half = [&](int l) {
-        return b_.CreateZExt(alu_.Bitcast(Lane(i.src[s], l), type, DType::kU16), b_.getInt32Ty());
-      };
-      Value* const pair = b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
-      args.push_back(type == DType::kBF16
-                         ? pair
-                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
-    }
-  }
-  Values out;
-  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
-  Value* const product =
-      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                         {}, args);
-  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
   return out;
 }
 
@@ -518,20 +507,6 @@ void NvptxPrinter::Store(ValueId n) {
       StoreElement(memory, Index(i.src[1], lane), Lane(i.src[2], lane));
     if (condition != nullptr) CloseIf();
   });
-}
-
-// A copy that arrives at once.
-void NvptxPrinter::Copy(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
-  }
 }
 
 }  // namespace outboard::render

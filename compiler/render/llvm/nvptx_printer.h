@@ -50,8 +50,18 @@ class NvptxPrinter {
   Values Compute(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
+  llvm::Value* NarrowDivision(ValueId n, int lane);
   Values Bitcast(ValueId n);
+
+  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
   Values MatrixProduct(ValueId n);
+  Values LoadMatrices(ValueId n);
+  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  bool IsAsynchronous(const program::Instruction& copy) const;
+  void Copy(ValueId n);
+  void CopyAsynchronously(ValueId n);
+  void Await(ValueId n);
+
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
     return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
@@ -68,7 +78,7 @@ class NvptxPrinter {
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
-  void Copy(ValueId n);
+
   // ---- sm_90a (nvptx_hopper.cc)
   void AddMaps();          // after the kernel's other parameters
   void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
@@ -106,6 +116,7 @@ class NvptxPrinter {
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
   std::vector<Open> open_;
 };
 

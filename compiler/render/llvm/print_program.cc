@@ -35,7 +35,8 @@ absl::Status Supports(const Program& program) {
       case Code::kCopy:
       case Code::kCommit:
       case Code::kWait:
-      case Code::kMma: return NoFormFor(std::string(Name(i.code)));
+      case Code::kMma:
+      case Code::kLdmatrix: return NoFormFor(std::string(Name(i.code)));
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kShared)) return NoFormFor("shared memory");
         if (i.imm[0] == static_cast<int64_t>(Space::kTile) && ++tiles > kTilesMax)
