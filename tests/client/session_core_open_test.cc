@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "client/session/core/session_core.h"
 #include "wire/limits.h"
