@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "tests/e2e/gpu_cluster.h"
 #include "tests/support/documented.h"
 #include "tests/support/http.h"
