@@ -179,6 +179,7 @@ class CoreDriver {
   void CheckSpoken(WorkerId worker, const SessionId& session);
   // Whether a worker that joins has the session, as it says.
   bool MayClaim(WorkerId worker, const SessionId& session, Token token);
+  void ForgetOldSuspicions();
   void SetAside(const Worker& worker, const std::string& why);
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
@@ -229,9 +230,12 @@ class CoreDriver {
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
+  absl::Status quarantine_trouble_;  // of the last time that it was written and read
   std::map<std::string, std::unique_ptr<Aside>> aside_;  // by identity
-  // Of a worker's identity: the accounts of which an executor there said what none says.
-  std::map<std::string, std::set<TenantId>> suspects_;
+  // Of a worker's identity: the accounts of which an executor there said what none says, and when
+  // it last did.
+  using Suspicions = std::map<TenantId, MonoTime>;
+  std::map<std::string, Suspicions> suspects_;
   // Resume hashes of sessions that ended with the previous gateway process.
   std::vector<Token> lost_;
 };

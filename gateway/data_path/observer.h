@@ -42,6 +42,9 @@ class DriverObserver {
   virtual void OnWorkerSetAside(std::string_view name, std::string_view identity,
                                 std::string_view why) {}
   virtual void OnWorkerLifted(std::string_view name, std::string_view identity) {}
+  // Who is set aside cannot be written or read: a restart would forget it, and nobody is lifted. It
+  // is tried again; once for each reason.
+  virtual void OnQuarantineTrouble(const absl::Status& why) {}
 };
 
 }  // namespace outboard::gateway

@@ -31,9 +31,9 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
 }
 
 void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
-  LogInfo("session_shelved", {{"session", session.session.Hex()},
-                              {"account", session.tenant.value},
-                              {"saved", is_saved}});
+  LogInfo(
+      "session_shelved",
+      {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"saved", is_saved}});
 }
 
 void DriverLog::OnEnded(const ObservedSession& session, bool lost) {
@@ -84,6 +84,11 @@ void DriverLog::OnWorkerSetAside(std::string_view name, std::string_view identit
 
 void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {
   LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
+}
+
+void DriverLog::OnQuarantineTrouble(const absl::Status& why) {
+  const absl::string_view message = why.message();
+  telemetry::LogError("quarantine_not_written", {{"message", message}});
 }
 
 }  // namespace outboard::gateway

@@ -25,6 +25,7 @@ class DriverLog final : public DriverObserver {
   void OnWorkerSetAside(std::string_view name, std::string_view identity,
                         std::string_view why) override;
   void OnWorkerLifted(std::string_view name, std::string_view identity) override;
+  void OnQuarantineTrouble(const absl::Status& why) override;
 };
 
 }  // namespace outboard::gateway
