@@ -195,6 +195,7 @@ absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks 
   proto::StoreBlobs& blobs = *written.blobs;
   if (static_cast<size_t>(blobs.pieces_size()) == pieces_max_) {
     blobs.set_id(job_->id);
+    blobs.set_checkpoint(job_->checkpoint);
     blobs.set_more(true);
     written.before.push_back(std::exchange(blobs, {}));
   }
