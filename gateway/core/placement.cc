@@ -212,8 +212,7 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
   uint64_t parked = 0;
   std::vector<Session*> may_go;
   for (auto& [id, session] : sessions_) {
-    if (session.state != State::kParked || session.SeatOn(worker) == nullptr ||
-        &session == placed)
+    if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
     if (session.recoverable && !IsSome(session.conn) && session.memory_bytes > 0)

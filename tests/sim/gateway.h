@@ -213,9 +213,8 @@ class Gateway {
   // True if its executor was asked for a snapshot long enough ago, or could not be asked.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
-    const auto executor = std::find_if(executors.rbegin(), executors.rend(), [&](const auto& side) {
-      return side->session == session;
-    });
+    const auto executor = std::find_if(executors.rbegin(), executors.rend(),
+                                       [&](const auto& side) { return side->session == session; });
     return executor == executors.rend() ||
            ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }

@@ -151,9 +151,8 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
     for (const auto& [what, count] : fleet.world().counts()) counts[what] += count;
   }
   // The worlds were bad enough.
-  for (const char* what :
-       {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
-        "put away, saved"}) {
+  for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
+                           "put away, saved"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
