@@ -498,7 +498,8 @@ void CoreDriver::TellProgress() {
 
 void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
-    Tell(SessionProgress{id, session.relay->busy(), session.relay->done_seq()});
+    Tell(SessionProgress{id, session.relay->busy(),
+                         planted_.bill_replay ? 0 : session.relay->done_seq()});
 }
 
 // A stream costs memory, and nobody has shown a key yet.

@@ -58,6 +58,7 @@ struct DriverPlanted {
   bool old_epoch = false;            // a resumed session continues in its first epoch
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
+  bool bill_replay = false;          // does not say what was done before an executor was lost
 };
 
 class CoreDriver {

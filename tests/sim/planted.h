@@ -13,6 +13,10 @@ enum class Planted {
   kOldEpoch,               // a resumed session continues in its previous epoch
   kLiveBeforeWritten,      // a client gets an epoch that is not on disk yet
   kKeptBeforeWritten,      // an executor gets a confirmation for a snapshot that no row names yet
+  kPostTwice,              // time is charged again in the range behind it
+  kForgetVoid,             // what is held for a lease is not given back at its end
+  kSkipFence,              // writes of a gateway that has crashed still arrive
+  kBillReplay,             // what is repeated after a fault is charged
 };
 
 }  // namespace outboard::sim
