@@ -39,6 +39,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // True if the session's executor has yet to attach.
   bool Awaits(const SessionId& session) const;
+  // True if it goes live only when a hold is there, and that was asked for.
+  bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
   // Of the session's executor; none: it has none.

@@ -230,6 +230,7 @@ class CoreDriver {
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
+  std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   std::map<std::string, std::unique_ptr<Aside>> aside_;  // by identity

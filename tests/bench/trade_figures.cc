@@ -65,8 +65,8 @@ void PostingFigures() {
   for (int64_t round = 0; round < kRounds; ++round) {
     std::vector<Charge> charges;
     for (uint64_t lease = 0; lease < kLeases; ++lease)
-      charges.push_back(ChargeOf(lease, tenant_of(lease), round * kMsPerPosting,
-                                 (round + 1) * kMsPerPosting));
+      charges.push_back(
+          ChargeOf(lease, tenant_of(lease), round * kMsPerPosting, (round + 1) * kMsPerPosting));
     for (const auto& account : ValueOrDie(ledger->PostEach(charges, gateway::WallNow())))
       OB_CHECK_OK(account.status);
   }
@@ -136,7 +136,8 @@ class Trade {
   int64_t Below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   void Credit(int64_t tenant, int64_t amount) {
     credited_[tenant] += amount;
-    OB_CHECK_OK(ledger_->Credit({tenant}, {amount}, absl::StrFormat("%d", ++credits_), {}).status());
+    OB_CHECK_OK(
+        ledger_->Credit({tenant}, {amount}, absl::StrFormat("%d", ++credits_), {}).status());
   }
   int64_t Hold(uint64_t session, int64_t tenant, int64_t to_ms) {
     const auto answer = ValueOrDie(ledger_->Hold({.lease = DeviceOf(session).lease,
@@ -153,14 +154,13 @@ class Trade {
     const int64_t funded_ms = Hold(session, tenant, gateway::kHoldMs);
     if (funded_ms == 0) Credit(tenant, 200'000);  // or nothing would run in the end
     leases_[session] = {.tenant = tenant, .confirmed_ms = now_ms_, .funded_ms = funded_ms};
-    OB_CHECK_OK(meter_->Grant(
-        {DeviceOf(session), {tenant}, kPrice, {}, funded_ms}, {now_ms_ * kNsPerMs}));
+    OB_CHECK_OK(
+        meter_->Grant({DeviceOf(session), {tenant}, kPrice, {}, funded_ms}, {now_ms_ * kNsPerMs}));
   }
   void Confirm(Lease& lease, int64_t told_ms) {
     if (told_ms <= lease.confirmed_ms) return;
     if (!lease.paused)
-      lease.usable_ms =
-          std::min(lease.usable_ms + told_ms - lease.confirmed_ms, lease.funded_ms);
+      lease.usable_ms = std::min(lease.usable_ms + told_ms - lease.confirmed_ms, lease.funded_ms);
     lease.confirmed_ms = told_ms;
   }
   void Post(const std::vector<Charge>& charges) {
@@ -195,8 +195,8 @@ class Trade {
     Confirm(lease, told_ms);
     Post(ValueOrDie(meter_->Confirm(device, told)));
     if (lease.funded_ms - lease.usable_ms >= gateway::kHoldMs / 2) return;
-    lease.funded_ms = std::max(lease.funded_ms,
-                               Hold(session, lease.tenant, lease.funded_ms + gateway::kHoldMs));
+    lease.funded_ms =
+        std::max(lease.funded_ms, Hold(session, lease.tenant, lease.funded_ms + gateway::kHoldMs));
     meter_->Fund(device, lease.funded_ms);
   }
   void End(Leases::iterator at) {

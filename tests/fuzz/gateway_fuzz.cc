@@ -112,8 +112,8 @@ class World {
 
   // Of a hold that was asked for; some are cut short, or refused.
   HoldAnswered SomeAnswer() {
-    const auto at = asked_.begin() + bytes_.Below(static_cast<int>(std::min<size_t>(
-                                         asked_.size(), 256)));
+    const auto at =
+        asked_.begin() + bytes_.Below(static_cast<int>(std::min<size_t>(asked_.size(), 256)));
     const TakeHold asked = *at;
     asked_.erase(at);
     HoldAnswered answered{asked.request.lease.session, asked.number, {asked.request.to_ms, {}}};

@@ -10,7 +10,9 @@ namespace {
 
 class LedgerTest : public ::testing::Test {
  protected:
-  absl::Status PostOne(const Charge& charge) { return PostHeld(*ledger, std::span(&charge, 1), kNoon).status(); }
+  absl::Status PostOne(const Charge& charge) {
+    return PostHeld(*ledger, std::span(&charge, 1), kNoon).status();
+  }
 
   TempDir dir;
   std::unique_ptr<Ledger> ledger = OpenLedger(dir.File("books.db"));

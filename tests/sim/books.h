@@ -57,8 +57,8 @@ class Books {
   void Credit(int64_t tenant, int64_t ms) {
     const int64_t amount = ms * price_per_ms_;
     accounts_[tenant].credited += amount;
-    OB_CHECK_OK(ledger_->Credit({tenant}, {amount}, absl::StrCat("credit ", ++credits_), Now())
-                    .status());
+    OB_CHECK_OK(
+        ledger_->Credit({tenant}, {amount}, absl::StrCat("credit ", ++credits_), Now()).status());
   }
   bool prepaid() const { return prepaid_; }
 
@@ -67,7 +67,9 @@ class Books {
     leases_[lease] = {.worker = worker, .began = world_->now()};
   }
   void LeaseEnds(const gateway::LeaseId& lease, const std::string& why) {
-    Lease& ended = leases_.at(lease);
+    const auto at = leases_.find(lease);
+    if (at == leases_.end()) return world_->Broken("a lease ends that has not begun");
+    Lease& ended = at->second;
     ended.over = true;
     // M5: the time between is not known where the worker was not heard from until the end.
     if (why == "worker lost" || why == "executor lost") return;
@@ -78,12 +80,14 @@ class Books {
                      ended.charged_ms, " are charged");
     if (free_ms > 0) world_->Count("repeated for nothing");
   }
-  // Of the lease that is the session's last.
-  void Repeated(const gateway::SessionId& session, int64_t ns) {
+  // Since then the session has repeated what was done before: of its last lease, if that runs. At
+  // most five seconds at a time count, since nothing is repeated while a connection stalls.
+  void Repeated(const gateway::SessionId& session, int64_t since) {
     auto at = leases_.upper_bound(gateway::LeaseId{session, UINT64_MAX});
     if (at == leases_.begin()) return;
-    --at;
-    if (at->first.session == session && !at->second.over) at->second.replayed_ns += ns;
+    Lease& lease = (--at)->second;
+    if (at->first.session == session && !lease.over)
+      lease.replayed_ns += std::min(world_->now() - std::max(since, lease.began), 5 * kSecond);
   }
   // M4, before the charge is on its way to the disk.
   void Charged(const gateway::Charge& charge) {
@@ -115,14 +119,15 @@ class Books {
     const int64_t wanted_ms = std::max<int64_t>(0, request.to_ms - held.funded_ms);
     int64_t more_ms = wanted_ms;
     if (prepaid_)
-      more_ms = std::min(more_ms,
-                         std::max<int64_t>(0, account.credited - account.spent - account.held) /
-                             price_per_ms_);
+      more_ms =
+          std::min(more_ms, std::max<int64_t>(0, account.credited - account.spent - account.held) /
+                                price_per_ms_);
     if (is_new && more_ms < 1000) more_ms = 0;
     held.funded_ms += more_ms;
     account.held += more_ms * price_per_ms_;
     if (answer->funded_ms != held.funded_ms)
-      world_->Broken("M3: ", answer->funded_ms, " ms are funded, and ", held.funded_ms, " could be");
+      world_->Broken("M3: ", answer->funded_ms, " ms are funded, and ", held.funded_ms,
+                     " could be");
     if (answer->why.ok() != (held.funded_ms >= request.to_ms))
       world_->Broken("a hold does not say what it lacks");
     if (!answer->why.ok()) world_->Count("refused money");

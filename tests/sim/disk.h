@@ -60,15 +60,16 @@ class SimulatedWrites final : public gateway::WriteQueue {
   SimulatedWrites(World* world, Disk* disk, Planted planted)
       : world_(world), disk_(disk), planted_(planted) {}
 
-  void Hold(gateway::HoldRequest request,
-            std::function<void(gateway::HoldAnswer)> then) override {
-    Add([disk = disk_, request = std::move(request), then = std::move(then)] {
-      then(disk->books.Hold(request));
+  void Hold(gateway::HoldRequest request, std::function<void(gateway::HoldAnswer)> then) override {
+    AddWrite([disk = disk_, request = std::move(request), then = std::move(then),
+              alive = std::weak_ptr<bool>(alive_)] {
+      const gateway::HoldAnswer answer = disk->books.Hold(request);
+      if (!alive.expired()) then(answer);
     });
   }
   void EndHold(gateway::LeaseId lease) override {
     if (planted_ == Planted::kForgetVoid && world_->OneIn(20)) return;
-    Add([disk = disk_, lease] { disk->books.EndHold(lease); });
+    AddWrite([disk = disk_, lease] { disk->books.EndHold(lease); });
   }
   void Post(std::vector<gateway::Charge> charges, Refused) override {
     for (gateway::Charge& charge : charges) {
@@ -79,14 +80,14 @@ class SimulatedWrites final : public gateway::WriteQueue {
       }
       disk_->books.Charged(charge);
     }
-    Add([disk = disk_, charges = std::move(charges)] { disk->books.Post(charges); });
+    AddWrite([disk = disk_, charges = std::move(charges)] { disk->books.Post(charges); });
   }
   void Write(gateway::SessionRow row) override {
-    Add([disk = disk_, row = std::move(row)] { disk->Put(row); });
+    AddWrite([disk = disk_, row = std::move(row)] { disk->Put(row); });
   }
   void Grant(gateway::LeaseRow row) override {
     disk_->books.LeaseBegins(row.lease, row.worker);
-    Add([disk = disk_, row = std::move(row)] { disk->Grant(row); });
+    AddWrite([disk = disk_, row = std::move(row)] { disk->Grant(row); });
   }
   void EndLease(gateway::LeaseId lease, std::string why) override {
     disk_->books.LeaseEnds(lease, why);
@@ -98,12 +99,13 @@ class SimulatedWrites final : public gateway::WriteQueue {
   absl::Status trouble() const override { return absl::OkStatus(); }
 
  private:
-  void Add(std::function<void()> job) {
+  // Its job needs no process, but a crash loses it all the same.
+  void AddWrite(std::function<void()> job) { Add(std::move(job), planted_ != Planted::kSkipFence); }
+  void Add(std::function<void()> job, bool fence = true) {
     const int64_t takes_ms = world_->OneIn(8) ? world_->Between(0, 3000) : world_->Between(0, 20);
     last_ = std::max(last_, world_->now() + takes_ms * kMs);
     world_->After(last_ - world_->now(),
-                  [alive = std::weak_ptr<bool>(alive_), job = std::move(job),
-                   fence = planted_ != Planted::kSkipFence] {
+                  [alive = std::weak_ptr<bool>(alive_), job = std::move(job), fence] {
                     if (!fence || !alive.expired()) job();
                   });
   }

@@ -227,7 +227,10 @@ class Gateway {
         if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
-        if (const auto alive = self.lock()) alive->port_.OnReadEnd();
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        alive->gateway_->EndReplay(alive->session_);
+        alive->port_.OnReadEnd();
       };
       inbox_.Pause();
       port_.Begin();
@@ -370,7 +373,8 @@ class Gateway {
         : host(gateway->world_),
           honest(gateway->world_),
           writes(gateway->world_, &gateway->disk_, gateway->planted_),
-          driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth, PlantedIn(gateway->planted_)) {
+          driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
+                 PlantedIn(gateway->planted_)) {
       driver.SetObserver(&honest);
     }
 
@@ -450,13 +454,11 @@ class Gateway {
     }
   }
 
-  // Of a session's last lease: for so long it has repeated what was done before. At most five
-  // seconds at a time, since nothing is repeated while a connection stalls.
+  // At the point reached before, or when nobody is there to repeat it.
   void EndReplay(const std::string& session) {
     const auto replay = replays_.find(session);
     if (replay == replays_.end()) return;
-    const auto id = gateway::SessionId::FromBytes(session);
-    disk_.books.Repeated(*id, std::min(world_->now() - replay->second, 5 * kSecond));
+    disk_.books.Repeated(*gateway::SessionId::FromBytes(session), replay->second);
     replays_.erase(replay);
   }
 

@@ -1,7 +1,7 @@
 // Sessions in a fleet that breaks: clients' connections are cut, stall and are doubled, gateway,
 // workers and executors crash and come back, snapshots are lost on their way. In every seeded world
-// each session ends in order, with the values of a world without faults: S1 to S4, P1; and its money
-// is exact, M1 to M8 (docs/testing.md, tests/sim/books.h).
+// each session ends in order, with the values of a world without faults: S1 to S4, P1; and its
+// money is exact, M1 to M8 (docs/testing.md, tests/sim/books.h).
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.
