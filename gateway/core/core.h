@@ -39,6 +39,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // True if the session's executor has yet to attach.
   bool Awaits(const SessionId& session) const;
+  // True if it goes live only when a hold is there, and that was asked for.
+  bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
   // Of the session's executor; none: it has none.
@@ -187,6 +189,7 @@ class GatewayCore {
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
+  void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
                                  const Session* placed);

@@ -1,5 +1,5 @@
-// The part of GatewayCore that stops what nobody pays for (G12): holds ahead of leases, what follows
-// when no more can be held, and what is repeated at our expense.
+// The part of GatewayCore that stops what nobody pays for (G12): holds ahead of leases, what
+// follows when no more can be held, and what is repeated at our expense.
 //
 // The hold of a lease
 //
@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kNoCredit[] = "no credit";  // why a lease ended
 
-// A client that repeats its work sends it as soon as it hears of its new executor; one that waits so
-// long does something else.
+// A client that repeats its work sends it as soon as it hears of its new executor; one that waits
+// so long does something else.
 constexpr int64_t kReplayIdleNs = 10 * kSecondNs;
 // What may be repeated for nothing, beyond twice the time that was charged since the snapshot: a
 // new executor compiles again what the old one had.
@@ -61,6 +61,11 @@ void GatewayCore::EndHoldOf(Session& session, Out& out) {
   funds = {.number = funds.number + 1};
 }
 
+bool GatewayCore::AwaitsHold(const SessionId& id) const {
+  const auto it = sessions_.find(id);
+  return it != sessions_.end() && it->second.state == State::kStarting && it->second.funds.asked;
+}
+
 bool GatewayCore::IsFunded(const Session& session) const {
   return session.funds.funded_ms >= std::min(options_.hold_ms, kHoldMsMin);
 }
@@ -78,8 +83,8 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
   } else {
-    Stop(*session,
-         funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why, out);
+    Stop(*session, funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why,
+         out);
   }
 }
 
@@ -117,7 +122,8 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
 
 // Ends the client's stream and keeps the session's state for when it is paid for again.
 void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
-  telemetry::CountRefused(telemetry::Refusal::kCredit);
+  telemetry::CountRefused(absl::IsUnavailable(why) ? telemetry::Refusal::kLedger
+                                                   : telemetry::Refusal::kCredit);
   if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
   session.stopped = why;
   if (IsSome(session.conn)) {

@@ -149,7 +149,7 @@ void GatewayCore::Park(Session& session, Out& out) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
     StopLease(session, /*lost=*/false, "idle", out);
-    Shelve(session, out);
+    PutAway(session, out);
     return PlaceQueue(out);
   }
   StopLease(session, /*lost=*/false, "idle", out);
@@ -189,7 +189,13 @@ void GatewayCore::Shelve(Session& session, Out& out) {
   session.since = now_;
   session.state = State::kShelved;
   PutRow(session, SessionRowState::kDetached, out);
-  out.push_back(Shelved{session.id, session.tenant, session.is_saved()});
+}
+
+// For its memory (G13).
+void GatewayCore::PutAway(Session& session, Out& out) {
+  const bool is_saved = session.is_saved();
+  Shelve(session, out);
+  out.push_back(Shelved{session.id, session.tenant, is_saved});
 }
 
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
@@ -238,7 +244,7 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
     can_go &= IsReadyToGo(*session);
   }
   if (!can_go) return false;
-  for (Session* session : in_the_way) Shelve(*session, out);
+  for (Session* session : in_the_way) PutAway(*session, out);
   return true;
 }
 
