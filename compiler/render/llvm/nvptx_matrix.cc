@@ -77,8 +77,11 @@ bool NvptxPrinter::IsAsynchronous(const Instruction& copy) const {
 
 void NvptxPrinter::Copy(ValueId n) {
   const Instruction& i = at(n);
-  if (IsAsynchronous(i)) return CopyAsynchronously(n);
-  // One that arrives at once.
+  IsAsynchronous(i) ? CopyAsynchronously(n) : CopyAtOnce(n);
+}
+
+void NvptxPrinter::CopyAtOnce(ValueId n) {
+  const Instruction& i = at(n);
   Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
   const Align align(ByteWidth(at(i.src[0]).dtype));
   Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
