@@ -78,6 +78,7 @@ class GatewayCore {
     bool set_aside = false;
     bool one_account = false;
     bool exclusive = false;  // WorkerJoined::exclusive
+    bool snapshots_when_asked = false;
     uint32_t free() const;
   };
 
@@ -111,7 +112,8 @@ class GatewayCore {
       MonoTime asked_at;
     } funds;
     // Work that is repeated after a fault of ours is not charged.
-    uint64_t done_seq = 0;      // the last item that was done, by any of its executors
+    uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
+    bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
     bool replaying = false;     // its meter stands
     MonoTime replay_since, replay_busy;
@@ -122,7 +124,9 @@ class GatewayCore {
     bool client_recovers = false;
     std::string snapshot_root;
     uint64_t snapshot_seq = 0;
-    uint64_t memory_bytes = 0;        // of its executor, as its worker said last
+    // Since it was parked, or was to be.
+    std::optional<MonoTime> snapshot_asked;
+    uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;   // the worker of the last loss
     std::vector<uint32_t> lost_slots;  // and what it held there
@@ -141,6 +145,7 @@ class GatewayCore {
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors
+    bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };
 
@@ -182,7 +187,12 @@ class GatewayCore {
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
-  void MakeRoomFor(WorkerId worker, Out& out);
+  void AskForSnapshot(Session& session, Out& out);
+  std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
+                                 const Session* placed);
+  bool IsReadyToGo(const Session& session) const;
+  bool MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken, const Session* placed,
+                   Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);

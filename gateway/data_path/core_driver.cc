@@ -53,6 +53,7 @@ namespace outboard::gateway {
 namespace {
 
 constexpr uint32_t kRecoverySinceProtocol = 2;
+constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 
 // Of a driver that nobody watches.
 DriverObserver nobody;
@@ -339,6 +340,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   event.exclusive = reg.exclusive_devices();
+  event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});

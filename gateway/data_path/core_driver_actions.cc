@@ -135,6 +135,16 @@ void CoreDriver::Do(Detach& action) {
   if (session != nullptr && session->relay != nullptr) session->relay->DropClient(nullptr);
 }
 
+void CoreDriver::Do(RequestSnapshot& action) {
+  const Session* const session = Find(action.session);
+  if (session != nullptr && session->relay != nullptr && !planted_.asks_no_snapshot)
+    session->relay->RequestSnapshot();
+}
+
+void CoreDriver::Do(Shelved& action) {
+  observer_->OnShelved({action.session, action.tenant, ""}, action.is_saved);
+}
+
 void CoreDriver::Do(Queued& action) {
   if (const Client* const client = FindClient(action.conn)) {
     observer_->OnQueued({{}, client->identity.tenant, client->port->request_id()}, action.before);

@@ -30,6 +30,12 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
              {{"account", session.tenant.value}, {"request", session.request}, {"why", why}});
 }
 
+void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
+  LogInfo("session_shelved", {{"session", session.session.Hex()},
+                              {"account", session.tenant.value},
+                              {"saved", is_saved}});
+}
+
 void DriverLog::OnEnded(const ObservedSession& session, bool lost) {
   LogInfo("session_ended",
           {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"lost", lost}});
@@ -83,6 +89,11 @@ void DriverLog::OnDeviceOut(std::string_view name, uint32_t device, std::string_
 
 void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {
   LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
+}
+
+void DriverLog::OnQuarantineTrouble(const absl::Status& why) {
+  const absl::string_view message = why.message();
+  telemetry::LogError("quarantine_not_written", {{"message", message}});
 }
 
 }  // namespace outboard::gateway

@@ -27,7 +27,7 @@ void GpuFailureFigures() {
   if (all == 0)
     return ReportSkipped(kFigure, "there are no tests in this build (OUTBOARD_TESTS)");
   Report(kFigure, static_cast<double>(passed) / static_cast<double>(all), "ratio", "",
-         absl::StrCat(passed, " of ", all, " tests pass: rows of the table in docs/gpu-workers.md"));
+         absl::StrCat(passed, " of ", all, " tests of the table in docs/gpu-workers.md pass"));
 }
 
 }  // namespace outboard::bench

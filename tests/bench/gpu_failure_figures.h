@@ -1,5 +1,5 @@
-// Runs the tests of what goes wrong with GPUs (tests/e2e/gpu_failures_test.cc), on the driver of the
-// tests: no GPU is needed.
+// Runs the tests of what goes wrong with GPUs (tests/e2e/gpu_failures_test.cc), on the driver of
+// the tests: no GPU is needed.
 #pragma once
 
 namespace outboard::bench {

@@ -586,26 +586,5 @@ TEST(SessionCore, FramesStayBelowTheLimit) {
   EXPECT_EQ(bytes, size_t{3} << 20);
 }
 
-// Its kernels may add in another order there.
-TEST(SessionCore, ASessionOnAnotherKindOfDevice_IsToldSoOnce) {
-  Opened core;
-  const auto on = [&](uint64_t epoch, const char* hardware_class) {
-    proto::ServerFrame frame = OpenedFrame(epoch);
-    frame.mutable_items(0)->mutable_opened()->mutable_device()->set_hardware_class(hardware_class);
-    core.OnLinkLost();
-    core.Resume();
-    core.Get(frame);
-    return core.TakeNotices();
-  };
-  EXPECT_TRUE(on(2, "cuda; sm_90a H100").empty());  // of the first nothing was known
-  EXPECT_TRUE(on(3, "cuda; sm_90a H100").empty());
-  const std::vector<std::string> told = on(4, "cuda; sm_80 A100\n");
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(told[0].find("results may differ in their last bits (cuda; sm_80 A100?, before: "
-                         "cuda; sm_90a H100)"),
-            std::string::npos)
-      << told[0];
-}
-
 }  // namespace
 }  // namespace outboard::session

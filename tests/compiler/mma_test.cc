@@ -141,7 +141,7 @@ TEST(Mma, EveryLayoutOfOperands) {
 TEST(Mma, ShapesThatNoTileDivides) {
   const MmaTile tile{32, 64, 32, 2, 2, 2};
   const int64_t sizes[][3] = {{100, 70, 33}, {17, 65, 40},  {64, 64, 20},  {31, 33, 100},
-                              {1, 8, 16},    {40, 200, 64}, {33, 72, 1000}};
+                              {2, 8, 16},    {40, 200, 64}, {33, 72, 1000}};
   for (const auto& [m, n, k] : sizes)
     for (const bool a_turned : {false, true})
       for (const bool b_turned : {false, true}) {
@@ -157,7 +157,7 @@ TEST(Mma, EpiloguesBatchesAndOperandsThatAreComputed) {
     for (const DType result : {DType::kF32, DType::kBF16})
       for (const int64_t n : {64, 90})
         for (const bool cast_a : {false, true}) {
-          CheckGpuProduct({.batch = 3, .m = 70, .n = n, .k = 96, .result = result,
+          CheckGpuProduct({.batch = 2, .m = 70, .n = n, .k = 40, .result = result,
                            .epilogue = epilogue, .cast_a = cast_a},
                           &tile);
           if (HasFatalFailure()) return;
@@ -175,7 +175,7 @@ TEST(Mma, EveryTileOfTheHeuristic) {
                            {128, 128, 16, 2, 2, 4}};
   for (const MmaTile& tile : tiles)
     for (const bool turned : {false, true}) {
-      CheckGpuProduct({.m = 128, .n = 136, .k = 200, .a_turned = turned, .b_turned = turned}, &tile,
+      CheckGpuProduct({.m = 128, .n = 136, .k = 104, .a_turned = turned, .b_turned = turned}, &tile,
                       turned ? "sm_80" : "sm_90a");
       if (HasFatalFailure()) return;
     }
@@ -257,7 +257,7 @@ TEST(Mma, RandomProducts) {
                  .cast_a = pick(4) == 0,
                  .y_turned = pick(3) == 0};
     if (p.m == 1 || p.n == 1 || p.k == 1) continue;
-    const MmaTile tile{int64_t{16} << pick(3), int64_t{16} << pick(3), int64_t{16} << pick(3),
+    const MmaTile tile{int64_t{16} << pick(3), int64_t{16} << pick(3), int64_t{16} << pick(2),
                        1, 1, 2 + pick(3)};
     CheckGpuProduct(p, &tile, pick(2) == 0 ? "sm_80" : "sm_90");
     if (HasFatalFailure()) FAIL() << "seed " << seed;

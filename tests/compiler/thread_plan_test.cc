@@ -15,8 +15,10 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/interpret.h"
+#include "compiler/program/spec.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/nvptx.h"
+#include "compiler/search/neighbours.h"
 #include "tests/bench/gpu_sector_figures.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -229,6 +231,76 @@ TEST(ThreadPlan, ManySumsOfF64_FitTheMemoryOfABlock) {
       CompileKernel(Sink(g, stores), {.target = CudaTarget("sm_90", kMultiprocessors)});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_GE(compiled->threads[0], 128);
+}
+
+// ---- SHUFFLE
+
+TEST(ThreadPlan, Shuffle_GivesEachThreadItsPartnersValue) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
+                            DType::kI32, DType::kU8})
+    for (const int64_t threads : {8, 64})
+      for (const int64_t bit : {1, 4}) {
+        program::ProgramBuilder b;
+        const program::ValueId out = b.Buffer(dtype, 0, threads), in = b.Buffer(dtype, 1, threads),
+                               thread = b.Special(program::Grid::kThread, threads);
+        b.Store(out, thread,
+                b.Add({.code = program::Code::kShuffle,
+                       .dtype = dtype,
+                       .src = {b.Load(in, thread)},
+                       .imm = {bit, 0, 0}}));
+        const program::Program program = b.Take(2);
+        ASSERT_EQ(program::CheckProgram(program, "none", program::Phase::kFinal),
+                  absl::OkStatus());
+        const auto width = static_cast<size_t>(ByteWidth(dtype));
+        std::string values;
+        for (size_t i = 0; i < static_cast<size_t>(threads) * width; ++i)
+          values.push_back(static_cast<char>(i % 61));
+        std::string want;
+        for (int64_t t = 0; t < threads; ++t)
+          want += values.substr(static_cast<size_t>(t ^ bit) * width, width);
+        const Buffers start = {std::string(values.size(), '\0'), values};
+        Buffers got = start;
+        ASSERT_TRUE(program::Interpret(program, got, {}).ok());
+        EXPECT_EQ(got[0], want) << Name(dtype);
+        const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_80", kMultiprocessors));
+        const auto compiled = renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+        ASSERT_TRUE(compiled.ok()) << compiled.status();
+        got = start;
+        ASSERT_EQ(RunOnPtxMachine(*compiled, got), absl::OkStatus());
+        EXPECT_EQ(got[0], want) << Name(dtype) << compiled->object;
+      }
+}
+
+TEST(ThreadPlan, AShuffleThatPartOfAWarpMisses_IsRefused) {
+  program::ProgramBuilder b;
+  const program::ValueId thread = b.Special(program::Grid::kThread, 32);
+  const program::ValueId branch = b.If(b.Less(thread, b.Int(3)));
+  b.Add({.code = program::Code::kShuffle, .dtype = DType::kI64, .src = {thread}, .imm = {1, 0, 0}});
+  b.EndIf(branch);
+  EXPECT_TRUE(absl::IsInternal(
+      program::CheckProgram(b.Take(0), "none", program::Phase::kFinal)));
+}
+
+// ---- the search
+
+// Of a few kernels, every one of the neighbours can be lowered, and some are run.
+TEST(ThreadPlan, NeighboursOfChosenOpts_RunAsTheWalk) {
+  size_t neighbours = 0;
+  for (const auto kernel : {Halves, RowSums, Centred, Product}) {
+    Graph g;
+    const UOp* const sink = kernel(g);
+    const std::vector<Opt> chosen =
+        codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), SmallBlocks());
+    ASSERT_FALSE(chosen.empty());
+    const auto all = search::Neighbours(sink, chosen, SmallBlocks());
+    ASSERT_GT(all.size(), 3);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (neighbours++ % 3 != 0) continue;
+      ExpectRuns(sink, all[i].opts, SmallBlocks(), static_cast<uint32_t>(i), false);
+      if (HasFatalFailure()) return;
+    }
+  }
+  std::printf("%zu neighbours\n", neighbours);
 }
 
 // ---- random kernels

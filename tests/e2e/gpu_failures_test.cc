@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "tests/e2e/gpu_cluster.h"
+#include "tests/support/documented.h"
 #include "tests/support/http.h"
 
 namespace outboard {
@@ -100,6 +102,7 @@ TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionL
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
   for (const char* word : {"needs 96.0 MiB", "free are", "f32[25165824]", "Outboard PTX machine"})
     EXPECT_TRUE(Contains(status.message(), word)) << word << " in " << status;
+  test::ExpectAsDocumented("The device has no more memory", status);
   EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
 }
 
@@ -122,6 +125,7 @@ TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_EndsTheSessionWithTheDrivers
   const absl::Status status = test::Step(*session);
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
   EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
+  test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
 }
 
 TEST_F(GpuFailures, AnEccError_TakesTheDeviceOutOfServiceAtOnce) {
@@ -159,6 +163,7 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   EXPECT_TRUE(Contains(status.message(), "kernel ") &&
               Contains(status.message(), "was not done after 2.0 s"))
       << status;
+  test::ExpectAsDocumented("A kernel on a GPU does not end, nor on a second one", status);
 }
 
 // ---- PTX that the driver refuses ----------------------------------------------------------------

@@ -42,10 +42,10 @@ class ExecutorHostTest : public ::testing::Test {
   test::TempFolder folder_;
 };
 
-// 60 MiB that would be 2 GB in memory.
+// 7 MiB that would be 200 MB in memory.
 TEST_F(ExecutorHostTest, EmptyCellsOfCounts_EndTheSessionUnparsed) {
   std::string cells;
-  while (cells.size() < (size_t{60} << 20)) cells += std::string("\x0a\0", 2);
+  while (cells.size() < kNodeEventBytesMax - (size_t{1} << 20)) cells += std::string("\x0a\0", 2);
   std::string event = "\xa2\x01";  // counts, of four bytes of length
   for (size_t left = cells.size(); left > 0; left >>= 7)
     event += static_cast<char>((left & 0x7f) | (left >= 0x80 ? 0x80 : 0));

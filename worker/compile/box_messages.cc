@@ -23,6 +23,7 @@ void SetTarget(const Target& target, proto::CompileTarget& message) {
   message.set_l2_bytes(target.l2_bytes);
   message.set_l3_bytes(target.l3_bytes);
   message.set_block_threads(static_cast<uint32_t>(target.block_threads));
+  message.set_multiprocessors(target.multiprocessors);
   message.set_shared_bytes(target.shared_bytes);
   message.set_bf16(static_cast<uint32_t>(target.bf16));
   message.set_fp64(target.fp64);
@@ -75,6 +76,8 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   for (const int64_t bytes :
        {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes()})
     if (bytes < 0) return bad("bytes of a memory", bytes);
+  if (message.multiprocessors() < 0 || message.multiprocessors() > kThreadsMost)
+    return bad("multiprocessors", message.multiprocessors());
   Target target;
   if (!CostTableFromBytes(message.costs(), &target.costs))
     return bad("bytes of the cost table", static_cast<int64_t>(message.costs().size()));
@@ -90,6 +93,7 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   target.l2_bytes = message.l2_bytes();
   target.l3_bytes = message.l3_bytes();
   target.block_threads = message.block_threads();
+  target.multiprocessors = message.multiprocessors();
   target.shared_bytes = message.shared_bytes();
   target.bf16 = static_cast<Bf16Products>(message.bf16());
   target.fp64 = message.fp64();

@@ -15,7 +15,14 @@ WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
       host_memory_bytes_(options.memory_bytes_max > 0
                              ? options.memory_bytes_max
                              : runtime::DefaultMemoryBytesMax() / count_),
-      in_service_(gpus_.size()) {}
+      in_service_(gpus_.size()) {
+  for (uint32_t i = 0; i < gpus_.size(); ++i)
+    telemetry::LogInfo("gpu_found", {{"device", i},
+                                     {"class", DescribeGpu(gpus_[i].properties).hardware_class},
+                                     {"model", gpus_[i].properties.name},
+                                     {"memory_bytes", gpus_[i].properties.memory_bytes},
+                                     {"served", static_cast<int>(i) < count_}});
+}
 
 int64_t WorkerDevices::MemoryOn(uint32_t device) const {
   if (gpus_.empty()) return host_memory_bytes_;

@@ -141,6 +141,12 @@ class CompiledEngine final : public Engine {
   // its.
   absl::Status Finish() {
     const Clock::time_point start = Clock::now();
+    const absl::Status status = WaitForQueued();
+    AddDeviceTime(start);
+    return status;
+  }
+
+  absl::Status WaitForQueued() {
     const absl::Status status = [this] {
       const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
       return device().Synchronize();
@@ -148,7 +154,6 @@ class CompiledEngine final : public Engine {
     queued_ = 0;
     queued_us_ = 0;
     longest_queued_.reset();
-    AddDeviceTime(start);
     return status;
   }
 
@@ -339,8 +344,11 @@ class CompiledEngine final : public Engine {
       together_.push_back({&kernel, {next, count}});
       next += count;
     }
-    if (const absl::Status status = device().LaunchAll(together_, vars, plan.record);
-        !status.ok()) {
+    const absl::Status status = [&] {  // waits where the device has much queued
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
+      return device().LaunchAll(together_, vars, plan.record);
+    }();
+    if (!status.ok()) {
       const std::optional<size_t> at = runtime::LaunchOf(status);
       return AboutResult(status, sink,
                          at && *at < plan.launches.size() ? plan.launches[*at].result : kNoResult);
@@ -364,6 +372,7 @@ class CompiledEngine final : public Engine {
       Queued(kernel);
       return absl::OkStatus();
     }
+    if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());  // Time would, within this one's bound
     const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name),
                            LongestOf(kernel.least_us));
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;

@@ -5,7 +5,7 @@
 //   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
 //       again after a reconnection.
 //   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
-//   E6  Frames of another epoch than the last Open's are dropped.
+//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot.
 //   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
 //       to them that is not acknowledged. durable_seq is reported when it is stored, not before. No
 //       snapshot is taken while a Save has no answer: a restored session has no unfinished Save.
@@ -86,6 +86,8 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     if (ended_) break;
     if (item.has_open()) {
       OnOpen(item.open(), frame.epoch());
+    } else if (item.has_take_snapshot()) {
+      OnTakeSnapshot();
     } else if (!open_) {
       EndSession(absl::FailedPreconditionError("a session must begin with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
@@ -218,6 +220,14 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   if (!*complete || needed_ != piece.id()) return;
   needed_.clear();
   Drain();
+}
+
+// The answer says how far everything is durable: the gateway may have been started again, and know
+// neither.
+void ExecutorCore::OnTakeSnapshot() {
+  if (!open_ || restoration_ != nullptr) return;  // there is no state yet, or a snapshot has it all
+  schedule_.RequestNow();
+  SendDone();
 }
 
 void ExecutorCore::OnClose() {

@@ -117,6 +117,7 @@ class ExecutorCore {
   void KnowKernelUses();
   absl::Status Restored();
   void OnGraph(const proto::Graph& piece);
+  void OnTakeSnapshot();
   void OnClose();
   void OnSequenced(proto::ClientItem item);
   void Drain();

@@ -300,10 +300,7 @@ class KernelService::Impl {
   }
 
  private:
-  void Wake() const {
-    const uint64_t one = 1;
-    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
-  }
+  void Wake() const { eventfd_write(wake_, 1); }
 
   void Main() {
     if (options_.background) TakeLowestPriority();

@@ -135,7 +135,7 @@ class ExecutorHost::Impl {
     if (options_.stored_file != nullptr) {
       proto::NodeCommand command;
       command.mutable_store_file();
-      commands_.Push(command, options_.stored_file->fd());
+      commands_.PushLent(command, options_.stored_file->fd());
     }
     control_ = std::thread([this] { ReadEvents(); });
   }
@@ -173,7 +173,6 @@ class ExecutorHost::Impl {
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
     commands_.Push(command, passed);
-    close(passed);
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
   }

@@ -131,6 +131,12 @@ class Supervisor::Impl {
       Reap();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > kOrphanMost) EndSessions();
+      // A gateway with another CA knows no certificate of the one before.
+      if (absl::IsUnauthenticated(status) && options_.enrolment != nullptr &&
+          options_.enrolment->Refused()) {
+        LogNotJoined(status);
+        continue;
+      }
       if (status.code() == absl::StatusCode::kUnauthenticated ||
           status.code() == absl::StatusCode::kPermissionDenied ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
@@ -228,6 +234,7 @@ class Supervisor::Impl {
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
         welcome_ = has_welcome = true;
         not_joined_.clear();
+        if (options_.enrolment != nullptr) options_.enrolment->Accepted();
         telemetry::LogInfo("worker_welcome", {{"worker", options_.name},
                                               {"sessions", command.welcome().sessions_size()}});
         if (!std::exchange(ever_joined_, true)) options_.on_joined();

@@ -9,10 +9,12 @@
 
 namespace outboard::worker {
 
-// Of an executor's event. StoreBlobs names the blobs that a manifest names, in no more bytes than
-// the manifest has (64 MiB, as the gateway limits it), of which each name takes 64 or more.
-inline constexpr uint32_t kNodeEventBytesMax = 64u << 20;
-inline constexpr size_t kNodeEventFieldsMax = size_t{1} << 20;
+// Pieces of one StoreBlobs; more go in several. Each takes at most 64 bytes and 4 fields, and the
+// supervisor some hundred bytes of memory.
+inline constexpr size_t kStorePiecesMax = 100'000;
+// Of an executor's event, the longest of which is a StoreBlobs.
+inline constexpr uint32_t kNodeEventBytesMax = 8u << 20;
+inline constexpr size_t kNodeEventFieldsMax = 5 * kStorePiecesMax;
 
 // Of a line about a device: a driver's words, and the name of a kernel.
 inline constexpr size_t kTroubleTextBytesMax = 2048;

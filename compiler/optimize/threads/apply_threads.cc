@@ -301,9 +301,11 @@ CopyLayout LayOutCopy(const LoopNest& kernel, const LoopPlan& plan, const BlockC
   const RangeSet deps = kernel.DepsOf(copy.load);
   const auto add = [&](const Tile& tile, bool reduced) {
     if (tile.step > 1 && In(deps, tile.range))
-      out.dims.push_back({tile.range, std::min(tile.step, tile.extent), 1, reduced});
+      // Threads beyond the extent read, too, what nobody needs.
+      out.dims.push_back(
+          {tile.range, reduced ? std::min(tile.step, tile.extent) : tile.step, 1, reduced});
   };
-  add(plan.groups[copy.group].loops.back(), true);
+  for (const Tile& tile : plan.groups[copy.group].loops) add(tile, true);
   const Tile* last = nullptr;  // the one in lanes lies together
   for (const Tile& tile : plan.tiles)
     if (tile.lanes() > 1) last = &tile;
@@ -333,7 +335,7 @@ CopyLayout LayOutCopy(const LoopNest& kernel, const LoopPlan& plan, const BlockC
     out.elements *= out.dims[i].extent;
     // Rows that are stored by columns: neighbours in memory go to other banks.
     const bool transposed = out.along >= 0 && out.along + 1 < static_cast<int>(out.dims.size());
-    if (i == 1 && transposed) out.elements += most;
+    if (i > 0 && transposed && static_cast<int>(i) == out.along + 1) out.elements += most;
   }
   return out;
 }

@@ -314,7 +314,7 @@ class MmaLowering {
     return (i * fragments_across_ * 2 + j) * 4 + lane;
   }
 
-  // MmaElement's elements of c.
+  // MmaElement's elements of c: two that are side by side, in a row and in the row 8 below.
   void Stores() {
     const ValueId group = b_.Divide(lane_, 4), member = b_.Modulo(lane_, 4);
     const auto start = [&](const Operand& operand, ValueId at) {
@@ -322,28 +322,60 @@ class MmaLowering {
     };
     const ValueId first_row = start(rows_, group),
                   first_column = start(columns_, b_.Times(member, 2));
-    const auto inside = [&](const Operand& operand, ValueId index, const auto& body) {
-      low_.Enter();
-      const int64_t count = operand.side->count;
-      const ValueId branch =
-          count % operand.tile == 0 ? -1 : b_.If(b_.Less(index, b_.Int(count)));
-      low_.BindAll(operand.side->ranges, index);
-      body();
-      for (const int r : operand.side->ranges) low_.Unbind(r);
-      if (branch >= 0) b_.EndIf(branch);
-      low_.Leave();
-    };
+    const int inner = product_.columns.ranges.back();
+    const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
     for (int64_t i = 0; i < fragments_down_; ++i)
       for (int64_t half = 0; half < 2; ++half)
-        inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + half * 8)), [&] {
-          for (int64_t j = 0; j < fragments_across_ * 2; ++j)
-            for (int64_t lane = 0; lane < 2; ++lane)
-              inside(columns_, b_.Plus(first_column, b_.Int(j * 8 + lane)), [&] {
-                low_.together_[product_.sum] =
-                    b_.Load(sums_, b_.Int(SumOf(i, j, half * 2 + lane)));
-                low_.Stores();
-              });
+        Inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + half * 8)), 1, [&] {
+          for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+            const ValueId column = b_.Plus(first_column, b_.Int(j * 8));
+            if (pairs) StorePair(column, SumOf(i, j, half * 2));
+            for (int64_t lane = 0; !pairs && lane < 2; ++lane)
+              Inside(columns_, b_.Plus(column, b_.Int(lane)), 1,
+                     [&] { StoreAt(b_.Int(SumOf(i, j, half * 2 + lane))); });
+          }
         });
+  }
+
+  // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges
+  // bound.
+  template <typename Body>
+  void Inside(const Operand& operand, ValueId index, int64_t count, const Body& body) {
+    low_.Enter();
+    const int64_t all = operand.side->count;
+    const ValueId branch = all % operand.tile == 0
+                               ? ValueId{-1}
+                               : b_.If(b_.Less(b_.Plus(index, b_.Int(count - 1)), b_.Int(all)));
+    low_.BindAll(operand.side->ranges, index);
+    body();
+    for (const int r : operand.side->ranges) low_.Unbind(r);
+    if (branch >= 0) b_.EndIf(branch);
+    low_.Leave();
+  }
+
+  // Two columns as lanes: the first is even, and so is the inner range's extent.
+  void StorePair(ValueId column, int64_t sum) {
+    Inside(columns_, column, 2, [&] {
+      const int inner = product_.columns.ranges.back();
+      const ValueId first = low_.value_[inner];
+      // Always true. It tells the proof of range what parity does.
+      const ValueId branch =
+          product_.columns.ranges.size() == 1
+              ? ValueId{-1}
+              : b_.If(b_.Less(b_.Plus(first, b_.Int(1)), b_.Int(kernel_.ranges[inner].extent)));
+      const ValueId lane = b_.Loop(2, How::kVector, 2);
+      low_.Enter();
+      low_.BindPlain(inner, b_.Plus(first, lane));
+      StoreAt(b_.Plus(b_.Int(sum), lane));
+      low_.Leave();
+      b_.End(lane);
+      if (branch >= 0) b_.EndIf(branch);
+    });
+  }
+
+  void StoreAt(ValueId sum) {
+    low_.together_[product_.sum] = b_.Load(sums_, sum);
+    low_.Stores();
   }
 
   Lowering low_;

@@ -17,12 +17,6 @@ using llvm::Value;
 using program::Grid;
 using program::Instruction;
 
-namespace {
-
-constexpr int kAccessBytesMax = 16;
-
-}  // namespace
-
 Align NvptxPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   const int width = ByteWidth(at(memory).dtype);
   if (at(index).lanes > 1) return Align(static_cast<uint64_t>(width));

@@ -70,47 +70,38 @@ NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
 
 // ---- copies
 
-bool NvptxPrinter::IsAsynchronous(const Instruction& copy) const {
-  const int64_t bytes = copy.imm[0] * ByteWidth(at(copy.src[0]).dtype);
-  return copy.imm[1] == 1 && (bytes == 4 || bytes == 8 || bytes == 16);
-}
-
+// In pieces as large as their alignment allows. cp.async takes 4, 8 or 16 bytes; what is smaller is
+// a load and a store, which may arrive before the others.
 void NvptxPrinter::Copy(ValueId n) {
   const Instruction& i = at(n);
-  IsAsynchronous(i) ? CopyAsynchronously(n) : CopyAtOnce(n);
-}
-
-void NvptxPrinter::CopyAtOnce(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    llvm::BasicBlock* const before = b_.GetInsertBlock();
-    if (condition != nullptr) OpenIf(condition);
-    Value* value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    if (condition != nullptr) {
-      llvm::BasicBlock* const body = b_.GetInsertBlock();
-      CloseIf();
-      llvm::PHINode* const either = b_.CreatePHI(type, 2);
-      either->addIncoming(value, body);
-      either->addIncoming(llvm::Constant::getNullValue(type), before);
-      value = either;
+  constexpr int64_t kAsyncBytesLeast = 4;
+  const int width = ByteWidth(at(i.src[0]).dtype);
+  for (int64_t k = 0; k < i.imm[0];) {
+    const auto lane = static_cast<int>(k);
+    auto aligned = static_cast<int64_t>(
+        std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane)).value());
+    if (i.imm[1] == 1) {  // both indices are multiples of the count
+      const int64_t least = (i.imm[0] | k) * width;
+      aligned = std::max(aligned, least & -least);
     }
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
+    int64_t bytes = kAccessBytesMax;
+    while (bytes > aligned || bytes > (i.imm[0] - k) * width) bytes /= 2;
+    if (bytes >= kAsyncBytesLeast) {
+      CopyAsynchronously(n, lane, bytes);
+      k += bytes / width;
+    } else {
+      CopyAtOnce(n, lane);
+      ++k;
+    }
   }
 }
 
 // Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask the
 // instruction is told how many bytes to read; it fills the rest with zeros.
-void NvptxPrinter::CopyAsynchronously(ValueId n) {
+void NvptxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
-  const int64_t bytes = i.imm[0] * ByteWidth(at(i.src[0]).dtype);
-  std::vector<Value*> args = {Address(i.src[0], Lane(i.src[1], 0)),
-                              Address(i.src[2], Lane(i.src[3], 0))};
+  std::vector<Value*> args = {Address(i.src[0], Index(i.src[1], lane)),
+                              Address(i.src[2], Index(i.src[3], lane))};
   const bool masked = i.src.size() == 5;
   if (masked)
     args.push_back(b_.CreateSelect(Lane(i.src[4], 0), b_.getInt32(static_cast<uint32_t>(bytes)),
@@ -125,17 +116,34 @@ void NvptxPrinter::CopyAsynchronously(ValueId n) {
   b_.CreateIntrinsic(bytes == 4 ? four : bytes == 8 ? eight : sixteen, {}, args);
 }
 
-// COMMIT and WAIT mean nothing where all copies arrive at once.
+// One element.
+void NvptxPrinter::CopyAtOnce(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
+  const Align align(static_cast<uint64_t>(ByteWidth(at(i.src[0]).dtype)));
+  Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
+  llvm::BasicBlock* const before = b_.GetInsertBlock();
+  if (condition != nullptr) OpenIf(condition);
+  Value* value =
+      b_.CreateAlignedLoad(type, Address(i.src[2], Index(i.src[3], lane)), align);
+  if (condition != nullptr) {
+    llvm::BasicBlock* const body = b_.GetInsertBlock();
+    CloseIf();
+    llvm::PHINode* const either = b_.CreatePHI(type, 2);
+    either->addIncoming(value, body);
+    either->addIncoming(llvm::Constant::getNullValue(type), before);
+    value = either;
+  }
+  b_.CreateAlignedStore(value, Address(i.src[0], Index(i.src[1], lane)), align);
+}
+
 void NvptxPrinter::Await(ValueId n) {
-  if (std::none_of(program_.code.begin(), program_.code.end(), [&](const Instruction& i) {
-        return i.code == Code::kCopy && IsAsynchronous(i);
-      }))
-    return;
   if (at(n).code == Code::kCommit) {
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
   } else {
+    const int64_t groups = std::min<int64_t>(at(n).imm[0], INT32_MAX);
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
-                       {b_.getInt32(static_cast<uint32_t>(at(n).imm[0]))});
+                       {b_.getInt32(static_cast<uint32_t>(groups))});
   }
 }
 

@@ -50,7 +50,7 @@ bool IsOff(Value* condition) {
 
 NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target,
                            llvm::Module& module)
-    : ScopePrinter(module.getContext()),
+    : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
       target_(target),
       module_(module),

@@ -43,7 +43,7 @@ class NvptxPrinter : protected ScopePrinter {
   virtual llvm::Value* Number(program::Grid axis);
   virtual void Barrier();
   virtual void Copy(ValueId n);
-  void CopyAtOnce(ValueId n);  // by a load and a store
+  void CopyAtOnce(ValueId n, int lane);  // one element, by a load and a store
   virtual Values Shuffle(ValueId n);
   // `value` as others have it, which `exchange` asks of them for 32 bits.
   llvm::Value* Exchanged(llvm::Value* value,
@@ -79,8 +79,7 @@ class NvptxPrinter : protected ScopePrinter {
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
   llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
-  bool IsAsynchronous(const program::Instruction& copy) const;
-  void CopyAsynchronously(ValueId n);
+  void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
 
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
@@ -91,6 +90,7 @@ class NvptxPrinter : protected ScopePrinter {
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
+  static constexpr int kAccessBytesMax = 16;
   // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
   // access may have, up to `end`.
   int Together(ValueId memory, ValueId index, int begin, int end) const;

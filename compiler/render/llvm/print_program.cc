@@ -58,7 +58,7 @@ absl::Status Supports(const Program& program) {
 
 ProgramPrinter::ProgramPrinter(const Program& program, const std::vector<int64_t>& vars,
                                llvm::Module& module, llvm::Function* function)
-    : ScopePrinter(module.getContext()),
+    : ScopePrinter(module.getContext(), Counters::kWide),
       program_(program),
       module_(module),
       function_(function),

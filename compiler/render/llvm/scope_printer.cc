@@ -17,7 +17,7 @@ Value* ScopePrinter::OpenLoop(Value* begin, Value* end, bool sure) {
     b_.CreateCondBr(b_.CreateICmpSLT(begin, end), open.body, open.exit);
   }
   b_.SetInsertPoint(open.body);
-  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  open.counter = b_.CreatePHI(begin->getType(), 2);
   open.counter->addIncoming(begin, before);
   open_.push_back(open);
   return open.counter;
@@ -30,14 +30,20 @@ Value* ScopePrinter::OpenLoopOf(const program::Instruction& loop, Value* limit) 
   }
   Value* end = b_.getInt64(static_cast<uint64_t>(loop.imm[0]));
   if (limit != nullptr) end = b_.CreateSelect(b_.CreateICmpSLT(limit, end), limit, end);
-  return OpenLoop(b_.getInt64(0), end, /*sure=*/limit == nullptr && loop.imm[0] > 0);
+  const bool sure = limit == nullptr && loop.imm[0] > 0;
+  if (counters_ == Counters::kWide || loop.imm[0] > INT32_MAX)
+    return OpenLoop(b_.getInt64(0), end, sure);
+  end = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, end, b_.getInt64(0)),
+                       b_.getInt32Ty());
+  return b_.CreateZExt(OpenLoop(b_.getInt32(0), end, sure), b_.getInt64Ty());
 }
 
 void ScopePrinter::CloseLoop() {
   const Open open = open_.back();
   open_.pop_back();
   if (open.body == nullptr) return;
-  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
+  Value* const next =
+      b_.CreateAdd(open.counter, llvm::ConstantInt::get(open.counter->getType(), 1));
   open.counter->addIncoming(next, b_.GetInsertBlock());
   b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
   b_.SetInsertPoint(open.exit);

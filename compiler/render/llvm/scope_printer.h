@@ -12,9 +12,11 @@ namespace outboard::render {
 
 class ScopePrinter {
  protected:
-  explicit ScopePrinter(llvm::LLVMContext& context) : b_(context) {}
+  // Counters of a program's loops have 32 bits where these suffice, or 64.
+  enum class Counters { kNarrow, kWide };
+  ScopePrinter(llvm::LLVMContext& context, Counters counters) : b_(context), counters_(counters) {}
 
-  // Opens a loop over [begin, end) and returns its counter. `sure`: begin is known to be below end.
+  // Opens a loop over [begin, end), of one integer type, and returns its counter. `sure`: begin is known to be below end.
   llvm::Value* OpenLoop(llvm::Value* begin, llvm::Value* end, bool sure);
   // The same for the instruction `loop`, whose limit, unless null, has the value `limit`. A loop of
   // one pass has no blocks.
@@ -34,6 +36,7 @@ class ScopePrinter {
     llvm::PHINode* counter = nullptr;  // of a loop
     llvm::Value* end = nullptr;
   };
+  const Counters counters_;
   std::vector<Open> open_;
 };
 

@@ -82,7 +82,9 @@ class AmdgpuPrinter final : public NvptxPrinter {
     b_.CreateFence(llvm::AtomicOrdering::Acquire, group);
   }
 
-  void Copy(ValueId n) override { CopyAtOnce(n); }
+  void Copy(ValueId n) override {
+    for (int64_t k = 0; k < at(n).imm[0]; ++k) CopyAtOnce(n, static_cast<int>(k));
+  }
   void Await(ValueId) override {}  // all copies arrive at once
 
   // Lanes of a wave read each other's registers by number. Threads of another half of a wave may be
