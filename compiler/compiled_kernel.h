@@ -26,6 +26,9 @@
 // (cuTensorMapEncodeTiled), constant for the grid. The text declares its shared memory itself, or
 // at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
 // is the number of blocks.
+//
+// For kElfAmdgpu, `object` is a relocatable object for AMD's GPUs (amdgcn-amd-amdhsa), which lld
+// links to a code object. Its parameters are those of kPtx.
 #pragma once
 
 #include <array>
@@ -76,6 +79,7 @@ struct CompiledKernel {
     kElfX86 = 0,   // relocatable ELF64, x86-64, position independent
     kOpenClC = 1,  // source text
     kPtx = 2,      // assembler text for NVIDIA's GPUs
+    kElfAmdgpu = 3,  // relocatable ELF64 for AMD's GPUs; no device loads it
   };
 
   std::string object;  // in the format of `form`

@@ -45,6 +45,7 @@ std::string DescribeArch(const Target& target) {
     case TargetKind::kCpu: text = "x86-64 "; break;
     case TargetKind::kOpenCl: text = "opencl "; break;
     case TargetKind::kCuda: text = "cuda "; break;
+    case TargetKind::kAmd: text = "amd "; break;
   }
   if (target.kind != TargetKind::kCpu)
     absl::StrAppend(&text, "blocks of ", target.block_threads, " ");
@@ -114,6 +115,22 @@ Target CudaTarget(const std::string& arch, int multiprocessors) {
   target.multiprocessors = multiprocessors;
   target.vector_bytes = 16;  // the widest access of a thread
   target.vector_registers = 255;
+  target.block_threads = kBlockThreads;
+  target.shared_bytes = kSharedBytes;
+  target.fp16 = true;
+  return target;
+}
+
+Target AmdTarget(const std::string& arch, int compute_units) {
+  // With so many threads of a work-group each may have all of its 256 vector registers.
+  constexpr int64_t kBlockThreads = 256;
+  constexpr int64_t kSharedBytes = 64 << 10;
+  Target target;
+  target.kind = TargetKind::kAmd;
+  target.name = target.arch = arch;
+  target.threads = compute_units;
+  target.vector_bytes = 16;  // the widest access of a thread
+  target.vector_registers = 256;
   target.block_threads = kBlockThreads;
   target.shared_bytes = kSharedBytes;
   target.fp16 = true;

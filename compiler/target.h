@@ -14,7 +14,7 @@
 namespace outboard {
 
 // What kind of device a target is: selects the code generator, and is part of the fingerprint.
-enum class TargetKind { kCpu, kOpenCl, kCuda };
+enum class TargetKind { kCpu, kOpenCl, kCuda, kAmd };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
 enum class Bf16Products { kNone, kVectors, kTiles };
@@ -100,6 +100,10 @@ const Target& TestTarget();
 // The target of an NVIDIA GPU of that kind ("sm_80", "sm_89", "sm_90", "sm_90a") with so many
 // multiprocessors: blocks of 256 threads, and the shared memory that every one of them has.
 Target CudaTarget(const std::string& arch, int multiprocessors);
+
+// The target of an AMD GPU of that kind ("gfx942", "gfx1100") with so many compute units. Kernels
+// are compiled for it, and run nowhere: there is no device of this kind.
+Target AmdTarget(const std::string& arch, int compute_units);
 
 // Serialises the costs to bytes that are the same on every machine: for fingerprints and messages.
 std::string CostTableBytes(const CostTable& costs);

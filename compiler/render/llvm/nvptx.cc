@@ -3,7 +3,6 @@
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
@@ -93,7 +92,8 @@ class Renderer : public NvptxRenderer {
       module.print(stream, nullptr);
     }
     OB_RETURN_IF_ERROR(Optimize(module, no_opt));
-    OB_ASSIGN_OR_RETURN(out.object, Emit(module));
+    OB_ASSIGN_OR_RETURN(out.object,
+                        EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
     return out;
   }
 
@@ -104,16 +104,6 @@ class Renderer : public NvptxRenderer {
       for (const llvm::Instruction& instruction : llvm::instructions(function))
         OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::string> Emit(llvm::Module& module) const {
-    llvm::SmallVector<char, 0> bytes;
-    llvm::raw_svector_ostream stream(bytes);
-    llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-      return absl::InternalError("LLVM cannot write PTX");
-    passes.run(module);
-    return std::string(bytes.begin(), bytes.end());
   }
 
   const Target target_;

@@ -71,17 +71,8 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
   }
 }
 
-// In pieces of 32 bits, by all threads of the warp.
-NvptxPrinter::Values NvptxPrinter::Shuffle(ValueId n) {
-  const Instruction& i = at(n);
-  const int64_t threads = std::min<int64_t>(program_.Extent(Grid::kThread), 32);
-  Value* const members = b_.getInt32(static_cast<uint32_t>((uint64_t{1} << threads) - 1));
-  const auto exchange = [&](Value* bits) {
-    return b_.CreateIntrinsic(
-        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-        {members, bits, b_.getInt32(static_cast<uint32_t>(i.imm[0])), b_.getInt32(31)});
-  };
-  Value* const value = Lane(i.src[0], 0);
+// In pieces of 32 bits.
+Value* NvptxPrinter::Exchanged(Value* value, absl::FunctionRef<Value*(Value* bits)> exchange) {
   const unsigned width = value->getType()->getPrimitiveSizeInBits();
   Value* bits = b_.CreateBitCast(value, b_.getIntNTy(width));
   if (width <= 32) {
@@ -92,7 +83,19 @@ NvptxPrinter::Values NvptxPrinter::Shuffle(ValueId n) {
     bits = b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()),
                        b_.CreateShl(b_.CreateZExt(high, b_.getInt64Ty()), 32));
   }
-  return {b_.CreateBitCast(bits, value->getType())};
+  return b_.CreateBitCast(bits, value->getType());
+}
+
+// By all threads of the warp.
+NvptxPrinter::Values NvptxPrinter::Shuffle(ValueId n) {
+  const Instruction& i = at(n);
+  const int64_t threads = std::min<int64_t>(program_.Extent(Grid::kThread), 32);
+  Value* const members = b_.getInt32(static_cast<uint32_t>((uint64_t{1} << threads) - 1));
+  return {Exchanged(Lane(i.src[0], 0), [&](Value* bits) {
+    return b_.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+        {members, bits, b_.getInt32(static_cast<uint32_t>(i.imm[0])), b_.getInt32(31)});
+  })};
 }
 
 }  // namespace outboard::render

@@ -43,7 +43,11 @@ class NvptxPrinter : protected ScopePrinter {
   virtual llvm::Value* Number(program::Grid axis);
   virtual void Barrier();
   virtual void Copy(ValueId n);
+  void CopyAtOnce(ValueId n, int lane);  // one element, by a load and a store
   virtual Values Shuffle(ValueId n);
+  // `value` as others have it, which `exchange` asks of them for 32 bits.
+  llvm::Value* Exchanged(llvm::Value* value,
+                         absl::FunctionRef<llvm::Value*(llvm::Value* bits)> exchange);
   virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
   virtual Values LoadMatrices(ValueId n);
@@ -76,7 +80,6 @@ class NvptxPrinter : protected ScopePrinter {
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
   llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
   void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
-  void CopyAtOnce(ValueId n, int lane);
 
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }

@@ -1,5 +1,3 @@
-#include "compiler/render/llvm/print_program.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -9,16 +9,26 @@
 #include <llvm/IR/Module.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "compiler/program/program.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scope_printer.h"
 #include "compiler/render/llvm/value_bounds.h"
 
 namespace outboard::render {
+
+// Adds `void name(ptr buffers, i64 task_begin, i64 task_end)` to `module`, as compiled_kernel.h
+// specifies; the program's blocks are the tasks. What stands before the first instruction that
+// reads the block's number or stores to a buffer is the same in all blocks, and runs once per call.
+// Errors: UNIMPLEMENTED  the program needs threads, memory of a block, or an instruction that has
+//                        no form on x86-64; the message names it
+absl::Status PrintProgram(const program::Program& program, const std::string& name,
+                          llvm::Module& module);
 
 class ProgramPrinter : private ScopePrinter {
  public:
