@@ -17,6 +17,7 @@
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
@@ -79,7 +80,14 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                        options.opts.has_value() ? &*options.opts
                        : options.no_opt         ? &plain
                                                 : nullptr));
-  if (mma) {
+  const std::optional<program::HopperPlan> hopper =
+      mma && !options.opts.has_value() ? program::PlanHopper(kernel, target, *mma) : std::nullopt;
+  if (hopper) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandHopper(kernel, *hopper));
+    if (options.dump)
+      out.dump = absl::StrCat("WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
+                              " stages\n");
+  } else if (mma) {
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
     if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
   } else if (target.block_threads > 1) {

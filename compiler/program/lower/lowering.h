@@ -10,6 +10,7 @@
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
 //   lower_mma.cc      products of matrices by those of a GPU, a class of its own
+//   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
@@ -52,7 +53,8 @@ inline DType SumType(DType dtype) {
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
-  friend class MmaLowering;  // lower_mma.cc
+  friend class MmaLowering;     // lower_mma.cc
+  friend class HopperLowering;  // lower_hopper.cc
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
