@@ -17,6 +17,7 @@
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -84,7 +85,14 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                                                 : nullptr));
   std::vector<codegen::Opt> opts;
   if (!mma && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
-  if (mma) {
+  const std::optional<program::HopperPlan> hopper =
+      mma && !options.opts.has_value() ? program::PlanHopper(kernel, target, *mma) : std::nullopt;
+  if (hopper) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandHopper(kernel, *hopper));
+    if (options.dump)
+      out.dump = absl::StrCat("WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
+                              " stages\n");
+  } else if (mma) {
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
     if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
   } else if (target.block_threads > 1 && opts.empty()) {
@@ -96,7 +104,8 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
     // The heuristic's copies are at most half of the limit.
-    if (target.block_threads == 1 && options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
+    if (target.block_threads == 1 && options.opts.has_value())
+      OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)

@@ -10,6 +10,7 @@
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
 //   lower_mma.cc      products of matrices by those of a GPU, a class of its own
+//   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
 //   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
 //
@@ -54,7 +55,8 @@ inline DType SumType(DType dtype) {
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
-  friend class MmaLowering;  // lower_mma.cc
+  friend class MmaLowering;     // lower_mma.cc
+  friend class HopperLowering;  // lower_hopper.cc
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
