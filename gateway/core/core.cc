@@ -426,10 +426,7 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
-  if (event.once_more && MayTryAgain(*session)) {
-    session->tried_again = now_;
-    return Replace(*session, how, out);
-  }
+  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
   End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 
@@ -440,6 +437,8 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
   session->ms_at_snapshot = BillOf(event.session).ms;
+  std::erase_if(session->refused,
+                [&](const RefusedItem& item) { return item.seq <= event.seq; });
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);

@@ -134,6 +134,8 @@ class GatewayCore {
     std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
     std::optional<MonoTime> tried_again;  // after an end that it may have caused
+    uint64_t suspect_seq = 0;             // the item of that end; 0: not known
+    std::vector<RefusedItem> refused;     // those after the last snapshot
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
@@ -203,7 +205,7 @@ class GatewayCore {
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
-  bool MayTryAgain(const Session& session) const;
+  bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);

@@ -83,7 +83,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots});
+                         session.seats.front().slots, session.refused});
   }
   return true;
 }
@@ -374,11 +374,17 @@ bool GatewayCore::MayMove(Session& session) {
 }
 
 // The session's own work may have ended its executor: one more try in as long a time as moves are
-// counted in.
-bool GatewayCore::MayTryAgain(const Session& session) const {
+// counted in. An item that has had it is not applied by the third, so that the session goes on.
+bool GatewayCore::MayTryAgain(Session& session, const ExecutorGone& event) {
   if (session.epoch > 0 && !session.recoverable) return false;
-  return !session.tried_again.has_value() ||
-         now_.ns - session.tried_again->ns > options_.move_window_ns;
+  const bool has_tried = session.tried_again.has_value() &&
+                         now_.ns - session.tried_again->ns <= options_.move_window_ns;
+  const uint64_t suspect = std::exchange(session.suspect_seq, event.seq);
+  session.tried_again = now_;
+  if (!has_tried || (event.seq != 0 && event.seq != suspect)) return true;
+  if (event.seq == 0 || !MayMove(session)) return false;
+  session.refused.push_back({event.seq, event.why});
+  return true;
 }
 
 bool GatewayCore::IsExclusive(const Session& session) const {

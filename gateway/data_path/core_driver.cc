@@ -385,7 +385,8 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
                     .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
                     .placement = ended.placement(),
                     .worker = worker,
-                    .once_more = ended.one_more_try()};
+                    .once_more = ended.one_more_try(),
+                    .seq = ended.seq()};
   CheckSpoken(worker, *id);
   Session* const session = Find(*id);
   const bool streams =
