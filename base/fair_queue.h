@@ -4,8 +4,8 @@
 // account without jobs collects no credit: its bill begins where those of the others are.
 //
 // Invariants, under the lock:
-//   F1  An account is in ready_ exactly while it has a job that may begin: some wait, and fewer
-//       than `at_once` run.
+//   F1  An account is in ready_ exactly while it has a job that may begin: some wait, fewer run than
+//       it may have at once, and it does not rest. It is in resting_ exactly while it rests.
 //   F2  The bill of an account that had no jobs begins at clock_ or later; clock_ never goes back.
 //   F3  An account without jobs is remembered only while its bill is ahead of clock_.
 // Callers bound what waits: each call or stream posts one job at a time.
@@ -13,11 +13,7 @@
 // Threads: any may post.
 #pragma once
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -30,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_slice.h"
+
 namespace outboard {
 
 class FairQueue {
@@ -41,14 +39,19 @@ class FairQueue {
     // take long never has them all.
     int at_once = 1;
     // Added to the process's (nice(2)): of work that may wait while the rest of the process has
-    // something to do.
+    // something to do. Whoever passes steps on interrupts the threads, whatever it is.
     int niceness = 0;
+    // While it holds, an account has one job at a time and rests after each for as long as that
+    // ran: it has at most half a processor. Any account, if it is empty, never gives way. Called
+    // under the lock, with accounts that have jobs.
+    std::function<bool(uint64_t account)> gives_way = {};
     NowUs now_us = SteadyUs;  // another one of a test
   };
-  explicit FairQueue(const Options& options) : at_once_(options.at_once), now_us_(options.now_us) {
+  explicit FairQueue(const Options& options)
+      : at_once_(options.at_once), gives_way_(options.gives_way), now_us_(options.now_us) {
     for (int i = 0; i < options.threads; ++i)
       threads_.emplace_back([this, niceness = options.niceness] {
-        if (niceness > 0) YieldToOthers(niceness);
+        YieldToOthers(niceness);
         Work();
       });
   }
@@ -99,6 +102,8 @@ class FairQueue {
     int64_t bill_us = 0;
     int running = 0;
     int64_t typical_us = 0;  // of its last jobs: what one is expected to cost
+    int at_once = 0;         // jobs, since it was last asked whether it gives way
+    int64_t rests_until_us = 0;  // 0: it does not rest
     std::deque<std::function<void()>> waiting;
   };
 
@@ -107,14 +112,46 @@ class FairQueue {
                std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
+  // Longer jobs are rare, and whoever steps may have stopped meanwhile.
+  static constexpr int64_t kRestUsMax = 50'000;
+
   bool MayBegin(const Account& account) const {
-    return !account.waiting.empty() && account.running < at_once_;
+    return !account.waiting.empty() && account.running < account.at_once &&
+           account.rests_until_us == 0;
+  }
+  bool GivesWay(uint64_t name) const { return !stopping_ && gives_way_ && gives_way_(name); }
+
+  void Rest(Account& account, uint64_t name, int64_t us) {
+    if (account.rests_until_us != 0) return;  // of a job that began before it gave way
+    account.rests_until_us = now_us_() + std::min(us, kRestUsMax);
+    resting_.emplace(account.rests_until_us, name);
+  }
+  // Ends rests that are over, or all of them; says how long the next one lasts, or 0 if none does.
+  int64_t EndRests(bool all) {
+    while (!resting_.empty()) {
+      const auto [until_us, name] = *resting_.begin();
+      const int64_t left_us = all ? 0 : until_us - now_us_();
+      if (left_us > 0) return left_us;
+      resting_.erase(resting_.begin());
+      Account& account = accounts_.at(name);
+      account.rests_until_us = 0;
+      if (MayBegin(account)) ready_.emplace(account.bill_us, name);  // F1
+      MayIdle(account, name);
+    }
+    return 0;
+  }
+  void MayIdle(const Account& account, uint64_t name) {
+    if (IsIdle(account)) idle_.emplace(account.bill_us, name);
+  }
+  static bool IsIdle(const Account& account) {
+    return account.waiting.empty() && account.running == 0 && account.rests_until_us == 0;
   }
 
   Account& Find(uint64_t name) {
     const auto [at, is_new] = accounts_.try_emplace(name);
     Account& account = at->second;
-    if (account.waiting.empty() && account.running == 0) {
+    if (is_new) account.at_once = at_once_;
+    if (IsIdle(account)) {
       if (!is_new) idle_.erase({account.bill_us, name});
       account.bill_us = std::max(account.bill_us, clock_);  // F2
     }
@@ -128,14 +165,32 @@ class FairQueue {
     if (was_ready) ready_.emplace(account.bill_us, name);
   }
 
+  // False: the queue has stopped, and nothing waits.
+  bool AwaitReady(std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      const int64_t rest_us = EndRests(/*all=*/stopping_);
+      if (!ready_.empty()) {
+        // Somebody else takes the next one, or waits for the end of a rest.
+        if (ready_.size() > 1 || !resting_.empty()) wake_.notify_one();
+        return true;
+      }
+      if (stopping_ && waiting_ == 0) return false;
+      if (rest_us == 0)
+        wake_.wait(lock);
+      else
+        wake_.wait_for(lock, std::chrono::microseconds(rest_us));
+    }
+  }
+
   void Work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [this] { return !ready_.empty() || (stopping_ && waiting_ == 0); });
-      if (ready_.empty()) return;
+      if (!AwaitReady(lock)) return;
       const uint64_t name = ready_.begin()->second;
       Account& account = accounts_.at(name);
       ready_.erase(ready_.begin());
+      account.at_once = GivesWay(name) ? 1 : at_once_;
+      if (account.running >= account.at_once) continue;  // until one of those has run
       clock_ = std::max(clock_, account.bill_us);
       std::function<void()> job = std::move(account.waiting.front());
       account.waiting.pop_front();
@@ -154,11 +209,14 @@ class FairQueue {
       --account.running;
       account.typical_us = (account.typical_us * 3 + cost_us) / 4;
       Charge(account, name, cost_us - expected_us);
-      if (account.waiting.empty() && account.running == 0) {
-        idle_.emplace(account.bill_us, name);
-      } else if (MayBegin(account) && ready_.emplace(account.bill_us, name).second) {
-        wake_.notify_one();
+      if (GivesWay(name)) {
+        ready_.erase({account.bill_us, name});
+        Rest(account, name, cost_us);
+      } else {
+        account.at_once = at_once_;
       }
+      MayIdle(account, name);
+      if (MayBegin(account) && ready_.emplace(account.bill_us, name).second) wake_.notify_one();
       if (ready_.empty() && waiting_ == 0 && AllIdle())
         clock_ = std::max(clock_, idle_.rbegin()->first);
       while (!idle_.empty() && idle_.begin()->first <= clock_) {  // F3
@@ -168,39 +226,17 @@ class FairQueue {
       if (stopping_) wake_.notify_all();
     }
   }
-  // Of this thread alone. Niceness decides how much of a processor the thread gets beside others; a
-  // long slice, from Linux 6.12 on, that whoever wakes up need not wait for the end of its turn: a
-  // step otherwise waited for 3 to 4 ms behind a hash. Older kernels ignore the slice.
-  static void YieldToOthers(int niceness) {
-    struct Attributes {  // struct sched_attr of sched_setattr(2), which glibc 2.36 lacks
-      uint32_t bytes = sizeof(Attributes);
-      uint32_t policy = 0;  // SCHED_OTHER
-      uint64_t flags = 0;
-      int32_t niceness = 0;
-      uint32_t priority = 0;
-      uint64_t slice_ns = 0, deadline_ns = 0, period_ns = 0;
-    } attributes;
-    static_assert(sizeof(Attributes) == 48);
-    constexpr uint64_t kSliceNs = 100'000'000;  // the longest there is
-    const int saved = errno;
-    const bool is_known = syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0;
-    attributes.bytes = sizeof attributes;
-    attributes.niceness = std::min(attributes.niceness + niceness, 19);
-    attributes.slice_ns = kSliceNs;
-    if (!is_known || syscall(SYS_sched_setattr, 0, &attributes, 0) != 0)
-      [[maybe_unused]] const int now = nice(niceness);  // all that is left, if it is allowed
-    errno = saved;
-  }
-
   bool AllIdle() const { return !idle_.empty() && idle_.size() == accounts_.size(); }
 
   const int at_once_;
+  const std::function<bool(uint64_t account)> gives_way_;
   const NowUs now_us_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::map<uint64_t, Account> accounts_;
   std::set<std::pair<int64_t, uint64_t>> ready_;  // by bill
   std::set<std::pair<int64_t, uint64_t>> idle_;   // without jobs, by bill
+  std::set<std::pair<int64_t, uint64_t>> resting_;  // by the end of their rest
   int64_t clock_ = 0;                             // the bill of the last job that began
   size_t waiting_ = 0;
   bool stopping_ = false;

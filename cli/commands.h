@@ -35,7 +35,7 @@ struct ServerFlags {
   std::string host = "127.0.0.1";  // up
   int port = 6667;                 // up
   int workers = 1;                 // up
-  int devices = 1;                 // worker, serve
+  int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
   std::string name;               // worker

@@ -149,8 +149,9 @@ int Main(int argc, char** argv) {
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
       .Required();
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
-  worker.Add("--devices", &server.devices, 
-             "Number of concurrent sessions, each with an equal part of the cores")
+  worker.Add("--devices", &server.devices,
+             "Number of concurrent sessions, each with an equal part of the cores, or with a GPU "
+             "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
       .Between(1, 64);
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
@@ -174,8 +175,11 @@ int Main(int argc, char** argv) {
   Command serve =
       app.Subcommand("serve", "Run a gateway and a worker in one process, for your own machine");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
-  int serve_devices = 4;  // a program may hold several sessions
-  serve.Add("--devices", &serve_devices, "Number of concurrent sessions").Between(1, 64);
+  serve
+      .Add("--devices", &server.devices,
+           "Number of concurrent sessions (default: 4, since a program may hold several; with "
+           "OUTBOARD_DEVICE=cuda, the number of GPUs)")
+      .Between(1, 64);
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
@@ -438,7 +442,6 @@ int Main(int argc, char** argv) {
   if (up.Given()) return RunUp(server);
   if (gateway.Given()) return RunGateway(server);
   if (worker.Given()) return RunWorker(server);
-  server.devices = serve_devices;
   return RunServe(server);
 }
 

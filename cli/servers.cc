@@ -277,6 +277,33 @@ class SupervisorThread {
   std::thread thread_;
 };
 
+constexpr int kServeSessions = 4;  // a program may hold several
+
+// Of a session of a worker whose sessions share this machine's memory; 0: each has its GPU's.
+int64_t SharedMemory() {
+  const bool has_gpus =
+      !runtime::ListDevices(worker::ExecutorOptionsFromEnvironment().device).empty();
+  return has_gpus ? 0 : runtime::DefaultMemoryBytesMax();
+}
+
+// How many sessions a worker has at a time: as --devices says, else `otherwise`. A GPU serves one
+// at a time, whose process is the only one on it.
+absl::StatusOr<int> SessionsAtATime(const ServerFlags& flags, int otherwise) {
+  const auto gpus = static_cast<int>(
+      runtime::ListDevices(worker::ExecutorOptionsFromEnvironment().device).size());
+  if (gpus == 0) return flags.devices > 0 ? flags.devices : otherwise;
+  if (flags.workers > 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers ", flags.workers,
+                     ": one worker has all GPUs of this machine; leave it out, or start workers "
+                     "with different CUDA_VISIBLE_DEVICES"));
+  if (flags.devices > gpus)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--devices ", flags.devices, ": this machine has ", gpus,
+                     gpus == 1 ? " GPU" : " GPUs", ", each of which serves one session at a time"));
+  return flags.devices > 0 ? flags.devices : gpus;
+}
+
 absl::Status CheckDevice() {
   return runtime::CheckDeviceKind(worker::ExecutorOptionsFromEnvironment().device);
 }
@@ -355,6 +382,8 @@ int RunGateway(const ServerFlags& flags) {
 int RunWorker(const ServerFlags& flags) {
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
+  const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
+  if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
@@ -404,7 +433,7 @@ int RunWorker(const ServerFlags& flags) {
                                .identity = *identity,
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
-                               .devices = flags.devices,
+                               .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags)},
                               [&] {
@@ -419,6 +448,8 @@ int RunWorker(const ServerFlags& flags) {
 int RunServe(const ServerFlags& flags) {
   RaiseDescriptorLimit();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
+  const absl::StatusOr<int> devices = SessionsAtATime(flags, kServeSessions);
+  if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
   KeepObjects();
   // All processes end together: a worker that ends stops the gateway, and no client remains that
@@ -446,13 +477,13 @@ int RunServe(const ServerFlags& flags) {
                                  .fleet_secret = (*gateway)->fleet_secret(),
                                  .executor = {},
                                  .search = search,
-                                 .devices = flags.devices,
+                                 .devices = *devices,
                                  .shared_anyway = flags.shared_anyway,
                                  .is_single_account = flags.no_auth,
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
                                                          ? MemoryOf(flags)
-                                                         : runtime::DefaultMemoryBytesMax(),
+                                                         : SharedMemory(),
                                  .one_user = true});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
@@ -476,9 +507,12 @@ int RunServe(const ServerFlags& flags) {
 int RunUp(ServerFlags flags) {
   RaiseDescriptorLimit();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
+  const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
+  if (!devices.ok()) return Report(devices.status());
+  flags.devices = *devices;
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
   // The workers share this machine without coordinating, so each gets an equal part of the memory.
-  if (flags.session_memory_bytes == 0) {
+  if (flags.session_memory_bytes == 0 && SharedMemory() > 0) {
     flags.session_memory_bytes =
         static_cast<uint64_t>(runtime::DefaultMemoryBytesMax() / (flags.workers * flags.devices));
   }

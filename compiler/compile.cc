@@ -15,8 +15,11 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/proof/in_range.h"
+#include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
@@ -65,25 +68,44 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
   // Other devices have a library for these.
-  if (target.kind == TargetKind::kCuda)
+  if (target.kind == TargetKind::kCuda || target.kind == TargetKind::kAmd)
     guarded = codegen::DecomposeTranscendentalsOfF64(guards, guarded);
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;
   out.bytes = kernel.bytes;
-  if (target.block_threads > 1) {
-    if (options.opts.has_value() && !options.opts->empty())
-      return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+  if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
+    return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
+  const std::vector<codegen::Opt> plain;
+  OB_ASSIGN_OR_RETURN(
+      const std::optional<codegen::MmaPlan> mma,
+      codegen::PlanMma(kernel, target,
+                       options.opts.has_value() ? &*options.opts
+                       : options.no_opt         ? &plain
+                                                : nullptr));
+  std::vector<codegen::Opt> opts;
+  if (!mma && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
+  const std::optional<program::HopperPlan> hopper =
+      mma && !options.opts.has_value() ? program::PlanHopper(kernel, target, *mma) : std::nullopt;
+  if (hopper) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandHopper(kernel, *hopper));
+    if (options.dump)
+      out.dump = absl::StrCat("WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
+                              " stages\n");
+  } else if (mma) {
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
+    if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
+  } else if (target.block_threads > 1 && opts.empty()) {
     OB_ASSIGN_OR_RETURN(
         out.program,
         program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
   } else {
-    const std::vector<codegen::Opt> opts = OptsFor(kernel, target, options);
     OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
     // The heuristic's copies are at most half of the limit.
-    if (options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
+    if (target.block_threads == 1 && options.opts.has_value())
+      OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)
@@ -125,16 +147,24 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
   return out;
 }
 
-absl::StatusOr<CompiledKernel> CompileToPtx(render::NvptxRenderer& renderer, const UOp* sink,
-                                            const CompileOptions& options) {
+// By the renderer of one of the kinds of GPUs.
+template <typename Renderer>
+absl::StatusOr<CompiledKernel> CompileForGpu(
+    const absl::StatusOr<std::unique_ptr<Renderer>>& made, const UOp* sink,
+    const CompileOptions& options) {
+  OB_RETURN_IF_ERROR(made.status());
+  Renderer& renderer = **made;
   OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
   std::string ir;
   OB_ASSIGN_OR_RETURN(CompiledKernel out, renderer.Render(lowered.program, kSymbol, options.no_opt,
                                                           options.dump ? &ir : nullptr));
   out.flops = lowered.flops;
   out.bytes = lowered.bytes;
-  if (options.dump)
-    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(), out.object.c_str());
+  if (options.dump) {
+    const bool is_text = out.form == CompiledKernel::Form::kPtx;
+    std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),
+                 is_text ? out.object.c_str() : "");
+  }
   return out;
 }
 
@@ -149,6 +179,7 @@ TargetKind KindOf(const CompileOptions& options) {
 struct Compiler::Generator {
   absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
   absl::StatusOr<std::unique_ptr<render::NvptxRenderer>> nvptx;
+  absl::StatusOr<std::unique_ptr<render::AmdgpuRenderer>> amdgpu;
 };
 
 Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
@@ -156,6 +187,7 @@ Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
   switch (KindOf(options_)) {
     case TargetKind::kCpu: generator_->x86 = RendererFor(options_); break;
     case TargetKind::kCuda: generator_->nvptx = render::MakeNvptxRenderer(options_.target); break;
+    case TargetKind::kAmd: generator_->amdgpu = render::MakeAmdgpuRenderer(options_.target); break;
     case TargetKind::kOpenCl: break;
   }
 }
@@ -165,9 +197,8 @@ Compiler::~Compiler() = default;
 absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
   switch (KindOf(options_)) {
     case TargetKind::kOpenCl: return CompileToOpenCl(sink, options_);
-    case TargetKind::kCuda:
-      OB_RETURN_IF_ERROR(generator_->nvptx.status());
-      return CompileToPtx(**generator_->nvptx, sink, options_);
+    case TargetKind::kCuda: return CompileForGpu(generator_->nvptx, sink, options_);
+    case TargetKind::kAmd: return CompileForGpu(generator_->amdgpu, sink, options_);
     case TargetKind::kCpu: break;
   }
   OB_RETURN_IF_ERROR(generator_->x86.status());

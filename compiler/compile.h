@@ -25,8 +25,8 @@ struct CompileOptions {
   std::string cpu;       // an LLVM processor name, instead of `target`; empty: `target`
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
   // Where its kind is kOpenCl, the result is source text (CompiledKernel::Form::kOpenClC), which
-  // the device compiles itself; where it is kCuda, PTX (Form::kPtx). With blocks of several
-  // threads, no Opts are supported yet.
+  // the device compiles itself, and no Opts are supported yet; where it is kCuda, PTX
+  // (Form::kPtx); where it is kAmd, an object that no device loads (Form::kElfAmdgpu).
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
   bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)

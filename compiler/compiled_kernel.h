@@ -21,16 +21,57 @@
 // For kPtx, `object` is PTX text for NVIDIA's GPUs with one `.visible .entry` named `symbol`,
 // launched as a grid of blocks[] with threads[] threads each; `.maxntid` is threads[]. Its
 // parameters are `.u64`: for each buffer slot 0 .. buffer_count - 1, in order, the buffer's address
-// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot. The text
-// declares its shared memory itself (`shared_bytes`; the launch asks for none) and uses no local
-// memory. `tasks` is the number of blocks.
+// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot; then, for each of
+// `maps`, 128 bytes, aligned to 64, that the driver makes of it and of its buffer's address
+// (cuTensorMapEncodeTiled), constant for the grid. The text declares its shared memory itself, or
+// at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
+// is the number of blocks.
+//
+// For kElfAmdgpu, `object` is a relocatable object for AMD's GPUs (amdgcn-amd-amdhsa), which lld
+// links to a code object. Its parameters are those of kPtx.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace outboard {
+
+// A view of a buffer, of two to four dimensions, of which boxes are copied to and from shared memory
+// by the tensor memory accelerator of NVIDIA's sm_90. Dimensions are innermost first; the first one
+// is contiguous. Elements of a box that are outside of the view are read as zeros and not written.
+struct MappedTensor {
+  enum class Element : uint8_t { kF16 = 0, kBF16 = 1, kF32 = 2 };
+  static constexpr int kRankMin = 2, kRankMax = 4;
+  static constexpr int64_t kBoxMax = 256;        // elements of a box, along each dimension
+  static constexpr int64_t kStrideAlign = 16;    // bytes; of the buffer's address, too
+  static constexpr int64_t kSwizzleBytes = 128;  // a row of a box with a swizzle
+
+  int32_t slot = 0;  // of the buffer, which starts with the view's first element
+  Element element = Element::kF16;
+  // Pieces of 16 bytes of each eight rows of 128 bytes are exchanged (swizzle of 128 bytes), so that
+  // neither rows nor columns meet a bank twice.
+  bool swizzled = false;
+  std::vector<int64_t> dims;     // elements
+  std::vector<int64_t> strides;  // bytes, from the second dimension on
+  std::vector<int64_t> box;      // elements
+
+  int element_bytes() const { return element == Element::kF32 ? 4 : 2; }
+  int rank() const { return static_cast<int>(dims.size()); }
+  int64_t box_elements() const {
+    int64_t elements = 1;
+    for (const int64_t length : box) elements *= length;
+    return elements;
+  }
+  // From the first byte of the view to behind its last one.
+  int64_t span_bytes() const {
+    int64_t bytes = dims.empty() ? 0 : dims[0] * element_bytes();
+    for (size_t i = 1; i < dims.size(); ++i) bytes += (dims[i] - 1) * strides[i - 1];
+    return bytes;
+  }
+  bool operator==(const MappedTensor&) const = default;
+};
 
 struct CompiledKernel {
   // The format of `object`, which decides how it is loaded and called.
@@ -38,6 +79,7 @@ struct CompiledKernel {
     kElfX86 = 0,   // relocatable ELF64, x86-64, position independent
     kOpenClC = 1,  // source text
     kPtx = 2,      // assembler text for NVIDIA's GPUs
+    kElfAmdgpu = 3,  // relocatable ELF64 for AMD's GPUs; no device loads it
   };
 
   std::string object;  // in the format of `form`
@@ -52,8 +94,9 @@ struct CompiledKernel {
   // Set for devices that run blocks of threads.
   std::array<int64_t, 3> blocks = {1, 1, 1};
   std::array<int64_t, 3> threads = {1, 1, 1};  // of one block
-  int64_t shared_bytes = 0;                    // of one block; the text declares them itself
+  int64_t shared_bytes = 0;                    // of one block
   bool reads_vars = false;
+  std::vector<MappedTensor> maps;
 };
 
 }  // namespace outboard

@@ -45,6 +45,7 @@ std::string DescribeArch(const Target& target) {
     case TargetKind::kCpu: text = "x86-64 "; break;
     case TargetKind::kOpenCl: text = "opencl "; break;
     case TargetKind::kCuda: text = "cuda "; break;
+    case TargetKind::kAmd: text = "amd "; break;
   }
   if (target.kind != TargetKind::kCpu)
     absl::StrAppend(&text, "blocks of ", target.block_threads, " ");
@@ -59,6 +60,8 @@ std::string DescribeArch(const Target& target) {
                   target.features.empty() ? "" : " ", target.features, " vectors ",
                   target.vector_registers, "x", target.vector_bytes, " bf16 ",
                   static_cast<int>(target.bf16));
+  if (target.multiprocessors > 0)
+    absl::StrAppend(&text, " multiprocessors ", target.multiprocessors);
   if (target.shared_bytes > 0) text += Kibibytes("shared", target.shared_bytes);
   return absl::StrCat(text, target.fp64 ? "" : " no fp64", target.fp16 ? " fp16" : "");
 }
@@ -109,8 +112,25 @@ Target CudaTarget(const std::string& arch, int multiprocessors) {
   target.kind = TargetKind::kCuda;
   target.name = target.arch = arch;
   target.threads = multiprocessors;
+  target.multiprocessors = multiprocessors;
   target.vector_bytes = 16;  // the widest access of a thread
   target.vector_registers = 255;
+  target.block_threads = kBlockThreads;
+  target.shared_bytes = kSharedBytes;
+  target.fp16 = true;
+  return target;
+}
+
+Target AmdTarget(const std::string& arch, int compute_units) {
+  // With so many threads of a work-group each may have all of its 256 vector registers.
+  constexpr int64_t kBlockThreads = 256;
+  constexpr int64_t kSharedBytes = 64 << 10;
+  Target target;
+  target.kind = TargetKind::kAmd;
+  target.name = target.arch = arch;
+  target.threads = compute_units;
+  target.vector_bytes = 16;  // the widest access of a thread
+  target.vector_registers = 256;
   target.block_threads = kBlockThreads;
   target.shared_bytes = kSharedBytes;
   target.fp16 = true;

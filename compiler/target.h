@@ -14,7 +14,7 @@
 namespace outboard {
 
 // What kind of device a target is: selects the code generator, and is part of the fingerprint.
-enum class TargetKind { kCpu, kOpenCl, kCuda };
+enum class TargetKind { kCpu, kOpenCl, kCuda, kAmd };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
 enum class Bf16Products { kNone, kVectors, kTiles };
@@ -65,9 +65,10 @@ struct Target {
   int64_t l1_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t l3_bytes = 0;
-  // Threads of one block that may run together; 1: the device is a processor, whose kernels take
-  // Opts and are written for one thread and its vectors.
+  // Threads of one block that may run together; 1: the device is a processor, whose kernels are
+  // written for one thread and its vectors.
   int64_t block_threads = 1;
+  int64_t multiprocessors = 0;  // that run blocks; 0 where that is not known
   int64_t shared_bytes = 0;  // memory that a block of threads shares; 0 on a CPU
   Bf16Products bf16 = Bf16Products::kNone;
   bool fp64 = true;  // has arithmetic of this type; elsewhere it must be decomposed
@@ -99,6 +100,10 @@ const Target& TestTarget();
 // The target of an NVIDIA GPU of that kind ("sm_80", "sm_89", "sm_90", "sm_90a") with so many
 // multiprocessors: blocks of 256 threads, and the shared memory that every one of them has.
 Target CudaTarget(const std::string& arch, int multiprocessors);
+
+// The target of an AMD GPU of that kind ("gfx942", "gfx1100") with so many compute units. Kernels
+// are compiled for it, and run nowhere: there is no device of this kind.
+Target AmdTarget(const std::string& arch, int compute_units);
 
 // Serialises the costs to bytes that are the same on every machine: for fingerprints and messages.
 std::string CostTableBytes(const CostTable& costs);

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace outboard::runtime {
@@ -14,7 +16,31 @@ namespace {
 // Of a file that is copied to a device: large enough that the calls cost nothing.
 constexpr int64_t kFilePieceBytes = 1 << 20;
 
+constexpr char kLaunchPayload[] = "outboard/launch";  // its index, in decimal
+constexpr char kMemoryFaultPayload[] = "outboard/memory-fault";
+
 }  // namespace
+
+absl::Status AtLaunch(absl::Status status, size_t index) {
+  status.SetPayload(kLaunchPayload, absl::Cord(absl::string_view(absl::StrCat(index))));
+  return status;
+}
+
+std::optional<size_t> LaunchOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kLaunchPayload);
+  uint64_t index = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &index)) return std::nullopt;
+  return index;
+}
+
+absl::Status AsMemoryFault(absl::Status status) {
+  status.SetPayload(kMemoryFaultPayload, absl::Cord());
+  return status;
+}
+
+bool IsMemoryFault(const absl::Status& status) {
+  return status.GetPayload(kMemoryFaultPayload).has_value();
+}
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)),
@@ -34,9 +60,9 @@ std::vector<LoadedKernel> Device::LoadAll(std::span<const CompiledKernel> kernel
 
 absl::Status Device::LaunchAll(std::span<const KernelLaunch> launches,
                                std::span<const int64_t> vars, std::unique_ptr<LaunchRecord>&) {
-  for (const KernelLaunch& launch : launches)
-    if (absl::Status status = Launch(*launch.kernel, launch.buffers, vars); !status.ok())
-      return status;
+  for (size_t i = 0; i < launches.size(); ++i)
+    if (absl::Status status = Launch(*launches[i].kernel, launches[i].buffers, vars); !status.ok())
+      return AtLaunch(std::move(status), i);
   return absl::OkStatus();
 }
 

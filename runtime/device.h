@@ -20,6 +20,7 @@
 //          time, for bytes that no work queued after that call writes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -113,6 +114,21 @@ struct KernelLaunch {
   std::span<const DeviceAddress> buffers;
 };
 
+// What a driver has made of a kernel's text, for the next process that loads it.
+struct LinkedCode {
+  std::string key;   // 32 bytes: names the text, the driver's version and the class of device
+  std::string code;  // empty: not known
+};
+
+// Where linked code is kept beyond this process. Failures cost time alone. Threads: the device's.
+class LinkedCodeStore {
+ public:
+  virtual ~LinkedCodeStore() = default;
+  // The code of each key, in order.
+  virtual std::vector<std::string> Find(std::span<const std::string> keys) = 0;
+  virtual void Add(std::span<const LinkedCode> linked) = 0;
+};
+
 // What a device keeps of a list of launches, so that it queues the list again at less cost. The
 // device outlives it.
 class LaunchRecord {
@@ -182,6 +198,9 @@ class Device {
   //         NOT_FOUND         a symbol is undefined (named)
   //         INTERNAL          the driver's compiler refused it; its log follows
   virtual LoadedKernel Load(const CompiledKernel& kernel) = 0;
+  // From now on, what the driver links is looked up in `store` first, and added to it; nullptr: no
+  // more. The store outlives the device, or is replaced. Devices without a linker ignore it.
+  virtual void KeepLinked(LinkedCodeStore* store) {}
   // Loads several at less cost each, where the device's compiler has a cost of its own for each
   // call; results are in the order of `kernels`.
   virtual std::vector<LoadedKernel> LoadAll(std::span<const CompiledKernel> kernels);
@@ -205,7 +224,7 @@ class Device {
   // for each list that it queues over and over; nullptr at first. Devices with records_launches
   // keep there what makes the next time cheap. Kernels and buffers may differ each time: what
   // differs costs more. The record may go while the launches are queued.
-  // Errors: as Launch; some of the launches may have been queued
+  // Errors: as Launch; some of the launches may have been queued. LaunchOf says which one failed
   virtual absl::Status LaunchAll(std::span<const KernelLaunch> launches,
                                  std::span<const int64_t> vars,
                                  std::unique_ptr<LaunchRecord>& record);
@@ -217,6 +236,11 @@ class Device {
   // OK, or why this device serves this process no more (INTERNAL): the process should end, since a
   // new one may find the device well. Every other call returns the same error. Threads: any.
   virtual absl::Status health() const { return absl::OkStatus(); }
+  // Overwrites what other processes may have left on the device: memory that nobody has, the memory
+  // that a block's threads share, registers. Call once, before the first kernel. Devices that the
+  // system wipes between processes do nothing.
+  // Errors: INTERNAL  the device failed
+  virtual absl::Status Scrub() { return absl::OkStatus(); }
   // Waits for the work that `work` queues and returns the seconds that the device spent on it.
   virtual absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) = 0;
 
@@ -230,6 +254,15 @@ class Device {
   // Called by the destructor of a DeviceBuffer. Queued work may still use the memory.
   virtual void Free(DeviceAddress address, int64_t bytes, bool mapped) = 0;
 };
+
+// `status`, of launch `index` of a LaunchAll.
+absl::Status AtLaunch(absl::Status status, size_t index);
+// Returns that index; nullopt for a status of no launch.
+std::optional<size_t> LaunchOf(const absl::Status& status);
+
+// `status`, of a device whose memory has failed (ECC), whatever ran on it.
+absl::Status AsMemoryFault(absl::Status status);
+bool IsMemoryFault(const absl::Status& status);
 
 // Splits Device::CopyBox into contiguous runs: calls copy(byte offset in the destination, byte
 // offset in the source, bytes) for each run of elements that is contiguous in both arrays.

@@ -63,6 +63,10 @@ absl::Status CheckDeviceKind(std::string_view kind) {
                    "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
 }
 
+std::vector<ListedDevice> ListDevices(std::string_view kind) {
+  return kind == kCuda ? cuda::ListDevices() : std::vector<ListedDevice>();
+}
+
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(std::string_view kind,
                                                    const DeviceOptions& options) {
   if (absl::Status status = CheckDeviceKind(kind); !status.ok()) return status;

@@ -33,6 +33,16 @@ struct DeviceOptions {
   int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax; OpenCL, CUDA: what the device has
 };
 
+// A device with memory of its own, of which a process has one and a device one process.
+struct ListedDevice {
+  DeviceProperties properties;
+  std::vector<std::string> environment;  // NAME=VALUE: with it a process has this device
+};
+
+// Those of this kind, without making them; empty for kinds whose processes share the host's
+// processor and memory (all but cuda).
+std::vector<ListedDevice> ListDevices(std::string_view kind);
+
 // Three quarters of the machine's memory; the rest is for the system and other processes.
 int64_t DefaultMemoryBytesMax();
 

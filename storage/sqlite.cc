@@ -217,6 +217,15 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
   return status;
 }
 
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenFor(std::string_view component,
+                                                            std::span<const char* const> steps,
+                                                            const std::string& path,
+                                                            const OpenOptions& options) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Open(path, options));
+  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate(component, steps));
+  return db;
+}
+
 absl::Status Database::Migrate(std::string_view component, std::span<const char* const> steps) {
   const auto version = [&]() -> absl::StatusOr<int64_t> {
     OB_ASSIGN_OR_RETURN(Statement read,

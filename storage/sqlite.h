@@ -84,6 +84,12 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
+  // Open, and Migrate unless read-only: for a class that has tables of its own in the file.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenFor(std::string_view component,
+                                                           std::span<const char* const> steps,
+                                                           const std::string& path,
+                                                           const OpenOptions& options);
+
   // `sql` is one statement, a constant of the program and never input.
   absl::StatusOr<Statement> Prepare(std::string_view sql);
   // Executes statements without parameters or rows.

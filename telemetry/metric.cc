@@ -16,9 +16,10 @@ constexpr Names kSessionEnds[] = {"closed", "lost"};
 constexpr Names kWorkerLosses[] = {"disconnected", "silent"};
 constexpr Names kOffences[] = {"other_session", "claim", "future_epoch", "unsent_item",
                                "device_time"};
-constexpr Names kDeviceUses[] = {"busy", "free"};
+constexpr Names kDeviceUses[] = {"busy", "free", "out_of_service"};
 constexpr Names kVerdicts[] = {"known", "passed", "refused"};
-constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long"};
+constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long", "device_failed",
+                                   "launch_too_long"};
 constexpr Names kStoredKinds[] = {"snapshot", "checkpoint"};
 constexpr Names kCompileResults[] = {"ok", "failed"};
 constexpr Names kScrapeResults[] = {"ok", "refused"};
@@ -298,6 +299,8 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      "Time since the gateway last answered a heartbeat."},
     {Metric::kWorkerDevices, "outboard_worker_devices", kGauge, kInWorker,
      "Sessions that this worker serves at a time."},
+    {Metric::kWorkerDevicesOut, "outboard_worker_devices_out_of_service", kGauge, kInWorker,
+     "Devices that get no session any more, because they failed (docs/gpu-workers.md)."},
     {Metric::kWorkerSessions, "outboard_worker_sessions", kGauge, kInWorker,
      "Executors that serve a session."},
     {Metric::kWorkerSpares, "outboard_worker_spare_executors", kGauge, kInWorker,
@@ -343,6 +346,12 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      .help = "Kernels that were looked up among the compiled ones on disk.",
      .labels = kByLookup,
      .from_executors = true},
+    {.id = Metric::kLinkedCode,
+     .name = "outboard_linked_code_lookups_total",
+     .type = kCounter,
+     .processes = kInWorker,
+     .help = "Kernels of GPUs that were looked up among those that a driver has linked.",
+     .labels = kByLookup},
     {.id = Metric::kTuningLookups,
      .name = "outboard_tuning_lookups_total",
      .type = kCounter,

@@ -93,6 +93,7 @@ enum class Metric : uint16_t {
   kWorkerJoinAttempts,
   kWorkerAckAge,
   kWorkerDevices,
+  kWorkerDevicesOut,
   kWorkerSessions,
   kWorkerSpares,
   kWorkerMemoryLimit,
@@ -103,6 +104,7 @@ enum class Metric : uint16_t {
   kKernelsCompiled,
   kCompileTime,
   kObjectCache,
+  kLinkedCode,
   kTuningLookups,
   kBlobCache,
   kBlobsPulled,
@@ -122,9 +124,10 @@ enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnd
 enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
 // Of kWorkerOffences: what a worker did that an honest one does not (docs/runbook.md).
 enum class WorkerOffence { kOtherSession, kClaim, kFutureEpoch, kUnsentItem, kDeviceTime };
-enum class DeviceUse { kBusy, kFree };                        // of kDevices
+enum class DeviceUse { kBusy, kFree, kOutOfService };         // of kDevices
 enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
-enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong };  // of kExecutorsEnded
+// Of kExecutorsEnded.
+enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong, kDeviceFailed, kLaunchTooLong };
 enum class StoredKind { kSnapshot, kCheckpoint };             // of what a worker stores
 enum class CompileResult { kOk, kFailed };                    // of kKernelsCompiled
 enum class ScrapeResult { kOk, kRefused };                    // of kScrapes

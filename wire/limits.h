@@ -8,8 +8,9 @@
 namespace outboard::wire {
 
 // The protocol version of this build, and the oldest that it still supports. Version 2 added
-// recovery, repeated Runs, blobs pulled by the worker, and checkpoints.
-inline constexpr uint32_t kProtocolVersion = 2;
+// recovery, repeated Runs, blobs pulled by the worker, and checkpoints; version 3 added
+// TakeSnapshot, between a gateway and its workers.
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr uint32_t kProtocolVersionOldest = 1;
 inline constexpr uint32_t kGraphSchemaVersion = 1;
 

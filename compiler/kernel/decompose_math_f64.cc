@@ -24,6 +24,7 @@ constexpr double kRounder = 0x1.8p52;
 // The high parts are the nearest doubles; the low ones what these leave out.
 constexpr double kLn2 = std::numbers::ln2, kLn2Low = 0x1.abc9e3b39803fp-56;
 constexpr double kLog2E = std::numbers::log2e, kLog2ELow = 0x1.777d0ffda0d24p-56;
+constexpr double kHalfPi = std::numbers::pi / 2, kHalfPiLow = 0x1.1a62633145c07p-54;
 constexpr int64_t kSignBit = std::numeric_limits<int64_t>::min();
 constexpr int kFraction = 52;  // bits of one
 constexpr int64_t kExponentOfOne = int64_t{1023} << kFraction;
@@ -200,8 +201,9 @@ std::vector<Expr> Window(Expr place) {
 }
 
 struct Angle {
-  Expr rest;  // in radians, at most a quarter of pi
-  Expr n;     // i64; its low two bits count quarter turns
+  Expr rest;   // in radians, at most a quarter of pi
+  Expr error;  // what the rest lacks
+  Expr n;      // i64; its low two bits count quarter turns
 };
 
 // |x| = m 2^e, with m an integer of 53 bits. Digits of 2 / pi of weights above 2^(2 - e) give
@@ -239,9 +241,19 @@ Angle Reduce(Expr size) {
   const Expr fraction = (top << 2) | (product[3] >> 30);
   const Expr quarters = ((product[5] >> 30) + (product[5] >> 29 & 1)) & 3;
   const Expr below = (next << 2).bitcast(DType::kU64).cast(DType::kF64);
-  const Expr turns = fma(below, below.like(0x1p-64), fraction.cast(DType::kF64));
+  // As the sum of two numbers: the first holds as many digits as it can.
+  constexpr int64_t kBeyondDouble = 0x7ff;
+  const Expr leading = (fraction & ~kBeyondDouble).cast(DType::kF64);
+  const Expr trailing =
+      fma(below, below.like(0x1p-64), (fraction & kBeyondDouble).cast(DType::kF64));
+  const Expr turns = leading + trailing;
+  const Expr turns_error = trailing - (turns - leading);
+  constexpr double kQuarter = 0x1p-64 * kHalfPi, kQuarterLow = 0x1p-64 * kHalfPiLow;
+  const Expr radians = turns * kQuarter;
+  const Expr error = fma(turns, turns.like(kQuarter), -radians) +
+                     fma(turns, turns.like(kQuarterLow), turns_error * kQuarter);
   const Expr near = size < std::numbers::pi / 4;
-  return {near.where(size, turns * (0x1p-64 * (std::numbers::pi / 2))), near.where(0, quarters)};
+  return {near.where(size, radians), near.where(0, error), near.where(0, quarters)};
 }
 
 // The sine of rest + (n + quarters) quarter turns, with the sign of `sign`.
@@ -253,8 +265,9 @@ Expr SineOf(const Angle& angle, int quarters, Expr sign) {
     for (int k = first; k <= last; k += 2) c.push_back((k % 4 < 2 ? 1 : -1) / Factorial(k));
     return c;
   };
-  const Expr sine = fma(r * z, Polynomial(z, series(3, 17)), r);
-  const Expr cosine = fma(z, fma(z, Polynomial(z, series(4, 18)), z.like(-0.5)), z.like(1));
+  const Expr sine = r + fma(r * z, Polynomial(z, series(3, 17)), angle.error);
+  const Expr curve = fma(z, Polynomial(z, series(4, 18)), z.like(-0.5));
+  const Expr cosine = fma(z, curve, -(r * angle.error)) + 1;
   const Expr n = angle.n + quarters;
   const Expr turned = ((n & 1) == 1).where(cosine, sine);
   return Number(Bits(turned) ^ ((n & 2) << 62) ^ sign);

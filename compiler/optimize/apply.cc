@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/optimize/threads/apply_threads.h"
 
 namespace outboard::codegen {
 namespace {
@@ -43,6 +45,7 @@ class Applier {
 
   void PlainLoops();
   absl::Status Dispatch(const Opt& opt);
+  absl::Status DispatchToThreads(const Opt& opt);
   absl::Status Flatten(int64_t axis);
   absl::Status Vector(int64_t axis, int64_t lanes);
   absl::Status Upcast(int64_t axis, int64_t count);
@@ -66,21 +69,14 @@ class Applier {
   const Target& target_;
   LoopPlan plan_;
   std::vector<Axis> axes_;
+  std::optional<ThreadPlanner> threads_;  // of a device that runs blocks of threads
   bool first_ = true;
 };
 
 void Applier::PlainLoops() {
-  plan_ = {};
+  plan_ = PlainPlan(kernel_);
   axes_ = AxesOf(kernel_);
-  for (int i = 0; i < kernel_.output_count; ++i) {
-    plan_.tiles.push_back(PlainTile(i, kernel_.ranges[i].extent));
-    plan_.loops.push_back({i});
-  }
-  for (const ReduceGroup& group : kernel_.groups) {
-    plan_.groups.emplace_back();
-    for (const int range : group.ranges)
-      plan_.groups.back().loops.push_back(PlainTile(range, kernel_.ranges[range].extent));
-  }
+  if (target_.block_threads > 1) threads_.emplace(kernel_, plan_, target_);
 }
 
 absl::StatusOr<Axis> Applier::Output(int64_t axis) const {
@@ -106,7 +102,50 @@ Tile& Applier::TileOf(const Axis& axis) {
   return plan_.tiles[0];
 }
 
+absl::Status Applier::DispatchToThreads(const Opt& opt) {
+  const auto reduced = Reduced(opt.axis), output = Output(opt.axis);
+  const bool of_group = opt.axis >= kernel_.output_count;
+  const auto& axis = of_group ? reduced : output;
+  switch (opt.kind) {
+    case OptKind::kFlatten: return Flatten(opt.axis);
+    case OptKind::kSwap: return Swap(opt.axis, opt.amount);
+    case OptKind::kGroup: return Group(opt.axis, opt.amount);
+    case OptKind::kGrid: return threads_->Grid(opt.amount);
+    case OptKind::kLocal: {
+      const std::vector<const UOp*> loads = LoadsOf(kernel_);
+      if (opt.axis < 0 || opt.axis >= static_cast<int64_t>(loads.size()) || opt.amount != 0)
+        return Illegal("the kernel has ", loads.size(), " loads, and no levels");
+      return threads_->Local(loads[opt.axis]);
+    }
+    case OptKind::kVector:
+      OB_RETURN_IF_ERROR(axis.status());
+      return threads_->Vector(axis->group, axis->range, opt.amount);
+    case OptKind::kUpcast:
+      OB_RETURN_IF_ERROR(output.status());
+      return threads_->Repeat(-1, output->range, opt.amount);
+    case OptKind::kUnroll:
+      OB_RETURN_IF_ERROR(reduced.status());
+      return threads_->Repeat(reduced->group, reduced->range, opt.amount);
+    case OptKind::kLane:
+      OB_RETURN_IF_ERROR(output.status());
+      return threads_->Lane(output->range, opt.amount);
+    case OptKind::kWarp:
+      OB_RETURN_IF_ERROR(output.status());
+      return threads_->Warp(output->range, opt.amount);
+    case OptKind::kShare:
+      OB_RETURN_IF_ERROR(reduced.status());
+      return threads_->Share(reduced->group, reduced->range, opt.amount);
+    case OptKind::kTensorCore:
+    case OptKind::kBlock:
+    case OptKind::kThread:
+    case OptKind::kPanel:
+    case OptKind::kOnline: break;
+  }
+  return Illegal("is not for devices that run blocks of threads");
+}
+
 absl::Status Applier::Dispatch(const Opt& opt) {
+  if (threads_) return DispatchToThreads(opt);
   if (opt.kind < OptKind::kTensorCore)
     for (const GroupPlan& group : plan_.groups)
       if (group.core) return Illegal("must come before a TC, which counts on the tiles");
@@ -123,6 +162,11 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kLocal: return Local(opt.axis, opt.amount);
     case OptKind::kPanel: return Panel(opt.axis, opt.amount);
     case OptKind::kOnline: return Online(opt.axis, opt.amount);
+    case OptKind::kGrid:
+    case OptKind::kLane:
+    case OptKind::kWarp:
+    case OptKind::kShare: return Illegal("is for devices that run blocks of threads");
+    case OptKind::kMma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }
   return Illegal("no such kind");
 }
@@ -317,6 +361,7 @@ absl::Status Applier::Local(int64_t number, int64_t level) {
 // Operands of a TC are copied for each tile where no LOCAL said otherwise. Then what they need of
 // the whole plan.
 absl::Status Applier::Finish() {
+  if (threads_) return threads_->Finish();
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
     const GroupPlan& group = plan_.groups[g];
     if (!group.core) continue;

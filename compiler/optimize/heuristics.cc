@@ -22,6 +22,7 @@
 #include "compiler/optimize/operands/matrix_unit_opts.h"
 #include "compiler/optimize/operands/panel_opts.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/threads/thread_opts.h"
 
 namespace outboard::codegen {
 namespace {
@@ -572,6 +573,7 @@ class Chooser {
 
 std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
+  if (target.block_threads > 1) return ThreadOpts(kernel, target);
   if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
   Chooser chooser(kernel, target);

@@ -9,6 +9,20 @@
 
 namespace outboard::codegen {
 
+LoopPlan PlainPlan(const LoopNest& kernel) {
+  LoopPlan plan;
+  for (int i = 0; i < kernel.output_count; ++i) {
+    plan.tiles.push_back(PlainTile(i, kernel.ranges[i].extent));
+    plan.loops.push_back({i});
+  }
+  for (const ReduceGroup& group : kernel.groups) {
+    plan.groups.emplace_back();
+    for (const int range : group.ranges)
+      plan.groups.back().loops.push_back(PlainTile(range, kernel.ranges[range].extent));
+  }
+  return plan;
+}
+
 int LanesMax(const LoopNest& kernel, const Target& target) {
   int widest = 4;
   for (const DType dtype : kernel.slot_dtypes)
@@ -56,6 +70,29 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
   return tile;
 }
 
+Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
+                int64_t outer) {
+  Tile tile = PlainTile(range, extent);
+  tile.threads = threads;
+  tile.run = lanes * inner;
+  tile.step = tile.run * threads * outer;
+  tile.trips = extent / tile.step;
+  const auto pieces = [&](int64_t length) {
+    std::vector<Piece> out;
+    for (int64_t k = 0; k < outer; ++k)
+      for (int64_t i = 0; i < inner; ++i) {
+        const int64_t offset = k * tile.run * threads + i * lanes;
+        if (offset < length) out.push_back({offset, lanes, lanes});
+      }
+    return out;
+  };
+  tile.main = pieces(tile.step);
+  const int64_t left = extent - tile.trips * tile.step;
+  tile.rest = pieces(left);
+  tile.rest_cut = left % (tile.run * threads) != 0 && (threads > 1 || left % lanes != 0);
+  return tile;
+}
+
 int Tile::lanes() const {
   int lanes = 1;
   for (const auto* pieces : {&main, &rest})
@@ -72,6 +109,33 @@ int64_t LoopPlan::tasks() const {
   int64_t tasks = 1;
   for (int i = 0; i < task_loops; ++i) tasks *= trips(loops[i]);
   return tasks;
+}
+
+int64_t LoopPlan::block_threads() const {
+  int64_t count = 1;
+  for (const ThreadAxis& axis : threads) count *= axis.count;
+  return count;
+}
+
+int64_t LoopPlan::FreeThreads(const ReduceGroup& group) const {
+  return int64_t{1} << std::popcount(FreeBits(group));
+}
+
+uint64_t LoopPlan::ThreadBits(int range) const {
+  uint64_t bits = 0, first = 1;
+  for (const ThreadAxis& axis : threads) {
+    const auto count = static_cast<uint64_t>(axis.count);
+    if (axis.range == range) bits |= (count - 1) * first;
+    first *= count;
+  }
+  return bits;
+}
+
+uint64_t LoopPlan::FreeBits(const ReduceGroup& group) const {
+  uint64_t bits = ThreadBits(-1);
+  for (const ThreadAxis& axis : threads)
+    if (axis.range >= 0 && !(group.deps >> axis.range & 1)) bits |= ThreadBits(axis.range);
+  return bits;
 }
 
 size_t LoopPlan::LevelOf(RangeSet deps) const {
@@ -98,6 +162,8 @@ std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
   const auto line = [&](const char* what, const Tile& tile) {
     absl::StrAppend(&out, "  ", what, RangeOf(kernel.ranges[tile.range].node).id(), " extent ",
                     kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
+    if (tile.threads > 1)
+      absl::StrAppend(&out, " threads ", tile.threads, " of runs of ", tile.run);
     for (const auto* pieces : {&tile.main, &tile.rest}) {
       absl::StrAppend(&out, pieces == &tile.main ? " main" : " rest");
       for (const Piece& p : *pieces)

@@ -27,6 +27,9 @@ struct Piece {
 
 // A range in blocks: `trips` blocks of `step` values, each made of the pieces `main`; then, if the
 // extent is not a multiple, one block of the pieces `rest`, which starts at trips * step.
+//
+// Of a range that threads divide (`threads` > 1), pieces are those of the first thread; those of
+// the next one start `run` values later. Blocks may then reach beyond the extent (`cut`).
 struct Tile {
   int range = 0;  // into LoopNest::ranges
   int64_t extent = 0;
@@ -34,6 +37,9 @@ struct Tile {
   int64_t trips = 0;
   std::vector<Piece> main = {Piece{}};
   std::vector<Piece> rest;
+  int64_t threads = 1;
+  int64_t run = 1;                  // consecutive values of a thread
+  bool cut = false, rest_cut = false;  // whether `main` and `rest` hold values beyond the extent
 
   int lanes() const;  // of the widest piece
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
@@ -44,6 +50,20 @@ struct GroupPlan {
   std::vector<Tile> loops;         // of the group's ranges, outermost first
   int partials = 1;                // running values for each result, combined in order at the end
   std::optional<TensorCore> core;  // the matrix unit that computes the reduction, if any
+  int64_t shared_by = 1;           // threads that divide its terms among them (SHARE)
+};
+
+// A part of a thread's number: `count` threads, a power of two, that take steps of an output range,
+// or (range -1) that are there for reductions alone.
+struct ThreadAxis {
+  int range = -1;
+  int64_t count = 1;
+};
+
+// A load whose elements are copied to memory of the block, for each step of a reduction.
+struct BlockCopy {
+  const UOp* load = nullptr;
+  size_t group = 0;
 };
 
 // An output loop: over the blocks of a range's tile or, if `block` > 0, over longer blocks of
@@ -94,9 +114,12 @@ struct Online {
 struct LoopPlan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
-  int task_loops = 0;       // number of leading `loops` that are split into tasks
+  int task_loops = 0;       // number of leading `loops` that are split into tasks, or blocks
+  bool blocks = false;      // tasks are blocks of threads
+  std::vector<ThreadAxis> threads;  // of a block; neighbours first
   std::vector<GroupPlan> groups;  // as LoopNest::groups
   std::vector<Stage> stages;
+  std::vector<BlockCopy> copies;
   std::vector<Panel> panels;
   VisibleSteps visible;
   Online online;
@@ -104,6 +127,13 @@ struct LoopPlan {
   // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;
   int64_t tasks() const;
+  int64_t block_threads() const;
+  // The threads of a block that differ in nothing that a group depends on.
+  int64_t FreeThreads(const ReduceGroup& group) const;
+  // The bits of a thread's number that are its place along an output range, lowest first; of what
+  // makes the difference between those of FreeThreads.
+  uint64_t ThreadBits(int range) const;
+  uint64_t FreeBits(const ReduceGroup& group) const;
   // The number of output loops that must be open to compute a value that depends on output ranges
   // `deps`.
   size_t LevelOf(RangeSet deps) const;
@@ -113,6 +143,9 @@ struct LoopPlan {
   // Returns the matrix-unit operation that has `load` as an operand; nullptr if there is none.
   const TensorCore* CoreOf(const UOp* load) const;
 };
+
+// Plain loops over a kernel, one after the other.
+LoopPlan PlainPlan(const LoopNest& kernel);
 
 // Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. With
 // more lanes, whole vectors of the target would be idle, and LLVM 19 compiles the masks of such
@@ -125,6 +158,10 @@ Tile ScalarTile(int range, int64_t extent, int64_t count);
 // `count` vectors of `lanes` at a time. With `masked`, every piece has all the lanes, some of them
 // idle; else the last piece has the smallest power of two of lanes that holds the remaining values.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
+// `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, and all that
+// `outer` times. The extent is a multiple of `lanes`.
+Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
+                int64_t outer);
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan);
 

@@ -10,9 +10,9 @@ namespace outboard::codegen {
 namespace {
 
 // By OptKind.
-constexpr std::array<std::string_view, 12> kNames = {"FLATTEN", "VECTOR", "UPCAST", "UNROLL",
-                                                     "GROUP",   "TC",     "BLOCK",  "SWAP",
-                                                     "THREAD",  "LOCAL",  "PANEL",  "ONLINE"};
+constexpr std::array<std::string_view, 17> kNames = {
+    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP", "TC",   "BLOCK", "SWAP", "THREAD",
+    "LOCAL",   "PANEL",  "ONLINE", "GRID",   "LANE",  "WARP", "SHARE", "MMA"};
 
 bool ParseNumber(std::string_view text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

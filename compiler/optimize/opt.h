@@ -28,9 +28,29 @@
 //   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is
 //                         read, `count` steps of the loop that reads it at a time; in order of
 //                         `value`
+//   MMA      axis tile    the product whose sum is over the axis is computed by the matrix units of
+//                         a GPU, in tiles as MmaAmount writes them (operands/mma_tile.h); alone
 //   ONLINE   axis block   all reductions over `axis`, the loop that panels are read along, run
 //                         together in blocks of `block` steps, with running maxima (online.h); must
 //                         come first
+//
+// On devices that run blocks of threads the empty list is one value a thread, and else the list
+// says what threads do. THREAD, BLOCK, TC, PANEL and ONLINE are not for them; in their place there
+// are the following. VECTOR, UPCAST, UNROLL, LANE, WARP and SHARE of one axis nest as they are
+// listed, what comes later around what came before: "VECTOR:1:4 LANE:1:32 UPCAST:1:2" gives a
+// thread four consecutive values, 32 threads 128, and each thread four more that lie 128 further.
+// Numbers of threads are powers of two.
+//
+//   GRID     0 count      the first `count` output loops are split into blocks of threads
+//   LANE     axis count   `count` steps of an output range lie in threads of one warp; those of
+//                         the first LANE (or SHARE) are neighbours
+//   WARP     axis count   the same, in threads of different warps: what came before fills whole ones
+//   SHARE    axis count   the steps of a reduction's range are divided among `count` threads that
+//                         would else all compute the same result; where there are fewer, more are
+//                         added. Their results are joined in a fixed order: by halves within a
+//                         warp, then warp by warp
+//   LOCAL    load 0       the kernel's load number `load` is copied to memory of the block for each
+//                         step of the loop of the innermost range of the reduction that reads it
 #pragma once
 
 #include <cstdint>
@@ -55,7 +75,12 @@ enum class OptKind {
   kThread,
   kLocal,
   kPanel,
-  kOnline
+  kOnline,
+  kGrid,
+  kLane,
+  kWarp,
+  kShare,
+  kMma
 };
 
 struct Opt {

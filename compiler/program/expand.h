@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -45,12 +46,21 @@ absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codege
 // Expands to blocks of threads, each of which runs plain loops. Errors: as above.
 absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping,
                                       std::vector<PassResult>* passes = nullptr);
+// Expands a product of matrices to blocks of threads with matrix units. Errors: as above.
+absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,
+                                  std::vector<PassResult>* passes = nullptr);
+
+// Expands one to blocks of warpgroups (hopper/plan.h). Errors: as above.
+struct HopperPlan;
+absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const HopperPlan& plan,
+                                     std::vector<PassResult>* passes = nullptr);
 
 // ---- the passes, in their order
 
 // Lower to loops: results of reductions lie in private memory, tiles become marked loops.
 absl::StatusOr<Program> LowerPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan);
 absl::StatusOr<Program> LowerThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping);
+absl::StatusOr<Program> LowerMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan);
 // Divides sums by constants term by term where that is the same (passes/divisions.cc).
 Program SimplifyDivisions(const Program& program);
 // Unrolls loops marked kUnroll, and those marked kVector that cannot be vectorised.
@@ -67,8 +77,8 @@ Program NarrowLanes(const Program& program);
 Program Hoist(const Program& program);
 // Removes instructions whose value is not used.
 Program DropUnused(const Program& program);
-// Adds a mask to the loads `unproved`, which are not proved to be in range (compiler/proof).
-// Errors: INTERNAL  one of them is a store, or reads memory of the program's own
+// Adds a mask to the loads and copies `unproved`, which are not proved to be in range
+// (compiler/proof). Errors: INTERNAL  one of them is a store, or reads memory of the program's own
 absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<ValueId>& unproved);
 
 }  // namespace outboard::program

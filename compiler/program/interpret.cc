@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/program/bf16_products.h"
+#include "compiler/program/interpret_hopper.h"
 #include "compiler/program/interpret_lanes.h"
 #include "compiler/program/interpret_plan.h"
 
@@ -36,6 +39,10 @@ struct Memory {
   // written. Null: all of it is.
   uint32_t* written = nullptr;
   uint32_t generation = 1;
+  // Of sm_90a: the first element's number among those of the block, -1 unless it is shared; whether
+  // a product holds an element of private memory, and whether it was stored to since the last WGFENCE.
+  int64_t first = -1;
+  uint8_t* holds = nullptr;
 
   char* Address(int64_t element) const { return bytes + element * width; }
 };
@@ -44,10 +51,14 @@ struct Memory {
 struct Copy {
   const ThreadStep* step;
   int64_t to, from;
+  bool zeros;  // its mask is false
   bool arrived;
 };
 
-enum class State { kRunning, kAtBarrier, kAtMma, kDone };
+enum class State { kRunning, kAtBarrier, kAtMma, kAtGroup, kAtWait, kDone };
+
+// What Memory::holds says of an element.
+constexpr uint8_t kFree = 0, kUnfenced = 1, kHeld = 2;
 
 struct Thread {
   int32_t pc = 0;
@@ -81,6 +92,12 @@ class Interpreter {
         std::vector<Shadow>& shadows = buffer_shadows_[memory.slot];
         shadows.resize(std::max<size_t>(shadows.size(), memory.elements));
       }
+    if (plan_.hopper) {
+      hopper_ = std::make_unique<HopperBlock>(thread_count(), plan_.shared_elements, plan_.barriers,
+                                              &random_);
+      holds_.resize(plan_.private_elements * threads_.size());
+      at_group_.resize(threads_.size() / kWarpgroupThreads);
+    }
     for (int t = 0; t < thread_count(); ++t) {
       for (const ProgramMemory& memory : plan_.memories) AddMemory(memory, t, buffers);
       for (const ThreadStep& step : plan_.once) Compute(step, t, RegistersOf(t));
@@ -128,11 +145,15 @@ class Interpreter {
         out.bytes = shared_bytes_.data() + memory.first_byte;
         out.written = shared_written_.data() + memory.first_element;
         out.shadows = shared_shadows_.data() + memory.first_element;
+        if (plan_.hopper) out.first = memory.first_element;
         break;
+      case ProgramMemory::Kind::kBarriers: out.first = memory.first_element; break;
       case ProgramMemory::Kind::kPrivate:
         out.bytes = private_bytes_.data() + plan_.private_bytes * thread + memory.first_byte;
         out.written =
             private_written_.data() + plan_.private_elements * thread + memory.first_element;
+        if (plan_.hopper)
+          out.holds = holds_.data() + plan_.private_elements * thread + memory.first_element;
         break;
     }
     memories_.push_back(out);
@@ -160,6 +181,12 @@ class Interpreter {
     std::fill(shared_written_.begin(), shared_written_.end(), 0);
     std::fill(shared_shadows_.begin(), shared_shadows_.end(), Shadow{});
     ready_.clear();
+    if (hopper_ != nullptr) {
+      hopper_->Begin();
+      std::fill(holds_.begin(), holds_.end(), kFree);
+      std::fill(at_group_.begin(), at_group_.end(), 0);
+      held_by_.clear();
+    }
     for (int t = 0; t < thread_count(); ++t) {
       threads_[t].pc = 0;
       threads_[t].begun.clear();
@@ -167,6 +194,7 @@ class Interpreter {
       MakeReady(t);
     }
     while (outcome_.ok()) {
+      if (hopper_ != nullptr && (ready_.empty() || random_() % 4 == 0) && AdvanceHopper()) continue;
       if (ready_.empty()) {
         if (!PassTogether()) return;
         continue;
@@ -196,20 +224,33 @@ class Interpreter {
         return t.state == state && t.pc == threads_[0].pc;
       });
     };
-    if (all(State::kDone)) return false;
+    if (all(State::kDone)) {
+      if (hopper_ != nullptr)
+        if (const Finding left = hopper_->End(); !left.ok() && !plan_.steps.empty())
+          Report(left.fault, plan_.steps.back().at, 0, left.what);
+      return false;
+    }
     bool passed = false;
-    for (int first = 0; first + kMmaThreads <= thread_count(); first += kMmaThreads) {
+    const int warp = std::min(kMmaThreads, thread_count());
+    for (int first = 0; first + warp <= thread_count(); first += warp) {
       bool together = true;
-      for (int t = first; t < first + kMmaThreads; ++t)
+      for (int t = first; t < first + warp; ++t)
         together =
             together && threads_[t].state == State::kAtMma && threads_[t].pc == threads_[first].pc;
       if (!together) continue;
-      Multiply(plan_.steps[threads_[first].pc], first);
-      for (int t = first; t < first + kMmaThreads; ++t) GoOn(t);
+      const ThreadStep& step = plan_.steps[threads_[first].pc];
+      if (step.code == Code::kShuffle) Shuffle(step, first, warp);
+      if (step.code == Code::kMma) Multiply(step, first);
+      if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
+      for (int t = first; t < first + warp; ++t) GoOn(t);
       passed = true;
     }
     if (passed) return true;
     if (!all(State::kAtBarrier)) {
+      for (int t = 0; t < thread_count(); ++t)
+        if (threads_[t].state == State::kAtWait)
+          return Report(Fault::kEndlessWait, plan_.steps[threads_[t].pc].at, t,
+                        "no thread and no copy can end the barrier's phase");
       for (int t = 0; t < thread_count(); ++t)
         if (threads_[t].state != State::kDone)
           return Report(Fault::kDivergence, plan_.steps[threads_[t].pc].at, t,
@@ -217,6 +258,7 @@ class Interpreter {
       return false;
     }
     NextEpoch();
+    if (hopper_ != nullptr) hopper_->JoinThreads(0, thread_count());
     for (int t = 0; t < thread_count(); ++t) GoOn(t);
     return true;
   }
@@ -224,6 +266,12 @@ class Interpreter {
   void GoOn(int thread) {
     ++threads_[thread].pc;
     MakeReady(thread);
+  }
+
+  void Shuffle(const ThreadStep& step, int first, int warp) {
+    for (int t = 0; t < warp; ++t)
+      RegistersOf(first + t)[step.out] =
+          RegistersOf(first + (t ^ static_cast<int>(step.imm)))[step.src[0]];
   }
 
   void Multiply(const ThreadStep& step, int first) {
@@ -235,7 +283,7 @@ class Interpreter {
     };
     each(MmaOperand::kA, 8, step.src[0],
          [&](MatrixPlace p, int64_t value) { a[p.row][p.column] = AsFloat(value); });
-    each(MmaOperand::kB, 4, step.src[1],
+    each(MmaOperand::kB, 4, step.src[1] + 4 * static_cast<int32_t>(step.imm),
          [&](MatrixPlace p, int64_t value) { b[p.row][p.column] = AsFloat(value); });
     each(MmaOperand::kC, 4, step.src[2],
          [&](MatrixPlace p, int64_t value) { c[p.row][p.column] = AsFloat(value); });
@@ -244,6 +292,31 @@ class Interpreter {
       for (int k = 0; k < 16; ++k) sum += a[p.row][k] * b[k][p.column];
       out = AsBits(RoundTo(DType::kF32, sum));
     });
+  }
+
+  // LDMATRIX. Its threads read for each other, so that a thread's own store must be behind a
+  // barrier, too: a row counts as read by two of them.
+  bool LoadMatrices(const ThreadStep& step, int first) {
+    int64_t rows[kMmaThreads][8];
+    for (int t = 0; t < kMmaThreads; ++t) {
+      const Memory& memory = MemoryOf(step.src[0], first + t);
+      const int64_t element = RegistersOf(first + t)[step.src[1]];
+      if (element % 8 != 0)
+        return Report(Fault::kMisaligned, step.at, first + t,
+                      absl::StrCat("a row begins at element ", element));
+      for (int64_t e = element; e < element + 8; ++e)
+        if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
+          return false;
+      LoadLanes(memory.dtype, memory.Address(element), 8, rows[t]);
+    }
+    const bool transposed = step.imm == 1;
+    for (int t = 0; t < kMmaThreads; ++t)
+      for (int lane = 0; lane < 8; ++lane) {
+        const int row = t / 4, column = t % 4 * 2 + lane % 2, matrix = lane / 2;
+        RegistersOf(first + t)[step.out + lane] =
+            rows[matrix * 8 + (transposed ? column : row)][transposed ? row : column];
+      }
+    return true;
   }
 
   // ---- who has touched what
@@ -259,7 +332,18 @@ class Interpreter {
   }
 
   // These return false where a fault was reported.
+  bool Fine(const Finding& found, const ThreadStep& step, int thread, int64_t element) {
+    if (found.ok()) return true;
+    return Report(found.fault, step.at, thread,
+                  element < 0 ? found.what : absl::StrCat("element ", element, " ", found.what));
+  }
+
   bool TouchToRead(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (memory.first >= 0)
+      return Fine(hopper_->Read(thread, memory.first + element), step, thread, element);
+    if (memory.holds != nullptr && memory.holds[element] == kHeld)
+      return Report(Fault::kAccumulator, step.at, thread,
+                    absl::StrCat("element ", element, " is read before its product is done"));
     if (memory.shadows == nullptr) return true;
     Shadow& by = memory.shadows[element];
     if (by.arriving) return Race(step, thread, element, "is read before its copy is waited for");
@@ -275,6 +359,14 @@ class Interpreter {
   }
 
   bool TouchToWrite(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (memory.first >= 0)
+      return Fine(hopper_->Write(thread, memory.first + element), step, thread, element);
+    if (memory.holds != nullptr) {
+      if (memory.holds[element] == kHeld)
+        return Report(Fault::kAccumulator, step.at, thread,
+                      absl::StrCat("element ", element, " is written before its product is done"));
+      memory.holds[element] = kUnfenced;
+    }
     if (memory.shadows == nullptr) return true;
     Shadow& by = memory.shadows[element];
     if (by.arriving)
@@ -360,17 +452,25 @@ class Interpreter {
   void Move(const Copy& copy, int thread) {
     const Memory &to = MemoryOf(copy.step->src[0], thread),
                  &from = MemoryOf(copy.step->src[2], thread);
-    std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
+    if (copy.zeros) {
+      std::fill_n(to.Address(copy.to), copy.step->imm * to.width, 0);
+    } else {
+      std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
+    }
   }
 
   bool Begin(const ThreadStep& step, int thread, const int64_t* r) {
     const Memory &to = MemoryOf(step.src[0], thread), &from = MemoryOf(step.src[2], thread);
-    const Copy copy{&step, r[step.src[1]], r[step.src[3]], random_() % 2 == 0};
+    const bool zeros = step.masked && r[step.src[4]] == 0;
+    const Copy copy{&step, r[step.src[1]], r[step.src[3]], zeros, random_() % 2 == 0};
+    if (step.aligned && (copy.to % step.imm != 0 || (!zeros && copy.from % step.imm != 0)))
+      return Report(Fault::kMisaligned, step.at, thread,
+                    absl::StrCat(step.imm, " elements from ", copy.from, " to ", copy.to));
     for (int64_t e = 0; e < step.imm; ++e) {
-      if (!InRange(to, copy.to + e, step, thread) || !InRange(from, copy.from + e, step, thread))
+      if (!InRange(to, copy.to + e, step, thread) || !TouchToWrite(to, copy.to + e, step, thread))
         return false;
-      if (!TouchToRead(from, copy.from + e, step, thread) ||
-          !TouchToWrite(to, copy.to + e, step, thread))
+      if (!zeros && (!InRange(from, copy.from + e, step, thread) ||
+                     !TouchToRead(from, copy.from + e, step, thread)))
         return false;
       to.shadows[copy.to + e].arriving = true;
     }
@@ -454,6 +554,217 @@ class Interpreter {
     return true;
   }
 
+  // ---- sm_90a
+  const Instruction& InstructionOf(const ThreadStep& step) const { return program_.code[step.at]; }
+  int32_t SourceOf(const ThreadStep& step, size_t source) const {
+    return plan_.lane_places[step.src[0] + source];
+  }
+
+  // What no thread can do alone, and what happens beside them. Returns false where nothing can.
+  bool AdvanceHopper() {
+    bool advanced = false;
+    for (size_t g = 0; g < at_group_.size() && outcome_.ok(); ++g)
+      if (at_group_[g] == kWarpgroupThreads) advanced = PassGroup(static_cast<int>(g)) || advanced;
+    if (!advanced) advanced = hopper_->DeliverOne();
+    WakeWaiting();
+    return advanced && outcome_.ok();
+  }
+
+  void WakeWaiting() {
+    for (const int t : hopper_->TakeWoken()) MakeReady(t);
+  }
+
+  // A step of one thread.
+  bool HopperStep(const ThreadStep& step, int thread, const int64_t* r) {
+    const auto value = [&](size_t source) { return r[SourceOf(step, source)]; };
+    int64_t barrier = 0;
+    if (step.code >= Code::kBarrierInit && step.code <= Code::kBoxLoad) {
+      const size_t at = step.code == Code::kBoxLoad ? 2 : 0;
+      const Memory& barriers = MemoryOf(SourceOf(step, at), thread);
+      if (!InRange(barriers, value(at + 1), step, thread)) return false;
+      barrier = barriers.first + value(at + 1);
+    }
+    Finding found;
+    bool passed = true;
+    switch (step.code) {
+      case Code::kBarrierInit: found = hopper_->Init(thread, barrier, step.imm); break;
+      case Code::kBarrierExpect: found = hopper_->Expect(thread, barrier, step.imm); break;
+      case Code::kBarrierArrive: found = hopper_->Arrive(thread, barrier); break;
+      case Code::kBarrierWait: found = hopper_->Wait(thread, barrier, value(2), &passed); break;
+      case Code::kBoxLoad:
+      case Code::kBoxStore: return BeginBox(step, thread, r, barrier);
+      case Code::kBoxCommit: hopper_->CommitStores(thread); break;
+      case Code::kBoxWait: hopper_->WaitStores(thread, step.imm); break;
+      case Code::kProxyFence: hopper_->ProxyFence(thread); break;
+      default: OB_CHECK(false && "no such instruction");
+    }
+    if (!passed) threads_[thread].state = State::kAtWait;
+    WakeWaiting();
+    return Fine(found, step, thread, -1);
+  }
+
+  bool BeginBox(const ThreadStep& step, int thread, const int64_t* r, int64_t barrier) {
+    const bool loads = step.code == Code::kBoxLoad;
+    const size_t at = loads ? 4 : 2;
+    const Instruction& i = InstructionOf(step);
+    const MappedTensor& map = program_.maps[program_.code[i.src[at]].imm[0]];
+    const Memory &shared = MemoryOf(SourceOf(step, 0), thread),
+                 &buffer = MemoryOf(SourceOf(step, at), thread);
+    const int64_t first = r[SourceOf(step, 1)];
+    const int64_t align = (map.swizzled ? kSwizzleAlign : MappedTensor::kSwizzleBytes);
+    if (first * shared.width % align != 0)
+      return Report(Fault::kMisuse, step.at, thread,
+                    absl::StrCat("a box at element ", first, ", no multiple of ", align, " bytes"));
+    std::vector<int64_t> start;
+    for (size_t s = at + 1; s < i.src.size(); ++s) start.push_back(r[SourceOf(step, s)]);
+    std::vector<BoxElement> elements = ElementsOfBox(map, start);
+    std::vector<int64_t> numbers;  // among those of the block
+    for (BoxElement& element : elements) {
+      element.place += first;
+      if (map.swizzled) element.place = SwizzledPlace(element.place, shared.width);
+      if (!InRange(shared, element.place, step, thread)) return false;
+      numbers.push_back(shared.first + element.place);
+      if (element.byte < 0) continue;
+      const int64_t there = element.byte / shared.width;
+      if (!(loads ? TouchToRead(buffer, there, step, thread)
+                  : TouchToWrite(buffer, there, step, thread)))
+        return false;
+    }
+    auto move = [shared, buffer, loads, elements = std::move(elements)] {
+      for (const BoxElement& element : elements) {
+        char* const here = shared.Address(element.place);
+        if (loads) shared.written[element.place] = shared.generation;
+        if (element.byte < 0) {
+          if (loads) std::fill_n(here, shared.width, '\0');
+        } else if (loads) {
+          std::copy_n(buffer.bytes + element.byte, shared.width, here);
+        } else {
+          std::copy_n(here, shared.width, buffer.bytes + element.byte);
+        }
+      }
+    };
+    const Finding found =
+        loads ? hopper_->BeginLoad(thread, numbers, barrier, map.box_elements() * shared.width,
+                                   std::move(move))
+              : hopper_->BeginStore(thread, numbers, std::move(move));
+    WakeWaiting();
+    return Fine(found, step, thread, -1);
+  }
+
+  // A step of all threads of a warpgroup. Returns false where they have to wait.
+  bool PassGroup(int group) {
+    const int first = group * kWarpgroupThreads;
+    const ThreadStep& step = plan_.steps[threads_[first].pc];
+    for (int t = first; t < first + kWarpgroupThreads; ++t)
+      if (threads_[t].pc != threads_[first].pc)
+        return Report(Fault::kDivergence, step.at, t, "threads of the warpgroup are elsewhere");
+    bool passed = true, fine = true;
+    switch (step.code) {
+      case Code::kGroupMma: fine = MultiplyGroup(step, group); break;
+      case Code::kGroupCommit: hopper_->CommitProducts(group); break;
+      case Code::kGroupSync: hopper_->JoinThreads(first, kWarpgroupThreads); break;
+      case Code::kGroupFence:
+        ForAccumulators(step, group, [](int32_t, const Memory& memory, int64_t e) {
+          if (memory.holds[e] == kUnfenced) memory.holds[e] = kFree;
+        });
+        break;
+      case Code::kGroupWait:
+        hopper_->WaitProducts(group, step.imm);
+        ForAccumulators(step, group, [&](int32_t number, const Memory& memory, int64_t e) {
+          if (held_by_[{group, number}] <= hopper_->DoneGroup(group) && memory.holds[e] == kHeld)
+            memory.holds[e] = kFree;
+        });
+        break;
+      default: {
+        const Finding found =
+            hopper_->SetRegisters(group, step.imm, InstructionOf(step).imm[1] != 0, &passed);
+        fine = Fine(found, step, first, -1);
+        break;
+      }
+    }
+    if (!passed || !fine) return false;
+    at_group_[group] = 0;
+    for (int t = first; t < first + kWarpgroupThreads; ++t) GoOn(t);
+    return true;
+  }
+
+  template <class Visit>
+  void ForAccumulators(const ThreadStep& step, int group, const Visit& visit) {
+    for (size_t s = 0; s < step.source_count; ++s)
+      for (int t = group * kWarpgroupThreads; t < (group + 1) * kWarpgroupThreads; ++t) {
+        const Memory& memory = MemoryOf(SourceOf(step, s), t);
+        for (int64_t e = 0; e < memory.elements; ++e) visit(SourceOf(step, s), memory, e);
+      }
+  }
+
+  bool MultiplyGroup(const ThreadStep& step, int group) {
+    const Instruction& i = InstructionOf(step);
+    const int first = group * kWarpgroupThreads;
+    const int64_t* const r = RegistersOf(first);
+    std::vector<int64_t> numbers;
+    std::array<std::vector<int64_t>, 2> places;
+    for (int side = 0; side < 2; ++side) {
+      const size_t source = side == 0 ? 1 : 3;
+      const Memory& memory = MemoryOf(SourceOf(step, source), first);
+      const int64_t begin = r[SourceOf(step, source + 1)], leading = i.imm[1 + side];
+      for (int t = first; t < first + kWarpgroupThreads; ++t)
+        if (RegistersOf(t)[SourceOf(step, source + 1)] != begin)
+          return Report(Fault::kDivergence, step.at, t, "threads have other operands");
+      // Within the first of eight rows, or at the beginning of a pattern.
+      const int64_t off = (begin * memory.width) % kSwizzleAlign;
+      if (leading == 0 ? off >= MappedTensor::kSwizzleBytes || off % 32 != 0 : off != 0)
+        return Report(Fault::kMisuse, step.at, first,
+                      absl::StrCat("an operand at element ", begin));
+      const int rows = side == 0 ? kWgmmaRows : static_cast<int>(i.imm[0]);
+      for (int row = 0; row < rows; ++row)
+        for (int k = 0; k < kWgmmaDepth; ++k) {
+          const int64_t place = SwizzledPlace(begin + WgmmaPlace(leading, row, k), memory.width);
+          if (!InRange(memory, place, step, first)) return false;
+          places[side].push_back(place);
+          numbers.push_back(memory.first + place);
+        }
+    }
+    const int32_t sums = SourceOf(step, 0);
+    for (int t = first; t < first + kWarpgroupThreads; ++t) {
+      const Memory& memory = MemoryOf(sums, t);
+      for (int64_t e = 0; e < memory.elements; ++e) {
+        if (memory.written[e] != memory.generation)
+          return Report(Fault::kUninitialised, step.at, t,
+                        absl::StrCat("accumulator ", e, " was never written"));
+        if (memory.holds[e] == kUnfenced)
+          return Report(Fault::kAccumulator, step.at, t,
+                        absl::StrCat("accumulator ", e, " was stored with no WGFENCE since"));
+        memory.holds[e] = kHeld;
+      }
+    }
+    held_by_[{group, sums}] = hopper_->OpenGroup(group);
+    return Fine(hopper_->BeginProduct(group, numbers,
+                                      [this, &step, first, places = std::move(places)] {
+                                        ComputeGroup(step, first, places);
+                                      }),
+                step, first, -1);
+  }
+
+  void ComputeGroup(const ThreadStep& step, int first,
+                    const std::array<std::vector<int64_t>, 2>& places) {
+    GroupOperands operands;
+    for (int side = 0; side < 2; ++side) {
+      const Memory& memory = MemoryOf(SourceOf(step, side == 0 ? 1 : 3), first);
+      std::vector<double>& numbers = side == 0 ? operands.a : operands.b;
+      for (const int64_t place : places[side]) {
+        int64_t lane = 0;
+        LoadLanes(memory.dtype, memory.Address(place), 1, &lane);
+        numbers.push_back(AsFloat(lane));
+      }
+    }
+    for (int t = 0; t < kWarpgroupThreads; ++t) {
+      const Memory& memory = MemoryOf(SourceOf(step, 0), first + t);
+      AddGroupProducts(
+          operands, t,
+          {reinterpret_cast<float*>(memory.bytes), static_cast<size_t>(memory.elements)});
+    }
+  }
+
   // ---- steps
   // The pure ones.
   void Compute(const ThreadStep& s, int thread, int64_t* r) {
@@ -520,8 +831,10 @@ class Interpreter {
         case Code::kLoad: fine = Load(s, thread, r); break;
         case Code::kStore: fine = Store(s, thread, r); break;
         case Code::kBarrier:
+        case Code::kShuffle:
         case Code::kMma:
-          t.state = s.code == Code::kMma ? State::kAtMma : State::kAtBarrier;
+        case Code::kLdmatrix:
+          t.state = s.code == Code::kBarrier ? State::kAtBarrier : State::kAtMma;
           t.pc = pc - 1;
           return;
         case Code::kCopy: fine = Begin(s, thread, r); break;
@@ -531,7 +844,23 @@ class Interpreter {
         case Code::kTileLoad:
         case Code::kTileStore: fine = MoveTile(s, thread, r); break;
         case Code::kTileDot: fine = TileDot(s, thread); break;
-        default: Compute(s, thread, r); break;
+        default:
+          if (!IsHopper(s.code)) {
+            Compute(s, thread, r);
+            break;
+          }
+          if (IsOfWarpgroup(s.code)) {
+            t.state = State::kAtGroup;
+            t.pc = pc - 1;
+            ++at_group_[thread / kWarpgroupThreads];
+            return;
+          }
+          fine = HopperStep(s, thread, r);
+          if (t.state == State::kAtWait) {
+            t.pc = pc - 1;
+            return;
+          }
+          break;
       }
       if (!fine) return;
       if (s.visible && --slice == 0) {
@@ -558,6 +887,11 @@ class Interpreter {
   std::vector<uint32_t> private_written_, shared_written_;
   std::vector<Shadow> shared_shadows_;
   std::vector<std::vector<Shadow>> buffer_shadows_;  // by slot
+  // Of sm_90a; null where the program has nothing of it.
+  std::unique_ptr<HopperBlock> hopper_;
+  std::vector<uint8_t> holds_;  // as private_written_
+  std::vector<int> at_group_;   // by warpgroup: threads that wait for the others of it
+  std::map<std::pair<int, int32_t>, int64_t> held_by_;  // by warpgroup and memory: last group
   RunReport outcome_;
 };
 
@@ -565,7 +899,9 @@ class Interpreter {
 
 std::string_view Name(Fault fault) {
   static constexpr std::string_view kNames[] = {
-      "none", "race", "uninitialised read", "access out of range", "divergence", "too long"};
+      "none",         "race",       "uninitialised read", "access out of range",
+      "misaligned",   "divergence", "too long",           "accumulator in use",
+      "missing fence", "endless wait", "misuse"};
   return kNames[static_cast<size_t>(fault)];
 }
 

@@ -20,8 +20,14 @@ enum class Fault {
                    // blocks; or any access where a copy may not have arrived
   kUninitialised,  // a read of private or shared memory that was never written
   kOutOfRange,     // an access outside of its memory
-  kDivergence,     // a barrier or an MMA that not all threads reach
+  kMisaligned,     // an index of a COPY or an LDMATRIX that is no multiple of what it promises
+  kDivergence,     // a barrier, an MMA or an LDMATRIX that not all threads reach
   kTooLong,        // over RunOptions::steps_max
+  // Of sm_90a:
+  kAccumulator,   // accumulators used before their product is waited for, or with no WGFENCE since
+  kMissingFence,  // a copy or product that may not see what a thread has stored
+  kEndlessWait,   // nothing can end this wait
+  kMisuse,        // an operand that the instruction gives no meaning
 };
 std::string_view Name(Fault fault);
 

@@ -23,6 +23,8 @@ class Maker {
       const Instruction& i = at(n);
       fixed_[n] = IsFixed(i);
       if (i.code == Code::kBuffer || i.code == Code::kAlloc) AddMemory(n);
+      if (i.code == Code::kMap) memory_[n] = memory_[i.src[0]];
+      plan_.hopper = plan_.hopper || IsHopper(i.code);
       if (i.code == Code::kEnd || i.code == Code::kEndIf) {
         partner_[n] = i.src[0];
         partner_[i.src[0]] = n;
@@ -39,7 +41,8 @@ class Maker {
     for (ValueId n = 0; n < count; ++n) {
       const Instruction& i = at(n);
       first_step[n] = static_cast<int32_t>(plan_.steps.size());
-      if (i.code == Code::kEndIf || i.code == Code::kBuffer || IsShared(i)) continue;
+      if (i.code == Code::kEndIf || i.code == Code::kBuffer || i.code == Code::kMap || IsShared(i))
+        continue;
       (fixed_[n] ? plan_.once : plan_.steps).push_back(MakeStep(n));
     }
     first_step[count] = static_cast<int32_t>(plan_.steps.size());
@@ -52,7 +55,8 @@ class Maker {
  private:
   const Instruction& at(ValueId n) const { return program_.code[n]; }
   static bool IsShared(const Instruction& i) {
-    return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kShared);
+    return i.code == Code::kAlloc && (i.imm[0] == static_cast<int64_t>(Space::kShared) ||
+                                      i.imm[0] == static_cast<int64_t>(Space::kBarriers));
   }
   static bool Has(const std::vector<bool>& slots, int64_t slot) {
     return slot < static_cast<int64_t>(slots.size()) && slots[slot];
@@ -64,6 +68,10 @@ class Maker {
     memory_[n] = static_cast<int32_t>(plan_.memories.size());
     if (i.code == Code::kBuffer) {
       memory.slot = i.imm[0];
+    } else if (i.imm[0] == static_cast<int64_t>(Space::kBarriers)) {
+      memory.kind = ProgramMemory::Kind::kBarriers;
+      memory.first_element = plan_.barriers;
+      plan_.barriers += memory.elements;
     } else {
       const bool shared = IsShared(i);
       if (i.imm[0] == static_cast<int64_t>(Space::kTile))
@@ -89,12 +97,14 @@ class Maker {
     if (i.code == Code::kLoad) note(i.src[0], read_);
     if (i.code == Code::kStore) note(i.src[0], written_);
     if (i.code == Code::kCopy) note(i.src[2], read_);
+    if (i.code == Code::kBoxLoad) note(at(i.src[4]).src[0], read_);
+    if (i.code == Code::kBoxStore) note(at(i.src[2]).src[0], written_);
   }
 
   // Whether the value is the same each time that a thread gets there, in every block.
   bool IsFixed(const Instruction& i) const {
     if (i.code == Code::kSpecial) return i.imm[0] == static_cast<int64_t>(Grid::kThread);
-    if (!IsPure(i.code) || i.code == Code::kBuffer) return false;
+    if (!IsPure(i.code) || i.code == Code::kBuffer || i.code == Code::kMap) return false;
     return std::all_of(i.src.begin(), i.src.end(), [&](ValueId s) { return fixed_[s]; });
   }
 
@@ -162,7 +172,14 @@ class Maker {
         plan_.lane_places.push_back(place_[i.src[i.src.size() == 1 ? 0 : lane]]);
       return step;
     }
-    OB_CHECK(i.src.size() <= 4);
+    if (IsHopper(i.code)) {
+      step.visible = true;
+      step.src[0] = static_cast<int32_t>(plan_.lane_places.size());
+      for (const ValueId s : i.src)
+        plan_.lane_places.push_back(memory_[s] >= 0 ? memory_[s] : place_[s]);
+      return step;
+    }
+    OB_CHECK(i.src.size() <= 5);
     for (size_t s = 0; s < i.src.size(); ++s)
       step.src[s] = memory_[i.src[s]] >= 0 ? memory_[i.src[s]] : place_[i.src[s]];
     switch (i.code) {
@@ -184,6 +201,10 @@ class Maker {
         break;
       case Code::kEnd: step.out = place_[i.src[0]]; break;
       case Code::kCopy:
+        step.aligned = i.imm[1] == 1;
+        step.masked = i.src.size() == 5;
+        step.visible = true;
+        break;
       case Code::kCommit:
       case Code::kWait: step.visible = true; break;
       default: break;

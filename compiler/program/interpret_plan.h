@@ -11,7 +11,7 @@
 namespace outboard::program {
 
 struct ProgramMemory {
-  enum class Kind { kBuffer, kShared, kPrivate };
+  enum class Kind { kBuffer, kShared, kPrivate, kBarriers };
   Kind kind = Kind::kBuffer;
   DType dtype = DType::kVoid;
   int64_t elements = 0;
@@ -28,10 +28,11 @@ struct ThreadStep {
   uint8_t source_count = 0;
   bool vector_index = false;  // of LOAD and STORE: one index for each lane
   bool masked = false;
+  bool aligned = false;  // of COPY
   bool visible = false;  // another thread of the block may observe it
   int32_t out = 0;       // place of the value; a LOOP's limit comes after its counter
-  int32_t src[4] = {};   // places of sources; a memory's number. LANES: src[0] is the first of its
-                         // places in Plan::lane_places
+  int32_t src[5] = {};   // places of sources; a memory's number. LANES, and what is of sm_90a:
+                         // src[0] is the first of them in Plan::lane_places
   int32_t jump = 0;      // where a scope ends or its body begins
   ValueId at = -1;       // the instruction
   int64_t imm = 0;
@@ -47,6 +48,8 @@ struct Plan {
   std::vector<ProgramMemory> memories;
   int64_t registers = 0;  // of a thread
   int64_t private_bytes = 0, private_elements = 0, shared_bytes = 0, shared_elements = 0;
+  int64_t barriers = 0;
+  bool hopper = false;  // has instructions for sm_90a
 };
 
 Plan MakePlan(const Program& program);

@@ -17,7 +17,7 @@ std::string ArgumentsOf(const Instruction& i) {
                           " of ", i.imm[1]);
     case Code::kBuffer: return absl::StrCat(" slot ", i.imm[0], "[", i.imm[1], "]");
     case Code::kAlloc: {
-      static constexpr std::string_view kSpaces[] = {"private", "shared", "tile"};
+      static constexpr std::string_view kSpaces[] = {"private", "shared", "tile", "barriers"};
       return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
     }
     case Code::kAlu: return i.imm[0] == 0 ? "" : " with product";
@@ -30,9 +30,20 @@ std::string ArgumentsOf(const Instruction& i) {
         absl::StrAppend(&out, " vector of ", i.imm[2]);
       return out;
     }
-    case Code::kLane:
     case Code::kCopy:
-    case Code::kWait: return absl::StrCat(" ", i.imm[0]);
+      return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
+    case Code::kMma: return i.imm[0] == 0 ? "" : " second half";
+    case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
+    case Code::kLane:
+    case Code::kShuffle:
+    case Code::kWait:
+    case Code::kMap:
+    case Code::kBarrierInit:
+    case Code::kBarrierExpect:
+    case Code::kBoxWait:
+    case Code::kGroupWait: return absl::StrCat(" ", i.imm[0]);
+    case Code::kGroupMma: return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2]);
+    case Code::kMaxRegisters: return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);
     default: return "";
   }
 }

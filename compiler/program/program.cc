@@ -12,8 +12,11 @@ std::string_view Name(Code code) {
   static constexpr std::string_view kNames[] = {
       "CONST", "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",   "LOOP",  "END",
       "IF",    "ENDIF",    "ALU",      "CAST",      "BITCAST", "LANES", "LANE",
-      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "MMA",
-      "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
+      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "SHUFFLE",
+      "MMA",   "LDMATRIX", "DOT",      "TILEZERO",  "TILELOAD", "TILESTORE", "TILEDOT",
+      "MAP",   "MBINIT",   "MBEXPECT", "MBARRIVE",  "MBWAIT",  "BOXLOAD", "BOXSTORE",
+      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "WGFENCE", "WGMMA", "WGCOMMIT", "WGWAIT",
+      "WGSYNC", "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];
 }
 
@@ -31,7 +34,7 @@ bool HasValue(Code code) {
     case Code::kTileLoad:
     case Code::kTileStore:
     case Code::kTileDot: return false;
-    default: return true;
+    default: return !IsHopper(code) || code == Code::kMap;
   }
 }
 
@@ -46,8 +49,19 @@ bool IsPure(Code code) {
     case Code::kBitcast:
     case Code::kLanes:
     case Code::kLane:
-    case Code::kDot: return true;
+    case Code::kDot:
+    case Code::kMap: return true;
     default: return false;
+  }
+}
+
+absl::Span<const ValueId> ChangedMemories(const Instruction& i) {
+  switch (i.code) {
+    case Code::kTileStore: return absl::MakeConstSpan(i.src).subspan(1, 1);
+    case Code::kGroupMma: return absl::MakeConstSpan(i.src).subspan(0, 1);
+    case Code::kGroupFence:
+    case Code::kGroupWait: return i.src;
+    default: return {};
   }
 }
 
@@ -57,11 +71,20 @@ int64_t Program::Extent(Grid axis) const {
   return 1;
 }
 
-int64_t Program::shared_bytes() const {
+int64_t Program::shared_bytes() const { return SharedOffset(static_cast<ValueId>(code.size())); }
+
+// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern of
+// the swizzle, whether they have it or not.
+int64_t Program::SharedOffset(ValueId alloc) const {
   int64_t bytes = 0;
-  for (const Instruction& i : code)
-    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kShared))
-      bytes += (i.imm[1] * ByteWidth(i.dtype) + 7) / 8 * 8;
+  for (ValueId n = 0; n < alloc; ++n) {
+    const Instruction& i = code[n];
+    if (i.code != Code::kAlloc) continue;
+    const auto space = static_cast<Space>(i.imm[0]);
+    if (space != Space::kShared && space != Space::kBarriers) continue;
+    const int64_t align = maps.empty() ? 8 : kSwizzleAlign;
+    bytes += (i.imm[1] * ByteWidth(i.dtype) + align - 1) / align * align;
+  }
   return bytes;
 }
 
@@ -97,6 +120,23 @@ MatrixPlace MmaElement(MmaOperand operand, int thread, int lane) {
     case MmaOperand::kB: return {member * 2 + lane % 2 + (lane / 2) * 8, group};
     default: return {group + (lane / 2) * 8, member * 2 + lane % 2};
   }
+}
+
+MatrixPlace WgmmaElement(int thread, int element) {
+  return {thread / 32 * 16 + thread % 32 / 4 + element / 2 % 2 * 8,
+          element / 4 * 8 + thread % 4 * 2 + element % 2};
+}
+
+int64_t WgmmaPlace(int64_t leading, int row, int k) {
+  constexpr int kWide = 64;  // elements of two bytes of the 128 that a swizzle spans
+  return leading == 0 ? int64_t{row} * kWide + k
+                      : row / kWide * leading + int64_t{k} * kWide + row % kWide;
+}
+
+// Bits 4 to 6 of the address are changed by bits 7 to 9.
+int64_t SwizzledPlace(int64_t element, int width) {
+  const int64_t address = element * width;
+  return (address ^ ((address >> 7 & 7) << 4)) / width;
 }
 
 bool ProgramBuilder::IsConst(ValueId value, int64_t* number) const {
@@ -206,7 +246,7 @@ ValueId ProgramBuilder::Add(Instruction instruction) {
   // Inside a loop a later step's store may come before a load of the next one.
   if (instruction.code == Code::kLoop) Forget(-1);
   if (instruction.code == Code::kStore) Forget(instruction.src[0]);
-  if (instruction.code == Code::kTileStore) Forget(instruction.src[1]);
+  for (const ValueId memory : ChangedMemories(instruction)) Forget(memory);
   if (instruction.code == Code::kLoop || instruction.code == Code::kIf) scopes_.emplace_back();
   if (instruction.code == Code::kEnd || instruction.code == Code::kEndIf) Close();
   program_.code.push_back(std::move(instruction));
@@ -294,6 +334,16 @@ ValueId ProgramBuilder::If(ValueId condition) {
 }
 void ProgramBuilder::EndIf(ValueId branch) { Add({.code = Code::kEndIf, .src = {branch}}); }
 void ProgramBuilder::Barrier() { Add({.code = Code::kBarrier}); }
+
+ValueId ProgramBuilder::Map(ValueId buffer, MappedTensor map) {
+  const auto number = static_cast<int64_t>(program_.maps.size());
+  program_.maps.push_back(std::move(map));
+  return Add({.code = Code::kMap,
+              .dtype = at(buffer).dtype,
+              .lanes = 0,
+              .src = {buffer},
+              .imm = {number, 0, 0}});
+}
 
 Program ProgramBuilder::Take(int buffer_count) {
   OB_CHECK(scopes_.empty());

@@ -30,12 +30,23 @@
 //                                      whose mask is false touches nothing
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
-//   COPY     (shared, index, buffer, index) imm: elements   begins a copy of consecutive elements,
-//                                      which goes on while the thread does
+//   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned   begins a copy of
+//                                      consecutive elements, which goes on while the thread does.
+//                                      Where the mask is false it writes zeros and reads nothing.
+//                                      Aligned (1): both indices are multiples of the count
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
-//   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
-//                                      together; see MmaElement for which thread has what
+//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, a power
+//                                      of two below 32: by all threads of a warp together
+//   MMA      (a, b, c) imm: half       c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
+//                                      together; see MmaElement for which thread has what. A b of 8
+//                                      lanes is two matrices side by side, of which `half` is used
+//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 x 8 numbers of 16 bits, by 32
+//                                      threads together. A thread's index, a multiple of 8, is that
+//                                      of a row: of row t % 8 of matrix t / 8. Lanes 2 m and 2 m + 1
+//                                      of its value are two elements of matrix m: of row t / 4, from
+//                                      column 2 (t % 4) on; transposed: of column t / 4, from row
+//                                      2 (t % 4) on
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0
@@ -44,6 +55,39 @@
 //   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the products of a[i][k] and
 //                                      b[k][j], of u32, for k = 0 ... 15. How both are rounded
 //                                      is what the processor does: bf16_products.h
+//
+// For NVIDIA's sm_90a alone. A warpgroup is 128 consecutive threads from a multiple of 128 on; all
+// of them reach an instruction of warpgroups (WG..., MAXREGISTERS) together, with equal indices.
+// Barriers are a memory of the block (Space::kBarriers) that MB instructions and BOXLOAD use alone.
+//
+//   MAP      (buffer) imm: number      Program::maps[number], a view of the buffer
+//   MBINIT   (barriers, index) imm: n  makes a barrier. Each of its phases, numbered from 0, ends
+//                                      when n threads have arrived and all expected bytes have come
+//   MBEXPECT (barriers, index) imm: bytes   the phase expects so many bytes more; then MBARRIVE
+//   MBARRIVE (barriers, index)         the thread arrives; what it did is seen by those who wait
+//   MBWAIT   (barriers, index, parity) until the last phase of that parity is over: at first a
+//                                      wait for parity 1 goes on at once, one for 0 does not
+//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...)   begins a copy of the map's box
+//                                      from these coordinates on, innermost first, to consecutive
+//                                      elements (swizzled: to SwizzledPlace of them). Its bytes
+//                                      count for the barrier's phase
+//   BOXSTORE (shared, index, map, coordinates ...)   begins a copy the other way
+//   BOXCOMMIT                          the thread's BOXSTOREs since the last one form a group
+//   BOXWAIT  imm: n                    until all of the thread's groups but the last n are done
+//   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
+//                                      for it begins later, see its stores to shared memory
+//   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
+//                                      accumulators
+//   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading
+//                                      begins accumulators += a * b, 64 x 16 by 16 x n. These are
+//                                      private memory of n / 2 f32; WgmmaElement says which thread
+//                                      has what. a and b are swizzled in shared memory: WgmmaPlace
+//   WGCOMMIT                           the warpgroup's WGMMAs since the last one form a group
+//   WGWAIT   (accumulators ...) imm: n until all groups but the last n are done. Accumulators that
+//                                      are listed may then be used, unless the last n use them
+//   WGSYNC                             a BARRIER for the warpgroup's threads
+//   MAXREGISTERS imm: n, raises        from here on each of the warpgroup's threads may have n
+//                                      registers; raising waits until others have lowered theirs
 #pragma once
 
 #include <array>
@@ -54,6 +98,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "compiler/compiled_kernel.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/op.h"
 
@@ -81,17 +127,35 @@ enum class Code : uint8_t {
   kCopy,
   kCommit,
   kWait,
+  kShuffle,
   kMma,
+  kLdmatrix,
   kDot,
   kTileZero,
   kTileLoad,
   kTileStore,
   kTileDot,
+  kMap,
+  kBarrierInit,
+  kBarrierExpect,
+  kBarrierArrive,
+  kBarrierWait,
+  kBoxLoad,
+  kBoxStore,
+  kBoxCommit,
+  kBoxWait,
+  kProxyFence,
+  kGroupFence,
+  kGroupMma,
+  kGroupCommit,
+  kGroupWait,
+  kGroupSync,
+  kMaxRegisters,
 };
 std::string_view Name(Code code);
 
 enum class Grid : int64_t { kBlock = 0, kThread = 1 };
-enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2 };
+enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2, kBarriers = 3 };
 // How an ADD of floats is rounded. kWithProduct: a product that it adds need not be rounded before,
 // so that a device may compute both in one instruction (a reduction's sums).
 enum class Rounding : int64_t { kEach = 0, kWithProduct = 1 };
@@ -100,8 +164,15 @@ enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
 inline constexpr int kMmaThreads = 32;
+inline constexpr int kShuffleThreads = 32;  // a warp; of a smaller block, all of it
 inline constexpr int64_t kTileSide = 16;
 inline constexpr int kTilesMax = 8;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWgmmaRows = 64;
+inline constexpr int kWgmmaDepth = 16;
+inline constexpr int kWgmmaColumnsMax = 256;
+// Eight rows of 128 bytes: the pattern of a swizzle repeats, so its memory is aligned to it.
+inline constexpr int64_t kSwizzleAlign = 1024;
 
 using ValueId = int32_t;
 
@@ -123,19 +194,30 @@ struct Instruction {
 bool HasValue(Code code);
 // Returns whether an instruction depends on its sources alone and has no side effects.
 bool IsPure(Code code);
+// Returns whether it is an instruction for sm_90a.
+inline bool IsHopper(Code code) { return code >= Code::kMap; }
+// Returns whether all threads of a warpgroup run it together.
+inline bool IsOfWarpgroup(Code code) { return code >= Code::kGroupFence; }
+// The private memories whose elements an instruction may change, but for STORE.
+absl::Span<const ValueId> ChangedMemories(const Instruction& instruction);
 
 struct Program {
   std::vector<Instruction> code;
-  int buffer_count = 0;  // one past the largest slot
+  int buffer_count = 0;            // one past the largest slot
+  std::vector<MappedTensor> maps;  // by the number of MAP
 
   // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;
   int64_t shared_bytes() const;
+  // Where the memory of an ALLOC of the block begins in that of all of them, in bytes.
+  int64_t SharedOffset(ValueId alloc) const;
   // The first instruction that is not the same for all blocks, or the outermost scope that it is
   // in; the number of instructions if there is none. What comes before it may be run once for
   // several.
   ValueId FirstOfBlocks() const;
   bool reads_vars() const;
+
+  bool operator==(const Program&) const = default;
 };
 
 // One line per instruction, indented by scopes: "%7 = ADD i64 %3 %6".
@@ -151,6 +233,15 @@ struct MatrixPlace {
 // The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
+// The row and column of the sum that thread `thread` of 128 holds in element `element` of the
+// accumulators of WGMMA, as PTX's wgmma.m64nNk16.
+MatrixPlace WgmmaElement(int thread, int element);
+// Where element `row`, `k` of an operand of WGMMA is, from the operand's first one and before the
+// swizzle. `leading` 0: each row has 64 consecutive elements, of which the operand takes 16. Otherwise
+// 64 rows are consecutive, the next k follows, and the next 64 rows are `leading` elements away.
+int64_t WgmmaPlace(int64_t leading, int row, int k);
+// The place of an element of `width` bytes in memory with a swizzle of 128 bytes.
+int64_t SwizzledPlace(int64_t element, int width);
 
 // Builds a program by appending instructions. Equal pure instructions of open scopes are merged, so
 // are equal loads of private memory with no store to it between them, and arithmetic on i64 and
@@ -179,10 +270,19 @@ class ProgramBuilder {
   ValueId If(ValueId condition);
   void EndIf(ValueId branch);
   void Barrier();
+  ValueId Map(ValueId buffer, MappedTensor map);
+  // An instruction without a value, for sm_90a.
+  void Do(Code code, absl::Span<const ValueId> src = {}, std::array<int64_t, 3> imm = {}) {
+    Instruction instruction{.code = code, .imm = imm};
+    instruction.src.assign(src.begin(), src.end());
+    Add(std::move(instruction));
+  }
 
   const Instruction& at(ValueId value) const { return program_.code[value]; }
   // Buffers that the whole program only reads, by slot: equal loads of them are one value too.
   void SetReadOnly(std::vector<bool> slots) { read_only_ = std::move(slots); }
+  // What MAPs that are added by their number mean.
+  void SetMaps(std::vector<MappedTensor> maps) { program_.maps = std::move(maps); }
   bool IsReadOnly(ValueId memory) const;
   // Returns whether `value` is a CONST of an integer type or bool, and sets `number` to it.
   bool IsConst(ValueId value, int64_t* number) const;

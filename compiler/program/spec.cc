@@ -1,9 +1,11 @@
 #include "compiler/program/spec.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/program/spec_hopper.h"
 
 namespace outboard::program {
 namespace {
@@ -15,7 +17,10 @@ constexpr int64_t kPrivateElementsMax = 1 << 19;  // as many f32 as limits::kLoc
 class Checker {
  public:
   Checker(const Program& program, Phase phase)
-      : program_(program), phase_(phase), threads_(program.Extent(Grid::kThread)) {}
+      : program_(program),
+        phase_(phase),
+        threads_(program.Extent(Grid::kThread)),
+        in_groups_(program) {}
 
   // The rule that is broken and where; empty where none is.
   std::string Run(ValueId* where) {
@@ -26,6 +31,7 @@ class Checker {
       *where = n;
       std::string broken = Sources(n);
       if (broken.empty()) broken = Types(program_.code[n]);
+      if (broken.empty() && IsHopper(program_.code[n].code)) broken = BrokenHopperRule(program_, n);
       if (broken.empty()) broken = Place(n);
       if (!broken.empty()) return broken;
     }
@@ -36,7 +42,8 @@ class Checker {
  private:
   struct Scope {
     ValueId opener;
-    bool varies;  // whether threads may take it differently
+    bool varies;           // whether threads may take it differently
+    bool varies_in_group;  // whether threads of one warpgroup may
     std::vector<ValueId> values;
   };
 
@@ -58,7 +65,9 @@ class Checker {
     return at(v).code == Code::kAlloc && at(v).imm[0] == static_cast<int64_t>(space);
   }
   bool IsMemory(ValueId v) const {
-    return at(v).code == Code::kBuffer || (at(v).code == Code::kAlloc && !IsAlloc(v, Space::kTile));
+    return at(v).code == Code::kBuffer ||
+           (at(v).code == Code::kAlloc && !IsAlloc(v, Space::kTile) &&
+            !IsAlloc(v, Space::kBarriers));
   }
   bool IsShared(ValueId v) const { return IsAlloc(v, Space::kShared); }
   bool IsTile(ValueId v, DType dtype) const {
@@ -116,7 +125,7 @@ class Checker {
   }
 
   std::string Types(const Instruction& i) const {
-    const bool memory = i.code == Code::kBuffer || i.code == Code::kAlloc;
+    const bool memory = i.code == Code::kBuffer || i.code == Code::kAlloc || i.code == Code::kMap;
     if (i.lanes < (memory ? 0 : 1) || i.lanes > (memory ? 0 : kLanesMax))
       return absl::StrCat(i.lanes, " lanes");
     if (HasValue(i.code) != (i.dtype != DType::kVoid)) return "has a wrong kind of type";
@@ -141,7 +150,9 @@ class Checker {
         if (i.imm[0] < 0 || i.imm[0] >= program_.buffer_count) return "slot out of range";
         return i.imm[1] < 0 ? "a negative length" : counted(0, 0);
       case Code::kAlloc:
-        if (i.imm[0] < 0 || i.imm[0] > 2) return "no such space";
+        if (i.imm[0] < 0 || i.imm[0] > 3) return "no such space";
+        if (i.imm[0] == static_cast<int64_t>(Space::kBarriers) && i.dtype != DType::kU64)
+          return "barriers are u64";
         if (i.imm[0] == static_cast<int64_t>(Space::kTile))
           return i.imm[1] != kTileSide * kTileSide ||
                          (i.dtype != DType::kF32 && i.dtype != DType::kU32)
@@ -199,24 +210,45 @@ class Checker {
                    : "";
       }
       case Code::kCopy:
-        if (i.src.size() != 4) return counted(4, 4);
+        if (i.src.size() < 4 || i.src.size() > 5) return counted(4, 5);
         if (!IsShared(i.src[0]) || at(i.src[2]).code != Code::kBuffer)
           return "copies from a buffer to memory of the block, and nothing else";
         if (at(i.src[0]).dtype != at(i.src[2]).dtype) return "between two types";
         if (!IsValue(i.src[1], DType::kI64, 1) || !IsValue(i.src[3], DType::kI64, 1))
           return "an index is no i64";
+        if (i.src.size() == 5 && !IsValue(i.src[4], DType::kBool, 1)) return "the mask is no bool";
+        if (i.imm[1] != 0 && i.imm[1] != 1) return "is neither aligned nor not";
         return i.imm[0] < 1 ? "of nothing" : "";
       case Code::kBarrier:
       case Code::kCommit: return counted(0, 0);
       case Code::kWait: return i.imm[0] < 0 ? "for a negative number" : counted(0, 0);
+      case Code::kShuffle:
+        if (i.src.size() != 1) return counted(1, 1);
+        if (!IsValue(i.src[0], i.dtype, 1) || i.lanes != 1) return "is no such scalar";
+        if (i.imm[0] < 1 || i.imm[0] >= std::min<int64_t>(threads_, kShuffleThreads) ||
+            (i.imm[0] & (i.imm[0] - 1)) != 0)
+          return absl::StrCat("bit ", i.imm[0], " of a thread's number");
+        return (threads_ & (threads_ - 1)) != 0 && threads_ % kShuffleThreads != 0
+                   ? "in a block of no whole groups"
+                   : "";
       case Code::kMma:
         if (i.src.size() != 3) return counted(3, 3);
         if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
           return "of a type that it has no form for";
-        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) ||
-            !IsValue(i.src[1], at(i.src[0]).dtype, 4) || !IsValue(i.src[2], DType::kF32, 4) ||
+        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) || !IsValue(i.src[2], DType::kF32, 4) ||
+            !IsValue(i.src[1], at(i.src[0]).dtype, at(i.src[1]).lanes == 8 ? 8 : 4) ||
             i.dtype != DType::kF32 || i.lanes != 4)
           return "operands of other types";
+        if (i.imm[0] < 0 || i.imm[0] >= at(i.src[1]).lanes / 4) return "no such half";
+        if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
+        return "";
+      case Code::kLdmatrix:
+        if (i.src.size() != 2) return counted(2, 2);
+        if (!IsShared(i.src[0])) return "of no memory of the block";
+        if (!IsValue(i.src[1], DType::kI64, 1)) return "the index is no i64";
+        if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) != 2 || i.lanes != 8)
+          return "is not 8 lanes of the memory's type, of 16 bits";
+        if (i.imm[0] != 0 && i.imm[0] != 1) return "is neither transposed nor not";
         if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kDot:
@@ -242,6 +274,7 @@ class Checker {
             !IsTile(i.src[2], DType::kU32))
           return "operands of other types";
         return "";
+      default: return "";  // of sm_90a: BrokenHopperRule
     }
     return "no such instruction";
   }
@@ -252,6 +285,7 @@ class Checker {
     for (const ValueId s : i.src) varies = varies || varies_[s];
     if (i.code == Code::kLoad && at(i.src[0]).code == Code::kAlloc && !IsShared(i.src[0]))
       varies = threads_ > 1;
+    const bool varies_in_group = in_groups_.Add(n);
     if (i.code == Code::kEnd || i.code == Code::kEndIf) {
       const Code opener = i.code == Code::kEnd ? Code::kLoop : Code::kIf;
       if (at(i.src[0]).code != opener) return "closes something else";
@@ -263,15 +297,24 @@ class Checker {
     }
     if (i.code == Code::kAlloc && i.imm[0] != static_cast<int64_t>(Space::kPrivate) &&
         !open_.empty())
-      return IsShared(n) ? "memory of a block in a scope" : "a tile in a scope";
+      return IsAlloc(n, Space::kTile) ? "a tile in a scope" : "memory of a block in a scope";
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
-    if (i.code == Code::kBarrier || i.code == Code::kMma)
+    if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kShuffle ||
+        i.code == Code::kLdmatrix)
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
+    if (IsOfWarpgroup(i.code))
+      for (const Scope& scope : open_)
+        if (scope.varies_in_group)
+          return absl::StrCat("in a scope that a warpgroup may enter apart: %", scope.opener);
+    copies_ = copies_ || i.code == Code::kCopy;
+    hopper_ = hopper_ || IsHopper(i.code);
+    if (copies_ && hopper_) return "COPY beside instructions of sm_90a";
     varies_[n] = varies;
-    if (i.code == Code::kLoop || i.code == Code::kIf) open_.push_back({n, varies, {}});
+    if (i.code == Code::kLoop || i.code == Code::kIf)
+      open_.push_back({n, varies, varies_in_group, {}});
     // The end of a scope names its opener, which is to be seen up to there.
     if (HasValue(i.code) || i.code == Code::kIf) {
       visible_[n] = true;
@@ -283,7 +326,9 @@ class Checker {
   const Program& program_;
   Phase phase_;
   int64_t threads_;
+  GroupVariance in_groups_;
   int tiles_ = 0;
+  bool copies_ = false, hopper_ = false;
   std::vector<bool> visible_, varies_;
   std::vector<Scope> open_;
 };

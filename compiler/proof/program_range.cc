@@ -229,21 +229,55 @@ class Checker {
         case Code::kCopy:
           if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
           break;
+        case Code::kLdmatrix:
+          if (never == 0 && !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 7)) found.push_back(n);
+          break;
         case Code::kTileLoad:
         case Code::kTileStore: {
           const int64_t last = (program::kTileSide - 1) * (i.imm[0] + 1);
           if (never == 0 && !InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last)) found.push_back(n);
           break;
         }
-        default: break;
+        default:
+          if (never == 0 && program::IsHopper(i.code) && !BlockMemoryInRange(i)) found.push_back(n);
+          break;
       }
     }
     return found;
   }
 
  private:
+  // Barriers, boxes and operands of sm_90a. A swizzle stays within 1,024 bytes, of which memory has
+  // a whole number (spec.h): whatever of these it touches is in range if the unswizzled place is.
+  bool BlockMemoryInRange(const Instruction& i) {
+    switch (i.code) {
+      case Code::kBarrierInit:
+      case Code::kBarrierExpect:
+      case Code::kBarrierArrive:
+      case Code::kBarrierWait: return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 0);
+      case Code::kBoxLoad:
+      case Code::kBoxStore: {
+        const size_t map = i.code == Code::kBoxLoad ? 4 : 2;
+        const int64_t number = program_.code[i.src[map]].imm[0];
+        const int64_t last = program_.maps[static_cast<size_t>(number)].box_elements() - 1;
+        return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, last) &&
+               (map == 2 || InRangeFrom(i.src[2], i.src[3], 0, -1, 0, 0));
+      }
+      case Code::kGroupMma: {
+        const auto last = [&](int64_t leading, int64_t rows) {
+          return program::WgmmaPlace(leading, static_cast<int>(rows) - 1, program::kWgmmaDepth - 1);
+        };
+        return InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last(i.imm[1], program::kWgmmaRows)) &&
+               InRangeFrom(i.src[3], i.src[4], 0, -1, 0, last(i.imm[2], i.imm[0]));
+      }
+      default: return true;
+    }
+  }
+
+  // A mask is of the buffer: zeros are written where it is false.
   bool CopyEnds(const Instruction& i, int memory) {
-    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, -1, 0, i.imm[0] - 1);
+    const ValueId mask = memory == 2 && i.src.size() == 5 ? i.src[4] : -1;
+    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, mask, 0, i.imm[0] - 1);
   }
 
   bool IsInRange(ValueId memory, ValueId index, ValueId mask, int lanes) {
@@ -350,8 +384,9 @@ std::vector<ValueId> UnprovedAccesses(const Program& program) {
 
 absl::Status NotInRange(const Program& program, ValueId n) {
   const Instruction& access = program.code[n];
-  const bool tile = access.code == Code::kTileLoad || access.code == Code::kTileStore;
-  const Instruction& memory = program.code[access.src[tile ? 1 : 0]];
+  const bool second = access.code == Code::kTileLoad || access.code == Code::kTileStore ||
+                      access.code == Code::kGroupMma;
+  const Instruction& memory = program.code[access.src[second ? 1 : 0]];
   return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
                                           " at ", n, " is not shown to be within ", memory.imm[1],
                                           " elements: ", ToString(program, n)));

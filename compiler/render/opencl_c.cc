@@ -214,7 +214,7 @@ class Printer {
     const std::string type = NameOf(i.dtype);
     if (i.dtype == DType::kF64 && !device_.fp64) return none_for("f64");
     if (i.lanes > 16) return none_for(StrCat("vectors of ", i.lanes, " ", type));
-    if (i.code >= Code::kMma) return none_for(StrCat(NameOf(i.code), " of ", type));
+    if (i.code >= Code::kShuffle) return none_for(StrCat(NameOf(i.code), " of ", type));
     if (i.code == Code::kBitcast && at(i.src[0]).lanes != i.lanes)
       return none_for(StrCat("lanes of ", type, " taken apart"));
     if (i.code == Code::kAlu && IsTranscendental(i.op) && i.dtype != DType::kF64)
@@ -375,8 +375,9 @@ class Printer {
       case Code::kStore: Store(i); break;
       case Code::kBarrier: Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"); break;
       case Code::kCopy:  // one that arrives at once
-        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = v$3[v$4 + k];", i.imm[0],
-                        i.src[0], i.src[1], i.src[2], i.src[3]));
+        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = $5v$3[v$4 + k];", i.imm[0],
+                        i.src[0], i.src[1], i.src[2], i.src[3],
+                        i.src.size() == 5 ? Substitute("!v$0 ? 0 : ", i.src[4]) : ""));
         break;
       default: break;  // COMMIT and WAIT; the others are refused before
     }
@@ -479,7 +480,17 @@ class Printer {
       return Substitute("($0)($1 $2 $3)", type, a, divides ? "/" : "%", d);
     };
     if (divisor->code == Code::kConst && divisor->imm[0] > 0) return by(b);
-    // No lane may divide by 0, or the least number by -1.
+    if (s.lanes > 1) {
+      // Lane by lane: LLVM 19, which drivers may be made of, takes a division by a vector apart where
+      // it must not (AluEmitter::Divide).
+      std::vector<std::string> lanes;
+      for (int l = 0; l < s.lanes; ++l) {
+        const std::string lane = StrCat(".s", absl::Hex(l));
+        lanes.push_back(Quotient(i, Shape{s.dtype, 1}, StrCat(a, lane), StrCat(b, lane)));
+      }
+      return Substitute("($0)($1)", type, absl::StrJoin(lanes, ", "));
+    }
+    // The divisor may not be 0, nor -1 under the least number.
     const std::string minus_one = Substitute("($0)(-1)", type);
     const std::string bad = IsSigned(s.dtype)
                                 ? Substitute("($0 == $1) | ($0 == $2)", b, zero, minus_one)

@@ -1,6 +1,7 @@
 #include "compiler/search/neighbours.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
@@ -24,8 +25,9 @@ int64_t StepOf(const Opts& opts, int64_t axis) {
 }
 
 // Rounds blocks to whole tiles, and sorts kinds as apply.h wants them; the order inside of a kind
-// stays.
-Opts Repaired(Opts opts) {
+// stays. Of blocks of threads the order says how values are nested.
+Opts Repaired(Opts opts, const Target& target) {
+  if (target.block_threads > 1) return opts;
   std::stable_sort(opts.begin(), opts.end(),
                    [](const Opt& a, const Opt& b) { return a.kind < b.kind; });
   for (Opt& opt : opts) {
@@ -40,7 +42,7 @@ class Moves {
  public:
   Moves(const UOp* sink, const Opts& opts, const Target& target)
       : sink_(sink), opts_(opts), target_(target) {
-    seen_.insert(codegen::OptsToString(Repaired(opts)));
+    seen_.insert(codegen::OptsToString(Repaired(opts, target)));
     seen_.insert(codegen::OptsToString(opts));
   }
 
@@ -50,6 +52,10 @@ class Moves {
     const codegen::LoopNest& kernel = planned->kernel;
     axes_ = static_cast<int64_t>(codegen::AxesOf(kernel).size());
     outputs_ = kernel.output_count;
+    if (target_.block_threads > 1) {
+      ThreadMoves(static_cast<int64_t>(codegen::LoadsOf(kernel).size()));
+      return std::move(found_);
+    }
     RegisterTiles();
     for (size_t i = 0; i < opts_.size(); ++i) Amounts(i);
     Additions(static_cast<int64_t>(codegen::LoadsOf(kernel).size()),
@@ -69,12 +75,83 @@ class Moves {
   }
 
   void Offer(Opts opts) {
-    opts = Repaired(std::move(opts));
+    opts = Repaired(std::move(opts), target_);
     if (!seen_.insert(codegen::OptsToString(opts)).second) return;
     const auto planned = Apply(opts);
     if (!planned.ok()) return;
-    const double cost = optimize::LoopCost(planned->kernel, target_).PlanCost(planned->plan);
+    const double cost =
+        target_.block_threads > 1
+            ? ThreadCost(planned->plan)
+            : optimize::LoopCost(planned->kernel, target_).PlanCost(planned->plan);
     found_.push_back({std::move(opts), cost});
+  }
+
+  // Rounds of blocks, by the values that a thread computes in one.
+  double ThreadCost(const codegen::LoopPlan& plan) const {
+    constexpr double kResidentThreads = 1024;  // of a multiprocessor
+    const double together =
+        std::max(1.0, static_cast<double>(target_.multiprocessors) * kResidentThreads /
+                          static_cast<double>(plan.block_threads()));
+    double values = 1;
+    for (const codegen::Tile& tile : plan.tiles)
+      values *= static_cast<double>(tile.main.size()) * tile.lanes();
+    double work = values;
+    for (const codegen::GroupPlan& group : plan.groups) {
+      double steps = values;
+      for (const codegen::Tile& tile : group.loops)
+        steps *= static_cast<double>(tile.blocks()) * static_cast<double>(tile.main.size()) *
+                 tile.lanes();
+      work += steps;
+    }
+    return std::ceil(static_cast<double>(plan.tasks()) / together) * work;
+  }
+
+  // Of blocks of threads: other amounts, Opts that change places, go away or come.
+  void ThreadMoves(int64_t loads) {
+    for (size_t i = 0; i < opts_.size(); ++i) {
+      if (opts_[i].kind == OptKind::kGrid || opts_[i].kind == OptKind::kLocal) continue;
+      OfferAmount(i, opts_[i].amount * 2);
+      OfferAmount(i, opts_[i].amount / 2);
+    }
+    for (size_t i = 0; i + 1 < opts_.size(); ++i) {
+      Opts changed = opts_;
+      std::swap(changed[i], changed[i + 1]);
+      Offer(std::move(changed));
+    }
+    // Twice as many threads along one axis, and half as many along another.
+    for (size_t i = 0; i < opts_.size(); ++i)
+      for (size_t k = 0; k < opts_.size(); ++k) {
+        const auto threads = [&](const Opt& opt) {
+          return opt.kind == OptKind::kLane || opt.kind == OptKind::kWarp;
+        };
+        if (i == k || !threads(opts_[i]) || !threads(opts_[k]) || opts_[k].amount < 4) continue;
+        Opts changed = opts_;
+        changed[i].amount *= 2;
+        changed[k].amount /= 2;
+        Offer(std::move(changed));
+      }
+    for (size_t i = 0; i < opts_.size(); ++i) {
+      Opts fewer = opts_;
+      fewer.erase(fewer.begin() + static_cast<int64_t>(i));
+      Offer(std::move(fewer));
+    }
+    const auto add = [&](Opt opt) {
+      Opts more = opts_;
+      more.push_back(opt);
+      Offer(std::move(more));
+    };
+    for (int64_t axis = 0; axis < axes_; ++axis) {
+      const bool output = axis < outputs_;
+      for (const int64_t count : {2, 4}) {
+        add({output ? OptKind::kUpcast : OptKind::kUnroll, axis, count});
+        if (!output) add({OptKind::kGroup, axis, count});
+        if (output) add({OptKind::kWarp, axis, count});
+      }
+      for (const int64_t count : {8, 32})
+        add({output ? OptKind::kLane : OptKind::kShare, axis, count});
+    }
+    for (int64_t load = 0; load < loads; ++load) add({OptKind::kLocal, load, 0});
+    for (int64_t count = 1; count <= outputs_; ++count) add({OptKind::kGrid, 0, count});
   }
 
   void OfferAmount(size_t place, int64_t amount) {
@@ -106,8 +183,16 @@ class Moves {
       case OptKind::kFlatten:
       case OptKind::kOnline:
       case OptKind::kPanel:
+      case OptKind::kMma:
       case OptKind::kTensorCore:
-      case OptKind::kSwap: break;
+      case OptKind::kSwap:
+      case OptKind::kGrid: break;
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare:
+        OfferAmount(i, amount * 2);
+        OfferAmount(i, amount / 2);
+        break;
     }
   }
 

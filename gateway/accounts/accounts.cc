@@ -73,8 +73,8 @@ std::optional<WallTime> OptionalTime(const Statement& row, int column) {
 
 absl::StatusOr<std::unique_ptr<Accounts>> Accounts::Open(const std::string& path,
                                                          const storage::OpenOptions& options) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("accounts", kAccountsSchema));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                      Database::OpenFor("accounts", kAccountsSchema, path, options));
   return std::unique_ptr<Accounts>(new Accounts(std::move(db)));
 }
 

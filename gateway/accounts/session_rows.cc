@@ -85,8 +85,8 @@ absl::Status CheckRow(const SessionRow& row) {
 
 absl::StatusOr<std::unique_ptr<SessionRows>> SessionRows::Open(
     const std::string& path, const storage::OpenOptions& options) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("sessions", kSessionsSchema));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                      Database::OpenFor("sessions", kSessionsSchema, path, options));
   return std::unique_ptr<SessionRows>(new SessionRows(std::move(db)));
 }
 

@@ -30,8 +30,8 @@ constexpr size_t kTextBytesMax = 512;
 
 absl::StatusOr<std::unique_ptr<QuarantineRows>> QuarantineRows::Open(
     const std::string& path, const storage::OpenOptions& options) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("workers", kSchema));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                      Database::OpenFor("workers", kSchema, path, options));
   return std::unique_ptr<QuarantineRows>(new QuarantineRows(std::move(db)));
 }
 

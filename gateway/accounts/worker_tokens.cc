@@ -34,12 +34,18 @@ std::string HashOf(std::string_view token) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
+absl::Status NotGood() {
+  return absl::PermissionDeniedError(
+      "the worker's token is not good: it was used, has expired, or is for another name; make one "
+      "with `outboard cert token NAME`");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerTokens>> WorkerTokens::Open(
     const std::string& path, const storage::OpenOptions& options) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("worker_tokens", kSchema));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                      Database::OpenFor("worker_tokens", kSchema, path, options));
   return std::unique_ptr<WorkerTokens>(new WorkerTokens(std::move(db)));
 }
 
@@ -66,6 +72,15 @@ absl::StatusOr<Secret> WorkerTokens::Create(std::string_view name, WallTime now)
   return token;
 }
 
+absl::Status WorkerTokens::Check(std::string_view token, std::string_view name, WallTime now) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement find, db_->Prepare("SELECT 1 FROM worker_token WHERE hash = ? AND "
+                                                   "name = ? AND expires_ms > ?"));
+  find.BindBlob(1, HashOf(token)).BindText(2, name).Bind(3, now.unix_ms);
+  OB_ASSIGN_OR_RETURN(const bool found, find.Step());
+  return found ? absl::OkStatus() : NotGood();
+}
+
 absl::Status WorkerTokens::Spend(std::string_view token, std::string_view name, WallTime now) {
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -74,10 +89,7 @@ absl::Status WorkerTokens::Spend(std::string_view token, std::string_view name, 
                                      "expires_ms > ? RETURNING 1"));
     take.BindBlob(1, HashOf(token)).BindText(2, name).Bind(3, now.unix_ms);
     OB_ASSIGN_OR_RETURN(const bool taken, take.Step());
-    if (!taken)
-      return absl::PermissionDeniedError(
-          "the worker's token is not good: it was used, has expired, or is for another name; make "
-          "one with `outboard cert token NAME`");
+    if (!taken) return NotGood();
     OB_ASSIGN_OR_RETURN(const bool more, take.Step());  // to its end, so that it counts
     return more ? absl::DataLossError("two tokens are one") : absl::OkStatus();
   });

@@ -30,8 +30,10 @@ class WorkerTokens {
   // forgotten.
   // INVALID_ARGUMENT: the name (gateway/base/worker_name.h)
   absl::StatusOr<Secret> Create(std::string_view name, WallTime now);
-  // Takes it for good. PERMISSION_DENIED: there is none such, it was used, it has expired, or it is
-  // for another name; in one text, so that nothing can be guessed
+  // PERMISSION_DENIED: there is none such, it was used, it has expired, or it is for another name;
+  // in one text, so that nothing can be guessed
+  absl::Status Check(std::string_view token, std::string_view name, WallTime now);
+  // The same, and takes it for good.
   absl::Status Spend(std::string_view token, std::string_view name, WallTime now);
 
  private:

@@ -15,6 +15,9 @@ inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never st
 // Of those threads. An upload of one account otherwise made one step in a hundred of another ten
 // times as long, on two cores.
 inline constexpr int kPoolNiceness = 10;
+// For so long after a step of one account, uploads, graphs and reports of the others have half a
+// processor for each account. Steps that are further apart take longer than what they wait for.
+inline constexpr int64_t kStepsRecentMs = 100;
 inline constexpr int64_t kTickMs = 200;
 // Freed memory beyond this is given back to the system every kTrimTicks: a flood's, never a step's.
 inline constexpr size_t kFreeBytesKept = size_t{32} << 20;
@@ -30,8 +33,8 @@ inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
-// milliseconds behind two uploads.
-inline constexpr int kReadAtOnceBytesMax = 128 << 10;
+// milliseconds behind two uploads. Less than this makes uploads dearer.
+inline constexpr int kReadAtOnceBytesMax = 32 << 10;
 // What a connection may send ahead of whoever reads it here. gRPC's own estimate grew to 16 MiB and
 // more for every fast connection: eight uploads of one account held 165 MB. Eight connections,
 // which our client has, still send 80 MB/s over a round trip of 100 ms.
@@ -77,6 +80,9 @@ inline constexpr int kStreamsPerAccountMax = 256;
 // Sessions that are opened or resumed: so many at once, then kOpeningsPerMinute. Each writes rows.
 inline constexpr int kOpeningsAtOnce = 120;
 inline constexpr int kOpeningsPerMinute = 600;
+// How long the refusal of one more waits: a program that tries again at once otherwise opens and is
+// refused thousands of times a second, which costs others' steps more than openings do.
+inline constexpr int64_t kOpeningRefusedMs = 250;
 // Bytes of graphs of an account that wait to be whole or to be checked, of all its sessions.
 inline constexpr size_t kGraphBytesInFlightMax = size_t{64} << 20;
 inline constexpr int kAuthThreads = 2;   // keys, and nothing else: they wait for no account's work

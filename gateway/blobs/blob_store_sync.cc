@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/thread_slice.h"
 #include "gateway/blobs/blob_store.h"
 
 namespace outboard::gateway {
@@ -129,6 +130,7 @@ void BlobStore::WhenDurable(TenantId tenant, std::span<const wire::Hash> roots,
 }
 
 void BlobStore::SyncThread() {
+  YieldToOthers(0);
   auto next = std::chrono::steady_clock::now() + kLastUsesEvery;
   std::unique_lock lock(mutex_);
   while (!stopping_) {

@@ -35,6 +35,10 @@ Census GatewayCore::CountAll(MonoTime now) const {
   for (const auto& [id, worker] : workers_) {
     census.workers_set_aside += worker.set_aside;
     census.heartbeat_oldest_s = std::max(census.heartbeat_oldest_s, Age(now, worker.heard));
+    if (!worker.set_aside)
+      census.devices_out += static_cast<uint32_t>(std::count_if(
+          worker.slots.begin(), worker.slots.end(),
+          [](const Slot& slot) { return slot.out && !slot.holder.has_value(); }));
   }
   census.devices = devices_total();
   census.devices_busy = devices_busy();

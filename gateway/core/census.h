@@ -15,7 +15,7 @@ struct Census {
   size_t queued = 0;
   double queue_oldest_s = 0;
   size_t workers = 0, workers_set_aside = 0;
-  uint32_t devices = 0, devices_busy = 0;
+  uint32_t devices = 0, devices_busy = 0, devices_out = 0;
   double heartbeat_oldest_s = 0;
   double snapshot_oldest_s = 0;  // of sessions that are live, recoverable and working
 };

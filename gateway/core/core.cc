@@ -18,11 +18,15 @@
 //       executor of a parked session lives.
 //   G11 No session has a seat on a worker that was set aside.
 //   G12 A session is metered only with a hold, and never for more than that (funds.cc).
+//   G13 A parked session that is shelved for its memory has all of its state in a snapshot, unless
+//       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
+//       is placed where that memory is needed.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   kParked --its worker's memory is needed/MakeRoomFor, Shelve--> kShelved
+//   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
+//             kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
 //   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
@@ -48,8 +52,8 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 
 uint32_t GatewayCore::Worker::free() const {
   if (draining || set_aside) return 0;
-  return static_cast<uint32_t>(std::count_if(
-      slots.begin(), slots.end(), [](const Slot& slot) { return !slot.holder.has_value(); }));
+  return static_cast<uint32_t>(
+      std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
 }
 
 const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
@@ -88,8 +92,12 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.node = event.node;
   worker.one_account = event.one_account;
   worker.set_aside = event.set_aside;
+  worker.exclusive = event.exclusive;
+  worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
+  for (const uint32_t device : event.out)
+    if (device < worker.slots.size()) worker.slots[device].out = true;
   worker.heard = now_;
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
@@ -110,15 +118,24 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   PlaceQueue(out);
 }
 
+void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
+  const auto it = workers_.find(event.worker);
+  if (it != workers_.end() && event.device < it->second.slots.size())
+    it->second.slots[event.device].out = true;
+}
+
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;
   telemetry::ObserveNs(telemetry::Metric::kHeartbeatGap, Since(now_, it->second.heard));
   it->second.heard = now_;
+  bool has_parked = false;
   for (size_t i = 0; i < std::min(event.alive.size(), event.memory_bytes.size()); ++i)
     if (Session* session = Find(event.alive[i]);
-        session != nullptr && session->SeatOn(event.worker) != nullptr)
+        session != nullptr && session->SeatOn(event.worker) != nullptr) {
       session->memory_bytes = event.memory_bytes[i];
+      has_parked |= session->state == State::kParked;
+    }
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
@@ -133,6 +150,8 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
     }
   }
   PostCharges(std::move(charges), out);
+  // What it uses may be known only now, where it was adopted.
+  if (has_parked) MakeRoomFor(event.worker, {}, nullptr, out);
 }
 
 void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
@@ -393,6 +412,10 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   session.wall = event.wall;
   session.idle_since = now_;
   GoLiveIfReady(session, out);
+  if (session.state == State::kParked && session.snapshot_asked.has_value()) {
+    session.snapshot_asked.reset();  // there was nobody to ask
+    AskForSnapshot(session, out);
+  }
 }
 
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
@@ -403,6 +426,7 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
+  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
   End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 
@@ -413,9 +437,12 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
   session->ms_at_snapshot = BillOf(event.session).ms;
+  std::erase_if(session->refused,
+                [&](const RefusedItem& item) { return item.seq <= event.seq; });
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (session->state == State::kParked) PlaceQueue(out);  // G13
 }
 
 void GatewayCore::Handle(const SessionProgress& event, Out& out) {
@@ -423,7 +450,10 @@ void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   if (session == nullptr) return;
   if (event.busy || session->busy) session->idle_since = now_;
   session->busy = event.busy;
-  session->done_seq = std::max(session->done_seq, event.done_seq);
+  if (event.done_seq > 0 && !session->seats.empty()) {
+    session->done_seq = std::max(session->done_seq, event.done_seq);
+    session->done_known = true;
+  }
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -556,6 +586,9 @@ std::string GatewayCore::CheckInvariants() const {
     const bool waits = s.state == State::kQueued || (s.state == State::kParked && has_conn);
     if (waits != queued.contains(id)) return "G5: " + id.Hex();
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
+    if (s.snapshot_asked.has_value() &&
+        !in({State::kStarting, State::kDetached, State::kParked}))
+      return "G13: " + id.Hex();
     if (s.moved.size() > options_.moves_max) return "G8: moved too often: " + id.Hex();
   }
   if (held != devices_busy()) return "G1: a slot is held by no session";

@@ -69,6 +69,8 @@ class GatewayCore {
   struct Slot {
     DeviceSlot device;
     std::optional<SessionId> holder;
+    bool out = false;  // DeviceWentOut
+    bool free() const { return !holder.has_value() && !out; }
   };
   struct Worker {
     std::string name, node;
@@ -77,6 +79,8 @@ class GatewayCore {
     bool draining = false;
     bool set_aside = false;
     bool one_account = false;
+    bool exclusive = false;  // WorkerJoined::exclusive
+    bool snapshots_when_asked = false;
     uint32_t free() const;
   };
 
@@ -110,7 +114,8 @@ class GatewayCore {
       MonoTime asked_at;
     } funds;
     // Work that is repeated after a fault of ours is not charged.
-    uint64_t done_seq = 0;      // the last item that was done, by any of its executors
+    uint64_t done_seq = 0;      // the last item that is known to be done, by any of its executors
+    bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
     bool replaying = false;     // its meter stands
     int64_t replayed_ns = 0;  // the time that was free, before replay_since
@@ -122,10 +127,16 @@ class GatewayCore {
     bool client_recovers = false;
     std::string snapshot_root;
     uint64_t snapshot_seq = 0;
-    uint64_t memory_bytes = 0;        // of its executor, as its worker said last
+    // Since it was parked, or was to be.
+    std::optional<MonoTime> snapshot_asked;
+    uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
-    std::optional<WorkerId> lost_on;  // the worker of the last loss
+    std::optional<WorkerId> lost_on;   // the worker of the last loss
+    std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
+    std::optional<MonoTime> tried_again;  // after an end that it may have caused
+    uint64_t suspect_seq = 0;             // the item of that end; 0: not known
+    std::vector<RefusedItem> refused;     // those after the last snapshot
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
@@ -139,6 +150,7 @@ class GatewayCore {
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors
+    bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };
 
@@ -146,6 +158,7 @@ class GatewayCore {
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
   void Handle(const WorkerJoined& event, Out& out);
+  void Handle(const DeviceWentOut& event, Out& out);
   void Handle(const WorkerHeartbeat& event, Out& out);
   void Handle(const WorkerDraining& event, Out& out);
   void Handle(const WorkerSetAside& event, Out& out);
@@ -179,7 +192,13 @@ class GatewayCore {
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
-  void MakeRoomFor(WorkerId worker, Out& out);
+  void PutAway(Session& session, Out& out);
+  void AskForSnapshot(Session& session, Out& out);
+  std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
+                                 const Session* placed);
+  bool IsReadyToGo(const Session& session) const;
+  bool MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken, const Session* placed,
+                   Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
@@ -187,6 +206,8 @@ class GatewayCore {
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
+  bool MayTryAgain(Session& session, const ExecutorGone& event);
+  bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);
   // ---- money (funds.cc)

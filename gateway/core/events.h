@@ -85,6 +85,9 @@ struct CoreOptions {
   uint32_t sessions_per_tenant_max = 64;
   uint32_t queue_max = 1024;
   uint64_t memory_bytes_max = 0;  // of a session, sent to its worker; 0: the worker's memory
+  // A session for which parked ones have to go waits so long for their snapshots. With idle_ns it
+  // stays below queue_ns: a restarted program waits for both of its predecessor.
+  int64_t snapshot_wait_ns = 5 * kSecondNs;
   // Parked sessions may together use 1 / parked_share of a worker's memory, and what its free
   // devices have. A worker takes three quarters of its machine's memory, so that this fits.
   uint64_t parked_share = 8;
@@ -104,6 +107,14 @@ struct WorkerJoined {
   std::vector<HeldExecutor> held;
   bool one_account = false;  // its executors at any time are to be of one tenant
   bool set_aside = false;    // as by WorkerSetAside
+  std::vector<uint32_t> out = {};  // devices, as by DeviceWentOut
+  // One process for each device: a parked session would keep one beside its successor's.
+  bool exclusive = false;
+  bool snapshots_when_asked = false;  // it knows RequestSnapshot
+};
+struct DeviceWentOut {  // gets no session any more; the one that it has stays
+  WorkerId worker;
+  uint32_t device = 0;
 };
 struct SessionRestored {  // at start: a session of the previous gateway process
   SessionId session;
@@ -179,6 +190,13 @@ struct ExecutorGone {
   bool crashed = true;
   uint64_t placement = 0;          // of its Assign; 0: the last
   std::optional<WorkerId> worker;  // that reported it; none: derived from the end of its stream
+  // The session's own work may have caused it: another executor may try once more.
+  bool once_more = false;
+  uint64_t seq = 0;  // of the item that was being applied then; 0: not known
+};
+struct RefusedItem {  // ended two executors; it fails with this status
+  uint64_t seq = 0;
+  absl::Status why;
 };
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
@@ -188,7 +206,7 @@ struct SnapshotKept {  // by the session's executor; its blobs are on disk
 struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;      // items are in flight
-  uint64_t done_seq = 0;  // the last item that its executor has said to be done
+  uint64_t done_seq = 0;  // the last item that its executor is known to have applied; 0: none is
 };
 struct HoldAnswered {  // answers TakeHold
   SessionId session;
@@ -202,7 +220,8 @@ struct PostingRefused {  // the ledger refuses charges of this account: its leas
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
-    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerSetAside, WorkerGone,
+    std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
+                 WorkerGone,
                  SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
                  ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
                  PostingRefused, Tick, StopAll>;
@@ -219,6 +238,7 @@ struct Assign {  // with a fresh attach token
   TenantId tenant;
   uint64_t placement = 0;  // rises with each Assign of a session
   std::vector<uint32_t> devices;
+  std::vector<RefusedItem> refused = {};
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -247,6 +267,14 @@ struct Moving {  // the session's executor was lost; another Live follows
 };
 struct Detach {  // no client is connected: frames from the executor have no destination
   SessionId session;
+};
+struct RequestSnapshot {  // of a parked session, now; SnapshotKept follows
+  SessionId session;
+};
+struct Shelved {  // it was put away for its memory: EndExecutor and DropExecutor came before
+  SessionId session;
+  TenantId tenant;
+  bool is_saved = false;  // a snapshot has everything; else its client sends some of it again
 };
 struct Queued {  // no device is free; `before` sessions are ahead in the queue
   ConnId conn;
@@ -300,7 +328,8 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            Queued, Moving, EndClient, Post, TakeHold, EndHold, Forget,
+                            RequestSnapshot, Shelved, Queued, Moving, EndClient, Post, TakeHold,
+                            EndHold, Forget,
                             WriteSession, WriteLease>;
 
 }  // namespace outboard::gateway

@@ -48,30 +48,42 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
   });
 }
 
-// First fit in the order in which the workers joined, the worker that lost the session last; a
-// parked session can only go back to where its state is.
+// First fit in the order in which the workers joined, the worker and the devices that lost the
+// session last; a parked session can only go back to where its state is. Where parked ones have to
+// be saved first it waits (G13), if there is room nowhere else.
 bool GatewayCore::TryPlace(Session& session, Out& out) {
   const bool parked = session.state == State::kParked;
-  std::optional<WorkerId> chosen;
+  std::vector<WorkerId> fitting;
   for (const auto& [id, worker] : workers_) {
     if (parked && session.SeatOn(id) == nullptr) continue;
-    if (worker.free() < session.devices_wanted || !Admits(id, session.tenant)) continue;
-    if (!chosen.has_value() || chosen == session.lost_on) chosen = id;
+    if (worker.free() >= session.devices_wanted && Admits(id, session.tenant))
+      fitting.push_back(id);
   }
-  if (!chosen.has_value()) return false;
+  std::stable_partition(fitting.begin(), fitting.end(),
+                        [&](WorkerId id) { return id != session.lost_on; });
   std::vector<uint32_t> slots;
-  const Worker& worker = workers_.at(*chosen);
-  for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
-    if (!worker.slots[i].holder.has_value()) slots.push_back(i);
-  }
+  const auto take = [&](WorkerId id, bool where_it_was_lost) {
+    const std::vector<Slot>& all = workers_.at(id).slots;
+    for (uint32_t i = 0; i < all.size() && slots.size() < session.devices_wanted; ++i) {
+      const bool lost_there =
+          id == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
+      if (all[i].free() && lost_there == where_it_was_lost) slots.push_back(i);
+    }
+  };
+  const auto chosen = std::find_if(fitting.begin(), fitting.end(), [&](WorkerId id) {
+    slots.clear();
+    take(id, false);
+    take(id, true);
+    return MakeRoomFor(id, slots, &session, out);
+  });
+  if (chosen == fitting.end()) return false;
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   StartWith(session, *chosen, std::move(slots));
   BeginHold(session, out);
-  MakeRoomFor(*chosen, out);
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots});
+                         session.seats.front().slots, session.refused});
   }
   return true;
 }
@@ -80,7 +92,12 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
 void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> slots) {
   Worker& worker = workers_.at(id);
   for (uint32_t i : slots) worker.slots[i].holder = session.id;
-  if (session.seats.empty()) session.seats.push_back({id, {}, /*attached=*/false});
+  if (session.seats.empty()) {
+    session.seats.push_back({id, {}, /*attached=*/false});
+    session.done_seq = std::max(session.done_seq, session.snapshot_seq);
+    session.done_known = true;  // a new executor has no more
+  }
+  session.snapshot_asked.reset();
   session.seats.front().slots = std::move(slots);
   session.node = worker.node;
   session.state = State::kStarting;
@@ -103,6 +120,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.recoverable =
       options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
   session.state = State::kLive;
+  session.snapshot_asked.reset();
   session.since = now_;
   if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
   if (first) {
@@ -125,9 +143,35 @@ void GatewayCore::GoDetached(Session& session, Out& out) {
 }
 
 void GatewayCore::Park(Session& session, Out& out) {
+  // Its process would stay on the device beside the next one's: it goes to disk, or keeps it.
+  if (IsExclusive(session)) {
+    if (!session.recoverable) return;
+    AskForSnapshot(session, out);
+    if (!IsReadyToGo(session)) return;  // the next tick comes here again
+    StopLease(session, /*lost=*/false, "idle", out);
+    PutAway(session, out);
+    return PlaceQueue(out);
+  }
   StopLease(session, /*lost=*/false, "idle", out);
   session.state = State::kParked;
+  AskForSnapshot(session, out);
   PlaceQueue(out);
+}
+
+// What is parked is to be on disk before its memory is needed.
+void GatewayCore::AskForSnapshot(Session& session, Out& out) {
+  if (!session.recoverable || session.is_saved() || session.snapshot_asked.has_value()) return;
+  session.snapshot_asked = now_;
+  if (session.attached() && workers_.at(session.seats.front().worker).snapshots_when_asked)
+    out.push_back(RequestSnapshot{session.id});
+}
+
+// G13.
+bool GatewayCore::IsReadyToGo(const Session& session) const {
+  if (session.is_saved()) return true;
+  if (!workers_.at(session.seats.front().worker).snapshots_when_asked) return true;
+  return session.snapshot_asked.has_value() &&
+         now_.ns - session.snapshot_asked->ns > options_.snapshot_wait_ns;
 }
 
 // A parked session gives its memory back: its executor ends, and another begins with the last
@@ -141,35 +185,67 @@ void GatewayCore::Shelve(Session& session, Out& out) {
   session.replay_until = std::max(session.replay_until, session.done_seq);
   session.done_seq = session.snapshot_seq;
   session.memory_bytes = 0;
+  session.snapshot_asked.reset();
   session.since = now_;
   session.state = State::kShelved;
   PutRow(session, SessionRowState::kDetached, out);
 }
 
+// For its memory (G13).
+void GatewayCore::PutAway(Session& session, Out& out) {
+  const bool is_saved = session.is_saved();
+  Shelve(session, out);
+  out.push_back(Shelved{session.id, session.tenant, is_saved});
+}
+
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
-// memory, and what else is there is for parked ones. Those whose clients left first go to disk.
-// One that cannot go on elsewhere, or whose client waits for a device, stays.
-void GatewayCore::MakeRoomFor(WorkerId worker, Out& out) {
+// memory, and what else is there is for parked ones. Returns those that have to go to disk before
+// `placed` gets these slots (nullptr, none: as it is): first those that can go now, of these those
+// whose clients left first. One that cannot go on elsewhere, or whose client waits for a device,
+// stays.
+std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
+                                                         const std::vector<uint32_t>& taken,
+                                                         const Session* placed) {
   uint64_t total = 0, free = 0;
-  for (const Slot& slot : workers_.at(worker).slots) {
-    total += slot.device.memory_bytes;
-    if (!slot.holder.has_value()) free += slot.device.memory_bytes;
+  const std::vector<Slot>& slots = workers_.at(worker).slots;
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    total += slots[i].device.memory_bytes;
+    if (slots[i].free() && std::count(taken.begin(), taken.end(), i) == 0)
+      free += slots[i].device.memory_bytes;
   }
-  if (total == 0) return;  // not reported
+  if (total == 0) return {};  // not reported
   const uint64_t allowed = free + total / options_.parked_share;
   uint64_t parked = 0;
   std::vector<Session*> may_go;
   for (auto& [id, session] : sessions_) {
-    if (session.state != State::kParked || session.SeatOn(worker) == nullptr) continue;
+    if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
+      continue;
     parked += session.memory_bytes;
-    if (session.recoverable && !IsSome(session.conn)) may_go.push_back(&session);
+    if (session.recoverable && !IsSome(session.conn) && session.memory_bytes > 0)
+      may_go.push_back(&session);
   }
-  std::sort(may_go.begin(), may_go.end(),
-            [](const Session* a, const Session* b) { return a->client_left < b->client_left; });
-  for (size_t i = 0; i < may_go.size() && parked > allowed; ++i) {
-    parked -= may_go[i]->memory_bytes;
-    if (may_go[i]->memory_bytes > 0) Shelve(*may_go[i], out);
+  std::sort(may_go.begin(), may_go.end(), [&](const Session* a, const Session* b) {
+    return std::pair(!IsReadyToGo(*a), a->client_left) <
+           std::pair(!IsReadyToGo(*b), b->client_left);
+  });
+  size_t go = 0;
+  for (; go < may_go.size() && parked > allowed; ++go) parked -= may_go[go]->memory_bytes;
+  may_go.resize(go);
+  return may_go;
+}
+
+// True once there is room. Those in the way go together: until all can, each keeps its executor.
+bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& taken,
+                              const Session* placed, Out& out) {
+  const std::vector<Session*> in_the_way = InTheWay(worker, taken, placed);
+  bool can_go = true;
+  for (Session* session : in_the_way) {
+    AskForSnapshot(*session, out);
+    can_go &= IsReadyToGo(*session);
   }
+  if (!can_go) return false;
+  for (Session* session : in_the_way) PutAway(*session, out);
+  return true;
 }
 
 void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row,
@@ -218,6 +294,7 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
   session.seats.clear();
+  session.snapshot_asked.reset();
   session.busy = false;
   session.lost_how = how;
   session.state = State::kOrphaned;
@@ -241,10 +318,12 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   });
   if (fits && session->held_device) {
     StartWith(*session, id, held.devices);
+    session->done_known = false;
     BeginHold(*session, out);
     return true;
   }
   session->state = State::kParked;
+  session->done_known = false;
   session->seats = {{id, {}, /*attached=*/false}};
   session->node = worker.node;
   session->since = now_;
@@ -261,12 +340,14 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   }
   session.moved.push_back(now_);
   session.lost_how = how;
+  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
     out.push_back(EndExecutor{seat.worker, session.id});
     session.lost_on = seat.worker;
   }
+  session.snapshot_asked.reset();
   session.busy = false;
   session.replay_until = std::max(session.replay_until, session.done_seq);
   session.done_seq = session.snapshot_seq;
@@ -290,6 +371,24 @@ bool GatewayCore::MayMove(Session& session) {
   std::erase_if(session.moved,
                 [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
   return session.moved.size() < options_.moves_max && !draining_;
+}
+
+// The session's own work may have ended its executor: one more try in as long a time as moves are
+// counted in. An item that has had it is not applied by the third, so that the session goes on.
+bool GatewayCore::MayTryAgain(Session& session, const ExecutorGone& event) {
+  if (session.epoch > 0 && !session.recoverable) return false;
+  const bool has_tried = session.tried_again.has_value() &&
+                         now_.ns - session.tried_again->ns <= options_.move_window_ns;
+  const uint64_t suspect = std::exchange(session.suspect_seq, event.seq);
+  session.tried_again = now_;
+  if (!has_tried || (event.seq != 0 && event.seq != suspect)) return true;
+  if (event.seq == 0 || !MayMove(session)) return false;
+  session.refused.push_back({event.seq, event.why});
+  return true;
+}
+
+bool GatewayCore::IsExclusive(const Session& session) const {
+  return !session.seats.empty() && workers_.at(session.seats.front().worker).exclusive;
 }
 
 void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {

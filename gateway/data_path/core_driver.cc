@@ -53,6 +53,7 @@ namespace outboard::gateway {
 namespace {
 
 constexpr uint32_t kRecoverySinceProtocol = 2;
+constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 
 // Of a driver that nobody watches.
 DriverObserver nobody;
@@ -325,6 +326,9 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
+  event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
+  event.exclusive = reg.exclusive_devices();
+  event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
@@ -380,7 +384,9 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
   ExecutorGone gone{.session = *id,
                     .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
                     .placement = ended.placement(),
-                    .worker = worker};
+                    .worker = worker,
+                    .once_more = ended.one_more_try(),
+                    .seq = ended.seq()};
   CheckSpoken(worker, *id);
   Session* const session = Find(*id);
   const bool streams =
@@ -394,9 +400,9 @@ void CoreDriver::TellGone(ExecutorGone gone) {
   const Session* const session = Find(gone.session);
   if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok()) {
     gone.why = session->relay->failure();
-    gone.crashed = false;
+    gone.crashed = gone.once_more = false;
   } else {
-    gone.crashed = gone.why.ok() || absl::IsUnavailable(gone.why);
+    gone.crashed = !gone.once_more && (gone.why.ok() || absl::IsUnavailable(gone.why));
   }
   Tell(gone);
 }

@@ -32,6 +32,7 @@ namespace outboard::proto {
 class Heartbeat;
 class Open;
 class Register;
+class DeviceOut;
 class SessionEnded;
 }  // namespace outboard::proto
 
@@ -58,6 +59,7 @@ struct DriverPlanted {
   bool old_epoch = false;            // a resumed session continues in its first epoch
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
+  bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool bill_replay = false;          // does not say what was done before an executor was lost
 };
 
@@ -112,6 +114,7 @@ class CoreDriver {
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
   // it failed, is read before the core decides.
@@ -163,6 +166,8 @@ class CoreDriver {
   void Do(EndWorker& action);
   void Do(Live& action);
   void Do(Detach& action);
+  void Do(RequestSnapshot& action);
+  void Do(Shelved& action);
   void Do(Queued& action);
   void Do(Moving& action);
   void Do(EndClient& action);
@@ -179,6 +184,7 @@ class CoreDriver {
   void CheckSpoken(WorkerId worker, const SessionId& session);
   // Whether a worker that joins has the session, as it says.
   bool MayClaim(WorkerId worker, const SessionId& session, Token token);
+  void ForgetOldSuspicions();
   void SetAside(const Worker& worker, const std::string& why);
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
@@ -233,9 +239,12 @@ class CoreDriver {
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
+  absl::Status quarantine_trouble_;  // of the last time that it was written and read
   std::map<std::string, std::unique_ptr<Aside>> aside_;  // by identity
-  // Of a worker's identity: the accounts of which an executor there said what none says.
-  std::map<std::string, std::set<TenantId>> suspects_;
+  // Of a worker's identity: the accounts of which an executor there said what none says, and when
+  // it last did.
+  using Suspicions = std::map<TenantId, MonoTime>;
+  std::map<std::string, Suspicions> suspects_;
   // Resume hashes of sessions that ended with the previous gateway process.
   std::vector<Token> lost_;
 };

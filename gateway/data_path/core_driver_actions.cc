@@ -58,6 +58,12 @@ void CoreDriver::Do(Assign& action) {
   assign.set_attach_token(BytesOf(token));
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  for (const RefusedItem& item : action.refused) {
+    proto::RefusedItem& refused = *assign.add_refused();
+    refused.set_seq(item.seq);
+    refused.set_code(static_cast<uint32_t>(item.why.code()));
+    refused.set_message(std::string(item.why.message()));
+  }
   assign.set_memory_bytes_max(options_.memory_bytes_max);
   assign.set_account(static_cast<uint64_t>(action.tenant.value));
   assign.set_shares_tuning(sharing_.contains(action.tenant));
@@ -133,6 +139,16 @@ void CoreDriver::Connect(const Live& live) {
 void CoreDriver::Do(Detach& action) {
   const Session* const session = Find(action.session);
   if (session != nullptr && session->relay != nullptr) session->relay->DropClient(nullptr);
+}
+
+void CoreDriver::Do(RequestSnapshot& action) {
+  const Session* const session = Find(action.session);
+  if (session != nullptr && session->relay != nullptr && !planted_.asks_no_snapshot)
+    session->relay->RequestSnapshot();
+}
+
+void CoreDriver::Do(Shelved& action) {
+  observer_->OnShelved({action.session, action.tenant, ""}, action.is_saved);
 }
 
 void CoreDriver::Do(Queued& action) {

@@ -5,13 +5,16 @@
 //
 // Proof is what the supervisor itself says: that it has a session which it was never given. What
 // an executor says is no proof, since its tenant may have taken it over and could have every worker
-// set aside: it is counted, and is proof when executors of two accounts did it on one worker.
+// set aside: it is counted, and is proof when executors of two accounts did it on one worker within
+// a day.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
+#include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
 
 namespace outboard::gateway {
@@ -20,6 +23,9 @@ namespace {
 
 constexpr size_t kAccountsForProof = 2;
 constexpr size_t kSuspectsMax = 4096;  // whoever has the fleet secret makes identities as it likes
+// A worker that lies does so again soon. Of two accounts that take their executors over, months
+// apart, it knows nothing.
+constexpr int64_t kSuspicionNs = 24 * 3600 * kSecondNs;
 
 }  // namespace
 
@@ -80,13 +86,31 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
     return SetAside(*worker, "it spoke for a session that it was never given");
   if (kind == kClaim) return;       // its file may be a copy, of a worker that had the session
   if (kind == kDeviceTime) return;  // where this machine slept, all of its workers seem too quick
-  if (suspects_.size() >= kSuspectsMax) suspects_.clear();
-  std::set<TenantId>& accounts = suspects_[worker->identity];
-  accounts.insert(tenant);
+  ForgetOldSuspicions();
+  Suspicions& accounts = suspects_[worker->identity];
+  accounts[tenant] = host_->Now();
   if (accounts.size() >= kAccountsForProof)
     SetAside(*worker, absl::StrCat("executors of ", accounts.size(),
                                    " accounts sent what none sends; the last: ",
                                    std::string(telemetry::NameOf(kind))));
+}
+
+// And, where there are too many, the one that is oldest.
+void CoreDriver::ForgetOldSuspicions() {
+  const MonoTime now = host_->Now();
+  for (auto& [identity, accounts] : suspects_)
+    std::erase_if(accounts,
+                  [&](const auto& entry) { return now.ns - entry.second.ns > kSuspicionNs; });
+  std::erase_if(suspects_, [](const auto& suspect) { return suspect.second.empty(); });
+  if (suspects_.size() < kSuspectsMax) return;
+  const auto last_of = [](const auto& suspect) {
+    MonoTime last;
+    for (const auto& [tenant, at] : suspect.second) last = std::max(last, at);
+    return last;
+  };
+  suspects_.erase(
+      std::min_element(suspects_.begin(), suspects_.end(),
+                       [&](const auto& a, const auto& b) { return last_of(a) < last_of(b); }));
 }
 
 void CoreDriver::SetAside(const Worker& worker, const std::string& why) {
@@ -120,9 +144,14 @@ void CoreDriver::LookAtQuarantine() {
                       : unwritten.push_back(aside->worker);
   host_->PostKeys([this, unwritten = std::move(unwritten), written = std::move(written)] {
     std::vector<std::string> added, lifted;
-    for (const SetAsideWorker& worker : unwritten)
-      if (quarantine_->Add(worker).ok()) added.push_back(worker.identity);
+    absl::Status trouble;
+    for (const SetAsideWorker& worker : unwritten) {
+      const absl::Status status = quarantine_->Add(worker);
+      trouble.Update(status);
+      if (status.ok()) added.push_back(worker.identity);
+    }
     const auto rows = quarantine_->Read();
+    trouble.Update(rows.status());
     if (rows.ok()) {
       std::set<std::string> still;
       for (const SetAsideWorker& row : *rows) still.insert(row.identity);
@@ -130,6 +159,8 @@ void CoreDriver::LookAtQuarantine() {
         if (!still.contains(identity)) lifted.push_back(identity);
     }
     std::lock_guard lock(mutex_);
+    if (std::exchange(quarantine_trouble_, trouble) != trouble && !trouble.ok())
+      observer_->OnQuarantineTrouble(trouble);
     for (const std::string& identity : added)
       if (const auto at = aside_.find(identity); at != aside_.end()) at->second->is_written = true;
     for (const std::string& identity : lifted) {
@@ -140,6 +171,13 @@ void CoreDriver::LookAtQuarantine() {
       TellAside(identity, false);
     }
   });
+}
+
+// No offence: an honest worker says so of a device that failed.
+void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
+  std::lock_guard lock(mutex_);
+  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why());
+  Tell(DeviceWentOut{worker, out.device()});
 }
 
 }  // namespace outboard::gateway

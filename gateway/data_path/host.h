@@ -34,6 +34,8 @@ class DriverHost {
   virtual void PostFor(TenantId, std::function<void()> job) { Post(std::move(job)); }
   // The same, for a job that looks at keys: it waits for no account's work.
   virtual void PostKeys(std::function<void()> job) { Post(std::move(job)); }
+  // A frame of the account's session passes that nothing must be looked up for, such as a step.
+  virtual void StepPasses(TenantId) {}
 };
 
 // Queues writes and performs them later, in order.
@@ -80,6 +82,8 @@ class ClientAuth {
                      std::function<void(absl::StatusOr<Admitted>)> then) = 0;
   // UNAVAILABLE: the account opens and resumes too many sessions a minute.
   virtual absl::Status MayOpen(TenantId) { return absl::OkStatus(); }
+  // Calls `answer`, which refuses an opening, when that has waited for a while.
+  virtual void RefuseOpeningLater(std::function<void()> answer) { answer(); }
   // Where the caller is, for the log: behind a proxy that is trusted, what that says.
   virtual std::string PeerOf(const Credentials& credentials) const { return credentials.peer; }
   // OK while the key stands; the first two of the errors above. Reads the disk.

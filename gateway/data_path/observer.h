@@ -26,6 +26,8 @@ class DriverObserver {
                       std::string_view client_name, std::string_view client_version) {}
   virtual void OnQueued(const ObservedSession&, uint64_t ahead) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
+  // Put away for the memory of its worker (G13 of gateway/core/core.cc).
+  virtual void OnShelved(const ObservedSession&, bool is_saved) {}
   virtual void OnEnded(const ObservedSession&, bool lost) {}
   // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
   // UNAVAILABLE ...); it may have had no session (value 0).
@@ -39,7 +41,12 @@ class DriverObserver {
                                std::string_view kind) {}
   virtual void OnWorkerSetAside(std::string_view name, std::string_view identity,
                                 std::string_view why) {}
+  // One of its devices gets no session any more; `why` is the worker's.
+  virtual void OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) {}
   virtual void OnWorkerLifted(std::string_view name, std::string_view identity) {}
+  // Who is set aside cannot be written or read: a restart would forget it, and nobody is lifted. It
+  // is tried again; once for each reason.
+  virtual void OnQuarantineTrouble(const absl::Status& why) {}
 };
 
 }  // namespace outboard::gateway

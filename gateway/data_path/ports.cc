@@ -77,8 +77,12 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   driver_->ClientSpoke(conn_);
   const Identity& identity = admitted_->identity;
   if (absl::Status status = auth_->MayOpen(identity.tenant); !status.ok()) {
-    Refuse(status);
-    return true;
+    if (!endpoint_->Hold()) return false;
+    auth_->RefuseOpeningLater([this, status] {
+      Refuse(status);
+      endpoint_->Unhold();
+    });
+    return false;  // nothing more is read of it
   }
   driver_->Open(conn_, identity, open);
   return true;
@@ -100,6 +104,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   if (!Relay::IsHeavy(frame)) {
     std::shared_ptr<Relay> relay = this->relay();
     if (relay == nullptr) return true;  // before Opened there is nothing to say
+    host_->StepPasses(admitted_->identity.tenant);
     bool pause = false;
     absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause);
     if (!status.ok()) Fail(status);
@@ -203,6 +208,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     }
     case proto::WorkerEvent::kSessionEnded:
       driver_->OnSessionEnded(worker_, event.session_ended());
+      break;
+    case proto::WorkerEvent::kDeviceOut:
+      driver_->OnDeviceOut(worker_, event.device_out());
       break;
     case proto::WorkerEvent::kDraining: driver_->OnDraining(worker_); break;
     default: break;

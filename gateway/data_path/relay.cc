@@ -113,6 +113,15 @@ bool Relay::has_executor() const {
   return executor_ != nullptr;
 }
 
+void Relay::RequestSnapshot() {
+  std::lock_guard lock(mutex_);
+  if (executor_ == nullptr) return;
+  proto::ClientFrame frame;
+  frame.set_epoch(start_.epoch);
+  frame.add_items()->mutable_take_snapshot();
+  executor_->Send(std::move(frame));
+}
+
 void Relay::EndExecutor() {
   std::lock_guard lock(mutex_);
   if (executor_ != nullptr) executor_->End(absl::OkStatus());
@@ -225,6 +234,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   uint64_t last_seq = 0, runs = 0;
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
+    if (item.has_take_snapshot())
+      return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
     last_seq = std::max(last_seq, item.seq());
     runs += item.has_run();
   }
@@ -357,6 +368,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   // Epochs begin here: an executor has heard of none that is later.
   if (start_.epoch != 0 && frame.epoch() > start_.epoch)
     offence_ = telemetry::WorkerOffence::kFutureEpoch;
+  if (start_.epoch == 0) NoteDone(frame);
   if (frame.epoch() != start_.epoch) return;
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (item.has_done()) {
@@ -407,6 +419,13 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   // One pause for one ClientDrained: what the executor's side had read already still comes.
   if (!executor_paused_ && (client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
     pause = executor_paused_ = true;
+}
+
+// Of an executor that outlived the gateway before this one, whose client is not back: its frames go
+// nowhere, but what it has applied is to be in a snapshot before it is put away.
+void Relay::NoteDone(const proto::ServerFrame& frame) {
+  for (const proto::ServerItem& item : frame.items())
+    done_seq_ = std::max<uint64_t>(done_seq_, item.done().through_seq());
 }
 
 // What an executor says accumulates from the start of its session. Of one that served it before

@@ -61,7 +61,8 @@ class Relay {
   // Disconnect the argument if it is the current one; nullptr: the current one.
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
-  void EndExecutor();  // closes its stream
+  void RequestSnapshot();  // of the executor, whatever its epoch
+  void EndExecutor();      // closes its stream
   bool has_executor() const;
   // Routes large values to `values`; nullptr: to the client's stream, like all others.
   void SetValues(ValuesEndpoint* values);
@@ -109,6 +110,7 @@ class Relay {
   void ResumeClient();
   void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
   void ForgetKernelUses(uint64_t durable_seq);
+  void NoteDone(const proto::ServerFrame& frame);
   void SendLarge(proto::Done& done);
   void CountDevice(const proto::Opened& opened);
   uint64_t BelievedDeviceUs(uint64_t device_us);

@@ -1,5 +1,5 @@
 // Gives answers when their time has come: those to wrong keys and wrong fleet secrets, which wait
-// as long as wrong_keys.h says.
+// as long as wrong_keys.h says, and those to openings beyond an account's limit.
 //
 // Threads: any may call; answers are given on a thread of its own.
 #pragma once

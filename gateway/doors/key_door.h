@@ -9,6 +9,7 @@
 // stops.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "base/fair_queue.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
+#include "gateway/base/limits.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/connection_table.h"
 #include "gateway/doors/delayed_answers.h"
@@ -57,6 +59,9 @@ class KeyDoor final : public ClientAuth {
     Admit(credentials, KeyScope::kRun, {.slot = SlotKind::kStream}, std::move(then));
   }
   absl::Status MayOpen(TenantId tenant) override;
+  void RefuseOpeningLater(std::function<void()> answer) override {
+    answers_.After(std::chrono::milliseconds(kOpeningRefusedMs), std::move(answer));
+  }
   std::string PeerOf(const Credentials& credentials) const override;
   absl::Status Check(const std::string& key_id) override { return authenticator_->Check(key_id); }
   // Runs `job`, which looks at keys, on a thread of the door's.

@@ -30,6 +30,12 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
              {{"account", session.tenant.value}, {"request", session.request}, {"why", why}});
 }
 
+void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
+  LogInfo(
+      "session_shelved",
+      {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"saved", is_saved}});
+}
+
 void DriverLog::OnEnded(const ObservedSession& session, bool lost) {
   LogInfo("session_ended",
           {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"lost", lost}});
@@ -76,8 +82,18 @@ void DriverLog::OnWorkerSetAside(std::string_view name, std::string_view identit
   telemetry::LogError("worker_set_aside", {{"worker", name}, {"identity", identity}, {"why", why}});
 }
 
+void DriverLog::OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) {
+  telemetry::LogError("device_out_of_service",
+                      {{"worker", name}, {"device", device}, {"why", why}});
+}
+
 void DriverLog::OnWorkerLifted(std::string_view name, std::string_view identity) {
   LogInfo("worker_lifted", {{"worker", name}, {"identity", identity}});
+}
+
+void DriverLog::OnQuarantineTrouble(const absl::Status& why) {
+  const absl::string_view message = why.message();
+  telemetry::LogError("quarantine_not_written", {{"message", message}});
 }
 
 }  // namespace outboard::gateway

@@ -13,6 +13,7 @@ class DriverLog final : public DriverObserver {
               std::string_view client_name, std::string_view client_version) override;
   void OnQueued(const ObservedSession& session, uint64_t ahead) override;
   void OnMoving(const ObservedSession& session, std::string_view why) override;
+  void OnShelved(const ObservedSession& session, bool is_saved) override;
   void OnEnded(const ObservedSession& session, bool lost) override;
   void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
   void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
@@ -23,7 +24,9 @@ class DriverLog final : public DriverObserver {
                        std::string_view kind) override;
   void OnWorkerSetAside(std::string_view name, std::string_view identity,
                         std::string_view why) override;
+  void OnDeviceOut(std::string_view name, uint32_t device, std::string_view why) override;
   void OnWorkerLifted(std::string_view name, std::string_view identity) override;
+  void OnQuarantineTrouble(const absl::Status& why) override;
 };
 
 }  // namespace outboard::gateway

@@ -23,7 +23,8 @@ void SampleSessions(const Census& census, Samples& samples) {
   samples.Set(Metric::kWorkersSetAside, static_cast<double>(census.workers_set_aside));
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kBusy, census.devices_busy);
   samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kFree,
-                static_cast<double>(census.devices) - census.devices_busy);
+                static_cast<double>(census.devices) - census.devices_busy - census.devices_out);
+  samples.SetAs(Metric::kDevices, telemetry::DeviceUse::kOutOfService, census.devices_out);
   samples.Largest(Metric::kHeartbeatOldest, census.heartbeat_oldest_s);
   samples.Largest(Metric::kSnapshotOldest, census.snapshot_oldest_s);
 }

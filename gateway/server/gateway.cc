@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/thread_slice.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/accounts/worker_quarantine.h"
@@ -70,6 +71,9 @@ class ProcessHost final : public DriverHost {
     turns_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
   void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
+  void StepPasses(TenantId tenant) override {
+    turns_->steps.Note(tenant, StepTimes::Clock::now());
+  }
 
  private:
   static constexpr uint64_t kOwnTurn = 0;  // no account has this number
@@ -250,6 +254,8 @@ class Gateway::Impl {
   }
 
   absl::Status Serve() {
+    // All threads that are started here pass steps on, or do next to nothing.
+    const ScopedShortSlice short_slice;
     if (absl::Status status = PrepareTls(); !status.ok()) return status;
     auto local = LocalAttach::Start(driver_.get(), authenticator_.get());
     if (!local.ok()) return local.status();
@@ -324,9 +330,14 @@ class Gateway::Impl {
                                                  options_.tls.worker_lifetime_s));
       if (options_.worker_tokens) {
         OB_ASSIGN_OR_RETURN(worker_tokens_, WorkerTokens::Open(AccountsPath(options_.data_folder)));
-        admission_->ProveNames([this](const std::string& token, const std::string& name) {
-          return worker_tokens_->Spend(token, name, WallNow());
-        });
+        const auto use = [this](absl::Status (WorkerTokens::*method)(std::string_view,
+                                                                     std::string_view, WallTime)) {
+          return [this, method](const std::string& token, const std::string& name) {
+            return (worker_tokens_.get()->*method)(token, name, WallNow());
+          };
+        };
+        admission_->ProveNames(
+            {.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
       }
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/thread_slice.h"
 #include "gateway/base/clock.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -128,6 +129,7 @@ void LedgerWriter::Stop() {
 }
 
 void LedgerWriter::Work() {
+  YieldToOthers(0);
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/doors/key_door.h"
+#include "gateway/doors/step_times.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stall_watch.h"
@@ -35,11 +37,22 @@ class DriverHost;
 // The queues of the gateway's threads, in which accounts take turns. Each kind of work that could
 // keep a thread waiting for a lock or the disk has threads of its own.
 struct Turns {
+  StepTimes steps;
   // Graphs, hashing, chunks: they let the threads go first that pass steps on.
-  FairQueue pool{{.threads = kPoolThreads, .at_once = kPoolThreads - 1, .niceness = kPoolNiceness}};
+  FairQueue pool{{.threads = kPoolThreads,
+                  .at_once = kPoolThreads - 1,
+                  .niceness = kPoolNiceness,
+                  .gives_way = GivesWay()}};
   FairQueue books{{.threads = kBooksThreads}};  // writes to the accounts file
-  FairQueue reports{{.threads = kBooksThreads, .niceness = kPoolNiceness}};  // usage, read in pages
+  FairQueue reports{{.threads = kBooksThreads,  // usage, read in pages
+                     .niceness = kPoolNiceness,
+                     .gives_way = GivesWay()}};
 
+  std::function<bool(uint64_t)> GivesWay() {
+    return [this](uint64_t account) {
+      return steps.OthersStep({static_cast<int64_t>(account)}, StepTimes::Clock::now());
+    };
+  }
   void Stop() {
     for (FairQueue* queue : {&pool, &books, &reports}) queue->Stop();
   }

@@ -22,9 +22,9 @@ namespace outboard::gateway {
 namespace {
 
 constexpr size_t kWorkerNameShownMax = 60;
-// Of "workers": a serial number of 40 digits, a time of 20 characters, the name. The others are
-// shorter.
-constexpr size_t kLineBytesMax = 128;
+// Of "workers": a serial number of 40 digits and a key's of 32, a time of 20 characters, the name.
+// The others are shorter.
+constexpr size_t kLineBytesMax = 192;
 constexpr size_t kFileBytesMax = kRecordLinesMax * kLineBytesMax;
 
 std::string PathIn(const std::string& data_folder, const char* name) {
@@ -169,6 +169,10 @@ absl::StatusOr<std::vector<IssuedCertificate>> ReadIssued(const std::string& dat
     if (!(words >> one.serial >> until) ||
         !absl::ParseTime(absl::RFC3339_sec, until, &one.not_after, nullptr))
       continue;
+    if (const size_t at = one.serial.find('/'); at != std::string::npos) {
+      one.key_id = one.serial.substr(at + 1);
+      one.serial.resize(at);
+    }
     std::getline(words >> std::ws, one.name);
     all.push_back(std::move(one));
   }
@@ -187,7 +191,7 @@ absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificat
     one.name.resize(std::min(one.name.size(), kWorkerNameShownMax));
     for (char& c : one.name)
       if (c < ' ' || c > '~') c = '?';
-    absl::StrAppend(&text, one.serial, " ",
+    absl::StrAppend(&text, one.serial, one.key_id.empty() ? "" : "/", one.key_id, " ",
                     absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()), " ",
                     one.name, "\n");
   }

@@ -52,7 +52,8 @@ inline constexpr size_t kRecordLinesMax = 10'000;
 struct IssuedCertificate {
   std::string serial;
   absl::Time not_after;
-  std::string name;  // of the worker, printable
+  std::string name;         // of the worker, printable
+  std::string key_id = {};  // tls::Certificate::key_id; "": of a line that an older version wrote
 };
 // Errors: those of tls::ReadFile, but for NOT_FOUND: then none was issued
 absl::StatusOr<std::vector<IssuedCertificate>> ReadIssued(const std::string& data_folder);

@@ -25,6 +25,10 @@ constexpr std::chrono::seconds kLookEvery{1};
 constexpr char kWorkerName[] = "outboard worker";  // in a certificate that names nobody
 constexpr size_t kKnownMax = 4096;  // certificates whose signature was checked; 1 kB each
 
+absl::Status Revoked() {
+  return absl::UnauthenticatedError("the worker is refused: its certificate was revoked");
+}
+
 // Asked before each call of the port.
 class Door final : public grpc::AuthMetadataProcessor {
  public:
@@ -80,43 +84,60 @@ std::shared_ptr<grpc::ServerCredentials> WorkerAdmission::Credentials(const std:
 absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(
     const grpc::AuthContext& caller, std::string_view request, const std::string& name,
     const std::string& token) {
-  const bool proves = spend_token_ != nullptr;
+  const bool proves = proves_names();
   if (proves) OB_RETURN_IF_ERROR(CheckWorkerName(name));
+  if (token.empty() && tls::CameByTls(caller))
+    if (const auto known = Find(tls::PresentedCertificate(caller));
+        known.ok() && IsRevoked(known->serial))
+      return Revoked();
   OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
                       authority_.IssueFor(request, {.common_name = proves ? name : kWorkerName,
                                                     .purpose = tls::Purpose::kWorker,
                                                     .lifetime_s = lifetime_s_}));
+  const std::string key_id = chain.front().key_id();
   std::lock_guard lock(record_mutex_);
-  if (proves) OB_RETURN_IF_ERROR(ProveName(caller, name, token));
-  OB_RETURN_IF_ERROR(
-      RecordIssued(data_folder_, {chain.front().serial(), chain.front().not_after(), name}));
+  Proof proof = Proof::kCertificate;
+  if (proves) {
+    OB_ASSIGN_OR_RETURN(proof, ProveName(caller, name, token, key_id));
+  }
+  OB_RETURN_IF_ERROR(RecordIssued(
+      data_folder_, {chain.front().serial(), chain.front().not_after(), name, key_id}));
+  // Last: whoever hears nothing of what was recorded asks again, with the same key.
+  if (proof == Proof::kToken) OB_RETURN_IF_ERROR(tokens_.spend(token, name));
   return chain;
 }
 
 // Under record_mutex_: of two that ask for one name the second finds the first.
-absl::Status WorkerAdmission::ProveName(const grpc::AuthContext& caller, const std::string& name,
-                                        const std::string& token) {
+absl::StatusOr<WorkerAdmission::Proof> WorkerAdmission::ProveName(const grpc::AuthContext& caller,
+                                                                  const std::string& name,
+                                                                  const std::string& token,
+                                                                  const std::string& key_id) {
   if (tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty() && Check(caller).ok() &&
       ProvedName(caller) == name)
-    return absl::OkStatus();
+    return Proof::kCertificate;
+  OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder_));
+  const absl::Time now = absl::Now();
+  const IssuedCertificate* others = nullptr;
+  for (const IssuedCertificate& one : issued) {
+    if (one.name != name || one.not_after <= now || IsRevoked(one.serial)) continue;
+    if (one.key_id == key_id) return Proof::kKey;
+    others = &one;
+  }
   if (token.empty())
     return absl::PermissionDeniedError(
         "this gateway lets a worker enrol with a token: give it --token-file with one of `outboard "
         "cert token NAME`, and --name NAME");
-  OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder_));
-  const absl::Time now = absl::Now();
-  for (const IssuedCertificate& one : issued) {
-    if (one.name != name || one.not_after <= now || IsRevoked(one.serial)) continue;
+  if (others != nullptr)
     return absl::PermissionDeniedError(
         absl::StrCat("another worker has the name ", name, ", with a certificate until ",
-                     absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()),
+                     absl::FormatTime(absl::RFC3339_sec, others->not_after, absl::UTCTimeZone()),
                      "; if it is this one, which has lost it: outboard cert revoke ", name));
-  }
-  return spend_token_(token, name);
+  OB_RETURN_IF_ERROR(tokens_.check(token, name));
+  return Proof::kToken;
 }
 
 std::string WorkerAdmission::ProvedName(const grpc::AuthContext& caller) {
-  if (spend_token_ == nullptr || !tls::CameByTls(caller)) return "";
+  if (!proves_names() || !tls::CameByTls(caller)) return "";
   const auto known = Find(tls::PresentedCertificate(caller));
   return known.ok() && known->name != kWorkerName ? known->name : "";
 }
@@ -152,9 +173,8 @@ absl::Status WorkerAdmission::Check(const grpc::AuthContext& caller) {
   OB_ASSIGN_OR_RETURN(const Known known, Find(tls::PresentedCertificate(caller)));
   if (known.not_after <= absl::Now())
     return absl::UnauthenticatedError("the worker is refused: its certificate has expired");
-  if (IsRevoked(known.serial))
-    return absl::UnauthenticatedError("the worker is refused: its certificate was revoked");
-  if (spend_token_ != nullptr && known.name == kWorkerName)
+  if (IsRevoked(known.serial)) return Revoked();
+  if (proves_names() && known.name == kWorkerName)
     return absl::UnauthenticatedError(
         "the worker is refused: its certificate names nobody, and this gateway's workers enrol "
         "with a token (outboard cert token NAME)");

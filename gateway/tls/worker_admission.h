@@ -45,6 +45,7 @@ class WorkerAdmission {
   // Issues a certificate to a worker that has shown the fleet secret. `name` is for people.
   // Errors: INVALID_ARGUMENT   no request (wire/tls/authority.h), a name that cannot be proved
   //         PERMISSION_DENIED  names are proved, and this one is not, or is another worker's
+  //         UNAUTHENTICATED    it presents a certificate that was revoked, and no token
   //         UNAVAILABLE        it cannot be recorded
   absl::StatusOr<std::vector<tls::Certificate>> Enrol(const grpc::AuthContext& caller,
                                                       std::string_view request,
@@ -52,9 +53,13 @@ class WorkerAdmission {
                                                       const std::string& token);
 
   // From now on a worker enrols for a name by a token, which is spent, and again by the certificate
-  // that it has; one name is one worker's at a time. `spend`: PERMISSION_DENIED  it is not good
-  using SpendToken = std::function<absl::Status(const std::string& token, const std::string& name)>;
-  void ProveNames(SpendToken spend) { spend_token_ = std::move(spend); }
+  // that it has, or by the key of the one that it was last issued: an answer may be lost on its way.
+  // One name is one worker's at a time.
+  struct Tokens {
+    using Use = std::function<absl::Status(const std::string& token, const std::string& name)>;
+    Use check, spend;  // PERMISSION_DENIED  it is not good
+  };
+  void ProveNames(Tokens tokens) { tokens_ = std::move(tokens); }
   // The name that the caller has proved; "": names are not proved.
   std::string ProvedName(const grpc::AuthContext& caller);
 
@@ -86,14 +91,17 @@ class WorkerAdmission {
   };
   absl::StatusOr<Known> Find(const std::string& pem);
   bool IsRevoked(const std::string& serial);
-  absl::Status ProveName(const grpc::AuthContext& caller, const std::string& name,
-                         const std::string& token);
+  bool proves_names() const { return tokens_.spend != nullptr; }
+  // How the name is proved.
+  enum class Proof { kCertificate, kKey, kToken };
+  absl::StatusOr<Proof> ProveName(const grpc::AuthContext& caller, const std::string& name,
+                                  const std::string& token, const std::string& key_id);
   void Work();
 
   const std::string data_folder_;
   const tls::Authority authority_;
   const int64_t lifetime_s_;
-  SpendToken spend_token_;  // null: names are for people
+  Tokens tokens_;  // null: names are for people
   std::mutex mutex_;
   std::map<std::string, Known> known_;  // by PEM: good when they were checked
   std::set<std::string> revoked_;       // as it was last read; kept while it cannot be

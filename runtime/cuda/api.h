@@ -27,6 +27,7 @@ using CUarray = struct CUarray_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
+using CUlinkState = struct CUlinkState_st*;
 
 // Other values occur; cuGetErrorName knows them.
 enum CUresult : int {
@@ -88,12 +89,15 @@ enum CUfunction_attribute : int {
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 };
 
-// Options of cuModuleLoadDataEx. A value is passed in place of its pointer where it is a number.
+// Options of cuModuleLoadDataEx and cuLinkCreate. A value is passed in place of its pointer where
+// it is a number.
 enum CUjit_option : int {
   CU_JIT_ERROR_LOG_BUFFER = 5,             // char*
   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,  // unsigned
   CU_JIT_OPTIMIZATION_LEVEL = 7,           // unsigned, 0 to 4
 };
+
+enum CUjitInputType : int { CU_JIT_INPUT_PTX = 1 };
 
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_EVENT_DEFAULT = 0;
@@ -203,6 +207,13 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
   F(cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
     (CUmodule * module, const void* image, unsigned count, CUjit_option* options, void** values)) \
   F(cuModuleUnload, cuModuleUnload, (CUmodule module))                                            \
+  F(cuLinkCreate, cuLinkCreate_v2,                                                                \
+    (unsigned count, CUjit_option* options, void** values, CUlinkState* state))                   \
+  F(cuLinkAddData, cuLinkAddData_v2,                                                              \
+    (CUlinkState state, CUjitInputType type, void* data, size_t bytes, const char* name,          \
+     unsigned count, CUjit_option* options, void** values))                                       \
+  F(cuLinkComplete, cuLinkComplete, (CUlinkState state, void** cubin, size_t* bytes))             \
+  F(cuLinkDestroy, cuLinkDestroy, (CUlinkState state))                                            \
   F(cuModuleGetFunction, cuModuleGetFunction,                                                     \
     (CUfunction * function, CUmodule module, const char* name))                                   \
   F(cuFuncGetAttribute, cuFuncGetAttribute,                                                       \

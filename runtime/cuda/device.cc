@@ -4,18 +4,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/block_cache.h"
 #include "runtime/cuda/driver_context.h"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/launch_graph.h"
 #include "runtime/cuda/pinned_pieces.h"
+#include "runtime/cuda/scrub.h"
 
 namespace outboard::cuda {
 namespace {
@@ -32,6 +35,27 @@ constexpr int64_t kDriverShare = 16;
 
 CUdeviceptr PointerOf(DeviceAddress address) { return static_cast<CUdeviceptr>(address); }
 CUdeviceptr PointerOf(const void* block) { return reinterpret_cast<uintptr_t>(block); }
+
+runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t memory_bytes) {
+  runtime::DeviceProperties properties;
+  properties.kind = std::string(runtime::kCuda);
+  properties.name = context.name();
+  properties.form = CompiledKernel::Form::kPtx;
+  properties.threads = std::max(1, context.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  properties.is_processor = false;
+  properties.vector_bytes = 16;
+  properties.local_memory_bytes =
+      context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  properties.work_group_size_max = context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  properties.memory_bytes = memory_bytes;
+  properties.compute_capability =
+      10 * context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  properties.fp64 = true;  // of every device that the driver still knows
+  properties.fp16 = properties.compute_capability >= 53;
+  properties.records_launches = true;
+  return properties;
+}
 
 class CudaDevice final : public runtime::Device {
  public:
@@ -68,22 +92,7 @@ class CudaDevice final : public runtime::Device {
         memory_bytes_max > 0 ? std::min(memory_bytes_max, room) : room,
         runtime::BlockSource{[this](int64_t bytes) { return NewBlock(bytes); },
                              [this](void* block) { FreeBlock(block); }});
-    properties_.kind = std::string(runtime::kCuda);
-    properties_.name = context_.name();
-    properties_.form = CompiledKernel::Form::kPtx;
-    properties_.threads = std::max(1, context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    properties_.is_processor = false;
-    properties_.vector_bytes = 16;
-    properties_.local_memory_bytes =
-        context_.Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    properties_.work_group_size_max = context_.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-    properties_.memory_bytes = static_cast<int64_t>(total);
-    properties_.compute_capability =
-        10 * context_.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-        context_.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    properties_.fp64 = true;  // of every device that the driver still knows
-    properties_.fp16 = properties_.compute_capability >= 53;
-    properties_.records_launches = true;
+    properties_ = PropertiesOf(context_, static_cast<int64_t>(total));
     return absl::OkStatus();
   }
 
@@ -170,6 +179,7 @@ class CudaDevice final : public runtime::Device {
   runtime::LoadedKernel Load(const CompiledKernel& compiled) override {
     return std::move(LoadAll({&compiled, 1})[0]);
   }
+  void KeepLinked(runtime::LinkedCodeStore* store) override { loader_.UseStore(store); }
   std::vector<runtime::LoadedKernel> LoadAll(std::span<const CompiledKernel> compiled) override {
     if (const absl::Status status = context_.Enter(); !status.ok()) {
       std::vector<runtime::LoadedKernel> failed;
@@ -198,9 +208,12 @@ class CudaDevice final : public runtime::Device {
     for (const runtime::KernelLaunch& launch : launches) {
       if (all_bound_.size() == count) all_bound_.emplace_back();
       BoundLaunch& bound = all_bound_[count];
+      const auto at = static_cast<size_t>(&launch - launches.data());
       if (absl::Status status = Bind(*launch.kernel, launch.buffers, vars, bound); !status.ok())
-        return status;
+        return runtime::AtLaunch(std::move(status), at);
       if (bound.kernel == nullptr) continue;
+      if (bound_launches_.size() == count) bound_launches_.emplace_back();
+      bound_launches_[count] = at;
       read_vars = read_vars || bound.kernel->reads_vars;
       ++count;
     }
@@ -214,12 +227,18 @@ class CudaDevice final : public runtime::Device {
       if (status.ok() || !health().ok()) return status;
       // Nothing is queued; one by one it may go.
     }
-    for (const BoundLaunch& launch : bound)
-      if (absl::Status status = Enqueue(launch); !status.ok()) return status;
+    for (size_t i = 0; i < count; ++i)
+      if (absl::Status status = Enqueue(bound[i]); !status.ok())
+        return runtime::AtLaunch(std::move(status), bound_launches_[i]);
     return absl::OkStatus();
   }
 
   // ---- time
+
+  absl::Status Scrub() override {
+    if (absl::Status status = context_.Enter(); !status.ok()) return status;
+    return cuda::Scrub(context_, stream_);
+  }
 
   absl::Status Synchronize() override {
     if (absl::Status status = context_.Enter(); !status.ok()) return status;
@@ -321,7 +340,7 @@ class CudaDevice final : public runtime::Device {
 
   // kernel nullptr: there is nothing to compute.
   absl::Status Bind(const DeviceKernel& kernel, std::span<const DeviceAddress> buffers,
-                    std::span<const int64_t> vars, BoundLaunch& bound) const {
+                    std::span<const int64_t> vars, BoundLaunch& bound) {
     const auto count = static_cast<size_t>(kernel.buffer_count());
     if (buffers.size() < count)
       return absl::InternalError(
@@ -330,6 +349,7 @@ class CudaDevice final : public runtime::Device {
     bound.kernel = kernel.tasks() > 0 ? &ours : nullptr;
     bound.arguments.clear();
     for (size_t i = 0; i < count; ++i) bound.arguments.push_back(PointerOf(buffers[i]));
+    if (absl::Status status = bound.EncodeMaps(context_); !status.ok()) return status;
     if (!ours.reads_vars || bound.kernel == nullptr) return absl::OkStatus();
     if (vars.empty())
       return absl::InternalError(absl::StrCat("kernel ", kernel.name(), " reads VARs, got none"));
@@ -355,9 +375,7 @@ class CudaDevice final : public runtime::Device {
 
   absl::Status Enqueue(const BoundLaunch& launch) {
     if (timing_ && !std::exchange(begun_, true)) OB_CUDA(context_, cuEventRecord, begin_, stream_);
-    pointers_.clear();
-    for (const CUdeviceptr& argument : launch.arguments)
-      pointers_.push_back(const_cast<CUdeviceptr*>(&argument));
+    launch.PointTo(pointers_);
     const CudaKernel& kernel = *launch.kernel;
     const CUresult code = context_.api().cuLaunchKernel(
         kernel.function, kernel.blocks[0], kernel.blocks[1], kernel.blocks[2], kernel.threads[0],
@@ -384,12 +402,42 @@ class CudaDevice final : public runtime::Device {
   bool timing_ = false, begun_ = false;
   BoundLaunch bound_;                   // of Launch; kept, as it is filled often
   std::vector<BoundLaunch> all_bound_;  // of LaunchAll, likewise
+  std::vector<size_t> bound_launches_;  // which of LaunchAll's each of these is
   std::vector<void*> pointers_;         // of one launch, likewise
 };
 
 }  // namespace
 
 absl::Status CheckThere() { return LoadApi().status(); }
+
+std::vector<runtime::ListedDevice> ListDevices() {
+  const absl::StatusOr<DriverApi>& api = LoadApi();
+  return api.ok() ? ListDevicesOf(*api) : std::vector<runtime::ListedDevice>();
+}
+
+std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api) {
+  std::vector<runtime::ListedDevice> devices;
+  int count = 0;
+  if (api.cuDeviceGetCount(&count) != CUDA_SUCCESS) return devices;
+  // What the driver shows this process, in the driver's order.
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::vector<std::string> names;
+  if (visible != nullptr) names = absl::StrSplit(visible, ',');
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice device = 0;
+    size_t bytes = 0;
+    if (api.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+        api.cuDeviceTotalMem(&bytes, device) != CUDA_SUCCESS)
+      continue;
+    DriverContext named(api, device);
+    named.FindName();
+    const auto place = static_cast<size_t>(ordinal);
+    const std::string shown = place < names.size() ? names[place] : absl::StrCat(place);
+    devices.push_back({PropertiesOf(named, static_cast<int64_t>(bytes)),
+                       {absl::StrCat("CUDA_VISIBLE_DEVICES=", shown)}});
+  }
+  return devices;
+}
 
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDevice(
     const runtime::DeviceOptions& options) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,11 @@ namespace outboard::cuda {
 // OK if this machine has a driver and a device; else UNIMPLEMENTED, one line with what was found
 // and what is needed.
 absl::Status CheckThere();
+
+// The GPUs that the driver shows this process, without touching their memory; each with the
+// variable by which another process sees it alone. Empty: CheckThere says why.
+std::vector<runtime::ListedDevice> ListDevices();
+std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api);
 
 // Errors: UNIMPLEMENTED       as CheckThere
 //         RESOURCE_EXHAUSTED  no room for pinned memory or for the context

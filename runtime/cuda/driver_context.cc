@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/device.h"
 
 namespace outboard::cuda {
 namespace {
@@ -34,6 +35,12 @@ bool IsForGood(CUresult code) {
   }
 }
 
+// Of the device itself, whatever ran on it.
+bool IsMemoryError(CUresult code) {
+  return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+         code == CUDA_ERROR_CONTAINED;
+}
+
 }  // namespace
 
 DriverContext::DriverContext(const DriverApi& api, CUdevice device)
@@ -45,11 +52,15 @@ DriverContext::~DriverContext() {
   if (entered == serial_) entered = 0;
 }
 
-absl::Status DriverContext::Open() {
+void DriverContext::FindName() {
   char name[256] = "";
   if (api_.cuDeviceGetName(name, sizeof(name), device_) != CUDA_SUCCESS) name[0] = '\0';
   name[sizeof(name) - 1] = '\0';
   name_ = name[0] != '\0' ? name : "the device";
+}
+
+absl::Status DriverContext::Open() {
+  FindName();
   OB_CUDA(*this, cuDevicePrimaryCtxRetain, &context_, device_);
   return Enter();
 }
@@ -72,9 +83,11 @@ absl::Status DriverContext::Check(CUresult code, std::string_view call) {
   const std::string what = absl::StrCat(std::string(call), ": ", Describe(api_, code));
   if (IsForGood(code)) {
     absl::MutexLock lock(&mutex_);
-    if (health_.ok())
+    if (health_.ok()) {
       health_ = absl::InternalError(
           absl::StrCat("CUDA: ", name_, " is lost to this process, which must end: ", what));
+      if (IsMemoryError(code)) health_ = runtime::AsMemoryFault(health_);
+    }
     return health_;
   }
   const std::string message = absl::StrCat("CUDA: ", what);

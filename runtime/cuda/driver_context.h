@@ -25,8 +25,10 @@ class DriverContext {
   DriverContext(const DriverContext&) = delete;
   DriverContext& operator=(const DriverContext&) = delete;
 
-  // Makes the context, once, before all other calls.
+  // Makes the context, once, before all other calls but FindName.
   absl::Status Open();
+  // Without a context: name() and Attribute() are right afterwards.
+  void FindName();
 
   const DriverApi& api() const { return api_; }
   CUcontext context() const { return context_; }

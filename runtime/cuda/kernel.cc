@@ -4,25 +4,27 @@
 #include <atomic>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cuda/tensor_maps.h"
 #include "runtime/limits.h"
 
 namespace outboard::cuda {
 namespace {
 
-constexpr size_t kLogBytesMax = 4096;    // of the driver's compiler, in an error
-constexpr unsigned kLinkThreadsMax = 8;  // each takes some 100 MB for a large text
+uint64_t NextSerial() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 }  // namespace
 
-LinkedModule::~LinkedModule() {
-  if (context_->Enter().ok()) context_->api().cuModuleUnload(module_);
-}
-
 CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
-    : DeviceKernel(kernel), reads_vars(kernel.reads_vars), left_(left) {
+    : DeviceKernel(kernel),
+      reads_vars(kernel.reads_vars),
+      maps(kernel.maps),
+      serial(NextSerial()),
+      left_(left) {
   for (int axis = 0; axis < 3; ++axis) {
     blocks[axis] = static_cast<unsigned>(kernel.blocks[axis]);
     threads[axis] = static_cast<unsigned>(kernel.threads[axis]);
@@ -31,7 +33,7 @@ CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
 
 std::vector<runtime::LoadedKernel> KernelLoader::Load(std::span<const CompiledKernel> compiled) {
   std::vector<runtime::LoadedKernel> loaded;
-  std::vector<std::optional<Linked>> modules(compiled.size());
+  std::vector<std::optional<Linker::Linked>> modules(compiled.size());
   absl::flat_hash_map<std::string_view, size_t> first;  // of the texts that are linked now
   std::vector<size_t> missing;
   absl::erase_if(by_text_, [](const auto& entry) { return entry.second.expired(); });
@@ -46,20 +48,13 @@ std::vector<runtime::LoadedKernel> KernelLoader::Load(std::span<const CompiledKe
       missing.push_back(i);
     }
   }
-  std::atomic<size_t> next{0};
-  const auto link = [&] {
-    for (size_t m; (m = next.fetch_add(1)) < missing.size();)
-      modules[missing[m]] = Link(compiled[missing[m]]);
-  };
-  std::vector<std::thread> threads;
-  const size_t count = std::min<size_t>(
-      {missing.size(), kLinkThreadsMax, std::max(1u, std::thread::hardware_concurrency())});
-  for (size_t t = 1; t < count; ++t) threads.emplace_back(link);
-  link();
-  for (std::thread& thread : threads) thread.join();
+  std::vector<const std::string*> texts;
+  for (const size_t i : missing) texts.push_back(&compiled[i].object);
+  std::vector<Linker::Linked> linked = linker_.Link(texts);
+  for (size_t m = 0; m < missing.size(); ++m) modules[missing[m]] = std::move(linked[m]);
   for (size_t i = 0; i < compiled.size(); ++i) {
     if (!loaded[i].ok() || compiled[i].tasks <= 0) continue;
-    const Linked& module =
+    const Linker::Linked& module =
         modules[i].has_value() ? *modules[i] : *modules[first.at(compiled[i].object)];
     absl::Status status = module.status();
     if (status.ok()) {
@@ -107,28 +102,12 @@ absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
     return absl::UnimplementedError(absl::StrCat("kernel ", kernel.symbol, " wants ",
                                                  kernel.shared_bytes, " bytes of shared memory; ",
                                                  context_->name(), " has ", most));
+  if (absl::Status status = CheckMaps(*context_, kernel); !status.ok()) return status;
   if (kernel.object.size() > limits::kObjectBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel.symbol, " of ",
                                                      kernel.object.size(), " bytes; limit ",
                                                      limits::kObjectBytesMax));
   return absl::OkStatus();
-}
-
-// On any thread. The options' values are numbers and addresses in the place of pointers.
-KernelLoader::Linked KernelLoader::Link(const CompiledKernel& kernel) {
-  if (absl::Status status = context_->Enter(); !status.ok()) return status;
-  std::string log(kLogBytesMax, '\0');
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log.data(), reinterpret_cast<void*>(uintptr_t{kLogBytesMax})};
-  CUmodule module = nullptr;
-  const CUresult code = context_->api().cuModuleLoadDataEx(
-      &module, kernel.object.c_str(), static_cast<unsigned>(std::size(options)), options, values);
-  if (code == CUDA_SUCCESS) return std::make_shared<const LinkedModule>(context_, module);
-  const absl::Status status = context_->Check(code, "cuModuleLoadDataEx");
-  if (!context_->health().ok()) return status;
-  log.resize(std::min(log.find('\0'), log.size()));
-  return absl::Status(status.code(), absl::StrCat(context_->name(), " does not take the PTX: ",
-                                                  status.message(), log.empty() ? "" : "; ", log));
 }
 
 absl::Status KernelLoader::FindFunction(const CompiledKernel& compiled, CudaKernel& kernel) {

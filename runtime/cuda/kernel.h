@@ -12,24 +12,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "runtime/cuda/driver_context.h"
+#include "runtime/cuda/linker.h"
 #include "runtime/device.h"
 
 namespace outboard::cuda {
-
-// What the driver has linked. It goes with the last kernel that uses it, and the last work
-// (LeftToWork).
-class LinkedModule {
- public:
-  LinkedModule(DriverContext* context, CUmodule module) : context_(context), module_(module) {}
-  ~LinkedModule();
-  LinkedModule(const LinkedModule&) = delete;
-  LinkedModule& operator=(const LinkedModule&) = delete;
-  CUmodule get() const { return module_; }
-
- private:
-  DriverContext* const context_;
-  const CUmodule module_;
-};
 
 // Things that queued work may use still: they go when somebody has waited for all of it.
 class LeftToWork {
@@ -51,28 +37,32 @@ class CudaKernel final : public runtime::DeviceKernel {
   std::array<unsigned, 3> blocks{}, threads{};
   unsigned shared_bytes = 0;  // beside what the text declares with a size
   const bool reads_vars;
+  const std::vector<MappedTensor> maps;
+  const uint64_t serial;  // among the kernels of the process, from 1 on
 
  private:
   LeftToWork* const left_;
 };
 
-// Threads: one at a time; links on several of its own.
+// Threads: one at a time.
 class KernelLoader {
  public:
-  KernelLoader(DriverContext* context, LeftToWork* left) : context_(context), left_(left) {}
+  KernelLoader(DriverContext* context, LeftToWork* left)
+      : context_(context), left_(left), linker_(context) {}
+
+  void UseStore(runtime::LinkedCodeStore* store) { linker_.UseStore(store); }
 
   // Results are in the order of `compiled`. Equal texts are linked once, while a kernel of that
   // text lives. Errors: as runtime::Device::Load
   std::vector<runtime::LoadedKernel> Load(std::span<const CompiledKernel> compiled);
 
  private:
-  using Linked = absl::StatusOr<std::shared_ptr<const LinkedModule>>;
   absl::Status CheckFits(const CompiledKernel& kernel) const;
-  Linked Link(const CompiledKernel& kernel);
   absl::Status FindFunction(const CompiledKernel& compiled, CudaKernel& kernel);
 
   DriverContext* const context_;
   LeftToWork* const left_;
+  Linker linker_;
   absl::flat_hash_map<std::string, std::weak_ptr<const LinkedModule>> by_text_;
 };
 

@@ -1,6 +1,9 @@
 #include "runtime/cuda/launch_graph.h"
 
+#include <cstring>
 #include <utility>
+
+#include "runtime/cuda/tensor_maps.h"
 
 namespace outboard::cuda {
 namespace {
@@ -9,9 +12,7 @@ namespace {
 CUDA_KERNEL_NODE_PARAMS_v2 ParamsOf(const DriverContext& context, const BoundLaunch& launch,
                                     std::vector<void*>& pointers) {
   const CudaKernel& kernel = *launch.kernel;
-  pointers.clear();
-  for (const CUdeviceptr& argument : launch.arguments)
-    pointers.push_back(const_cast<CUdeviceptr*>(&argument));
+  launch.PointTo(pointers);
   return {.function = kernel.function,
           .grid_x = kernel.blocks[0],
           .grid_y = kernel.blocks[1],
@@ -26,7 +27,40 @@ CUDA_KERNEL_NODE_PARAMS_v2 ParamsOf(const DriverContext& context, const BoundLau
           .context = context.context()};
 }
 
+bool SameMaps(const std::vector<CUtensorMap>& a, const std::vector<CUtensorMap>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
 }  // namespace
+
+absl::Status BoundLaunch::EncodeMaps(DriverContext& context) {
+  if (kernel == nullptr || kernel->maps.empty()) {
+    maps.clear();
+    encoded_kernel_ = 0;
+    return absl::OkStatus();
+  }
+  const bool same = encoded_kernel_ == kernel->serial;
+  encoded_kernel_ = 0;  // should what follows fail
+  maps.resize(kernel->maps.size());
+  encoded_buffers_.resize(maps.size());
+  for (size_t m = 0; m < maps.size(); ++m) {
+    const CUdeviceptr buffer = arguments[static_cast<size_t>(kernel->maps[m].slot)];
+    if (same && encoded_buffers_[m] == buffer) continue;
+    if (absl::Status status = EncodeMap(context, kernel->maps[m], buffer, &maps[m]); !status.ok())
+      return status;
+    encoded_buffers_[m] = buffer;
+  }
+  encoded_kernel_ = kernel->serial;
+  return absl::OkStatus();
+}
+
+void BoundLaunch::PointTo(std::vector<void*>& pointers) const {
+  pointers.clear();
+  for (const CUdeviceptr& argument : arguments)
+    pointers.push_back(const_cast<CUdeviceptr*>(&argument));
+  for (const CUtensorMap& map : maps) pointers.push_back(const_cast<CUtensorMap*>(&map));
+}
 
 LaunchGraph::Owned::~Owned() {
   if (!context->Enter().ok()) return;  // the process ends, and all with it
@@ -40,13 +74,14 @@ LaunchGraph::Node::Node(const BoundLaunch& launch)
       blocks(launch.kernel->blocks),
       threads(launch.kernel->threads),
       shared_bytes(launch.kernel->shared_bytes),
-      arguments(launch.arguments) {}
+      arguments(launch.arguments),
+      maps(launch.maps) {}
 
 bool LaunchGraph::Node::Is(const BoundLaunch& launch) const {
   const CudaKernel& kernel = *launch.kernel;
-  return function == kernel.function && arguments == launch.arguments && blocks == kernel.blocks &&
-         threads == kernel.threads && shared_bytes == kernel.shared_bytes &&
-         module == kernel.module;
+  return function == kernel.function && arguments == launch.arguments &&
+         SameMaps(maps, launch.maps) && blocks == kernel.blocks && threads == kernel.threads &&
+         shared_bytes == kernel.shared_bytes && module == kernel.module;
 }
 
 void LaunchGraph::DropLater() {

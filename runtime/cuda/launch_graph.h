@@ -18,6 +18,16 @@ namespace outboard::cuda {
 struct BoundLaunch {
   const CudaKernel* kernel = nullptr;
   std::vector<CUdeviceptr> arguments;  // one for each buffer, then the VARs' if it reads them
+  std::vector<CUtensorMap> maps;       // views of these buffers, in the kernel's order
+
+  // Makes `maps` of the kernel's views and the arguments; does nothing where both are as they were.
+  absl::Status EncodeMaps(DriverContext& context);
+  // The pointers that the driver reads the parameters through.
+  void PointTo(std::vector<void*>& pointers) const;
+
+ private:
+  uint64_t encoded_kernel_ = 0;               // by its serial; 0: none
+  std::vector<CUdeviceptr> encoded_buffers_;  // by view
 };
 
 // Threads: one at a time.
@@ -43,6 +53,7 @@ class LaunchGraph final : public runtime::LaunchRecord {
     std::array<unsigned, 3> blocks{}, threads{};
     unsigned shared_bytes = 0;
     std::vector<CUdeviceptr> arguments;
+    std::vector<CUtensorMap> maps;
 
     explicit Node(const BoundLaunch& launch);
     bool Is(const BoundLaunch& launch) const;

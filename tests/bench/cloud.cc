@@ -102,8 +102,8 @@ std::string Cloud::Prefix() const {
   return "CLOUD=1 CLOUD_HOST=" + target_ + " CLOUD_KEY=" + key_ + " ";
 }
 
-double Cloud::cpu_seconds() const {
-  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+double ProcessCpuSeconds(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
   std::istringstream fields(text.substr(text.rfind(')') + 1));  // the name may hold spaces
@@ -113,6 +113,8 @@ double Cloud::cpu_seconds() const {
   if (!(fields >> user >> system)) Die("no processor time in " + text);
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
+
+double Cloud::cpu_seconds() const { return ProcessCpuSeconds(pid_); }
 
 Cloud::~Cloud() {
   kill(pid_, SIGTERM);

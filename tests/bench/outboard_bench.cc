@@ -19,6 +19,8 @@
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/flood_figures.h"
+#include "tests/bench/gpu_failure_figures.h"
+#include "tests/bench/gpu_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
@@ -255,6 +257,7 @@ int Main(int argc, char** argv) {
                                         WallFigures();
                                       }},
                                      {"floods", FloodFigures, true},  // of walls
+                                     {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
@@ -262,6 +265,7 @@ int Main(int argc, char** argv) {
                                      {"matmul", MatMulFigures},
                                      {"matmul_bf16", MatMulBf16Figures},
                                      {"stream", StreamFigures},
+                                     {"gpu", GpuFigures},
                                      {"training", TrainingFigures},
                                      {"vision", VisionFigures},
                                      {"python", PythonFigures},

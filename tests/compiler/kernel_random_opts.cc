@@ -41,9 +41,14 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
         opt.amount = pick(6);
         break;
       case OptKind::kTensorCore: opt.amount = pick(4); break;
+      case OptKind::kMma:  // of GPUs
       case OptKind::kOnline:
       case OptKind::kPanel:  // never drawn: it needs a reduction in another one's rows
-      case OptKind::kFlatten: break;
+      case OptKind::kFlatten:
+      case OptKind::kGrid:
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);
@@ -57,6 +62,46 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
   for (int i = 0; i < 8; ++i) attempt(kThen[pick(std::size(kThen))]);
   for (int i = 0; i < 3; ++i) attempt(OptKind::kThread);
   for (int i = 0; i < 6; ++i) attempt(OptKind::kLocal);
+  return opts;
+}
+
+std::vector<Opt> RandomThreadOpts(const UOp* sink, const Target& target, std::mt19937& random) {
+  const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
+  const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
+  const auto axes = static_cast<int64_t>(codegen::AxesOf(kernel).size());
+  const auto loads = static_cast<int64_t>(codegen::LoadsOf(kernel).size());
+  static constexpr OptKind kKinds[] = {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll,
+                                       OptKind::kGroup,  OptKind::kLane,   OptKind::kLane,
+                                       OptKind::kWarp,   OptKind::kShare,  OptKind::kShare,
+                                       OptKind::kLocal,  OptKind::kSwap};
+  std::vector<Opt> opts;
+  int64_t copies = 1;  // of the code
+  const auto attempt = [&](OptKind kind) {
+    Opt opt{kind, pick(axes + 1), 0};
+    const bool written_out = kind == OptKind::kUpcast || kind == OptKind::kUnroll;
+    switch (kind) {
+      case OptKind::kVector: opt.amount = int64_t{2} << pick(2); break;
+      case OptKind::kLane:
+      case OptKind::kWarp:
+      case OptKind::kShare: opt.amount = int64_t{2} << pick(6); break;
+      case OptKind::kLocal: opt = {kind, pick(loads + 1), 0}; break;
+      case OptKind::kSwap:
+        opt.axis = pick(4);
+        opt.amount = opt.axis + 1 + pick(3);
+        break;
+      case OptKind::kGrid: opt = {kind, 0, 1 + pick(4)}; break;
+      default: opt.amount = 2 + pick(5); break;
+    }
+    if (written_out && copies * opt.amount > 8) return;
+    opts.push_back(opt);
+    if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, target).ok())
+      opts.pop_back();
+    else if (written_out)
+      copies *= opt.amount;
+  };
+  if (pick(4) == 0) attempt(OptKind::kFlatten);
+  for (int i = 0; i < 24; ++i) attempt(kKinds[pick(std::size(kKinds))]);
+  for (int i = 0; i < 4; ++i) attempt(OptKind::kGrid);
   return opts;
 }
 

@@ -10,6 +10,11 @@
 
 namespace outboard::test {
 
+// For a processor.
 std::vector<codegen::Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937& random);
+
+// For a device that runs blocks of threads.
+std::vector<codegen::Opt> RandomThreadOpts(const UOp* sink, const Target& target,
+                                           std::mt19937& random);
 
 }  // namespace outboard::test

@@ -171,7 +171,7 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
   };
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
   const int first = setting("OUTBOARD_SEED", 0);
-  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 60);
+  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 180);
   int programs = 0, too_large = 0;
   for (int seed = first; seed < last; ++seed) {
     Graph g, guards;
@@ -214,6 +214,7 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
       ++programs;
     }
   }
+  RecordProperty("random_kernels", programs);  // tests/bench/gpu_test_figures.cc
   std::printf("%d programs of %d kernels; private memory of %d plans was too large\n", programs,
               last - first, too_large);
   EXPECT_LE(too_large, (last - first) / 4);

@@ -302,6 +302,10 @@ TEST(ProgramTypes, ArithmeticAndConversionsAreExact) {
       stores.push_back(StoreAt(g, slot, kElements, range, value));
     };
     for (const Op op : ops) store(IsUnary(op) ? Alu(g, op, x) : Alu(g, op, x, y));
+    if (IsInt(dtype)) {  // by lanes that are 0 only where a mask has taken them out
+      const UOp* const masked = Where(g, Alu(g, Op::kCmpLt, x, y), x, ConstInt(g, dtype, 0));
+      for (const Op op : {Op::kIDiv, Op::kMod}) store(Alu(g, op, masked, masked));
+    }
     for (int to = 1; to < kDTypeCount; ++to)
       if (to != code) store(Cast(g, x, static_cast<DType>(to)));
     sinks.push_back(Sink(g, stores));

@@ -9,13 +9,34 @@
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "tests/gpu/ptx/machine.h"
+#include "tests/gpu/ptx/tensor_map.h"
 
 namespace outboard::test {
+namespace {
+
+// As the driver of the tests encodes it.
+ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
+  ptx::TensorMap out;
+  out.rank = static_cast<uint8_t>(map.rank());
+  out.swizzle = map.swizzled ? 3 : 0;
+  out.address = address;
+  out.element_bytes = static_cast<uint8_t>(map.element_bytes());
+  for (size_t d = 0; d < map.dims.size(); ++d) {
+    out.dims[d] = static_cast<uint64_t>(map.dims[d]);
+    out.box[d] = static_cast<uint16_t>(map.box[d]);
+    out.element_strides[d] = 1;
+    if (d > 0) out.strides[d - 1] = static_cast<uint64_t>(map.strides[d - 1]);
+  }
+  return out;
+}
+
+}  // namespace
 
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars, uint64_t seed) {
@@ -38,6 +59,14 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   config.parameters.resize(addresses.size() * sizeof(uint64_t));
   if (!addresses.empty())
     std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
+  for (const MappedTensor& map : kernel.maps) {
+    const ptx::TensorMap encoded = EncodeMap(map, addresses[static_cast<size_t>(map.slot)]);
+    constexpr size_t kAlign = 64;
+    const size_t at = (config.parameters.size() + kAlign - 1) / kAlign * kAlign;
+    config.parameters.resize(at + sizeof encoded);
+    std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
+  }
+  if (!kernel.maps.empty()) config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {
     std::string text(status.message());
@@ -54,15 +83,16 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 std::string FindPtxas() {
   if (const char* const named = std::getenv("OUTBOARD_PTXAS"); named != nullptr) return named;
   const char* const path = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
+  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
     const std::string file = absl::StrCat(folder, "/ptxas");
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
 }
 
-absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
-                                 const std::string& arch) {
+absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
+                                         const std::string& arch) {
   std::string folder = std::filesystem::temp_directory_path() / "outboard_ptx_XXXXXX";
   OB_CHECK(mkdtemp(folder.data()) != nullptr);
   std::ofstream(folder + "/kernel.ptx") << ptx;
@@ -75,12 +105,29 @@ absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& pt
   while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
   const int code = pclose(pipe);
   std::filesystem::remove_all(folder);
-  const size_t said = words.find(" bytes stack frame");
-  if (code != 0 || said == std::string::npos) return absl::InternalError(words);
-  const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
-  int64_t bytes = 0;
-  OB_CHECK(absl::SimpleAtoi(words.substr(first, said - first), &bytes));
-  return bytes;
+  if (code != 0) return absl::InternalError(words);
+  // The number before `unit`, in the last line that has it.
+  const auto number = [&](const char* unit, int64_t* value) {
+    const size_t said = words.rfind(unit);
+    if (said == std::string::npos) return false;
+    const size_t first = words.find_last_not_of("0123456789", said - 1) + 1;
+    return absl::SimpleAtoi(words.substr(first, said - first), value);
+  };
+  Assembled out;
+  int64_t stored = 0, loaded = 0;
+  if (!number(" registers", &out.registers) || !number(" bytes stack frame", &out.stack_bytes) ||
+      !number(" bytes spill stores", &stored) || !number(" bytes spill loads", &loaded))
+    return absl::InternalError(words);
+  out.spill_bytes = stored + loaded;
+  for (const absl::string_view line : absl::StrSplit(words, '\n'))
+    out.warnings += absl::StrContains(line, "warning") ? 1 : 0;
+  return out;
+}
+
+absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
+                                 const std::string& arch) {
+  OB_ASSIGN_OR_RETURN(const Assembled assembled, AssembleKernel(ptxas, ptx, arch));
+  return assembled.stack_bytes;
 }
 
 }  // namespace outboard::test

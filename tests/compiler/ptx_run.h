@@ -17,10 +17,21 @@ namespace outboard::test {
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1);
 
-// The assembler's path: $OUTBOARD_PTXAS, or `ptxas` in $PATH; empty where there is none.
+// The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
+// `ptxas` in $PATH; empty where there is none.
 std::string FindPtxas();
-// Returns the bytes of a thread's registers that the assembler puts on its stack. Errors: INTERNAL
-// with the assembler's words.
+// What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
+// of a thread's own, which lies behind all caches.
+struct Assembled {
+  int64_t registers = 0;
+  int64_t stack_bytes = 0;
+  int64_t spill_bytes = 0;  // stored and loaded
+  int64_t warnings = 0;
+};
+// Errors: INTERNAL with the assembler's words.
+absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
+                                         const std::string& arch);
+// The same, of which only stack_bytes is returned.
 absl::StatusOr<int64_t> Assemble(const std::string& ptxas, const std::string& ptx,
                                  const std::string& arch);
 

@@ -16,6 +16,7 @@
 #include "gateway/doors/address_key.h"
 #include "gateway/doors/connection_table.h"
 #include "gateway/doors/refusals.h"
+#include "gateway/doors/step_times.h"
 #include "gateway/doors/wrong_keys.h"
 
 namespace outboard::gateway {
@@ -320,6 +321,23 @@ TEST(AccountLimits, Openings_ComeBackWithTime) {
   now += milliseconds(1500);
   EXPECT_TRUE(limits.MayOpen(TenantId{1}, now).ok());
   EXPECT_FALSE(limits.MayOpen(TenantId{1}, now).ok());
+}
+
+TEST(StepTimes, OthersSteps_AreOfAnotherAccountAndRecent) {
+  StepTimes steps;
+  Clock::time_point now = Clock::now();
+  EXPECT_FALSE(steps.OthersStep(TenantId{1}, now));
+  steps.Note(TenantId{1}, now);
+  EXPECT_FALSE(steps.OthersStep(TenantId{1}, now));
+  EXPECT_TRUE(steps.OthersStep(TenantId{2}, now));
+  // An account that steps itself does not hide the other.
+  steps.Note(TenantId{2}, now);
+  EXPECT_TRUE(steps.OthersStep(TenantId{2}, now));
+  EXPECT_TRUE(steps.OthersStep(TenantId{1}, now));
+  now += milliseconds(kStepsRecentMs + 1);
+  steps.Note(TenantId{2}, now);
+  EXPECT_FALSE(steps.OthersStep(TenantId{2}, now));
+  EXPECT_TRUE(steps.OthersStep(TenantId{1}, now));
 }
 
 TEST(GraphBytes, OfAllSessionsOfAnAccount_AreOneSum) {

@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace outboard {
 namespace {
@@ -109,6 +114,48 @@ TEST(FairQueue, OneAccountWithManyJobs_DoesNotHaveAllThreads) {
   EXPECT_LE(most, 3);
 }
 
+// F1. An account that gives way rests for as long as its job ran, and has no second one beside it.
+TEST(FairQueue, WhoGivesWay_HasHalfAProcessor) {
+  constexpr std::chrono::milliseconds kCost{4};
+  constexpr int kJobs = 8;
+  using Time = std::chrono::steady_clock::time_point;
+  std::atomic<int> running{0}, most{0};
+  std::vector<std::pair<Time, Time>> ran;  // of account 1: one at a time
+  {
+    FairQueue queue({.threads = 4, .at_once = 3, .gives_way = [](uint64_t a) { return a == 1; }});
+    std::promise<void> all;
+    for (int i = 0; i < kJobs; ++i)
+      queue.Post(1, [&] {
+        most = std::max(most.load(), ++running);
+        const Time began = std::chrono::steady_clock::now();
+        while (std::chrono::steady_clock::now() - began < kCost) std::this_thread::yield();
+        ran.emplace_back(began, std::chrono::steady_clock::now());
+        --running;
+        if (ran.size() == kJobs) all.set_value();
+      });
+    // Nobody else waits for that.
+    std::promise<void> other;
+    queue.Post(2, [&] { other.set_value(); });
+    EXPECT_EQ(other.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    EXPECT_EQ(all.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  }
+  EXPECT_EQ(most, 1);
+  for (size_t i = 1; i < ran.size(); ++i)
+    EXPECT_GE(ran[i].first - ran[i - 1].second, kCost) << i;
+}
+
+// A queue that stops waits for no rest, and F1 holds while accounts change their minds.
+TEST(FairQueue, WhoGivesWayNowAndThen_LosesNoJob) {
+  std::atomic<int> ran{0}, asked{0};
+  {
+    FairQueue queue({.threads = 3,
+                     .at_once = 2,
+                     .gives_way = [&](uint64_t) { return ++asked % 3 == 0; }});
+    for (uint64_t i = 0; i < 20'000; ++i) queue.Post(i % 5, [&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 20'000);
+}
+
 // F3.
 TEST(FairQueue, AccountsWithoutJobs_TakeNoMemory) {
   FairQueue queue({.threads = 2, .niceness = 5});
@@ -138,6 +185,26 @@ TEST(FairQueue, ManyThreadsPost_EachJobRunsOnce) {
     for (std::thread& thread : threads) thread.join();
   }
   EXPECT_EQ(ran, 20'000);
+}
+
+// In a thread of its own: niceness does not come back without a right.
+TEST(ThreadSlice, ThreadsInheritIt_AndItComesBack) {
+  std::thread([] {
+    if (!SetSliceOfThisThread({.slice = kLongestSlice}) ||
+        SliceOfThisThread().slice != kLongestSlice)
+      GTEST_SKIP() << "this kernel has no slices";
+    {
+      const ScopedShortSlice here;
+      EXPECT_EQ(SliceOfThisThread().slice, kShortestSlice);
+      std::thread([] { EXPECT_EQ(SliceOfThisThread().slice, kShortestSlice); }).join();
+    }
+    EXPECT_EQ(SliceOfThisThread().slice, kLongestSlice);
+    SetSliceOfThisThread({.slice = kShortestSlice});
+    const int niceness = SliceOfThisThread().niceness;
+    YieldToOthers(3);
+    EXPECT_EQ(SliceOfThisThread().slice, kLongestSlice);
+    EXPECT_EQ(SliceOfThisThread().niceness, std::min(niceness + 3, 19));
+  }).join();
 }
 
 }  // namespace

@@ -462,6 +462,30 @@ TEST_F(FleetTls, ARevokedWorkerIsCutOffAndEnds) {
   EXPECT_NE(worker->err().find("revoked"), std::string::npos) << worker->err();
 }
 
+// Its gateway was set up anew, and knows no certificate that the one before has issued.
+TEST_F(FleetTls, AWorkerThatKeptACertificateOfAnotherCaEnrolsAgain) {
+  Start("--worker-tokens");
+  const test::Ended token = test::Outboard("cert token gpu-1 --data " + cluster_.data());
+  ASSERT_EQ(token.code, 0) << token.err;
+  const std::string file = cluster_.folder() / "token";
+  ASSERT_TRUE(tls::WriteFile(file, token.out, /*is_secret=*/true, tls::Replace::kNo).ok());
+  const std::string flags = "--tls --name gpu-1";
+  EXPECT_EQ(cluster_.StartWorker(flags + " --token-file " + file)->Stop(SIGINT), 0);
+  ASSERT_TRUE(std::filesystem::exists(cluster_.folder() / "identity.pem"));
+  EXPECT_FALSE(std::filesystem::exists(cluster_.folder() / "identity.pem.new"))
+      << "it had its answer";
+
+  cluster_.gateway().Stop(SIGTERM);
+  const test::Ended made = test::Outboard("cert init --force --data " + cluster_.data());
+  ASSERT_EQ(made.code, 0) << made.err;
+  cluster_.StartGateway("--tls");
+  const auto worker = cluster_.StartWorker(flags);
+  auto session = Session::Connect(Options());
+  ASSERT_TRUE(session.ok()) << session.status() << worker->err();
+  EXPECT_TRUE(test::Step(**session).ok());
+  EXPECT_TRUE(test::IsAlive(worker->pid())) << worker->err();
+}
+
 TEST_F(FleetTls, AWorkerBelievesOnlyItsGateway) {
   Start();
   const std::string wrong = "sha256:" + std::string(64, '0');

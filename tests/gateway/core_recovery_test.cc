@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "telemetry/metric.h"
 #include "tests/gateway/core_world.h"
 #include "tests/support/documented.h"
 
@@ -212,6 +213,89 @@ TEST(GatewayCoreRecovery, WhatASessionBringsOnItselfIsNotTriedAgain) {
   w.Tell(ExecutorGone{id, absl::DeadlineExceededError("a step"), /*crashed=*/false, 1});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// An end that the session may have caused, or its device: the second try decides.
+TEST(GatewayCoreRecovery, WhatASessionMayHaveCaused_IsTriedOnceMoreOnAnotherDevice) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true});
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->devices, std::vector<uint32_t>{1});
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(ExecutorGone{id, late, false, 2, WorkerId{1}, /*once_more=*/true});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why, late);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+// The second try has shown that it is the item: the third executor does not apply it.
+TEST(GatewayCoreRecovery, AnItemThatEndsTwoExecutors_IsRefusedByTheThird) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true, /*seq=*/5});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_TRUE(w.Get<Assign>()->refused.empty());
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(ExecutorGone{id, late, false, 2, WorkerId{1}, /*once_more=*/true, /*seq=*/5});
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  ASSERT_EQ(w.Get<Assign>()->refused.size(), 1u);
+  EXPECT_EQ(w.Get<Assign>()->refused[0].seq, 5u);
+  EXPECT_EQ(w.Get<Assign>()->refused[0].why, late);
+  // What a snapshot holds need not be refused again.
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(SnapshotKept{id, "root", 6});
+  w.Pass(601, {WorkerId{1}}, {id});
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 3});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_TRUE(w.Get<Assign>()->refused.empty());
+}
+
+TEST(GatewayCoreRecovery, WithoutASnapshot_TheFirstEndOfThisKindIsTheLast) {
+  World w;
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why, late);
+}
+
+TEST(GatewayCoreRecovery, ADeviceOutOfService_GetsNoSession) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  w.Tell(DeviceWentOut{WorkerId{1}, 0});
+  w.Tell(DeviceWentOut{WorkerId{1}, 7});  // there is none
+  EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns}).devices_out, 1u);
+  w.OpenLive(1);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.Open(2);  // waits, though a device is held by nobody
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+// Its process would stay on the device beside the next one's.
+TEST(GatewayCoreRecovery, AParkedSessionOfAnExclusiveDevice_GoesToDisk) {
+  World w(Recoverable());
+  w.Tell(WorkerJoined{.worker = WorkerId{1},
+                      .name = "gpu#",
+                      .devices = std::vector<DeviceSlot>(1),
+                      .node = "gpu",
+                      .exclusive = true});
+  const SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(15, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns})
+                .by_state[static_cast<size_t>(telemetry::SessionStateLabel::kShelved)],
+            1u);
+  w.OpenLive(2);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
 }
 
 TEST(GatewayCoreRecovery, AClientThatKeepsNothingIsNotRecoverable) {

@@ -32,8 +32,10 @@ class Watcher final : public DriverObserver {
     set_aside.emplace_back(name);
   }
   void OnWorkerLifted(std::string_view, std::string_view) override { ++lifted; }
+  void OnQuarantineTrouble(const absl::Status& why) override { troubles.push_back(why); }
   std::vector<std::string> offences, set_aside;
   int lifted = 0;
+  std::vector<absl::Status> troubles;
 };
 
 class LyingWorkerTest : public CoreDriverTest {
@@ -48,6 +50,8 @@ class LyingWorkerTest : public CoreDriverTest {
     event.mutable_heartbeat()->add_sessions(session);
     port.OnEvent(event);
   }
+  // Executors of two accounts on one worker say what none says.
+  void ExpectProofOfTwoAccounts(int hours_between);
   void OpenLive() {
     Open();
     ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
@@ -124,6 +128,7 @@ TEST_F(LyingWorkerTest, D7ItStaysSetAsideAfterARestart_AndAWriteThatFailsIsTried
   EXPECT_TRUE(quarantine_.rows.empty());
   for (int i = 0; i < kKeyCheckTicks; ++i) Tick(10);
   RunAll(host_.jobs);
+  EXPECT_EQ(watcher_.troubles, std::vector{quarantine_.trouble}) << "once for each reason";
   EXPECT_EQ(watcher_.lifted, 0);  // what was never written was not lifted
   quarantine_.trouble = absl::OkStatus();
   for (int i = 0; i < kKeyCheckTicks; ++i) Tick(10);
@@ -180,6 +185,14 @@ TEST_F(LyingWorkerTest, AClaimWithAWrongTokenIsCountedAndGivesNothing) {
 
 // Its tenant may have taken it over: it must not have workers set aside alone.
 TEST_F(LyingWorkerTest, WhatAnExecutorSaysIsCappedAndCounted_AndOfTwoAccountsIsProof) {
+  ExpectProofOfTwoAccounts(/*hours_between=*/1);
+}
+
+TEST_F(LyingWorkerTest, OfTwoAccountsOnDifferentDaysItIsNoProof) {
+  ExpectProofOfTwoAccounts(/*hours_between=*/25);
+}
+
+void LyingWorkerTest::ExpectProofOfTwoAccounts(int hours_between) {
   OpenLive();
   Say(executor_port_, Opened());
   Say(executor_port_, DoneOf(7, UINT64_MAX));
@@ -213,9 +226,10 @@ TEST_F(LyingWorkerTest, WhatAnExecutorSaysIsCappedAndCounted_AndOfTwoAccountsIsP
   Tick(10);
   EXPECT_EQ(watcher_.offences.back(), "device_time");
   EXPECT_TRUE(watcher_.set_aside.empty());
+  host_.now.ns += hours_between * 3600 * kSecondNs;
   Say(next_port_, DoneOf(0), /*epoch=*/9);
   Tick(10);
-  EXPECT_FALSE(watcher_.set_aside.empty());
+  EXPECT_EQ(watcher_.set_aside.empty(), hours_between >= 24);
   other_port.OnGone();
 }
 

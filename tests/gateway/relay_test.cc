@@ -64,6 +64,28 @@ TEST_F(RelayTest, AGraphLeavesWhenItIsWhole) {
   EXPECT_GT(executor_.queued_bytes(), bytes_);
 }
 
+TEST_F(RelayTest, TakeSnapshotIsNoClientsToSend) {
+  Connect(first_, 1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_take_snapshot();
+  bool pause = false;
+  EXPECT_TRUE(absl::IsInvalidArgument(relay_.FromClient(&first_, std::move(frame), pause)));
+  EXPECT_EQ(executor_.queued_bytes(), 0u);
+}
+
+// Nobody has connected since the gateway was started again: the executor's epoch is unknown.
+TEST_F(RelayTest, WhatAnExecutorHasDoneIsKnownBeforeItsClientIsBack) {
+  proto::ServerFrame frame;
+  frame.set_epoch(3);
+  frame.add_items()->mutable_done()->set_through_seq(12);
+  bool pause = false;
+  relay_.FromExecutor(&executor_, std::move(frame), pause);
+  EXPECT_EQ(relay_.done_seq(), 12u);
+  EXPECT_FALSE(relay_.busy());
+  EXPECT_EQ(relay_.TakeOffence(), std::nullopt);
+}
+
 // The time of an answer must not tell what another account has sent.
 TEST_F(RelayTest, AVerdictIsKnownToTheTenantWhoseGraphItWas) {
   Connect(first_, 1);

@@ -48,7 +48,10 @@ class TokenFleet {
   // `enrolled`, if not null, is set to the identity that the gateway issues.
   absl::Status Enrol(const std::string& name, const std::string& token, Identity with = nullptr,
                      Identity* enrolled = nullptr) {
-    tls::PrivateKey key = tls::PrivateKey::Generate().value();
+    return EnrolKey(tls::PrivateKey::Generate().value(), name, token, std::move(with), enrolled);
+  }
+  absl::Status EnrolKey(tls::PrivateKey key, const std::string& name, const std::string& token,
+                        Identity with = nullptr, Identity* enrolled = nullptr) {
     proto::EnrolRequest request;
     request.set_certificate_request(tls::MakeRequest(key).value());
     request.set_name(name);
@@ -121,7 +124,12 @@ absl::Status NodeTokenReplay(HostileWorld& world) {
   for (const std::string& name : {std::string(), std::string(61, 'n'), std::string("gpu\n1")})
     EXPECT_EQ(fleet.Enrol(name, token).code(), absl::StatusCode::kInvalidArgument) << name;
   Identity first;
-  EXPECT_TRUE(fleet.Enrol("gpu-1", token, nullptr, &first).ok());
+  const tls::PrivateKey key = tls::PrivateKey::Generate().value();
+  EXPECT_TRUE(fleet.EnrolKey(key, "gpu-1", token).ok());
+  // That answer was lost. Its key gets another, and nobody else's does.
+  EXPECT_TRUE(fleet.EnrolKey(key, "gpu-1", token, nullptr, &first).ok());
+  EXPECT_EQ(fleet.Enrol("gpu-1", token).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(fleet.EnrolKey(key, "gpu-2", token).code(), absl::StatusCode::kPermissionDenied);
   // Its certificate was lost, and revoked: the token is spent all the same.
   EXPECT_EQ(Outboard("cert revoke gpu-1 --data " + fleet.cluster().data()).code, 0);
   absl::Status replayed;
@@ -129,6 +137,7 @@ absl::Status NodeTokenReplay(HostileWorld& world) {
     replayed = fleet.Enrol("gpu-1", token);
     return replayed.message().find("was used") != std::string::npos;
   })) << replayed;
+  EXPECT_EQ(fleet.EnrolKey(key, "gpu-1", token).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(fleet.Join(first).code(), absl::StatusCode::kUnauthenticated);
   fleet.CheckHonestWorker("gpu-3");
   return replayed;

@@ -2,12 +2,16 @@
 // found, what becomes of its errors, and which calls it gets. What kernels compute is the business
 // of other tests.
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -246,6 +250,66 @@ TEST_F(CudaTest, EqualTexts_AreLinkedOnce) {
   EXPECT_EQ(Get("modules"), before + 3);
 }
 
+class MemoryLinkedCode final : public runtime::LinkedCodeStore {
+ public:
+  std::vector<std::string> Find(std::span<const std::string> keys) override {
+    std::vector<std::string> codes;
+    for (const std::string& key : keys) codes.push_back(known[key]);
+    return codes;
+  }
+  void Add(std::span<const runtime::LinkedCode> linked) override {
+    for (const runtime::LinkedCode& one : linked) known[one.key] = one.code;
+  }
+  std::map<std::string, std::string> known;
+};
+
+// As another process does, later.
+TEST_F(CudaTest, LinkedCode_IsLoadedWithoutLinking) {
+  MemoryLinkedCode store;
+  const CompiledKernel both[] = {Kernel("one"), Kernel("two")};
+  {
+    const auto device = Make();
+    device->KeepLinked(&store);
+    for (const auto& loaded : device->LoadAll(both)) EXPECT_TRUE(loaded.ok()) << loaded.status();
+  }
+  EXPECT_EQ(store.known.size(), 2u);
+  const int64_t links = Get("links");
+  {
+    const auto device = Make();
+    device->KeepLinked(&store);
+    const auto kernel = device->LoadAll(both);
+    ASSERT_TRUE(kernel[0].ok() && kernel[1].ok());
+    EXPECT_EQ(Get("links"), links);
+    const DeviceBuffer buffer = Holding(*device, std::string(8, '\0'));
+    const DeviceAddress slots[] = {buffer.address()};
+    EXPECT_TRUE(device->Launch(**kernel[1], slots, {}).ok());
+    EXPECT_EQ(Value(*device, buffer), 1);
+  }
+  Set("version", 12060);  // of another driver nothing is known
+  const auto newer = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(newer.ok());
+  const auto device = MakeCudaDeviceOf(*newer, {});
+  ASSERT_TRUE(device.ok());
+  (*device)->KeepLinked(&store);
+  EXPECT_TRUE((*device)->Load(both[0]).ok());
+  EXPECT_EQ(Get("links"), links + 1);
+}
+
+TEST_F(CudaTest, LinkedCodeThatTheDriverRefuses_IsLinkedAnew) {
+  MemoryLinkedCode store;
+  const auto device = Make();
+  device->KeepLinked(&store);
+  EXPECT_TRUE(device->Load(Kernel()).ok());
+  ASSERT_EQ(store.known.size(), 1u);
+  const std::string good = store.known.begin()->second;
+  store.known.begin()->second = "damaged";
+  ASSERT_TRUE(device->Synchronize().ok());  // the module goes
+  const int64_t links = Get("links");
+  EXPECT_TRUE(device->Load(Kernel()).ok());
+  EXPECT_EQ(Get("links"), links + 1);
+  EXPECT_EQ(store.known.begin()->second, good);
+}
+
 TEST_F(CudaTest, Refusals_NameTheKernelAndTheLimit) {
   const auto device = Make();
   CompiledKernel kernel = Kernel();
@@ -426,6 +490,13 @@ TEST_F(CudaGraphTest, AGraphThatIsRefusedForEver_IsNotAskedForAgain) {
   EXPECT_EQ(Value(*device_, buffers_[0]), 364);
 }
 
+TEST_F(CudaGraphTest, TheLaunchThatFails_IsNamedByItsPlace) {
+  const DeviceAddress there[] = {buffers_[0].address()};
+  const runtime::KernelLaunch launches[] = {{kernels_[0].get(), there}, {kernels_[1].get(), {}}};
+  EXPECT_EQ(runtime::LaunchOf(device_->LaunchAll(launches, {}, record_)), 1u);
+  EXPECT_EQ(runtime::LaunchOf(absl::OkStatus()), std::nullopt);
+}
+
 TEST_F(CudaGraphTest, TooFewBuffers_QueueNothing) {
   const runtime::KernelLaunch launches[] = {{kernels_[0].get(), {}}};
   EXPECT_EQ(device_->LaunchAll(launches, {}, record_).code(), absl::StatusCode::kInternal);
@@ -448,6 +519,7 @@ TEST_F(CudaTest, AnErrorForGood_EndsTheDeviceAndNamesItself) {
                                           "must end"};
   const auto code = absl::StatusCode::kInternal;
   EXPECT_TRUE(Has(device->Synchronize(), code, words));
+  EXPECT_TRUE(runtime::IsMemoryFault(device->health()));
   EXPECT_TRUE(Has(device->health(), code, words));
   char byte = 0;
   EXPECT_TRUE(Has(device->Launch(**kernel, slots, {}), code, words));
@@ -469,6 +541,55 @@ TEST_F(CudaTest, AnIllegalAddress_IsForGood) {
   EXPECT_TRUE(
       Has(device->Synchronize(), absl::StatusCode::kInternal, {"CUDA_ERROR_ILLEGAL_ADDRESS"}));
   EXPECT_FALSE(device->health().ok());
+  EXPECT_FALSE(runtime::IsMemoryFault(device->health()));
+}
+
+// ---- copies beside work -------------------------------------------------------------------------
+
+// As a snapshot does: it has what came before it, and does not wait for what comes later. This
+// driver's streams do nothing before somebody waits for them.
+TEST_F(CudaTest, ADownload_LeavesWhileLaterWorkIsQueued) {
+  const auto device = Make();
+  const auto kernel = device->Load(Kernel());
+  const DeviceBuffer kept = Holding(*device, "12345678");
+  const DeviceBuffer other = Holding(*device, std::string(8, '\0'));
+  const DeviceAddress slots[] = {other.address()};
+  ASSERT_TRUE(device->Launch(**kernel, slots, {}).ok());
+  const int64_t before = Get("kernels run");
+  bool later = false;
+  std::string got;
+  ASSERT_TRUE(device
+                  ->Download(kept.address(), 8, 1,
+                             [&](std::string_view piece) {
+                               if (!std::exchange(later, true)) {  // steps go on
+                                 EXPECT_TRUE(device->Launch(**kernel, slots, {}).ok());
+                               }
+                               got += piece;
+                               return absl::OkStatus();
+                             })
+                  .ok());
+  EXPECT_EQ(got, "12345678");
+  EXPECT_EQ(Get("kernels run"), before + 1);  // what was queued before, and not what came later
+  ASSERT_TRUE(device->Synchronize().ok());
+  EXPECT_EQ(Get("kernels run"), before + 2);
+}
+
+// ---- which GPUs there are -----------------------------------------------------------------------
+
+TEST_F(CudaTest, ListedDevices_NameTheVariableByWhichAProcessHasOneAlone) {
+  Set("devices", 3);
+  setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f,6", 1);
+  const auto api = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(api.ok());
+  auto listed = ListDevicesOf(*api);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  ASSERT_EQ(listed.size(), 3u);
+  EXPECT_EQ(listed[1].environment, std::vector<std::string>{"CUDA_VISIBLE_DEVICES=GPU-7f"});
+  EXPECT_EQ(listed[1].properties.name, "Fake GPU");
+  EXPECT_EQ(listed[1].properties.memory_bytes, 64 << 20);
+  EXPECT_EQ(listed[1].properties.compute_capability, 90);
+  listed = ListDevicesOf(*api);
+  EXPECT_EQ(listed[2].environment, std::vector<std::string>{"CUDA_VISIBLE_DEVICES=2"});
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ struct CUgraphNode_st {
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
 };
+struct CUlinkState_st {
+  std::string code;
+  char* log = nullptr;
+};
 struct CUgraphExec_st {
   std::deque<CUgraphNode_st> nodes;
   std::map<CUgraphNode, size_t> places;
@@ -64,6 +68,7 @@ namespace {
 
 constexpr CUdeviceptr kFirstAddress = CUdeviceptr{1} << 60;  // no pointer of a process
 constexpr size_t kAlignment = 256;
+constexpr char kCodeMark[] = "LINKED\n";  // what linked code begins with, in place of a cubin
 
 struct FakeState {
   std::recursive_mutex mutex;
@@ -390,17 +395,46 @@ FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end
   return CUDA_SUCCESS;
 }
 
-FAKE CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
-                                 CUjit_option* options, void** values) {
+FAKE CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values,
+                              CUlinkState* state) {
+  FAKE_READY();
+  *state = Own(new CUlinkState_st);
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) (*state)->log = static_cast<char*>(values[i]);
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t bytes,
+                               const char*, unsigned, CUjit_option*, void**) {
+  FAKE_READY();
+  ++State().values["links"];
+  const std::string text(static_cast<const char*>(data), bytes);
+  if (type != CU_JIT_INPUT_PTX || text.back() != '\0') ++State().values["faults"];
+  if (text.find("nonsense") != std::string::npos) {
+    if (state->log != nullptr) std::strcpy(state->log, "line 1: nonsense");
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  state->code = kCodeMark + text;
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuLinkComplete(CUlinkState state, void** cubin, size_t* bytes) {
+  FAKE_READY();
+  *cubin = state->code.data();
+  *bytes = state->code.size();
+  return CUDA_SUCCESS;
+}
+FAKE CUresult cuLinkDestroy(CUlinkState state) {
+  FAKE_READY();
+  Delete(state);
+  return CUDA_SUCCESS;
+}
+
+FAKE CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
+                                 void**) {
   FAKE_READY();
   ++State().values["modules"];
   const std::string text = static_cast<const char*>(image);
-  if (text.find("nonsense") != std::string::npos) {
-    for (unsigned i = 0; i < count; ++i)
-      if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
-        std::strcpy(static_cast<char*>(values[i]), "line 1: nonsense");
-    return CUDA_ERROR_INVALID_PTX;
-  }
+  if (!text.starts_with(kCodeMark) && !text.starts_with(".version"))
+    return CUDA_ERROR_INVALID_IMAGE;
   *module = Own(new CUmod_st{text});
   return CUDA_SUCCESS;
 }

@@ -50,6 +50,12 @@ class Client {
     world_->ExecutorTrace("client ", number_, ": its connection stalls");
     if (connection_ != nullptr) connection_->Stall(world_->Between(1, 20) * kSecond);
   }
+  // The program stands still, as if its machine slept.
+  void GoAway() {
+    world_->ExecutorTrace("client ", number_, " goes away");
+    back_at_ = world_->now() + world_->Between(2, 20) * kSecond;
+    if (connection_ != nullptr) connection_->Break();
+  }
   // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
@@ -74,6 +80,10 @@ class Client {
 
   void Dial() {
     if (done_ || connection_ != nullptr) return;
+    if (world_->now() < back_at_) {
+      world_->After(back_at_ - world_->now(), [this] { Dial(); });
+      return;
+    }
     if (!gateway_->up()) {
       world_->After(300 * kMs, [this] { Dial(); });
       return;
@@ -260,6 +270,7 @@ class Client {
   const int items_;
   session::SessionCore core_;
   std::shared_ptr<ClientConnection> connection_;
+  int64_t back_at_ = 0;  // after it went away
   std::vector<EncodedGraph> graphs_;
   int made_ = 0;
   uint64_t next_handle_ = 1;

@@ -187,8 +187,10 @@ class Gateway {
     if (!tenant.ok()) return done(tenant.status());
     const std::string root = blobs_.Keep(request);
     world_->Count("snapshot kept");
-    if (!request.checkpoint)
+    if (!request.checkpoint) {
+      kept_[session] = std::max(kept_[session], request.seq);
       return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done));
+    }
     checkpoints_[request.name] = root;
     done(absl::OkStatus());
   }
@@ -204,6 +206,22 @@ class Gateway {
     for (const proto::Checkpoint::Entry& entry : checkpoint.entries())
       values[entry.name()] = *blobs_.Find(entry.blob_root());
     return values;
+  }
+
+  // Calls it for each session that is put away for its worker's memory.
+  std::function<void(gateway::SessionId, bool is_saved)> on_shelved;
+  // The last item of the snapshots that its executors wanted kept.
+  uint64_t KeptSeq(gateway::SessionId session) const {
+    const auto found = kept_.find(session);
+    return found == kept_.end() ? 0 : found->second;
+  }
+  // True if its executor was asked for a snapshot long enough ago, or could not be asked.
+  bool HadTimeToSave(gateway::SessionId session) const {
+    const auto& executors = process_->executors;
+    const auto executor = std::find_if(executors.rbegin(), executors.rend(),
+                                       [&](const auto& side) { return side->session == session; });
+    return executor == executors.rend() ||
+           ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }
 
   std::string CheckInvariants() const { return up() ? process_->driver.CheckInvariants() : ""; }
@@ -285,7 +303,8 @@ class Gateway {
           gateway_(gateway),
           host_(&gateway->process_->host),
           port_(&gateway->process_->driver, this) {}
-    bool Begin(gateway::SessionId session, gateway::Token token) {
+    bool Begin(gateway::SessionId of, gateway::Token token) {
+      session = of;
       if (!port_.Attach(session, token).ok()) return false;
       inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
@@ -299,7 +318,10 @@ class Gateway {
     void Send(proto::ClientFrame frame) override {
       if (ended_) return;
       for (const proto::ClientItem& item : frame.items())
-        if (item.has_open()) gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
+        if (item.has_open())
+          gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
+        else if (item.has_take_snapshot())
+          asked = gateway_->world_->now();
       connection->SendDown(std::move(frame));
     }
     void End(absl::Status) override {
@@ -316,6 +338,8 @@ class Gateway {
     void ResumeReading() override { inbox_.Resume(host_, weak_from_this()); }
 
     const std::shared_ptr<ExecutorConnection> connection;
+    gateway::SessionId session;
+    std::optional<int64_t> asked;  // for a snapshot, the last time
 
    private:
     void Gone() {
@@ -371,7 +395,7 @@ class Gateway {
   struct Process {
     explicit Process(Gateway* gateway)
         : host(gateway->world_),
-          honest(gateway->world_),
+          honest(gateway),
           writes(gateway->world_, &gateway->disk_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
@@ -380,11 +404,15 @@ class Gateway {
 
     // Everybody in this world is honest, whatever breaks.
     struct HonestWorkers final : gateway::DriverObserver {
-      explicit HonestWorkers(World* of) : world(of) {}
+      explicit HonestWorkers(Gateway* of) : gateway(of), world(of->world_) {}
+      void OnShelved(const gateway::ObservedSession& session, bool is_saved) override {
+        if (gateway->on_shelved) gateway->on_shelved(session.session, is_saved);
+      }
       void OnWorkerOffence(const gateway::ObservedSession&, std::string_view,
                            std::string_view kind) override {
         world->Broken("an honest worker is taken for a liar: ", std::string(kind));
       }
+      Gateway* const gateway;
       World* const world;
     };
 
@@ -406,6 +434,8 @@ class Gateway {
     options.hold_ms = 6000;  // renewed often
     options.stop_lead_ns = kSecond;
     options.snapshot_ns = 2 * kSecond;
+    options.idle_ns = kSecond;
+    options.snapshot_wait_ns = kSavesWithin;
     options.moves_max = 1000;  // the simulated world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
@@ -414,6 +444,7 @@ class Gateway {
     return {.old_epoch = planted == Planted::kOldEpoch,
             .live_before_written = planted == Planted::kLiveBeforeWritten,
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
+            .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
             .bill_replay = planted == Planted::kBillReplay};
   }
 
@@ -462,6 +493,8 @@ class Gateway {
     replays_.erase(replay);
   }
 
+  static constexpr int64_t kSavesWithin = 5 * kSecond;
+
   World* const world_;
   const Planted planted_;
   std::unique_ptr<Process> process_;  // null after a crash
@@ -470,6 +503,7 @@ class Gateway {
   // gateway.
   std::map<std::string, uint64_t> done_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
+  std::map<gateway::SessionId, uint64_t> kept_;
   std::map<std::string, int64_t> replays_;  // by session: since when
   // State that survives a crash.
   Disk disk_;

@@ -1,7 +1,9 @@
 // Sessions in a fleet that breaks: clients' connections are cut, stall and are doubled, gateway,
-// workers and executors crash and come back, snapshots are lost on their way. In every seeded world
-// each session ends in order, with the values of a world without faults: S1 to S4, P1; and its
-// money is exact, M1 to M8 (docs/testing.md, tests/sim/books.h).
+// workers and executors crash and come back, snapshots are lost on their way, programs are away for
+// so long that their sessions are put away for the next. In every seeded world each session ends in
+// order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
+// away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
+// (docs/testing.md, tests/sim/books.h).
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.
@@ -28,13 +30,17 @@ constexpr int64_t kCalm = 900 * kSecond;
 class Fleet {
  public:
   Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
-    for (int i = 0; i < 3; ++i)
+    const int workers = world_.OneIn(3) ? 1 : 3;
+    for (int i = 0; i < workers; ++i)
       workers_.push_back(
           std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i), planted));
     const int64_t clients = world_.Between(1, 4);
     for (int i = 0; i < clients; ++i)
       clients_.push_back(std::make_unique<Client>(&world_, &gateway_, i,
                                                   static_cast<int>(world_.Between(20, 150))));
+    gateway_.on_shelved = [this](gateway::SessionId session, bool is_saved) {
+      LookAtShelved(session, is_saved);
+    };
   }
 
   // What was broken; "": nothing.
@@ -67,6 +73,23 @@ class Fleet {
     return *all[world_.Draw() % all.size()];
   }
 
+  // G13.
+  void LookAtShelved(gateway::SessionId session, bool is_saved) {
+    std::optional<std::pair<uint64_t, uint64_t>> applied;  // by the last placement
+    for (const auto& worker : workers_)
+      if (const auto of_this = worker->Applied(session)) applied = std::max(applied, of_this);
+    if (is_saved) {
+      world_.Count("put away, saved");
+      if (applied && gateway_.KeptSeq(session) < applied->second)
+        world_.Broken("item ", applied->second, " is applied, and the session was put away at ",
+                      gateway_.KeptSeq(session));
+      return;
+    }
+    world_.Count("put away, not saved");
+    if (!gateway_.HadTimeToSave(session))
+      world_.Broken("a session was put away that had no time to save itself");
+  }
+
   // The last writes reach the disk, and a session whose client has left gives its device back. M8.
   void Settle() {
     const int64_t until = world_.now() + 120 * kSecond;
@@ -92,7 +115,7 @@ class Fleet {
     });
   }
   void Fault() {
-    switch (world_.Draw() % 9) {
+    switch (world_.Draw() % 10) {
       case 0:
       case 1: return One(clients_).Cut();
       case 2: return One(clients_).Stall();
@@ -113,6 +136,7 @@ class Fleet {
           gateway_.Start();
         });
       }
+      case 8: return One(clients_).GoAway();
       default: return;
     }
   }
@@ -147,9 +171,8 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
     for (const auto& [what, count] : fleet.world().counts()) counts[what] += count;
   }
   // The worlds were bad enough.
-  for (const char* what :
-       {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved", "refused money",
-        "stopped", "repeated for nothing"}) {
+  for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
+                           "put away, saved", "refused money", "stopped", "repeated for nothing"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -164,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("OldEpoch", Planted::kOldEpoch),
                       std::pair("LiveBeforeWritten", Planted::kLiveBeforeWritten),
                       std::pair("KeptBeforeWritten", Planted::kKeptBeforeWritten),
+                      std::pair("AsksNoSnapshot", Planted::kAsksNoSnapshot),
                       std::pair("PostTwice", Planted::kPostTwice),
                       std::pair("ForgetVoid", Planted::kForgetVoid),
                       std::pair("SkipFence", Planted::kSkipFence),

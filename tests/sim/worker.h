@@ -20,6 +20,8 @@ namespace outboard::sim {
 class Worker {
  public:
   static constexpr uint32_t kDevices = 2;
+  // A session that is parked has to go once both devices have others.
+  static constexpr uint64_t kDeviceBytes = 1000, kExecutorBytes = 600;
 
   Worker(World* world, Gateway* gateway, std::string node, Planted planted)
       : world_(world), gateway_(gateway), node_(std::move(node)), planted_(planted) {}
@@ -35,6 +37,12 @@ class Worker {
     if (control_ != nullptr) DropControl();
   }
   bool up() const { return up_; }
+  // What its executor of the session has applied, after its placement; none: it has none.
+  std::optional<std::pair<uint64_t, uint64_t>> Applied(gateway::SessionId session) const {
+    const auto found = executors_.find(session);
+    if (found == executors_.end()) return std::nullopt;
+    return std::pair(found->second->placement, found->second->core->applied_seq());
+  }
   // Stops one of its executors, if there are any.
   void CrashExecutor() {
     if (executors_.empty()) return;
@@ -160,7 +168,11 @@ class Worker {
     reg.set_name(node_);
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
-    for (uint32_t i = 0; i < kDevices; ++i) reg.add_devices()->set_hardware_class("simulated");
+    for (uint32_t i = 0; i < kDevices; ++i) {
+      proto::Device& device = *reg.add_devices();
+      device.set_hardware_class("simulated");
+      device.set_memory_bytes(kDeviceBytes);
+    }
     for (const auto& [session, executor] : executors_) {
       proto::HeldSession& held = *reg.add_sessions();
       held.set_session_id(session.Bytes());
@@ -180,8 +192,10 @@ class Worker {
       if (control_.get() != connection) return;
       proto::WorkerEvent event;
       event.mutable_heartbeat();
-      for (const auto& [session, executor] : executors_)
+      for (const auto& [session, executor] : executors_) {
         event.mutable_heartbeat()->add_sessions(session.Bytes());
+        event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
+      }
       control_->SendUp(std::move(event));
       Beat(connection);
     });

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,8 +77,8 @@ TEST_F(CommandQueueTest, Commands_ComeInOrderWithTheirDescriptors) {
   int pipe_ends[2];
   ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
   for (uint64_t id = 1; id <= 50; ++id)
-    queue_->Push(Stored(id, id * 1000), id % 2 == 0 ? pipe_ends[1] : -1);
-  close(pipe_ends[1]);  // the queue has copies
+    queue_->Push(Stored(id, id * 1000), id % 2 == 0 ? dup(pipe_ends[1]) : -1);
+  close(pipe_ends[1]);
   for (uint64_t id = 1; id <= 50; ++id) {
     int passed = -1;
     EXPECT_EQ(Read(&passed).stored().id(), id);
@@ -102,13 +103,43 @@ TEST_F(CommandQueueTest, NobodyReads_PushReturnsAndTheEndIsToldOnce) {
   EXPECT_EQ(why_.code(), absl::StatusCode::kResourceExhausted);
 }
 
+// An honest session must not pay for what others have open.
+TEST_F(CommandQueueTest, WithNoDescriptorLeft_WhatIsPassedGoesAllTheSame) {
+  Start(5, std::chrono::seconds(60));
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  const int lent = dup(pipe_ends[1]);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_LT(dup(pipe_ends[0]), 0);
+  queue_->Push(Stored(1), pipe_ends[1]);
+  queue_->PushLent(Stored(2), lent);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (uint64_t id = 1; id <= 2; ++id) {
+    int passed = -1;
+    EXPECT_EQ(Read(&passed).stored().id(), id);
+    EXPECT_GE(passed, 0);
+    EXPECT_EQ(write(passed, "p", 1), 1);
+    close(passed);
+  }
+  EXPECT_EQ(stuck_, 0);
+  queue_.reset();
+  EXPECT_EQ(close(lent), 0) << "it stays open";
+  char bytes[3];
+  EXPECT_EQ(read(pipe_ends[0], bytes, 3), 2);
+  EXPECT_EQ(read(pipe_ends[0], bytes, 1), 0) << "the other is closed";
+  close(pipe_ends[0]);
+}
+
 // Else whoever has the other end of a data socket would wait for an executor that never had it.
 TEST_F(CommandQueueTest, WhatIsNotSent_IsClosedWhenItIsGivenUp) {
   Start(5, std::chrono::seconds(60));
   FillSocket();
   int pipe_ends[2];
   ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
-  for (uint64_t id = 1; id <= 20; ++id) queue_->Push(Stored(id, 512 << 10), pipe_ends[1]);
+  for (uint64_t id = 1; id <= 20; ++id) queue_->Push(Stored(id, 512 << 10), dup(pipe_ends[1]));
   close(pipe_ends[1]);
   EXPECT_EQ(stuck_, 1);
   char byte = 0;
@@ -141,7 +172,7 @@ TEST_F(CommandQueueTest, WithWork_ItIsWaitedFor) {
 TEST_F(CommandQueueTest, ABegin_ReplacesOneThatIsStillQueued) {
   Start(100, std::chrono::seconds(60));
   FillSocket();
-  for (int i = 0; i < 200; ++i) queue_->Push(Begin(std::to_string(i)), ours_);
+  for (int i = 0; i < 200; ++i) queue_->Push(Begin(std::to_string(i)), dup(ours_));
   EXPECT_EQ(stuck_, 0);
   std::string session;
   int begins = 0;

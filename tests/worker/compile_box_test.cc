@@ -4,19 +4,27 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "gtest/gtest.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
+#include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/box_messages.h"
 #include "worker/engine/device_target.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
@@ -56,6 +64,34 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
     for (int j = 0; j < count; ++j) ASSERT_EQ(out[j], in[j] * in[j]);
   }
   EXPECT_TRUE(box.Compile({}).empty());
+}
+
+// A kernel that takes the compiler over must not write into its supervisor's log as it likes.
+TEST_F(CompileBoxTest, WhatABoxPrints_IsALineOfTheLog) {
+  if (kIsSanitizersBuild) GTEST_SKIP() << "a sanitizer's build prints to its supervisor's stderr";
+  std::mutex mutex;
+  std::vector<std::string> log;
+  telemetry::StartLogging({.sink = [&](const std::string& line) {
+    std::lock_guard lock(mutex);
+    log.push_back(line);
+  }});
+  {
+    const test::TempFolder folder;
+    const std::string program = folder / "prints";
+    std::ofstream(program) << "#!/bin/sh\nprintf 'level=error\\033[2J\\n' >&2\nexit 1\n";
+    chmod(program.c_str(), 0700);
+    CompileBox box({.program = program});
+    EXPECT_FALSE(box.Compile(Sources{SquareKernel(7)})[0].ok());
+  }
+  telemetry::StopLogging();
+  EXPECT_NE(
+      log.end(),
+      std::find_if(log.begin(), log.end(),
+                   [](const std::string& line) {
+                     return line.find("event=compiler_output line=\"level=error\\u{1b}[2J\"") !=
+                            std::string::npos;
+                   }))
+      << absl::StrJoin(log, "\n");
 }
 
 // The box compiles for the target that the request carries, not for what it runs on; one that says

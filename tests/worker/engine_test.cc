@@ -215,6 +215,28 @@ TEST_F(EngineTest, MemoryComesBackAfterAFailure) {
   EXPECT_TRUE(compiled_->NewArray(DType::kF32, {10 << 20}).ok());
 }
 
+// Before anything is launched: what it needs, what is free, and the largest arrays.
+TEST_F(EngineTest, ARunWithoutRoom_SaysWhatItNeedsAndWhatIsFree) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {1});
+  const auto wide = [&](float by, int64_t n) {
+    return Expand(g, Mul(g, x, Full(g, ConstFloat(g, DType::kF32, by), x->shape)), {n});
+  };
+  const UOp* const sink = Sink(g, {wide(2, 1 << 20), wide(3, 20 << 20)});  // 4 and 80 MiB, of 64
+  const DeviceArrayPtr one = Floats(*compiled_, {1}, 1);
+  const absl::Status status =
+      compiled_->Run(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  for (const char* words : {"needs 84.0 MiB (88080512 bytes)", "free are 6", "limit",
+                            "largest: result 1, f32[20971520]: 80.0 MiB", "result 0, f32[1048576]"})
+    EXPECT_NE(status.message().find(words), std::string::npos) << words << " in " << status;
+  EXPECT_EQ(compiled_->stats().kernels_launched, 0u);
+  const std::optional<FailedNode> node = FailedNodeOf(status);
+  ASSERT_TRUE(node.has_value());
+  EXPECT_EQ(PostOrder(sink)[node->index], sink->src[1]);
+  EXPECT_TRUE(compiled_->NewArray(DType::kF32, {10 << 20}).ok());
+}
+
 // Temporaries that do not fit: the message is about all of them, the node is a result that they are
 // for.
 TEST_F(EngineTest, TemporariesThatDoNotFit) {

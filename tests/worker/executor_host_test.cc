@@ -2,17 +2,21 @@
 #include "worker/node/executor_host.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <fstream>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
 #include "proto/executor.pb.h"
 #include "tests/support/temp_folder.h"
 #include "wire/framing.h"
+#include "worker/executor/executor_main.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/process/message_limits.h"
 
 namespace outboard::worker {
@@ -38,10 +42,10 @@ class ExecutorHostTest : public ::testing::Test {
   test::TempFolder folder_;
 };
 
-// 60 MiB that would be 2 GB in memory.
+// 7 MiB that would be 200 MB in memory.
 TEST_F(ExecutorHostTest, EmptyCellsOfCounts_EndTheSessionUnparsed) {
   std::string cells;
-  while (cells.size() < (size_t{60} << 20)) cells += std::string("\x0a\0", 2);
+  while (cells.size() < kNodeEventBytesMax - (size_t{1} << 20)) cells += std::string("\x0a\0", 2);
   std::string event = "\xa2\x01";  // counts, of four bytes of length
   for (size_t left = cells.size(); left > 0; left >>= 7)
     event += static_cast<char>((left & 0x7f) | (left >= 0x80 ? 0x80 : 0));
@@ -57,6 +61,87 @@ TEST_F(ExecutorHostTest, ALongEvent_EndsTheSessionUnread) {
   const uint32_t length = kNodeEventBytesMax + 1;
   EXPECT_EQ(EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length)).code(),
             absl::StatusCode::kUnavailable);
+}
+
+// What an executor says of its device, and how it ends, by the codes of executor_main.h.
+struct DeviceEnd {
+  int code;
+  proto::DeviceTrouble::Kind kind;
+  DeviceFailure failure;
+  absl::StatusCode status;
+  bool one_more_try;
+};
+
+class DeviceEndTest : public ExecutorHostTest,
+                      public ::testing::WithParamInterface<DeviceEnd> {
+ protected:
+  struct Ended {
+    absl::Status status;
+    std::optional<DeviceFailure> failure;
+    std::string words;
+  };
+  Ended EndOf(ChildProcess executor, bool release = false) {
+    std::promise<absl::Status> end;
+    Ended ended;
+    ExecutorHostOptions options;
+    options.on_device_failure = [&](DeviceFailure failure, const std::string& words) {
+      ended.failure = failure;
+      ended.words = words;
+    };
+    options.on_end = [&](const absl::Status& status) { end.set_value(status); };
+    ExecutorHost host(std::move(options), std::move(executor));
+    if (release) host.End();
+    std::future<absl::Status> future = end.get_future();
+    if (future.wait_for(std::chrono::seconds(30)) == std::future_status::ready)
+      ended.status = future.get();
+    else
+      ended.status = absl::UnknownError("the session goes on");
+    return ended;
+  }
+};
+
+TEST_P(DeviceEndTest, SaysWhatBecomesOfTheSessionAndOfTheDevice) {
+  const DeviceEnd& row = GetParam();
+  proto::NodeEvent event;
+  event.mutable_trouble()->set_kind(row.kind);
+  event.mutable_trouble()->set_seq(41);
+  event.mutable_trouble()->set_message("kernel k was\nnot done");
+  const std::string bytes = event.SerializeAsString();
+  const auto length = static_cast<uint32_t>(bytes.size());
+  std::ofstream(folder_ / "bytes", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&length), sizeof length) << bytes;
+  const Ended ended = EndOf(ValueOrDie(ChildProcess::Start(
+      {"/bin/sh", "-c",
+       "cat " + (folder_ / "bytes") + " >&3; exit " + std::to_string(row.code)},
+      {.parts = {}})));
+  EXPECT_EQ(ended.failure, row.failure);
+  EXPECT_EQ(ended.words, "kernel k was not done");
+  EXPECT_EQ(ended.status.code(), row.status) << ended.status;
+  EXPECT_EQ(OneMoreTryOf(ended.status), row.one_more_try ? std::optional<uint64_t>(41) : std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ends, DeviceEndTest,
+    ::testing::Values(
+        DeviceEnd{kExitDeviceLost, proto::DeviceTrouble::LOST, DeviceFailure::kLost,
+                  absl::StatusCode::kInternal, true},
+        DeviceEnd{kExitDeviceLost, proto::DeviceTrouble::MEMORY_FAULT, DeviceFailure::kMemoryFault,
+                  absl::StatusCode::kUnavailable, false},
+        DeviceEnd{kExitLaunchTooLong, proto::DeviceTrouble::LAUNCH_TOO_LONG,
+                  DeviceFailure::kLaunchTooLong, absl::StatusCode::kDeadlineExceeded, true},
+        DeviceEnd{kExitNoDevice, proto::DeviceTrouble::LOST, DeviceFailure::kNotThere,
+                  absl::StatusCode::kUnavailable, false}));
+
+// As one that waits within the kernel for a driver: it is left alone, and nobody waits for it.
+TEST_F(DeviceEndTest, AProcessThatDoesNotDie_KeepsItsDeviceAndHoldsNobodyUp) {
+  ChildProcess executor = ValueOrDie(
+      ChildProcess::Start({"/bin/sh", "-c", "exec sleep 20"},
+                          {.kill_patience_ms = 200, .kill_signal = 0, .parts = {}}));
+  const pid_t pid = executor.pid();
+  const Ended ended = EndOf(std::move(executor), /*release=*/true);
+  EXPECT_EQ(ended.failure, DeviceFailure::kNotLetGo);
+  EXPECT_TRUE(ended.status.ok()) << ended.status;  // the session was released
+  kill(pid, SIGKILL);
 }
 
 }  // namespace

@@ -500,5 +500,50 @@ TEST_F(KernelServiceTest, AProcessThatReadsNoReplyDoesNotKeepItsService) {
   writer.join();
 }
 
+// What a GPU's driver has linked is the account's, as compiled kernels are.
+TEST_F(KernelServiceTest, LinkedCode_IsFoundByTheNextProcessOfTheAccount) {
+  const std::string key(32, 'k'), other(32, 'o'), code(100'000, 'c');
+  {
+    const auto service = Start(Files("a"), {}, {}, /*names_target=*/true);
+    const auto client = ClientOf(*service);
+    EXPECT_EQ(client->linked()->Find({&key, 1}), std::vector<std::string>{""});
+    const runtime::LinkedCode linked[] = {{key, code}, {other, "x"}};
+    client->linked()->Add(linked);
+  }
+  const auto service = Start(Files("a"), {}, {}, /*names_target=*/true);
+  const std::string keys[] = {other, std::string(32, 'n'), key};
+  EXPECT_EQ(ClientOf(*service)->linked()->Find(keys), (std::vector<std::string>{"x", "", code}));
+  const auto stranger = Start(Files("b"), {}, {}, /*names_target=*/true);
+  EXPECT_EQ(ClientOf(*stranger)->linked()->Find({&key, 1}), std::vector<std::string>{""});
+}
+
+TEST_F(KernelServiceTest, LinkedCode_IsNotOfADeviceWithoutADriver) {
+  const auto service = Start(Files("a"));
+  const auto client = ClientOf(*service);
+  const std::string key(32, 'k');
+  const runtime::LinkedCode linked[] = {{key, "code"}};
+  client->linked()->Add(linked);
+  EXPECT_EQ(client->linked()->Find({&key, 1}), std::vector<std::string>{""});
+  EXPECT_EQ(CountFiles(folder_ / "a/objects"), 0u);
+}
+
+TEST(LinkedMessages, KeysAndCodeAreBounded) {
+  proto::FindLinked find;
+  find.add_keys(std::string(32, 'k'));
+  EXPECT_TRUE(CheckLinked(find).ok());
+  find.add_keys("../../../other");
+  EXPECT_EQ(CheckLinked(find).code(), StatusCode::kInvalidArgument);
+  proto::AddLinked add;
+  add.add_kernels()->set_key(std::string(32, 'k'));
+  EXPECT_EQ(CheckLinked(add).code(), StatusCode::kInvalidArgument);  // without code
+  add.mutable_kernels(0)->set_code(std::string(kLinkedBytesMax, 'c'));
+  EXPECT_TRUE(CheckLinked(add).ok());
+  add.mutable_kernels(0)->mutable_code()->push_back('c');
+  EXPECT_EQ(CheckLinked(add).code(), StatusCode::kInvalidArgument);
+  proto::FindLinked many;
+  for (size_t i = 0; i <= kBatchLinkedMax; ++i) many.add_keys(std::string(32, 'k'));
+  EXPECT_EQ(CheckLinked(many).code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace outboard::worker

@@ -14,6 +14,7 @@
 
 #include "tests/support/device.h"
 #include "tests/support/temp_folder.h"
+#include "wire/field_count.h"
 #include "wire/merkle.h"
 #include "worker/executor/persist_writer.h"
 
@@ -94,7 +95,7 @@ TEST_F(SnapshotWriterTest, PiecesHaveTheRootsOfTheirBytes) {
   const std::string manifest = wire::ToHex(written.blobs->manifest_root());
   EXPECT_EQ(Pieces(written.blobs),
             (std::set<std::string>{HexOf("abc"), HexOf(large), HexOf(""), manifest}));
-  EXPECT_EQ(written.blobs->roots_size(), 3);
+  EXPECT_EQ(written.roots.size(), 3u);
   const proto::StoreBlobs::Piece& last = *written.blobs->pieces().rbegin();
   ASSERT_EQ(last.root(), written.blobs->manifest_root());
   EXPECT_EQ(static_cast<off_t>(last.offset() + last.size_bytes()), FileBytes());
@@ -108,6 +109,51 @@ TEST_F(SnapshotWriterTest, EqualArraysAreWrittenOnce) {
   ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
   EXPECT_EQ(written.blobs->pieces_size(), 3) << "with the manifest";
   EXPECT_EQ(Pieces(written.blobs).size(), 3u);
+}
+
+// Each of them passes the supervisor's limits, however many arrays there are.
+TEST_F(SnapshotWriterTest, MorePiecesThanAMessageMayHaveGoInSeveral) {
+  std::vector<DeviceArrayPtr> arrays;
+  for (size_t i = 0; i <= kStorePiecesMax; ++i) arrays.push_back(Bytes(std::to_string(i)));
+  const auto written = WriteAndTake(Request(1, arrays));
+  ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
+  ASSERT_EQ(written.before.size(), 1u);
+  EXPECT_EQ(written.before[0].id(), 1u);
+  EXPECT_TRUE(written.before[0].more());
+  EXPECT_FALSE(written.blobs->more());
+  EXPECT_EQ(Pieces(written.before[0]).size(), kStorePiecesMax);
+  EXPECT_EQ(Pieces(written.blobs),
+            (std::set<std::string>{HexOf(std::to_string(kStorePiecesMax)),
+                                   wire::ToHex(written.blobs->manifest_root())}));
+  EXPECT_EQ(written.roots.size(), arrays.size());
+  for (const proto::StoreBlobs& part : {written.before[0], *written.blobs}) {
+    proto::NodeEvent event;
+    *event.mutable_store() = part;
+    const std::string bytes = event.SerializeAsString();
+    EXPECT_LT(bytes.size(), kNodeEventBytesMax);
+    EXPECT_TRUE(
+        wire::CheckFieldCount(bytes, *proto::NodeEvent::descriptor(), kNodeEventFieldsMax).ok());
+  }
+}
+
+// What is stored is known when the last has been answered, and offered again if one was not.
+TEST_F(SnapshotWriterTest, OfSeveralMessagesOneThatFailsFailsAll) {
+  PersistWriter writer(open((folder_ / "other").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), 2);
+  const std::vector<DeviceArrayPtr> arrays = {Bytes("a"), Bytes("b"), Bytes("c"), Bytes("d")};
+  for (const absl::StatusCode code : {absl::StatusCode::kUnavailable, absl::StatusCode::kOk}) {
+    writer.Write(Request(1, arrays));
+    writer.LetGo();
+    const auto written = *writer.Take();
+    ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
+    EXPECT_EQ(written.before.size(), 2u);
+    EXPECT_EQ(written.blobs->pieces_size(), 1);
+    proto::Stored stored;
+    stored.set_code(static_cast<uint32_t>(code));
+    writer.Stored(stored);
+  }
+  writer.Write(Request(2, arrays));
+  writer.LetGo();
+  EXPECT_TRUE(writer.Take()->before.empty());
 }
 
 // Nor does it need room in the file twice: the file has a limit.
@@ -128,7 +174,7 @@ TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
   ASSERT_TRUE(written.blobs.ok());
   EXPECT_EQ(Pieces(written.blobs),
             (std::set<std::string>{HexOf("after"), wire::ToHex(written.blobs->manifest_root())}));
-  EXPECT_EQ(written.blobs->roots_size(), 2) << "it is named all the same";
+  EXPECT_EQ(written.roots.size(), 2u) << "it is named all the same";
 }
 
 TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {

@@ -68,9 +68,48 @@ TEST_F(StoreScheduleTest, AFailureIsTriedAgainAndNotAtOnce) {
   EXPECT_TRUE(schedule_.Due(11'000 + SnapshotSchedule::kRetryMs));
 }
 
+TEST_F(StoreScheduleTest, ARequestIsDueAtOnceIfSomethingIsNew) {
+  schedule_.RequestNow();
+  EXPECT_FALSE(schedule_.Due(1));
+  Apply(1);
+  EXPECT_FALSE(schedule_.Due(1)) << "it came after the request";
+  schedule_.RequestNow();
+  EXPECT_EQ(schedule_.wake_ms(), 0);
+  EXPECT_TRUE(schedule_.Due(1));
+  schedule_.Begun(1);
+  EXPECT_FALSE(schedule_.Due(2)) << "one at a time";
+  schedule_.Stored(true, 2);
+  EXPECT_FALSE(schedule_.Due(3)) << "once";
+  EXPECT_EQ(schedule_.wake_ms(), std::nullopt);
+}
+
+TEST_F(StoreScheduleTest, ARequestIsNotAnsweredByTheSnapshotBegunBeforeIt) {
+  Apply(1);
+  schedule_.Begun(10'000);
+  Apply(2);
+  schedule_.RequestNow();
+  schedule_.Stored(true, 10'500);
+  EXPECT_TRUE(schedule_.Due(10'500));
+  schedule_.Begun(10'500);
+  schedule_.Stored(true, 11'000);
+  EXPECT_EQ(schedule_.durable_seq(), 2u);
+  EXPECT_FALSE(schedule_.Due(11'001));
+}
+
+TEST_F(StoreScheduleTest, ARequestThatFailedStandsAndIsNotTriedInALoop) {
+  Apply(1);
+  schedule_.RequestNow();
+  schedule_.Begun(1);
+  schedule_.Stored(false, 100);
+  EXPECT_FALSE(schedule_.Due(101));
+  EXPECT_EQ(schedule_.wake_ms(), 100 + SnapshotSchedule::kRetryMs);
+  EXPECT_TRUE(schedule_.Due(100 + SnapshotSchedule::kRetryMs));
+}
+
 TEST_F(StoreScheduleTest, WithoutAnIntervalNever) {
   schedule_.SetInterval(0);
   Apply(10 * wire::kNotDurableItemsMax);
+  schedule_.RequestNow();
   EXPECT_FALSE(schedule_.Due(1'000'000));
   EXPECT_EQ(schedule_.wake_ms(), std::nullopt);
 }

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "wire/tls/limits.h"
@@ -136,6 +137,14 @@ Fingerprint Certificate::fingerprint() const {
   if (size > 0) SHA256(der, static_cast<size_t>(size), fingerprint.bytes.data());
   OPENSSL_free(der);
   return fingerprint;
+}
+
+std::string Certificate::key_id() const {
+  constexpr size_t kShown = 16;  // too long to find another key for it
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  OB_CHECK(X509_pubkey_digest(get(), EVP_sha256(), digest, &size) == 1 && size >= kShown);
+  return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest), kShown));
 }
 
 std::string Certificate::serial() const {

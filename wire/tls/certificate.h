@@ -33,6 +33,7 @@ class Certificate {
   std::string ToPem() const;
   Fingerprint fingerprint() const;
   std::string serial() const;       // hex digits
+  std::string key_id() const;       // 32 hex digits: the same of every certificate of one key
   std::string common_name() const;  // printable ASCII, at most 100 bytes; "" if there is none
   std::string issuer() const;       // the common name of whoever issued it
   std::vector<std::string> names() const;  // DNS names and addresses; printable, kNamesMax at most

@@ -23,6 +23,7 @@ void SetTarget(const Target& target, proto::CompileTarget& message) {
   message.set_l2_bytes(target.l2_bytes);
   message.set_l3_bytes(target.l3_bytes);
   message.set_block_threads(static_cast<uint32_t>(target.block_threads));
+  message.set_multiprocessors(target.multiprocessors);
   message.set_shared_bytes(target.shared_bytes);
   message.set_bf16(static_cast<uint32_t>(target.bf16));
   message.set_fp64(target.fp64);
@@ -75,6 +76,8 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   for (const int64_t bytes :
        {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes()})
     if (bytes < 0) return bad("bytes of a memory", bytes);
+  if (message.multiprocessors() < 0 || message.multiprocessors() > kThreadsMost)
+    return bad("multiprocessors", message.multiprocessors());
   Target target;
   if (!CostTableFromBytes(message.costs(), &target.costs))
     return bad("bytes of the cost table", static_cast<int64_t>(message.costs().size()));
@@ -90,6 +93,7 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   target.l2_bytes = message.l2_bytes();
   target.l3_bytes = message.l3_bytes();
   target.block_threads = message.block_threads();
+  target.multiprocessors = message.multiprocessors();
   target.shared_bytes = message.shared_bytes();
   target.bf16 = static_cast<Bf16Products>(message.bf16());
   target.fp64 = message.fp64();
@@ -116,6 +120,15 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   for (const int64_t threads : compiled->threads) result.add_threads(threads);
   result.set_shared_bytes(compiled->shared_bytes);
   result.set_reads_vars(compiled->reads_vars);
+  for (const MappedTensor& map : compiled->maps) {
+    proto::BufferView& view = *result.add_maps();
+    view.set_slot(map.slot);
+    view.set_element(static_cast<uint32_t>(map.element));
+    view.set_swizzled(map.swizzled);
+    for (const int64_t length : map.dims) view.add_dims(length);
+    for (const int64_t bytes : map.strides) view.add_strides(bytes);
+    for (const int64_t length : map.box) view.add_box(length);
+  }
   return result;
 }
 
@@ -137,6 +150,17 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
     std::copy(result.threads().begin(), result.threads().end(), kernel.threads.begin());
   kernel.shared_bytes = result.shared_bytes();
   kernel.reads_vars = result.reads_vars();
+  for (const proto::BufferView& view : result.maps()) {
+    if (view.element() > static_cast<uint32_t>(MappedTensor::Element::kF32))
+      return absl::InternalError(
+          absl::StrCat("a view of a buffer with elements of unknown type ", view.element()));
+    kernel.maps.push_back({.slot = view.slot(),
+                           .element = static_cast<MappedTensor::Element>(view.element()),
+                           .swizzled = view.swizzled(),
+                           .dims = {view.dims().begin(), view.dims().end()},
+                           .strides = {view.strides().begin(), view.strides().end()},
+                           .box = {view.box().begin(), view.box().end()}});
+  }
   return kernel;
 }
 

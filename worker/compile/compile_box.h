@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
@@ -66,6 +67,7 @@ class CompileBox final : public KernelCompiler {
                    std::vector<absl::StatusOr<CompiledKernel>>* results);
 
   CompileBoxOptions options_;
+  std::unique_ptr<ChildOutput> output_;  // of one box after the other
   ChildProcess box_;
   std::map<Sha256Digest, absl::Status> refused_;  // by encoding and Opts
 };

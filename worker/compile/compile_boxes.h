@@ -7,11 +7,13 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_io.h"
 
@@ -55,6 +57,7 @@ class CompileBoxes final : public KernelCompiler {
   absl::StatusOr<CompiledKernel> Receive(Box& box);
 
   const CompileBoxesOptions options_;
+  std::unique_ptr<ChildOutput> output_;  // of all boxes, which end before it
   std::vector<Box> boxes_;
 };
 

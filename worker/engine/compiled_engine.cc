@@ -15,6 +15,7 @@
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
 #include "worker/engine/kernels_in_use.h"
+#include "worker/engine/memory_need.h"
 #include "worker/engine/repeat.h"
 #include "worker/executor/failed_node.h"
 #include "worker/tuning/tuner.h"
@@ -33,6 +34,7 @@ struct Launch {
 };
 
 constexpr int kNoResult = -1;
+constexpr double kWaitSecondsMax = 86'400;  // a day, as of a step: keeps the sum in its type
 
 // For each of Schedule::buffers the first result that is in it or that is computed from it.
 std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
@@ -83,6 +85,7 @@ class CompiledEngine final : public Engine {
         compiler_(compiler),
         debug_(options.debug),
         scores_(options.scores),
+        watch_(options.launch_watch),
         target_(compiler->target()),
         kernels_(&this->device(), options.store, options.idle_compiler,
                  compiler->target().Fingerprint()) {
@@ -138,9 +141,46 @@ class CompiledEngine final : public Engine {
   // its.
   absl::Status Finish() {
     const Clock::time_point start = Clock::now();
-    const absl::Status status = device().Synchronize();
+    const absl::Status status = WaitForQueued();
     AddDeviceTime(start);
     return status;
+  }
+
+  absl::Status WaitForQueued() {
+    const absl::Status status = [this] {
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
+      return device().Synchronize();
+    }();
+    queued_ = 0;
+    queued_us_ = 0;
+    longest_queued_.reset();
+    return status;
+  }
+
+  // Notes a launch that nobody has waited for.
+  void Queued(KernelInUse& kernel) {
+    kernel.Ran(0);
+    if (watch_ == nullptr) return;
+    if (longest_queued_ == nullptr || kernel.least_us > longest_queued_->least_us)
+      longest_queued_ = kernel.shared_from_this();
+    ++queued_;
+    queued_us_ += kernel.least_us;
+  }
+
+  std::string WhatIsQueued() const {
+    if (longest_queued_ == nullptr) return "";
+    if (queued_ == 1) return absl::StrCat("kernel ", longest_queued_->name);
+    return absl::StrCat("one of ", queued_, " launches, the longest of which is kernel ",
+                        longest_queued_->name);
+  }
+
+  // Of work that took `us` before, which other clocks, caches and inputs may make slower.
+  std::chrono::milliseconds LongestOf(double us) const {
+    constexpr double kSlower = 16;
+    if (watch_ == nullptr) return {};
+    const double most_ms = 1e3 * kWaitSecondsMax;
+    return watch_->bound() +
+           std::chrono::milliseconds(static_cast<int64_t>(std::min(us * kSlower / 1e3, most_ms)));
   }
 
   void AddDeviceTime(Clock::time_point start) {
@@ -158,9 +198,15 @@ class CompiledEngine final : public Engine {
     std::vector<runtime::DeviceAddress> input_data;  // also of those that become results
     input_data.reserve(inputs.size());
     for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->address());
+    std::vector<std::vector<int64_t>> dims_of;  // of the outputs
+    for (const UOp* result : sink->src) {
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
+      dims_of.push_back(std::move(dims));
+    }
+    OB_RETURN_IF_ERROR(CheckRoom(plan, sink, dims_of, inputs));
     std::vector<std::shared_ptr<DeviceArray>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
-      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
+      std::vector<int64_t> dims = std::move(dims_of[i]);
       absl::StatusOr<std::shared_ptr<DeviceArray>> array =
           NewOutput(sink->src[i]->dtype, std::move(dims), plan.schedule.over[i], inputs);
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
@@ -201,7 +247,7 @@ class CompiledEngine final : public Engine {
     if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
     const Clock::time_point start = Clock::now();
     if (IsRecorded(plan)) {
-      OB_RETURN_IF_ERROR(RunAtOnce(plan, memory, vars));
+      OB_RETURN_IF_ERROR(RunAtOnce(plan, sink, memory, vars));
     } else {
       for (size_t i = 0; i < plan.launches.size(); ++i)
         OB_RETURN_IF_ERROR(
@@ -218,6 +264,32 @@ class CompiledEngine final : public Engine {
     AddDeviceTime(start);
     stats_.kernels_launched += plan.launches.size();
     return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
+  }
+
+  // Before anything is launched. Errors: RESOURCE_EXHAUSTED, about the result that needs the most
+  absl::Status CheckRoom(const ExecutionPlan& plan, const UOp* sink,
+                         const std::vector<std::vector<int64_t>>& dims_of,
+                         const std::vector<DeviceArrayPtr>& inputs) const {
+    MemoryNeed need;
+    int64_t largest = plan.schedule.arena_bytes;
+    int about = plan.largest_temporary;
+    for (size_t i = 0; i < dims_of.size(); ++i) {
+      const int over = plan.schedule.over[i];
+      if (over != schedule::kNoInput && inputs[over].use_count() == 1) continue;
+      int64_t bytes = ByteWidth(sink->src[i]->dtype);
+      for (const int64_t dim : dims_of[i])
+        if (__builtin_mul_overflow(bytes, dim, &bytes))
+          return absl::OkStatus();  // NewArray says so
+      need.Add(i, sink->src[i]->dtype, dims_of[i], bytes);
+      if (bytes > largest) {
+        largest = bytes;
+        about = static_cast<int>(i);
+      }
+    }
+    need.AddTemporaries(plan.schedule.arena_bytes);
+    for (const schedule::ScheduledBuffer& buffer : plan.schedule.buffers)
+      if (!buffer.padded_dims.empty()) need.AddTemporaries(buffer.bytes());
+    return AboutResult(need.CheckOn(device()), sink, about);
   }
 
   // An array for a result: in the memory of the input that it is written over, or, where somebody
@@ -253,7 +325,8 @@ class CompiledEngine final : public Engine {
                                 [](const Launch& launch) { return launch.kernel->timed(); });
   }
 
-  absl::Status RunAtOnce(ExecutionPlan& plan, const std::vector<runtime::DeviceAddress>& memory,
+  absl::Status RunAtOnce(ExecutionPlan& plan, const UOp* sink,
+                         const std::vector<runtime::DeviceAddress>& memory,
                          const std::vector<int64_t>& vars) {
     arguments_.clear();
     for (const Launch& launch : plan.launches) {
@@ -271,8 +344,16 @@ class CompiledEngine final : public Engine {
       together_.push_back({&kernel, {next, count}});
       next += count;
     }
-    OB_RETURN_IF_ERROR(device().LaunchAll(together_, vars, plan.record));
-    for (const Launch& launch : plan.launches) launch.kernel->Ran(0);
+    const absl::Status status = [&] {  // waits where the device has much queued
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
+      return device().LaunchAll(together_, vars, plan.record);
+    }();
+    if (!status.ok()) {
+      const std::optional<size_t> at = runtime::LaunchOf(status);
+      return AboutResult(status, sink,
+                         at && *at < plan.launches.size() ? plan.launches[*at].result : kNoResult);
+    }
+    for (const Launch& launch : plan.launches) Queued(*launch.kernel);
     return absl::OkStatus();
   }
 
@@ -288,9 +369,12 @@ class CompiledEngine final : public Engine {
     arguments_.resize(kernel.loaded->buffer_count());
     if (!kernel.timed() && debug_ < 2 && trace_ == nullptr) {
       OB_RETURN_IF_ERROR(device().Launch(*kernel.loaded, arguments_, vars));
-      kernel.Ran(0);
+      Queued(kernel);
       return absl::OkStatus();
     }
+    if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());  // Time would, within this one's bound
+    const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name),
+                           LongestOf(kernel.least_us));
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
     OB_ASSIGN_OR_RETURN(const double seconds, device().Time([&] {
       return device().Launch(*kernel.loaded, arguments_, vars);
@@ -392,6 +476,11 @@ class CompiledEngine final : public Engine {
     }
     std::vector<runtime::LoadedKernel> loaded = device().LoadAll(objects);
     for (size_t i = 0; i < missing.size(); ++i) {
+      if (!loaded[i].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
+        missing[i].opts = std::nullopt;
+        const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
+        if (plain.ok()) loaded[i] = device().Load(*plain);
+      }
       OB_RETURN_IF_ERROR(AboutResult(loaded[i].status(), sink, missing_results[i]));
       kernels[missing_ids[i]] = kernels_.Add(missing_ids[i], std::move(missing[i]),
                                              std::move(missing_names[i]), *std::move(loaded[i]));
@@ -429,6 +518,7 @@ class CompiledEngine final : public Engine {
   KernelCompiler* compiler_;
   int debug_;
   const schedule::ScorePolicy scores_;
+  LaunchWatch* const watch_;
   const Target target_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;
@@ -440,6 +530,10 @@ class CompiledEngine final : public Engine {
   std::list<PlanKey> uses_;                        // the latest last
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise
+  // Since the last wait, with a watch only.
+  size_t queued_ = 0;
+  double queued_us_ = 0;
+  std::shared_ptr<const KernelInUse> longest_queued_;
 };
 
 }  // namespace

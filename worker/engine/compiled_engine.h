@@ -8,6 +8,7 @@
 #include "compiler/schedule/attention.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/launch_watch.h"
 #include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
@@ -21,6 +22,7 @@ struct CompiledEngineOptions {
   KernelCompiler* idle_compiler = nullptr;
   int beam = 0;  // BEAM: search width, for kernels not yet searched at it
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
+  LaunchWatch* launch_watch = nullptr;  // is told what is waited for; nullptr: nobody
 };
 
 // Schedules for the target of `compiler`, which is that of `device` (device_target.h). `compiler`

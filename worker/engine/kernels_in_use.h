@@ -18,7 +18,7 @@
 
 namespace outboard::worker {
 
-struct KernelInUse {
+struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
   // The first kTimedRuns launches are timed; the cost of a launch is the least of these times.
   static constexpr uint64_t kTimedRuns = 4;
 

@@ -5,7 +5,7 @@
 //   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
 //       again after a reconnection.
 //   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
-//   E6  Frames of another epoch than the last Open's are dropped.
+//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot.
 //   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
 //       to them that is not acknowledged. durable_seq is reported when it is stored, not before. No
 //       snapshot is taken while a Save has no answer: a restored session has no unfinished Save.
@@ -86,6 +86,8 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     if (ended_) break;
     if (item.has_open()) {
       OnOpen(item.open(), frame.epoch());
+    } else if (item.has_take_snapshot()) {
+      OnTakeSnapshot();
     } else if (!open_) {
       EndSession(absl::FailedPreconditionError("a session must begin with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
@@ -220,6 +222,14 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   Drain();
 }
 
+// The answer says how far everything is durable: the gateway may have been started again, and know
+// neither.
+void ExecutorCore::OnTakeSnapshot() {
+  if (!open_ || restoration_ != nullptr) return;  // there is no state yet, or a snapshot has it all
+  schedule_.RequestNow();
+  SendDone();
+}
+
 void ExecutorCore::OnClose() {
   SendDone();
   state_.Clear();
@@ -263,6 +273,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     return true;
   }
   if (trace_ != nullptr) trace_->SetItem(seq);
+  begun_seq_ = seq;
   Outcome outcome;
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: {
@@ -299,6 +310,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
     default: outcome = state_.Fetch(seq, item.fetch()); break;
   }
+  if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
   if (!outcome.session.ok()) {
     EndSession(outcome.session);
     return true;

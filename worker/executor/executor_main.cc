@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,16 +20,20 @@
 #include "worker/engine/device_target.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/executor_sockets.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/executor/supervisor_client.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/node/device.h"
 #include "worker/process/child_process.h"
+#include "worker/process/message_limits.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
 
 constexpr int64_t kStepSecondsMost = 86'400;
+constexpr double kLaunchSecondsLeast = 0.01;  // the clock's steps are not far below
 
 constexpr int kBeamMost = 64;
 
@@ -48,6 +53,9 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
   if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
     options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
+  if (const char* const seconds = std::getenv("OUTBOARD_LAUNCH_SECONDS"))
+    options.launch_seconds_max = std::clamp(std::atof(seconds), kLaunchSecondsLeast,
+                                            static_cast<double>(kStepSecondsMost));
   if (const char* const beam = std::getenv("BEAM"))
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
   options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
@@ -66,19 +74,24 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   DeviceInfo device = DescribeDevice(options.device);
-  const int64_t memory =
-      options.memory_bytes_max > 0 ? options.memory_bytes_max : runtime::DefaultMemoryBytesMax();
+  int64_t memory = options.memory_bytes_max;
+  if (memory <= 0) memory = NeedsDriver() ? 0 : runtime::DefaultMemoryBytesMax();
   std::unique_ptr<Engine> engine;
   absl::StatusOr<std::unique_ptr<runtime::Device>> made =
       runtime::MakeDevice(options.device, {.memory_bytes_max = memory});
-  if (!made.ok()) {
-    std::fprintf(stderr, "outboard: %s\n", std::string(made.status().message()).c_str());
-    return 2;
+  absl::Status usable = made.status();
+  if (usable.ok()) usable = (*made)->Scrub();  // before anybody's kernel
+  if (!usable.ok()) {
+    std::fprintf(stderr, "outboard: %s\n", std::string(usable.message()).c_str());
+    return kExitNoDevice;
   }
   const runtime::DeviceProperties properties = (*made)->properties();
   const Target target = TargetOf(properties);
   const bool host_kernels = properties.form == CompiledKernel::Form::kElfX86;
-  if (!host_kernels) device.name = properties.name;
+  if (properties.form == CompiledKernel::Form::kPtx)
+    device = DescribeGpu(properties);
+  else if (!host_kernels)
+    device.name = properties.name;
   proto::NodeCommand command;
   int kernel_socket = -1;
   if (sockets.FirstCommand(command, kernel_socket) != ExecutorSockets::Came::kCommand ||
@@ -90,6 +103,26 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     log =
         MakeRewriteRecorder([&](std::string_view lines) { return kernels.AppendRewrites(lines); });
   const RecordedThread recorded(log.get());
+  if (!host_kernels) (*made)->KeepLinked(kernels.linked());
+  const auto tell_trouble = [&sockets](proto::DeviceTrouble::Kind kind, std::string_view line,
+                                       uint64_t seq) {
+    std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(line.size()), line.data());
+    proto::NodeEvent event;
+    event.mutable_trouble()->set_kind(kind);
+    event.mutable_trouble()->set_message(std::string(line.substr(0, kTroubleTextBytesMax)));
+    event.mutable_trouble()->set_seq(seq);
+    sockets.Tell(event);
+  };
+  // The session's thread waits for the device then, and tells nothing itself.
+  std::function<uint64_t()> begun_seq = [] { return uint64_t{0}; };
+  std::optional<LaunchWatchdog> launch_watchdog;
+  if (!properties.is_processor)
+    launch_watchdog.emplace(
+        std::chrono::milliseconds(static_cast<int64_t>(options.launch_seconds_max * 1e3)),
+        [&](const std::string& line) {
+          tell_trouble(proto::DeviceTrouble::LAUNCH_TOO_LONG, line, begun_seq());
+          _exit(kExitLaunchTooLong);
+        });
   // What was measured of the host's kernels says nothing of another device's.
   const bool tunes = command.kernel_socket().tunes() && !options.no_opt && host_kernels;
   if (options.reference) {
@@ -101,7 +134,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                  .candidates = kernels.candidates(),
                                  .idle_compiler = kernels.idle_compiler(),
                                  .beam = options.beam,
-                                 .scores = options.scores});
+                                 .scores = options.scores,
+                                 .launch_watch = launch_watchdog ? &*launch_watchdog : nullptr});
   }
   const auto now_ns = [] {
     return static_cast<uint64_t>(
@@ -112,12 +146,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                    .hardware_class = device.hardware_class,
                                    .let_go = [&requests] { requests.LetGo(); },
                                    .now_ns = now_ns});
+  begun_seq = [&core] { return core.begun_seq(); };  // nothing is launched before
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
     // Before anybody hears of a step that failed with its device: it may succeed elsewhere.
     if (const absl::Status health = engine->device().health(); !health.ok()) {
-      std::fprintf(stderr, "outboard: %s\n", std::string(health.message()).c_str());
+      tell_trouble(runtime::IsMemoryFault(health) ? proto::DeviceTrouble::MEMORY_FAULT
+                                                  : proto::DeviceTrouble::LOST,
+                   std::string(health.message()), core.lost_seq());
       _exit(kExitDeviceLost);  // what its driver would do at exit may not end
     }
     // A client that is slow to read is not a slow step; and what is sent between two frames is
@@ -157,6 +194,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+      for (const proto::RefusedItem& item : command.begin().refused())
+        core.Refuse(item.seq(),
+                    absl::Status(static_cast<absl::StatusCode>(item.code()), item.message()));
       // Runs may have waited for the blob.
       command.has_blob_here() ? works() : static_cast<void>(watchdog.Working(true));
       requests.OnCommand(command, passed, core, *engine, send);

@@ -14,10 +14,16 @@ namespace outboard::worker {
 // The exit code of an executor whose device is lost to its process (runtime::Device::health): the
 // supervisor says so, and the session goes on elsewhere from its snapshot.
 inline constexpr int kExitDeviceLost = 76;
+// Of one that cannot have its device from the start.
+inline constexpr int kExitNoDevice = 2;
 
 struct ExecutorMainOptions {
-  int64_t memory_bytes_max = 0;    // 0: runtime::DefaultMemoryBytesMax; Begin may lower it
+  // 0: what a device with a driver has, else runtime::DefaultMemoryBytesMax; Begin may lower it
+  int64_t memory_bytes_max = 0;
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a longer step ends it
+  // OUTBOARD_LAUNCH_SECONDS: a launch on a GPU that takes longer ends it. The largest products that
+  // fit into a GPU's memory take some seconds there.
+  double launch_seconds_max = 30;
   bool reference = false;          // REF=1
   std::string device = "cpu";      // OUTBOARD_DEVICE (runtime/devices.h)
   int debug = 0;                   // DEBUG
@@ -33,7 +39,7 @@ struct ExecutorMainOptions {
 int ExecutorMain(const ExecutorMainOptions& options);
 
 // Reads the options from OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH,
-// OUTBOARD_STEP_SECONDS and VIZ.
+// OUTBOARD_LAUNCH_SECONDS, OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

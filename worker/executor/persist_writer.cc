@@ -40,7 +40,7 @@ absl::Status Clear(int fd) {
 
 }  // namespace
 
-PersistWriter::PersistWriter(int file) : file_(file) {
+PersistWriter::PersistWriter(int file, size_t pieces_max) : file_(file), pieces_max_(pieces_max) {
   thread_ = std::thread([this] { Work(); });
 }
 
@@ -81,10 +81,8 @@ void PersistWriter::Collect() {
   for (size_t i = 0; i < roots_.size(); ++i)
     if (!roots_[i].empty())
       known_[request_->arrays[i].get()] = {request_->arrays[i], std::move(roots_[i])};
-  written_ = Written{request_->id, std::move(result_)};
-  if (written_->blobs.ok()) {
-    under_way_.assign(written_->blobs->roots().begin(), written_->blobs->roots().end());
-  }
+  written_ = std::move(result_);
+  if (written_->blobs.ok()) under_way_ = written_->roots;
   job_ = nullptr;
   request_.reset();
 }
@@ -131,8 +129,11 @@ void PersistWriter::Work() {
     changed_.wait(lock, [this] { return end_ || working_; });
     if (end_) return;
     lock.unlock();
-    absl::StatusOr<proto::StoreBlobs> result = WriteAll();
-    if (!result.ok()) Clear(file_).IgnoreError();
+    Written result{job_->id, proto::StoreBlobs()};
+    if (absl::Status status = WriteAll(result); !status.ok()) {
+      Clear(file_).IgnoreError();
+      result = {job_->id, std::move(status)};
+    }
     lock.lock();
     result_ = std::move(result);
     working_ = false;
@@ -140,16 +141,14 @@ void PersistWriter::Work() {
   }
 }
 
-absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
+absl::Status PersistWriter::WriteAll(Written& written) {
   OB_RETURN_IF_ERROR(Clear(file_));
   written_roots_.clear();
   end_bytes_ = 0;
-  proto::StoreBlobs blobs;
-  std::set<std::string> roots;
   std::map<const DeviceArray*, std::string> root_of;  // one array may have several handles
   for (size_t i = 0; i < roots_.size(); ++i) {
     if (skip_[i]) {
-      roots.insert(roots_[i]);
+      written.roots.insert(roots_[i]);
       continue;
     }
     const DeviceArray& array = *job_->arrays[i];
@@ -158,10 +157,11 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
       const auto read = [&](runtime::Device::Sink sink) {
         return array.device().Download(array.address(), array.bytes(), wire::kBlobChunkBytes, sink);
       };
-      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read, blobs));
+      OB_ASSIGN_OR_RETURN(roots_[i],
+                          WriteBlob(static_cast<uint64_t>(array.bytes()), read, written));
     }
     root_of[&array] = roots_[i];
-    roots.insert(roots_[i]);
+    written.roots.insert(roots_[i]);
   }
   const std::string entries = job_->ManifestBytes(roots_);
   const auto read = [&](runtime::Device::Sink sink) {
@@ -170,20 +170,20 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
       status = sink(std::string_view(entries).substr(at, wire::kBlobChunkBytes));
     return status;
   };
-  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(entries.size(), read, blobs));
+  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(entries.size(), read, written));
+  proto::StoreBlobs& blobs = *written.blobs;
   blobs.set_id(job_->id);
   blobs.set_seq(job_->seq);
   blobs.set_epoch(job_->epoch);
   blobs.set_checkpoint(job_->checkpoint);
   blobs.set_name(job_->name);
   blobs.set_manifest_root(manifest);
-  for (const std::string& root : roots) blobs.add_roots(root);
-  return blobs;
+  return absl::OkStatus();
 }
 
 // Hashes and writes a chunk at a time, while it is in the cache.
 absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks read,
-                                                     proto::StoreBlobs& blobs) {
+                                                     Written& written) {
   if (lseek(file_, static_cast<off_t>(end_bytes_), SEEK_SET) < 0) return FileError("lseek");
   std::vector<wire::Hash> chunks;
   OB_RETURN_IF_ERROR(read([&](std::string_view chunk) {
@@ -192,6 +192,13 @@ absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks 
   }));
   const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes)));
   if (!written_roots_.insert(root).second) return root;  // the next is written over it
+  proto::StoreBlobs& blobs = *written.blobs;
+  if (static_cast<size_t>(blobs.pieces_size()) == pieces_max_) {
+    blobs.set_id(job_->id);
+    blobs.set_checkpoint(job_->checkpoint);
+    blobs.set_more(true);
+    written.before.push_back(std::exchange(blobs, {}));
+  }
   proto::StoreBlobs::Piece& piece = *blobs.add_pieces();
   piece.set_root(root);
   piece.set_offset(end_bytes_);

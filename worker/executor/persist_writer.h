@@ -20,14 +20,15 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "proto/executor.pb.h"
+#include "worker/process/message_limits.h"
 #include "worker/session/persist_request.h"
 
 namespace outboard::worker {
 
 class PersistWriter {
  public:
-  // Owns the open file, which the supervisor empties when it answers.
-  explicit PersistWriter(int file);
+  // Owns the open file, which the supervisor empties when it answers. `pieces_max`: of a message.
+  explicit PersistWriter(int file, size_t pieces_max = kStorePiecesMax);
   ~PersistWriter();
 
   // Starts writing; requires that `busy` is false. Take returns the result.
@@ -37,12 +38,16 @@ class PersistWriter {
   // Errors: RESOURCE_EXHAUSTED  disk full, or another error of the file system, by its number
   struct Written {
     uint64_t id;  // of the request
+    // The last message, with the manifest. Those of `before` are to be answered first.
     absl::StatusOr<proto::StoreBlobs> blobs;
+    std::vector<proto::StoreBlobs> before = {};
+    std::set<std::string> roots = {};  // that the manifest names
   };
   std::optional<Written> Take();
   // Waits until the arrays are no longer needed, and releases them.
   void LetGo();
-  // Handles the supervisor's answer to the last result of Take.
+  // Handles the supervisor's answer to the last message of Take's result, or to one before it that
+  // failed.
   void Stored(const proto::Stored& stored);
 
  private:
@@ -52,18 +57,19 @@ class PersistWriter {
   };
 
   void Work();
-  absl::StatusOr<proto::StoreBlobs> WriteAll();
+  absl::Status WriteAll(Written& written);
   // Of the bytes that `read` passes to its argument, a chunk at a time; returns the root, and adds
   // the piece, if there is none of this root yet.
   using ReadChunks = absl::FunctionRef<absl::Status(runtime::Device::Sink)>;
-  absl::StatusOr<std::string> WriteBlob(uint64_t bytes, ReadChunks read, proto::StoreBlobs& blobs);
+  absl::StatusOr<std::string> WriteBlob(uint64_t bytes, ReadChunks read, Written& written);
   void Collect();
 
   const int file_;
+  const size_t pieces_max_;
   // Of the session's thread.
   std::map<const DeviceArray*, Known> known_;
   std::set<std::string> stored_;        // roots that the supervisor has stored
-  std::vector<std::string> under_way_;  // roots of what Take gave last
+  std::set<std::string> under_way_;     // roots of what Take gave last
   std::optional<Written> written_;
   std::shared_ptr<const PersistRequest> request_;
   // Of the writing thread, while `working_`.
@@ -72,7 +78,7 @@ class PersistWriter {
   std::vector<bool> skip_;          // by array: it has been stored
   std::set<std::string> written_roots_;  // of this request
   uint64_t end_bytes_ = 0;               // of its pieces
-  absl::StatusOr<proto::StoreBlobs> result_;
+  Written result_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -61,11 +61,27 @@ void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, 
       core.OnBlob(blob.root(),
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
   } else if (command.has_stored()) {
-    if (writer_ != nullptr) writer_->Stored(command.stored());
-    if (command.stored().code() == 0) trouble_.clear();
-    core.OnStored(command.stored(), NowMs(), send);
+    OnStored(command.stored(), core, send);
   }
   if (passed >= 0) close(passed);
+}
+
+void SupervisorClient::OnStored(proto::Stored stored, ExecutorCore& core,
+                                const ExecutorCore::SendFrame& send) {
+  sent_bytes_ += stored.sent_bytes();
+  if (stored.code() == 0 && !parts_.empty()) return TellPart();
+  parts_.clear();
+  stored.set_sent_bytes(std::exchange(sent_bytes_, 0));
+  if (writer_ != nullptr) writer_->Stored(stored);
+  if (stored.code() == 0) trouble_.clear();
+  core.OnStored(stored, NowMs(), send);
+}
+
+void SupervisorClient::TellPart() {
+  proto::NodeEvent event;
+  *event.mutable_store() = std::move(parts_.front());
+  parts_.pop_front();
+  tell_(event);
 }
 
 // A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker
@@ -107,9 +123,9 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
   if (writer_ != nullptr)
     if (std::optional<PersistWriter::Written> written = writer_->Take()) {
       if (written->blobs.ok()) {
-        proto::NodeEvent event;
-        *event.mutable_store() = *std::move(written->blobs);
-        tell_(event);
+        for (proto::StoreBlobs& part : written->before) parts_.push_back(std::move(part));
+        parts_.push_back(*std::move(written->blobs));
+        TellPart();
       } else {
         NotWritten(written->id, written->blobs.status(), core, send);
       }

@@ -39,13 +39,18 @@ class SupervisorClient {
   void TellCounts();
 
  private:
+  void OnStored(proto::Stored stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
   void NotWritten(uint64_t id, const absl::Status& why, ExecutorCore& core,
                   const ExecutorCore::SendFrame& send);
+
+  void TellPart();
 
   const Tell tell_;
   std::deque<BlobWant> wants_;             // not sent yet
   size_t wants_in_flight_ = 0;             // sent, at most kBlobWantsMax
   std::unique_ptr<PersistWriter> writer_;  // created when StoreFile comes
+  std::deque<proto::StoreBlobs> parts_;    // of the result under way, not told yet
+  uint64_t sent_bytes_ = 0;                // of those that were answered
   std::string trouble_;                    // the storage error last logged
   int64_t counted_ms_ = 0;                 // when counts were last reported
   bool may_count_ = false;                 // something may have been counted since

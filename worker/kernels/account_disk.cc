@@ -159,10 +159,7 @@ class AccountDisk::Impl {
   }
 
  private:
-  void Wake() const {
-    const uint64_t one = 1;
-    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
-  }
+  void Wake() const { eventfd_write(wake_, 1); }
 
   void Main() {
     setpriority(PRIO_PROCESS, 0, kNice);  // of this thread

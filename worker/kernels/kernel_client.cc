@@ -179,6 +179,51 @@ class RemoteTuning final : public TuningStore {
   KernelConnection* const connection_;
 };
 
+class RemoteLinkedCode final : public runtime::LinkedCodeStore {
+ public:
+  explicit RemoteLinkedCode(KernelConnection* connection) : connection_(connection) {}
+
+  std::vector<std::string> Find(std::span<const std::string> keys) override {
+    std::vector<std::string> codes;
+    while (codes.size() < keys.size()) {
+      const std::span<const std::string> batch =
+          keys.subspan(codes.size(), std::min(keys.size() - codes.size(), kBatchLinkedMax));
+      proto::KernelRequest request;
+      request.mutable_find_linked();
+      for (const std::string& key : batch) request.mutable_find_linked()->add_keys(key);
+      absl::StatusOr<proto::KernelReply> reply = connection_->Ask(request);
+      const bool fits = reply.ok() && reply->linked_size() == static_cast<int>(batch.size());
+      for (int i = 0; i < static_cast<int>(batch.size()); ++i)
+        codes.push_back(fits ? std::move(*reply->mutable_linked(i)->mutable_code()) : "");
+    }
+    return codes;
+  }
+
+  void Add(std::span<const runtime::LinkedCode> linked) override {
+    proto::KernelRequest request;
+    size_t bytes = 0;
+    const auto send = [&] {
+      if (request.has_add_linked()) connection_->Ask(request).IgnoreError();
+      request.Clear();
+      bytes = 0;
+    };
+    for (const runtime::LinkedCode& one : linked) {
+      if (one.code.size() > kLinkedBytesMax) continue;
+      if (bytes + one.code.size() > kLinkedBytesMax ||
+          request.add_linked().kernels_size() >= static_cast<int>(kBatchLinkedMax))
+        send();
+      proto::LinkedKernel& kernel = *request.mutable_add_linked()->add_kernels();
+      kernel.set_key(one.key);
+      kernel.set_code(one.code);
+      bytes += one.code.size();
+    }
+    send();
+  }
+
+ private:
+  KernelConnection* const connection_;
+};
+
 }  // namespace
 
 class KernelClient::Impl {
@@ -191,6 +236,7 @@ class KernelClient::Impl {
   RemoteCompiler candidates{&connection, proto::CompileKernels::CANDIDATES};
   RemoteCompiler idle{&connection, proto::CompileKernels::IDLE};
   RemoteTuning store{&connection};
+  RemoteLinkedCode linked{&connection};
 };
 
 KernelClient::KernelClient(int socket, Target target, int preempt_fd)
@@ -200,6 +246,7 @@ KernelCompiler* KernelClient::compiler() { return &impl_->step; }
 KernelCompiler* KernelClient::candidates() { return &impl_->candidates; }
 KernelCompiler* KernelClient::idle_compiler() { return &impl_->idle; }
 TuningStore* KernelClient::store() { return &impl_->store; }
+runtime::LinkedCodeStore* KernelClient::linked() { return &impl_->linked; }
 
 bool KernelClient::AppendRewrites(std::string_view lines) {
   proto::KernelRequest request;

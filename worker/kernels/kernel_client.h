@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/target.h"
+#include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -30,6 +31,8 @@ class KernelClient {
   KernelCompiler* candidates();     // for a search: as many at a time as there are processors
   KernelCompiler* idle_compiler();  // for idle time: preempted
   TuningStore* store();
+  // What a driver has linked for this account, in its files.
+  runtime::LinkedCodeStore* linked();
 
   // Adds lines to this process's log of rewrites. False: it is full, or cannot be written.
   bool AppendRewrites(std::string_view lines);

@@ -41,4 +41,31 @@ absl::Status CheckCompile(const proto::CompileKernels& compile) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status CheckLinkedKey(const std::string& key) {
+  if (key.size() == kLinkedKeyBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a key of linked code of ", key.size(), " bytes, not ", kLinkedKeyBytes));
+}
+
+}  // namespace
+
+absl::Status CheckLinked(const proto::FindLinked& find) {
+  OB_RETURN_IF_ERROR(CheckCount(find.keys_size(), kBatchLinkedMax, "keys of linked code"));
+  for (const std::string& key : find.keys()) OB_RETURN_IF_ERROR(CheckLinkedKey(key));
+  return absl::OkStatus();
+}
+
+absl::Status CheckLinked(const proto::AddLinked& add) {
+  OB_RETURN_IF_ERROR(CheckCount(add.kernels_size(), kBatchLinkedMax, "linked kernels"));
+  for (const proto::LinkedKernel& kernel : add.kernels()) {
+    OB_RETURN_IF_ERROR(CheckLinkedKey(kernel.key()));
+    if (kernel.code().empty() || kernel.code().size() > kLinkedBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("linked code of ", kernel.code().size(),
+                                                     " bytes; limit ", kLinkedBytesMax));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace outboard::worker

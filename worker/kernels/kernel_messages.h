@@ -20,6 +20,9 @@ Demand DemandFromWire(const proto::KernelDemand& message, const std::string& har
 
 // Errors: INVALID_ARGUMENT  more kernels or longer texts than a client sends; names the limit
 absl::Status CheckCompile(const proto::CompileKernels& compile);
+// Likewise, of linked code, and of keys that are none.
+absl::Status CheckLinked(const proto::FindLinked& find);
+absl::Status CheckLinked(const proto::AddLinked& add);
 // Of a number of things in a request. Errors: INVALID_ARGUMENT  more than `most`; names what
 absl::Status CheckCount(int count, size_t most, const char* what);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,10 +23,12 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "proto/executor.pb.h"
+#include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/compile/compile_box.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/compile/object_cache.h"
+#include "worker/compile/object_folder.h"
 #include "worker/compile/rewrite_log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/kernels/kernel_messages.h"
@@ -84,6 +87,35 @@ class ServedCompilers {
     if (!names_target_) SetTarget(HostTargetOn(cores_));
   }
 
+  // What the process's driver has linked. Only a device with a driver has any.
+  absl::Status FindLinked(const proto::FindLinked& find, proto::KernelReply& reply) {
+    OB_RETURN_IF_ERROR(CheckMayLink());
+    OB_RETURN_IF_ERROR(CheckLinked(find));
+    size_t bytes = 0, hits = 0;
+    for (const std::string& key : find.keys()) {
+      proto::LinkedKernel& kernel = *reply.add_linked();
+      if (!linked_.has_value() || bytes > kKernelReplyBytesMax / 2) continue;
+      std::optional<std::string> code = linked_->Load(KeyOfLinked(key));
+      if (!code.has_value() || code->size() > kLinkedBytesMax) continue;
+      ++hits;
+      bytes += code->size();
+      kernel.set_code(*std::move(code));
+    }
+    telemetry::CountAs(telemetry::Metric::kLinkedCode, telemetry::Lookup::kHit, hits);
+    telemetry::CountAs(telemetry::Metric::kLinkedCode, telemetry::Lookup::kMiss,
+                       static_cast<uint64_t>(find.keys_size()) - hits);
+    return absl::OkStatus();
+  }
+  absl::Status AddLinked(const proto::AddLinked& add) {
+    OB_RETURN_IF_ERROR(CheckMayLink());
+    OB_RETURN_IF_ERROR(CheckLinked(add));
+    if (!linked_.has_value()) return absl::OkStatus();
+    for (const proto::LinkedKernel& kernel : add.kernels())
+      linked_->Store(KeyOfLinked(kernel.key()), kernel.code());
+    linked_->TrimIfGrown();
+    return absl::OkStatus();
+  }
+
   // On which the process measures.
   std::string hardware() const { return HostTargetOn(cores_).Fingerprint(); }
 
@@ -101,6 +133,17 @@ class ServedCompilers {
   }
 
  private:
+  absl::Status CheckMayLink() const {
+    if (options_.names_target) return absl::OkStatus();
+    return absl::FailedPreconditionError("this worker's device links nothing");
+  }
+
+  // The process chooses its key, and must not reach a compiled kernel by it.
+  static std::string KeyOfLinked(const std::string& key) {
+    const Sha256Digest digest = Sha256(absl::StrCat("linked code\n", key));
+    return {digest.begin(), digest.end()};
+  }
+
   void StartBox() {
     box_ = std::make_unique<CompileBox>(CompileBoxOptions{
         .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
@@ -108,12 +151,18 @@ class ServedCompilers {
 
   void OpenCache() {
     cache_.reset();
-    if (files_.objects.empty() || box_ == nullptr) return;
+    linked_.reset();
+    if (files_.objects.empty()) return;
+    std::function<void(int64_t)> on_stored;
+    if (files_.disk != nullptr)
+      on_stored = [disk = files_.disk](int64_t bytes) { disk->StoredObject(bytes); };
+    if (options_.names_target)
+      linked_.emplace(ObjectFolderOptions{files_.objects, files_.objects_bytes_max, on_stored});
+    if (box_ == nullptr) return;
     ObjectCacheOptions options{.folder = files_.objects,
                                .compiler = CompilerIdentity(program_, target_),
-                               .bytes_max = files_.objects_bytes_max};
-    if (files_.disk != nullptr)
-      options.on_stored = [disk = files_.disk](int64_t bytes) { disk->StoredObject(bytes); };
+                               .bytes_max = files_.objects_bytes_max,
+                               .on_stored = on_stored};
     cache_ = std::make_unique<ObjectCache>(box_.get(), std::move(options));
   }
 
@@ -213,6 +262,7 @@ class ServedCompilers {
   AccountFiles files_;
   std::unique_ptr<CompileBox> box_;
   std::unique_ptr<ObjectCache> cache_;  // before box_
+  std::optional<ObjectFolder> linked_;
   std::optional<CompileBoxes> candidates_, idle_;
   std::map<Sha256Digest, int> searched_;  // candidates of each kernel
 };
@@ -250,10 +300,7 @@ class KernelService::Impl {
   }
 
  private:
-  void Wake() const {
-    const uint64_t one = 1;
-    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
-  }
+  void Wake() const { eventfd_write(wake_, 1); }
 
   void Main() {
     if (options_.background) TakeLowestPriority();
@@ -317,6 +364,12 @@ class KernelService::Impl {
         status = compiled.status();
         break;
       }
+      case proto::KernelRequest::kFindLinked:
+        status = compilers_->FindLinked(request.find_linked(), reply);
+        break;
+      case proto::KernelRequest::kAddLinked:
+        status = compilers_->AddLinked(request.add_linked());
+        break;
       case proto::KernelRequest::kRewrites: status = Append(request.rewrites().lines()); break;
       default: status = AnswerTuning(request, reply);
     }

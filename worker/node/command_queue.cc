@@ -1,7 +1,6 @@
 #include "worker/node/command_queue.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -38,18 +37,24 @@ CommandQueue::~CommandQueue() {
 }
 
 void CommandQueue::Push(const proto::NodeCommand& command, int passed) {
-  Entry entry{wire::Framed(command), -1, command.has_begin()};
-  if (passed >= 0) {
-    entry.passed = fcntl(passed, F_DUPFD_CLOEXEC, 0);
-    if (entry.passed < 0)
-      return GiveUp(absl::ResourceExhaustedError("this worker has no descriptor left to pass"));
-  }
+  Add({wire::Framed(command), passed, /*is_lent=*/false, command.has_begin()});
+}
+
+void CommandQueue::PushLent(const proto::NodeCommand& command, int lent) {
+  Add({wire::Framed(command), lent, /*is_lent=*/true, command.has_begin()});
+}
+
+void CommandQueue::Close(const Entry& entry) {
+  if (entry.passed >= 0 && !entry.is_lent) close(entry.passed);
+}
+
+void CommandQueue::Add(Entry entry) {
   bool is_full = false;
   {
     std::lock_guard lock(mutex_);
     if (entry.is_begin)
       std::erase_if(entries_, [](const Entry& queued) {
-        if (queued.is_begin && queued.passed >= 0) close(queued.passed);
+        if (queued.is_begin) Close(queued);
         return queued.is_begin;
       });
     is_full = stopping_ || entries_.size() >= options_.commands_max;
@@ -59,7 +64,7 @@ void CommandQueue::Push(const proto::NodeCommand& command, int passed) {
     eventfd_write(wake_, 1);
     return;
   }
-  if (entry.passed >= 0) close(entry.passed);
+  Close(entry);
   GiveUp(absl::ResourceExhaustedError(
       absl::StrCat("an executor leaves more than ", options_.commands_max, " commands unread")));
 }
@@ -89,13 +94,12 @@ void CommandQueue::Main() {
     entries_.pop_front();
     lock.unlock();
     const bool sent = Send(entry);
-    if (entry.passed >= 0) close(entry.passed);
+    Close(entry);
     lock.lock();
     stopping_ |= !sent;
   }
   // Whoever has the other end of a socket that was never passed waits for it to close.
-  for (const Entry& entry : entries_)
-    if (entry.passed >= 0) close(entry.passed);
+  for (const Entry& entry : entries_) Close(entry);
   entries_.clear();
 }
 

@@ -43,18 +43,24 @@ class CommandQueue {
   CommandQueue(const CommandQueue&) = delete;
   CommandQueue& operator=(const CommandQueue&) = delete;
 
-  // Queues the command, with a copy of `passed` (-1: none), and returns at once. A Begin replaces
-  // one that is still queued: its socket is that of an earlier connection.
+  // Queues the command and returns at once. Takes the descriptor `passed` over (-1: none): a copy
+  // would need another, and a worker may have none left. A Begin replaces one that is still queued:
+  // its socket is that of an earlier connection.
   void Push(const proto::NodeCommand& command, int passed);
+  // The same, but the descriptor stays the caller's, and open as long as the queue lives.
+  void PushLent(const proto::NodeCommand& command, int lent);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
     std::string bytes;
     int passed = -1;
+    bool is_lent = false;
     bool is_begin = false;
   };
 
+  void Add(Entry entry);
+  static void Close(const Entry& entry);
   void Main();
   // False: the other side has ended, or the queue is to.
   bool Send(const Entry& entry);

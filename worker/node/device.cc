@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/target.h"
 #include "runtime/devices.h"
+#include "worker/engine/device_target.h"
 
 namespace outboard::worker {
 
@@ -13,6 +14,11 @@ DeviceInfo DescribeDevice(const std::string& kind, int threads) {
                      target.Fingerprint()};
   if (kind == runtime::kCpu) return host;
   return {absl::StrCat(kind, " on ", host.name), absl::StrCat(kind, "; ", host.hardware_class)};
+}
+
+DeviceInfo DescribeGpu(const runtime::DeviceProperties& properties) {
+  return {properties.name,
+          absl::StrCat(properties.kind, "; ", TargetOf(properties).Fingerprint())};
 }
 
 }  // namespace outboard::worker

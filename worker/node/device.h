@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "runtime/device.h"
+
 namespace outboard::worker {
 
 struct DeviceInfo {
@@ -15,5 +17,8 @@ struct DeviceInfo {
 // those of different numbers of threads. threads: 0 for one for each core that this process may
 // use.
 DeviceInfo DescribeDevice(const std::string& kind, int threads = 0);
+// Of a GPU, whose class says nothing of the machine around it: model, kind of code, and what it
+// has.
+DeviceInfo DescribeGpu(const runtime::DeviceProperties& properties);
 
 }  // namespace outboard::worker

@@ -1,6 +1,7 @@
 #include "worker/node/enrolment.h"
 
 #include <grpcpp/client_context.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,6 +31,10 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   const absl::Status status = Enrol();
   if (status.ok()) return channels_;
   if (certificate_ == nullptr) return status;
+  if (is_refused_) {
+    certificate_.reset();
+    return status;
+  }
   const absl::Time now = absl::Now(), end = certificate_->chain.front().not_after();
   if (now >= end) return status;
   telemetry::LogWarning("certificate_not_renewed", {{"message", status.message()}});
@@ -37,10 +42,38 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   return channels_;
 }
 
+bool Enrolment::Refused() {
+  if (certificate_ == nullptr || std::exchange(is_refused_, true)) return false;
+  due_unix_ms_ = 0;
+  return true;
+}
+
+// Where names are proved the gateway knows the worker by this key, should its answer be lost.
+absl::Status Enrolment::ChooseKey() {
+  if (key_.has_value()) return absl::OkStatus();
+  const bool has_file = !options_.file.empty() && keeps_;
+  if (has_file) {
+    const auto pem = tls::ReadFile(PathOfNewKey(), /*is_secret=*/true);
+    if (pem.ok())
+      if (auto kept = tls::PrivateKey::Parse("the worker's key", *pem); kept.ok())
+        key_ = *std::move(kept);
+    if (key_.has_value()) return absl::OkStatus();
+  }
+  OB_ASSIGN_OR_RETURN(key_, tls::PrivateKey::Generate());
+  if (has_file) KeepSecret(PathOfNewKey(), key_->ToPem());
+  return absl::OkStatus();
+}
+
+void Enrolment::KeepSecret(const std::string& path, const std::string& pem) const {
+  if (const absl::Status kept = tls::WriteFile(path, pem, /*is_secret=*/true, tls::Replace::kYes);
+      !kept.ok())
+    telemetry::LogWarning("certificate_not_kept", {{"message", kept.message()}});
+}
+
 absl::Status Enrolment::Enrol() {
-  OB_ASSIGN_OR_RETURN(tls::PrivateKey key, tls::PrivateKey::Generate());
+  OB_RETURN_IF_ERROR(ChooseKey());
   proto::EnrolRequest request;
-  OB_ASSIGN_OR_RETURN(*request.mutable_certificate_request(), tls::MakeRequest(key));
+  OB_ASSIGN_OR_RETURN(*request.mutable_certificate_request(), tls::MakeRequest(*key_));
   request.set_name(options_.name);
   request.set_token(options_.token);
   // What is still good proves the name.
@@ -57,14 +90,12 @@ absl::Status Enrolment::Enrol() {
   if (!status.ok()) return wire::FromGrpc(status);
   OB_ASSIGN_OR_RETURN(auto chain, tls::Certificate::ParseAll("the worker's certificate",
                                                              reply.certificate_chain()));
-  if (!key.Fits(chain.front()))
+  if (!key_->Fits(chain.front()))
     return absl::UnavailableError("the gateway has issued a certificate for another key");
-  Use({std::move(key), std::move(chain)});
+  Use({*std::exchange(key_, std::nullopt), std::move(chain)});
   if (options_.file.empty() || !keeps_) return absl::OkStatus();
-  if (const absl::Status kept = tls::WriteFile(options_.file, certificate_->ToPem(),
-                                               /*is_secret=*/true, tls::Replace::kYes);
-      !kept.ok())
-    telemetry::LogWarning("certificate_not_kept", {{"message", kept.message()}});
+  KeepSecret(options_.file, certificate_->ToPem());
+  unlink(PathOfNewKey().c_str());
   return absl::OkStatus();
 }
 

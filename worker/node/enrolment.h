@@ -4,8 +4,10 @@
 //
 //   none --Channels: Enrol--> good --two thirds are over--> due --Channels: Enrol--> good
 //                                          due --Enrol fails--> due, and the old one is used on
+//   good --Refused: the gateway has another CA, say--> refused --Channels: Enrol--> good
+//                                          refused --Enrol fails--> none
 //
-// Threads: Channels by one; IsDue by any.
+// Threads: IsDue by any; the others by one.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -13,6 +15,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +37,8 @@ struct EnrolmentOptions {
   std::string fleet_secret;  // as in SupervisorOptions
   std::string token;         // for a gateway that asks for one; spent by the first certificate
   // Where the key and certificate of a token are kept for the next start of this worker, which has
-  // no token then. Empty, or where there was never a token: in memory only.
+  // no token then. Empty, or where there was never a token: in memory only. Beside it, as FILE.new,
+  // the key of a request that has no answer yet: whoever shows it again gets the certificate again.
   std::string file;
   // Makes connections that present the certificate; without one they are good for Enrol alone.
   std::function<FleetChannels(std::shared_ptr<const tls::KeyAndChain>)> connect;
@@ -51,18 +55,28 @@ class Enrolment {
   //         UNAUTHENTICATED  a wrong fleet secret
   //         PERMISSION_DENIED  no token that is good, or another worker has the name
   absl::StatusOr<FleetChannels> Channels();
+  // The gateway has refused the certificate: Channels enrols anew, where it was not that which
+  // brought it. False: it was, or there is none, and to try again is of no use.
+  bool Refused();
+  // It has let this worker in.
+  void Accepted() { is_refused_ = false; }
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
 
  private:
   absl::Status Enrol();
+  absl::Status ChooseKey();
+  void KeepSecret(const std::string& path, const std::string& pem) const;
+  std::string PathOfNewKey() const { return options_.file + ".new"; }
   void ReadKept();
   void Use(tls::KeyAndChain certificate);
 
   const EnrolmentOptions options_;
   std::shared_ptr<const tls::KeyAndChain> certificate_;
-  bool has_looked_ = false;  // at the file
-  bool keeps_;               // writes the file
+  std::optional<tls::PrivateKey> key_;  // of a request that has no answer yet
+  bool is_refused_ = false;             // since it was last accepted
+  bool has_looked_ = false;             // at the file
+  bool keeps_;                          // writes the file
   FleetChannels channels_;
   std::atomic<int64_t> due_unix_ms_{0};
 };

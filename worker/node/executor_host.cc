@@ -18,15 +18,19 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
+#include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/node/command_queue.h"
 #include "worker/node/grpc_attach.h"
@@ -74,9 +78,33 @@ void AddCounts(const proto::Counts& counts) {
   telemetry::AddCounts(cells);
 }
 
-absl::Status WhyItEnded(const std::string& how) {
-  if (how == absl::StrCat("exited with ", kExitDeviceLost))
-    return absl::UnavailableError("executor ended: its device failed (the worker's log says how)");
+constexpr char kOneMoreTryPayload[] = "outboard/one-more-try";
+
+// The payload is the item's seq.
+absl::Status WithOneMoreTry(absl::Status status, uint64_t seq) {
+  status.SetPayload(kOneMoreTryPayload, absl::Cord(absl::string_view(absl::StrCat(seq))));
+  return status;
+}
+
+// What the end says of the executor's device; nullopt: nothing. `told`: what the executor said of
+// it, if anything.
+std::optional<DeviceFailure> FailureOf(const std::string& how,
+                                       const std::optional<proto::DeviceTrouble>& told) {
+  if (how == kNotEnded) return DeviceFailure::kNotLetGo;
+  if (how == absl::StrCat("exited with ", kExitLaunchTooLong)) return DeviceFailure::kLaunchTooLong;
+  if (how == absl::StrCat("exited with ", kExitNoDevice)) return DeviceFailure::kNotThere;
+  if (how != absl::StrCat("exited with ", kExitDeviceLost)) return std::nullopt;
+  return told && told->kind() == proto::DeviceTrouble::MEMORY_FAULT ? DeviceFailure::kMemoryFault
+                                                                    : DeviceFailure::kLost;
+}
+
+absl::Status WhyItEnded(const std::string& how, const std::optional<DeviceFailure>& failure,
+                        const std::string& words, uint64_t seq) {
+  if (failure == DeviceFailure::kMemoryFault)
+    return absl::UnavailableError(absl::StrCat("executor ended: its device failed: ", words));
+  if (failure == DeviceFailure::kLost) return WithOneMoreTry(absl::InternalError(words), seq);
+  if (failure == DeviceFailure::kLaunchTooLong)
+    return WithOneMoreTry(absl::DeadlineExceededError(words), seq);
   if (how != absl::StrCat("exited with ", kExitStepTooLong))
     return absl::UnavailableError(absl::StrCat("executor ", how));
   return absl::DeadlineExceededError(
@@ -109,7 +137,7 @@ class ExecutorHost::Impl {
     if (options_.stored_file != nullptr) {
       proto::NodeCommand command;
       command.mutable_store_file();
-      commands_.Push(command, options_.stored_file->fd());
+      commands_.PushLent(command, options_.stored_file->fd());
     }
     control_ = std::thread([this] { ReadEvents(); });
   }
@@ -146,8 +174,8 @@ class ExecutorHost::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
+    *command.mutable_begin()->mutable_refused() = options_.assign.refused();
     commands_.Push(command, passed);
-    close(passed);
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
   }
@@ -199,6 +227,7 @@ class ExecutorHost::Impl {
         break;
       }
       if (event.has_counts()) AddCounts(event.counts());
+      if (event.has_trouble()) trouble_ = event.trouble();
       if (event.has_activity()) works_ = event.activity().working();
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
@@ -219,19 +248,32 @@ class ExecutorHost::Impl {
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
+    const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);
+    std::string words = trouble_ ? trouble_->message().substr(0, kTroubleTextBytesMax)
+                                 : absl::StrCat("the executor ", how);
+    for (char& c : words)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';  // a line of a log
+    // Also of one that was told to end: the next session must not meet its process.
+    if (failure && options_.on_device_failure) options_.on_device_failure(*failure, words);
     const bool orderly = ending_ || how == "exited with 0";
-    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how);
-    NoteEnd(why, how);
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words, trouble_ ? trouble_->seq() : 0);
+    NoteEnd(why, how, failure);
     options_.on_end(why);
   }
 
-  void NoteEnd(const absl::Status& why, const std::string& how) const {
+  void NoteEnd(const absl::Status& why, const std::string& how,
+               const std::optional<DeviceFailure>& failure) const {
     using telemetry::ExecutorEnd;
     const std::string session = SessionText();
-    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, why.ok() ? ExecutorEnd::kOrderly
-                                                           : absl::IsDeadlineExceeded(why)
-                                                               ? ExecutorEnd::kStepTooLong
-                                                               : ExecutorEnd::kCrashed);
+    ExecutorEnd end = ExecutorEnd::kCrashed;
+    if (why.ok())
+      end = ExecutorEnd::kOrderly;
+    else if (failure.has_value())
+      end = failure == DeviceFailure::kLaunchTooLong ? ExecutorEnd::kLaunchTooLong
+                                                     : ExecutorEnd::kDeviceFailed;
+    else if (absl::IsDeadlineExceeded(why))
+      end = ExecutorEnd::kStepTooLong;
+    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, end);
     if (why.ok())
       telemetry::LogInfo("executor_ended", {{"session", session}, {"how", how}});
     else
@@ -243,6 +285,7 @@ class ExecutorHost::Impl {
   const int pid_ = executor_.pid();  // also after its end
   std::atomic<bool> ending_{false};
   std::atomic<bool> works_{false};  // as it says
+  std::optional<proto::DeviceTrouble> trouble_;  // as it says; of the control thread
   CommandQueue commands_;
   SessionBlobs blobs_;
   std::mutex mutex_;  // of the next three
@@ -251,6 +294,13 @@ class ExecutorHost::Impl {
   bool is_silent_ = false;  // nothing more comes from the executor
   std::thread control_;
 };
+
+std::optional<uint64_t> OneMoreTryOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kOneMoreTryPayload);
+  uint64_t seq = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &seq)) return std::nullopt;
+  return seq;
+}
 
 ExecutorHost::ExecutorHost(ExecutorHostOptions options, ChildProcess executor)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(executor))) {}

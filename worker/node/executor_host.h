@@ -11,12 +11,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "proto/executor.pb.h"
 #include "proto/fleet.grpc.pb.h"
+#include "worker/devices/devices_in_service.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/stored_file.h"
@@ -38,9 +40,15 @@ struct ExecutorHostOptions {
   AccountFiles files;
   std::unique_ptr<StoredFile> stored_file;  // null: it can store nothing
   std::unique_ptr<ChildOutput> output;      // of the executor; null: it has this process's
+  // Called before on_end if the executor ended because of its device; `words` for people.
+  std::function<void(DeviceFailure failure, const std::string& words)> on_device_failure;
   // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };
+
+// Of such a status: has a value if the session's own work may have ended its executor, or its
+// device, so that another executor may try once more; which item it was, 0 if that is not known.
+std::optional<uint64_t> OneMoreTryOf(const absl::Status& status);
 
 // Threads: any, except Attach and the destructor, which only the owner calls.
 class ExecutorHost {

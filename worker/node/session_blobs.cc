@@ -1,8 +1,7 @@
 #include "worker/node/session_blobs.h"
 
-#include <unistd.h>
-
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -79,7 +78,6 @@ absl::Status SessionBlobs::Want(const proto::WantBlob& want) {
     here.set_message(std::string(file.status().message()));
     --wants_;  // before the executor can send the next
     options_.answer(command, file.value_or(-1));
-    if (file.ok()) close(*file);
   });
   return absl::OkStatus();
 }
@@ -91,7 +89,8 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
     CountStored(store, sent);
     Tell(sent.status());
     // What was not stored the executor writes again.
-    if (options_.file != nullptr) options_.file->Clear();
+    const bool goes_on = store.more() && sent.ok();
+    if (options_.file != nullptr && !goes_on) options_.file->Clear();
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
     stored.set_id(store.id());
@@ -163,15 +162,15 @@ absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
 absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
   if (options_.file == nullptr)
     return absl::FailedPreconditionError("this worker has no file for what a session stores");
-  std::set<std::string> roots(store.roots().begin(), store.roots().end());
-  roots.insert(store.manifest_root());
-  for (const std::string& bytes : roots)
-    if (absl::StatusOr<wire::Hash> root = ToHash(bytes); !root.ok()) return root.status();
+  if (!store.more())
+    if (absl::StatusOr<wire::Hash> root = ToHash(store.manifest_root()); !root.ok())
+      return root.status();
+  std::set<std::string_view> roots;
   std::vector<wire::BlobSource> sources;
   uint64_t bytes_left = options_.store_bytes_max;
   for (const proto::StoreBlobs::Piece& piece : store.pieces()) {
-    if (roots.erase(piece.root()) == 0)
-      return absl::InvalidArgumentError("a piece of no blob that is to be stored, or of one twice");
+    if (!roots.insert(piece.root()).second)
+      return absl::InvalidArgumentError("two pieces of one blob");
     OB_ASSIGN_OR_RETURN(const wire::Hash root, ToHash(piece.root()));
     OB_ASSIGN_OR_RETURN(
         wire::BlobSource source,
@@ -187,6 +186,7 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
     if (uploaded->names[i].root != sources[i].name->root)
       return absl::DataLossError("a file to be stored does not match its hash");
   }
+  if (store.more()) return uploaded->sent_bytes;
   proto::KeepRequest request;
   request.set_what(store.checkpoint() ? proto::KeepRequest::CHECKPOINT
                                       : proto::KeepRequest::SNAPSHOT);

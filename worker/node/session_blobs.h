@@ -39,7 +39,7 @@ struct SessionBlobsOptions {
   // Into which the executor writes what it stores; lives longer. Null: it has none.
   const StoredFile* file = nullptr;
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
-  // Sends a command, with a descriptor or -1; any thread.
+  // Sends a command, with a descriptor, which it takes over, or -1; any thread.
   std::function<void(const proto::NodeCommand&, int passed)> answer;
 };
 

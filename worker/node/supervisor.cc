@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -39,6 +40,7 @@
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
+#include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -48,6 +50,7 @@
 #include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
@@ -87,7 +90,14 @@ AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
 class Supervisor::Impl {
  public:
   explicit Impl(SupervisorOptions options)
-      : options_(std::move(options)), accounts_(KernelsOf(options_)) {
+      : options_(std::move(options)),
+        executors_(ExecutorOptionsFromEnvironment()),
+        devices_({.kind = executors_.device,
+                  .reference = executors_.reference,
+                  .count_max = options_.devices,
+                  .memory_bytes_max = options_.memory_bytes_max}),
+        accounts_(KernelsOf(options_)) {
+    options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
       char host[256] = "worker";
@@ -97,8 +107,6 @@ class Supervisor::Impl {
     if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty() && options_.enrolment == nullptr)
       options_.bulk = {options_.gateway, options_.gateway};
-    if (options_.memory_bytes_max <= 0)
-      options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
 
   absl::Status Run() {
@@ -110,7 +118,7 @@ class Supervisor::Impl {
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
-          .memory_bytes_max = static_cast<uint64_t>(options_.memory_bytes_max),
+          .memory_bytes_max = static_cast<uint64_t>(devices_.host_memory_bytes()),
           .prepare =
               [this](bool new_round) { return PrepareSearch(accounts_, new_round, CoresOf(0)); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
@@ -123,12 +131,17 @@ class Supervisor::Impl {
       Reap();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > kOrphanMost) EndSessions();
+      // A gateway with another CA knows no certificate of the one before.
+      if (absl::IsUnauthenticated(status) && options_.enrolment != nullptr &&
+          options_.enrolment->Refused()) {
+        LogNotJoined(status);
+        continue;
+      }
       if (status.code() == absl::StatusCode::kUnauthenticated ||
           status.code() == absl::StatusCode::kPermissionDenied ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
-        spare_ = ChildProcess();
-        spare_kernels_.reset();
+        spare_.Stop();
         return status;
       }
       if (!status.ok() && !stopping_) LogNotJoined(status);
@@ -137,8 +150,7 @@ class Supervisor::Impl {
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
     }
     EndSessions();
-    spare_ = ChildProcess();
-    spare_kernels_.reset();
+    spare_.Stop();
     return absl::OkStatus();
   }
 
@@ -212,6 +224,7 @@ class Supervisor::Impl {
     }
     std::thread heart;
     proto::GatewayCommand command;
+    bool has_welcome = false;
     while (stream->Read(&command)) {
       Reap();  // first, so that an ended session is not mistaken for one that was assigned
                // again
@@ -219,8 +232,9 @@ class Supervisor::Impl {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
-        welcome_ = true;
+        welcome_ = has_welcome = true;
         not_joined_.clear();
+        if (options_.enrolment != nullptr) options_.enrolment->Accepted();
         telemetry::LogInfo("worker_welcome", {{"worker", options_.name},
                                               {"sessions", command.welcome().sessions_size()}});
         if (!std::exchange(ever_joined_, true)) options_.on_joined();
@@ -237,6 +251,7 @@ class Supervisor::Impl {
         draining_ = true;
       }
       Reap();
+      if (devices_.are_gpus() && has_welcome) StartSpare();  // a GPU may have become free
     }
     welcome_ = false;
     {
@@ -271,8 +286,9 @@ class Supervisor::Impl {
       samples.Largest(Metric::kWorkerAckAge,
                       std::chrono::duration<double>(Clock::now() - ack).count());
     samples.Set(Metric::kWorkerDevices, options_.devices);
+    samples.Set(Metric::kWorkerDevicesOut, static_cast<double>(devices_.count_out()));
     samples.Set(Metric::kWorkerSpares, has_spare_ ? 1 : 0);
-    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(options_.memory_bytes_max));
+    samples.Largest(Metric::kWorkerMemoryLimit, static_cast<double>(devices_.MemoryOn(0)));
     std::lock_guard lock(mutex_);
     samples.Set(Metric::kWorkerSessions, static_cast<double>(sessions_.size()));
   }
@@ -286,17 +302,9 @@ class Supervisor::Impl {
     entry.set_identity(options_.identity);
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
-    const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
     entry.set_one_account(one_account_);
-    for (int i = 0; i < options_.devices; ++i) {
-      const DeviceInfo info = DescribeDevice(
-          executor.device, static_cast<int>(CoresOf(static_cast<uint32_t>(i)).size()));
-      proto::Device& device = *entry.add_devices();
-      device.set_kind(executor.reference ? "ref" : executor.device);
-      device.set_name(info.name);
-      device.set_hardware_class(info.hardware_class);
-      device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
-    }
+    devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
+                      entry);
     std::lock_guard lock(mutex_);
     for (const auto& [id, relay] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
@@ -342,20 +350,6 @@ class Supervisor::Impl {
     }
   }
 
-  // What it prints goes to spare_output_. That of a sanitizer's build, whose reports are long, has
-  // this process's log.
-  absl::StatusOr<ChildProcess> StartExecutor(const std::vector<int>& cores) {
-    ChildOptions options{.profile = SandboxProfile::kExecutor, .cores = cores};
-    spare_output_.reset();
-    if (!kIsSanitizersBuild) {
-      OB_ASSIGN_OR_RETURN(spare_output_, ChildOutput::Open());
-      options.output = spare_output_->child_end();
-    }
-    absl::StatusOr<ChildProcess> child = ChildProcess::Start(options_.executor, options);
-    if (spare_output_ != nullptr) spare_output_->Started();
-    return child;
-  }
-
   // Without it a session is served all the same; what it wants to store is refused.
   std::unique_ptr<StoredFile> MakeStoredFile() const {
     absl::StatusOr<std::unique_ptr<StoredFile>> file = StoredFile::Make(blob_cache_->folder());
@@ -364,40 +358,54 @@ class Supervisor::Impl {
     return nullptr;
   }
 
-  // For the device that the gateway will most likely name: the first that is free.
+  // For the device that the gateway will most likely name: the first that is free. A GPU has one
+  // process, so that there is none while all are taken.
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    spare_device_ = FirstFreeDevice();
-    absl::StatusOr<ChildProcess> child = StartExecutor(CoresOf(spare_device_));
-    if (!child.ok()) {
-      has_spare_ = false;
-      return telemetry::LogError("executor_not_started", {{"message", child.status().ToString()}});
-    }
-    KernelServiceOptions kernels = KernelServiceFromEnvironment();
-    kernels.cores = CoresOf(spare_device_);
-    spare_kernels_ = KernelService::StartFor(*child, kernels, accounts_.tunes());
-    has_spare_ = spare_kernels_ != nullptr;
-    if (has_spare_) spare_ = *std::move(child);
+    if (devices_.are_gpus() && spare_.has_ended())
+      if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
+        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere,
+                        "an executor could not have it (its log says why)");
+    const std::optional<uint32_t> free = FirstFreeDevice();
+    if (free.has_value()) StartSpareOn(*free);
   }
 
-  uint32_t FirstFreeDevice() {
+  void StartSpareOn(uint32_t device) {
+    const absl::Status started =
+        spare_.Start(options_.executor, device, CoresOf(device), devices_.EnvironmentOf(device),
+                     accounts_.tunes());
+    has_spare_ = started.ok();
+    if (!started.ok())
+      telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
+  }
+
+  bool IsTaken(uint32_t device) {
     std::lock_guard lock(mutex_);
-    std::set<uint32_t> taken;
-    for (const auto& [id, relay] : sessions_)
-      taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
+    return std::ranges::any_of(sessions_, [&](const auto& session) {
+      return std::ranges::count(session.second->assign().devices(), device) > 0;
+    });
+  }
+
+  // nullopt: none, of GPUs.
+  std::optional<uint32_t> FirstFreeDevice() {
     const auto devices = static_cast<uint32_t>(options_.devices);
     for (uint32_t device = 0; device < devices; ++device)
-      if (!taken.contains(device)) return device;
+      if (!IsTaken(device) && !devices_.IsOut(device)) return device;
+    if (devices_.are_gpus()) return std::nullopt;
     return 0;  // one of them will be free when the spare is needed; it is moved there
   }
 
   // What the session has paid for, and no more.
   absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
-    OB_RETURN_IF_ERROR(LimitSessionMemory(spare_.pid(), memory_bytes_max));
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
-    if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
-    if (spare_kernels_ != nullptr) spare_kernels_->MoveTo(CoresOf(device));
-    return MoveToCores(spare_.pid(), CoresOf(device));
+    // What a session of a GPU holds is there; what its process has here is the driver's, copies in
+    // flight, and the file of its snapshots.
+    const auto here = static_cast<uint64_t>(devices_.host_memory_bytes());
+    OB_RETURN_IF_ERROR(LimitSessionMemory(
+        spare_.pid(), devices_.are_gpus() ? std::max(memory_bytes_max, here) : memory_bytes_max));
+    if (devices_.are_gpus()) return absl::OkStatus();  // it is where it was started
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_.device();
+    if (device == spare_.device() || CoresOf(device).empty()) return absl::OkStatus();
+    return spare_.MoveTo(device, CoresOf(device));
   }
 
   void OnAssign(const proto::Assign& assign) {
@@ -406,16 +414,17 @@ class Supervisor::Impl {
       std::lock_guard lock(mutex_);
       if (sessions_.contains(id)) return;
     }
+    if (const absl::Status free = TakeGpu(assign); !free.ok()) return TellEnded(assign, free);
     StartSpare();  // if the last one could not be started, or has ended
     if (!spare_.running() || draining_) {
       TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
                                                          : "an executor cannot be started"));
       return;
     }
-    auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
+    auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
-      spare_ = ChildProcess();
+      spare_.Stop();
       StartSpare();
       return TellEnded(assign, prepared);
     }
@@ -426,9 +435,14 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
-    session.kernels = std::move(spare_kernels_);
+    session.kernels = spare_.TakeKernels();
     session.stored_file = MakeStoredFile();
-    session.output = std::move(spare_output_);
+    session.output = spare_.TakeOutput();
+    if (devices_.are_gpus())
+      session.on_device_failure = [this, device = spare_.device()](DeviceFailure failure,
+                                                                 const std::string& words) {
+        OnDeviceFailure(device, failure, words);
+      };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
@@ -438,8 +452,7 @@ class Supervisor::Impl {
       }
       TellEnded(assign, status);
     };
-    auto relay = std::make_unique<ExecutorHost>(std::move(session), std::move(spare_));
-    spare_ = ChildProcess();
+    auto relay = std::make_unique<ExecutorHost>(std::move(session), spare_.TakeProcess());
     relay->Attach(*fleet_, local_socket_);
     has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
@@ -450,6 +463,31 @@ class Supervisor::Impl {
       sessions_[id] = std::move(relay);
     }
     StartSpare();
+  }
+
+  // Has the spare on the GPU that the gateway names.
+  // Errors: UNAVAILABLE  it is out of service, or another session's process has it
+  absl::Status TakeGpu(const proto::Assign& assign) {
+    if (!devices_.are_gpus()) return absl::OkStatus();
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
+    if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
+      return absl::UnavailableError("a session has one GPU of this worker");
+    if (devices_.IsOut(device))
+      return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
+    if (IsTaken(device))
+      return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
+    if (spare_.running() && spare_.device() == device) return absl::OkStatus();
+    if (!stopping_) StartSpareOn(device);
+    return absl::OkStatus();
+  }
+
+  // Any thread.
+  void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
+    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, words);
+    if (!out.has_value()) return;
+    proto::WorkerEvent event;
+    *event.mutable_device_out() = *std::move(out);
+    Tell(event);
   }
 
   void OnRelease(const std::string& id) {
@@ -504,10 +542,16 @@ class Supervisor::Impl {
     event.mutable_session_ended()->set_placement(assign.placement());
     event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
     event.mutable_session_ended()->set_message(std::string(status.message()));
+    if (const std::optional<uint64_t> seq = OneMoreTryOf(status)) {
+      event.mutable_session_ended()->set_one_more_try(true);
+      event.mutable_session_ended()->set_seq(*seq);
+    }
     Tell(event);
   }
 
   SupervisorOptions options_;
+  const ExecutorMainOptions executors_;
+  WorkerDevices devices_;
   std::unique_ptr<proto::Fleet::Stub> fleet_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
@@ -515,10 +559,7 @@ class Supervisor::Impl {
   bool one_account_ = false;
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
-  ChildProcess spare_;
-  uint32_t spare_device_ = 0;  // whose cores it uses
-  std::unique_ptr<ChildOutput> spare_output_;  // before it has a session
-  std::unique_ptr<KernelService> spare_kernels_;
+  SpareExecutor spare_;
   AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it

@@ -42,13 +42,15 @@ struct SupervisorOptions {
   std::vector<std::string> search;
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
-  // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`.
+  // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`;
+  // those of a GPU worker have a GPU each, so that there are no more than GPUs.
   int devices = 1;
   // Sessions of several accounts at a time even if the kernel does not grant all of the sandbox
   // (docs/sandbox.md).
   bool shared_anyway = false;
   bool is_single_account = false;  // there is only one, so that nothing follows from a missing part
-  // Of one session; an Assign may lower it. 0: runtime::DefaultMemoryBytesMax, divided by devices.
+  // Of one session; an Assign may lower it. 0: what its GPU has, else
+  // runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
   // All accounts are one user's: what is compiled and measured is kept in common.
   bool one_user = false;

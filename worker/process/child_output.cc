@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "telemetry/log.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
@@ -63,16 +65,25 @@ void OutputLines::Finish() {
   if (!line_.empty()) Add("\n");
 }
 
-absl::StatusOr<std::unique_ptr<ChildOutput>> ChildOutput::Open() {
+absl::StatusOr<std::unique_ptr<ChildOutput>> ChildOutput::Open(Of child) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", strerror(errno)));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);  // of our end alone
-  return std::unique_ptr<ChildOutput>(new ChildOutput(ends[0], ends[1]));
+  return std::unique_ptr<ChildOutput>(new ChildOutput(child, ends[0], ends[1]));
 }
 
-ChildOutput::ChildOutput(int ours, int theirs)
-    : debug_(IsDebugging()),
+absl::StatusOr<int> ChildOutput::EndFor(Of child, std::unique_ptr<ChildOutput>& output) {
+  if (kIsSanitizersBuild) return -1;
+  if (output == nullptr) {
+    OB_ASSIGN_OR_RETURN(output, Open(child));
+  }
+  return output->child_end();
+}
+
+ChildOutput::ChildOutput(Of child, int ours, int theirs)
+    : child_(child),
+      debug_(IsDebugging()),
       ours_(ours),
       child_end_(theirs),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -134,7 +145,11 @@ ChildOutput::Got ChildOutput::ReadPiece(OutputLines& lines) {
 void ChildOutput::Write(std::string_view line, uint64_t bytes_cut) {
   const std::string session = Session();
   if (debug_) {
-    const std::string whole = absl::StrCat("[", session.substr(0, 8), "] ", Printable(line), "\n");
+    const std::string whole = absl::StrCat("[",
+                                           child_ == Of::kCompiler ? "compiler"
+                                           : child_ == Of::kSearch ? "search"
+                                                                   : session.substr(0, 8),
+                                           "] ", Printable(line), "\n");
     [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, whole.data(), whole.size());
     return;
   }
@@ -150,15 +165,29 @@ void ChildOutput::Write(std::string_view line, uint64_t bytes_cut) {
   TellLeftOut();
   std::optional<uint64_t> cut;
   if (bytes_cut > 0) cut = bytes_cut;
-  telemetry::LogWarning("executor_output",
-                        {{"session", session}, {"line", line}, {"bytes_cut", cut}});
+  switch (child_) {
+    case Of::kExecutor:
+      return telemetry::LogWarning("executor_output",
+                                   {{"session", session}, {"line", line}, {"bytes_cut", cut}});
+    case Of::kCompiler:
+      return telemetry::LogWarning("compiler_output", {{"line", line}, {"bytes_cut", cut}});
+    case Of::kSearch:
+      return telemetry::LogWarning("search_output", {{"line", line}, {"bytes_cut", cut}});
+  }
 }
 
 void ChildOutput::TellLeftOut() {
   if (left_out_ == 0) return;
+  const uint64_t lines = std::exchange(left_out_, 0);
   const std::string session = Session();
-  telemetry::LogWarning("executor_output_left_out",
-                        {{"session", session}, {"lines", std::exchange(left_out_, 0)}});
+  switch (child_) {
+    case Of::kExecutor:
+      return telemetry::LogWarning("executor_output_left_out",
+                                   {{"session", session}, {"lines", lines}});
+    case Of::kCompiler:
+      return telemetry::LogWarning("compiler_output_left_out", {{"lines", lines}});
+    case Of::kSearch: return telemetry::LogWarning("search_output_left_out", {{"lines", lines}});
+  }
 }
 
 }  // namespace outboard::worker

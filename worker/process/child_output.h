@@ -1,9 +1,11 @@
 // What a child prints, on its standard output and error, as lines of this process's log: the child
-// may be hostile, and has a pipe instead of the log. A line is an event `executor_output`; control
-// characters are escaped, long lines cut, and of many lines only some are written.
+// may be hostile, and has a pipe instead of the log. A line is an event `executor_output`, or
+// `compiler_output` or `search_output`; control characters are escaped, long lines cut, and of many
+// lines only some are written. Several children of one kind may share a pipe.
 //
 // With DEBUG set whoever runs this process wants to read all of them (docs/debugging.md): they go
-// to its standard error, behind the session's number, escaped and longer, but none is left out.
+// to its standard error, behind the session's number or what the child is, escaped and longer, but
+// none is left out.
 //
 // Nobody waits for the log. A child that prints more than kOutputBytesPerSecond waits for its pipe.
 // Threads: one of this class reads; calls may come from any.
@@ -52,13 +54,19 @@ class OutputLines {
 
 class ChildOutput {
  public:
+  enum class Of { kExecutor, kCompiler, kSearch };
+
   // Errors: RESOURCE_EXHAUSTED  no descriptors
-  static absl::StatusOr<std::unique_ptr<ChildOutput>> Open();
+  static absl::StatusOr<std::unique_ptr<ChildOutput>> Open(Of child = Of::kExecutor);
+  // Opens `output` where it is null, and returns its child_end. -1 in a sanitizer's build, whose
+  // reports are long: there a child has this process's log.
+  static absl::StatusOr<int> EndFor(Of child, std::unique_ptr<ChildOutput>& output);
   ~ChildOutput();  // Finish
   ChildOutput(const ChildOutput&) = delete;
   ChildOutput& operator=(const ChildOutput&) = delete;
 
-  // What the child gets (ChildOptions::output); belongs to this object, until Started.
+  // What a child gets (ChildOptions::output); belongs to this object, until Started, which is not
+  // called where more children are to come.
   int child_end() const { return child_end_; }
   void Started();
   // From now on lines are told to be this session's.
@@ -70,7 +78,7 @@ class ChildOutput {
  private:
   using Clock = std::chrono::steady_clock;
 
-  ChildOutput(int ours, int theirs);
+  ChildOutput(Of child, int ours, int theirs);
   void Main();
   enum class Got { kBytes, kNothingNow, kEnd };
   Got ReadPiece(OutputLines& lines);
@@ -78,6 +86,7 @@ class ChildOutput {
   void TellLeftOut();
   std::string Session();
 
+  const Of child_;
   const bool debug_;
   const int ours_;
   int child_end_;

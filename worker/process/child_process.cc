@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,33 @@ std::string HowItEnded(int status) {
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
+// True if the child has ended, or does so in time.
+bool EndsWithin(pid_t pid, int milliseconds) {
+  const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pid_fd < 0) return true;  // without descriptors left: whoever reaps it waits
+  pollfd poll_fd{pid_fd, POLLIN, 0};
+  const int ready = poll(&poll_fd, 1, milliseconds);
+  close(pid_fd);
+  return ready > 0;
+}
+
+int Reap(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+std::vector<std::string> EnvironmentOf(const ChildOptions& options) {
+  std::vector<std::string> environment = BoxedEnvironment(options.profile);
+  for (const std::string& more : options.environment) {
+    const std::string name = more.substr(0, more.find('=') + 1);
+    std::erase_if(environment, [&](const std::string& known) { return known.starts_with(name); });
+    environment.push_back(more);
+  }
+  return environment;
+}
+
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
@@ -38,7 +66,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     return absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno)));
   const absl::StatusOr<pid_t> pid = StartBoxed(
       {.argv = argv,
-       .environment = BoxedEnvironment(options.profile),
+       .environment = EnvironmentOf(options),
        .plan = {options.profile, PartsFor(options.profile) & options.parts},
        .socket = pair[1],
        .socket_number = kChildSocket,
@@ -52,6 +80,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   ChildProcess child;
   child.fd_ = pair[0];
   child.pid_ = *pid;
+  child.kill_patience_ms_ = options.kill_patience_ms;
+  child.kill_signal_ = options.kill_signal;
   if (options.memory_bytes_max > 0)
     if (absl::Status status = LimitSessionMemory(*pid, options.memory_bytes_max); !status.ok())
       return status;
@@ -63,6 +93,8 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept { *this = std::move(ot
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(pid_, other.pid_);
+  std::swap(kill_patience_ms_, other.kill_patience_ms_);
+  std::swap(kill_signal_, other.kill_signal_);
   return *this;
 }
 
@@ -81,28 +113,18 @@ std::string ChildProcess::Stop() {
 
 std::string ChildProcess::KillAndReap() {
   if (pid_ <= 0) return "was not running";
-  kill(pid_, SIGKILL);
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  kill(pid_, kill_signal_);
+  const pid_t pid = std::exchange(pid_, -1);
+  if (!EndsWithin(pid, kill_patience_ms_)) {
+    std::thread([pid] { Reap(pid); }).detach();
+    return kNotEnded;
   }
-  pid_ = -1;
-  return HowItEnded(status);
+  return HowItEnded(Reap(pid));
 }
 
 std::string ChildProcess::Wait(int milliseconds) {
-  if (pid_ > 0) {
-    const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-    if (pid_fd >= 0) {
-      pollfd poll_fd{pid_fd, POLLIN, 0};
-      const int ready = poll(&poll_fd, 1, milliseconds);
-      close(pid_fd);
-      int status = 0;
-      if (ready > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return HowItEnded(status);
-      }
-    }
-  }
+  if (pid_ > 0 && EndsWithin(pid_, milliseconds))
+    return HowItEnded(Reap(std::exchange(pid_, -1)));
   return KillAndReap();
 }
 

@@ -17,11 +17,20 @@ struct ChildOptions {
   // As LimitSessionMemory, before it is told anything; 0: no limit yet, of a program that is none
   // but the compiler.
   uint64_t memory_bytes_max = 0;
+  // "NAME=VALUE", besides those that its profile gets, and instead of those of these names.
+  std::vector<std::string> environment = {};
+  // One that was killed has so long to end; then it is left alone (kNotEnded).
+  int kill_patience_ms = 10'000;
+  int kill_signal = 9;  // another in tests, of a process that does not end
   // Becomes its standard output and error; -1: this process's, to append only.
   int output = -1;
   // At most these. Fewer in tests, of the walls that stand behind others.
   SandboxParts parts = SandboxParts::All();
 };
+
+// How a child ended that was killed and did not end in time: it waits within the kernel, for a
+// driver for example. A thread of its own reaps it whenever it ends.
+inline constexpr char kNotEnded[] = "was killed, and does not end";
 
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and
 // reaps it.
@@ -44,7 +53,7 @@ class ChildProcess {
   bool running() const;
 
   // Kills the child if it still runs, reaps it, and returns how it ended: "ended by signal 9",
-  // "exited with 1".
+  // "exited with 1", kNotEnded.
   std::string Stop();
   // Waits at most `milliseconds` for a child that has closed its socket or is about to end, then
   // kills it; returns how it ended. The socket stays open until Stop, since another thread may be
@@ -56,6 +65,8 @@ class ChildProcess {
 
   int fd_ = -1;
   int pid_ = -1;
+  int kill_patience_ms_ = 0;
+  int kill_signal_ = 0;
 };
 
 inline constexpr int kChildSocket = 3;

@@ -9,10 +9,12 @@
 
 namespace outboard::worker {
 
-// Of an executor's event. StoreBlobs names the blobs that a manifest names, in no more bytes than
-// the manifest has (64 MiB, as the gateway limits it), of which each name takes 64 or more.
-inline constexpr uint32_t kNodeEventBytesMax = 64u << 20;
-inline constexpr size_t kNodeEventFieldsMax = size_t{1} << 20;
+// Pieces of one StoreBlobs; more go in several. Each takes at most 64 bytes and 4 fields, and the
+// supervisor some hundred bytes of memory.
+inline constexpr size_t kStorePiecesMax = 100'000;
+// Of an executor's event, the longest of which is a StoreBlobs.
+inline constexpr uint32_t kNodeEventBytesMax = 8u << 20;
+inline constexpr size_t kNodeEventFieldsMax = 5 * kStorePiecesMax;
 
 // Of a request for kernels: the longest kernel that there can be, and its header. A batch of more
 // kernels than fit is sent as several requests. A supervisor holds one request of each process.
@@ -23,6 +25,11 @@ inline constexpr size_t kBatchKernelsMax = 512;
 inline constexpr size_t kBatchBytesMax = size_t{4} << 20;
 inline constexpr size_t kBatchDemandsMax = 64;  // of kDemandBytesMax each
 inline constexpr size_t kBatchFindsMax = 512;
+// Of what a driver links: one kernel's code, and all of a request's. A kernel of thousands of
+// instructions has some 100 KiB.
+inline constexpr size_t kLinkedBytesMax = size_t{8} << 20;
+inline constexpr size_t kBatchLinkedMax = 256;
+inline constexpr size_t kLinkedKeyBytes = 32;
 // Candidates of a search: some for each processor, half a second's work.
 inline constexpr size_t kBatchCandidatesMax = 16;
 // A kernel of a batch is three fields; what stands beside them is a target of 17.

@@ -26,8 +26,14 @@ constexpr const char* kCompiler[] = {
 };
 
 constexpr const char* kExecutor[] = {
-    "BEAM", "FLASH", "OUTBOARD_DEVICE", "OUTBOARD_IDLE_SEARCH", "OUTBOARD_STEP_SECONDS",
-    "REF",  "VIZ",
+    "BEAM",
+    "FLASH",
+    "OUTBOARD_DEVICE",
+    "OUTBOARD_IDLE_SEARCH",
+    "OUTBOARD_LAUNCH_SECONDS",
+    "OUTBOARD_STEP_SECONDS",
+    "REF",
+    "VIZ",
 };
 
 // OpenCL's loader and PoCL, its driver for processors, which keeps what it has compiled; CUDA's
@@ -42,6 +48,7 @@ constexpr const char* kDriver[] = {
     "POCL_MAX_PTHREAD_COUNT",
     "TMPDIR",
     "XDG_CACHE_HOME",
+    "CUDA_DEVICE_ORDER",  // which the ordinals in the next one are of
     "CUDA_VISIBLE_DEVICES",
     "OUTBOARD_CUDA_DRIVER",
 };

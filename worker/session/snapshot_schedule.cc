@@ -20,11 +20,12 @@ bool SnapshotSchedule::Due(int64_t now_ms) {
   if (interval_ms_ == 0) return false;
   if (!next_ms_) next_ms_ = now_ms + interval_ms_;
   if (under_way_ || applied_seq_ == durable_seq_) return false;
-  return now_ms >= *next_ms_ || (Full() && now_ms >= retry_ms_);
+  return now_ms >= *next_ms_ || (IsUrgent() && now_ms >= retry_ms_);
 }
 
 void SnapshotSchedule::Begun(int64_t now_ms) {
   under_way_ = true;
+  answers_request_ = requested_;
   begun_seq_ = applied_seq_;
   begun_put_bytes_ = applied_put_bytes_;
   next_ms_ = now_ms + interval_ms_;
@@ -35,6 +36,7 @@ void SnapshotSchedule::Stored(bool stored, int64_t now_ms) {
   if (stored) {
     durable_seq_ = begun_seq_;
     durable_put_bytes_ = begun_put_bytes_;
+    if (answers_request_ || applied_seq_ == durable_seq_) requested_ = false;
   } else {
     retry_ms_ = now_ms + kRetryMs;
   }
@@ -43,7 +45,7 @@ void SnapshotSchedule::Stored(bool stored, int64_t now_ms) {
 std::optional<int64_t> SnapshotSchedule::wake_ms() const {
   if (interval_ms_ == 0 || under_way_ || applied_seq_ == durable_seq_ || !next_ms_)
     return std::nullopt;
-  return Full() ? std::min(*next_ms_, retry_ms_) : *next_ms_;
+  return IsUrgent() ? std::min(*next_ms_, retry_ms_) : *next_ms_;
 }
 
 }  // namespace outboard::worker

@@ -3,10 +3,11 @@
 //
 // A snapshot is due when something was applied that no snapshot holds, none is under way, and
 //   the interval since the last one was begun has passed, or
-//   wire::kNotDurableItemsMax items are not durable, or wire::kNotDurableBytesMax bytes of Puts.
+//   wire::kNotDurableItemsMax items are not durable, or wire::kNotDurableBytesMax bytes of Puts,
+//   or one was requested.
 // The client keeps what is not durable, with room for twice that (proto/cloud.proto, Recovery): it
-// goes on while a snapshot is being stored. One that failed is tried again after an interval, or
-// kRetryMs where a limit is passed, since the client is then about to wait for it.
+// goes on while a snapshot is being stored. One that failed is tried again after an interval; after
+// kRetryMs where somebody waits for it: a limit is passed, or it was requested.
 // Times: milliseconds of any monotonic clock. Threads: one.
 #pragma once
 
@@ -26,6 +27,8 @@ class SnapshotSchedule {
   // The session starts from a snapshot that includes items up to `seq`.
   void Restored(uint64_t seq) { applied_seq_ = durable_seq_ = seq; }
   void Applied(const proto::ClientItem& item);
+  // Of what is applied by now. Without an interval it has no effect.
+  void RequestNow() { requested_ = applied_seq_ != durable_seq_; }
 
   bool Due(int64_t now_ms);
   void Begun(int64_t now_ms);
@@ -37,11 +40,13 @@ class SnapshotSchedule {
 
  private:
   bool Full() const;
+  bool IsUrgent() const { return requested_ || Full(); }
 
   uint32_t interval_ms_ = 0;
   std::optional<int64_t> next_ms_;  // from when the interval is over; nullopt: it has not begun
-  int64_t retry_ms_ = 0;            // not before, also if full
+  int64_t retry_ms_ = 0;            // not before, also if urgent
   bool under_way_ = false;
+  bool requested_ = false, answers_request_ = false;  // the latter: the one under way
   uint64_t applied_seq_ = 0, applied_put_bytes_ = 0;
   uint64_t begun_seq_ = 0, begun_put_bytes_ = 0;  // what the one under way holds
   uint64_t durable_seq_ = 0, durable_put_bytes_ = 0;

@@ -10,7 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "telemetry/log.h"
+#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
@@ -93,11 +95,7 @@ class IdleSearcher::Impl {
       }
     }
     killed_ = false;
-    if (auto child = ChildProcess::Start(
-            options_.command, {.profile = SandboxProfile::kSearch,
-                               .cores = options_.cores,
-                               .memory_bytes_max = options_.memory_bytes_max});
-        child.ok()) {
+    if (auto child = StartSearch(); child.ok()) {
       child_ = *std::move(child);
       job_ = std::move(job);
       if (job_ != nullptr) job_->Begin(child_);
@@ -106,6 +104,17 @@ class IdleSearcher::Impl {
       failures_ = kFailuresMax;
     }
     return std::nullopt;
+  }
+
+  absl::StatusOr<ChildProcess> StartSearch() {
+    OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kSearch, output_));
+    absl::StatusOr<ChildProcess> child =
+        ChildProcess::Start(options_.command, {.profile = SandboxProfile::kSearch,
+                                               .cores = options_.cores,
+                                               .memory_bytes_max = options_.memory_bytes_max,
+                                               .output = output});
+    if (output_ != nullptr) output_->Started();
+    return child;
   }
 
   // nullopt: now.
@@ -134,6 +143,7 @@ class IdleSearcher::Impl {
       if (waited[1].revents != 0) OnEnd(lock);
     }
     child_.Stop();
+    output_.reset();
     job_.reset();
   }
 
@@ -141,12 +151,14 @@ class IdleSearcher::Impl {
   void OnEnd(std::unique_lock<std::mutex>& lock) {
     ChildProcess ended = std::move(child_);
     std::unique_ptr<SearchJob> job = std::move(job_);
+    std::unique_ptr<ChildOutput> output = std::move(output_);
     const bool killed = killed_;
     // Until work is done, which may be while we wait; a round goes on.
     if (!killed && !options_.prepare) hope_ = false;
     lock.unlock();
     const std::string how = ended.Wait(kEndWaitMs);
     ended.Stop();
+    output.reset();
     job.reset();
     lock.lock();
     if (killed) return;  // goes on when the worker is idle again
@@ -155,16 +167,14 @@ class IdleSearcher::Impl {
     if (options_.on_end) options_.on_end(how);
   }
 
-  void Wake() {
-    const uint64_t one = 1;
-    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
-  }
+  void Wake() { eventfd_write(wake_, 1); }
 
   const IdleSearcherOptions options_;
   std::mutex mutex_;
   IdleWatch watch_;
   ChildProcess child_;
-  std::unique_ptr<SearchJob> job_;  // of child_
+  std::unique_ptr<SearchJob> job_;       // of child_
+  std::unique_ptr<ChildOutput> output_;  // of child_
   bool killed_ = false;             // child_, by us
   bool hope_ = false;  // that there is something to search for: work was done since the last end
   bool new_round_ = true;  // work was done since `prepare` was called

@@ -31,6 +31,7 @@ namespace {
 
 constexpr size_t kNoticesWaitingMax = 16;
 constexpr size_t kNoticeBytesMax = 200;
+constexpr size_t kClassBytesMax = 80;  // of each of two in a notice
 constexpr uint32_t kProtocolOfSave = 2;
 
 // Twice of what makes the executor take a snapshot: while it does, the program goes on.
@@ -254,6 +255,12 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
 }
 
 void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
+  const std::string& was = opened_.device().hardware_class();
+  const std::string& is = opened.device().hardware_class();
+  if (!was.empty() && !is.empty() && was != is)
+    AddNotice(absl::StrCat("the session is on another kind of device now: results may differ in ",
+                           "their last bits (", is.substr(0, kClassBytesMax), ", before: ",
+                           was.substr(0, kClassBytesMax), ")"));
   opened_ = opened;
   // A gateway from before this bound would let the session cost anything.
   if (max_cost_micro_usd_.has_value() && opened.max_cost_micro_usd() != *max_cost_micro_usd_)
@@ -377,15 +384,19 @@ void SessionCore::OnNeed(const proto::Need& need) {
 }
 
 // Others' text on the user's terminal: short, and nothing that a terminal obeys.
-void SessionCore::OnNotice(const proto::Notice& notice) {
+void SessionCore::AddNotice(std::string line) {
   if (notices_.size() >= kNoticesWaitingMax) return;
-  std::string line = notice.text().substr(0, kNoticeBytesMax);
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  if (!line.empty()) notices_.push_back(std::move(line));
+}
+
+void SessionCore::OnNotice(const proto::Notice& notice) {
+  std::string line = notice.text().substr(0, kNoticeBytesMax);
   if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
     absl::StrAppend(&line, " (", notice.count(),
                     notice.count() == 1 ? " session is" : " sessions are", " before this one)");
-  if (!line.empty()) notices_.push_back(std::move(line));
+  AddNotice(std::move(line));
 }
 
 void SessionCore::OnLinkLost() {

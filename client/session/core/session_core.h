@@ -121,6 +121,7 @@ class SessionCore {
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
+  void AddNotice(std::string line);
   void Acknowledge();
   void DoneThrough(uint64_t seq);
   bool GoBackTo(uint64_t seq);

@@ -16,6 +16,8 @@ Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kerne
   value_.assign(ranges, -1);
   local_.assign(ranges, -1);
   piece_.assign(ranges, -1);
+  place_.assign(ranges, -1);
+  raw_.assign(ranges, -1);
   done_.assign(kernel.groups.size(), false);
   for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
     buffers_.push_back(kernel.slot_elements[slot] < 0
@@ -35,6 +37,7 @@ Program Lowering::RunPlan() {
   for (const auto& phase : plan_->online.phases)
     for (const size_t g : phase) level_[g] = SIZE_MAX;
   // What comes before the number of the task depends on none: it is computed once a call.
+  if (plan_->blocks) OpenBlock();
   OpenTiles();
   OpenCopies();
   GroupsAt(0);

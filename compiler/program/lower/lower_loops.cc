@@ -12,23 +12,29 @@ struct Segment {
   int64_t first = 0;  // number of the first piece
   int64_t count = 1;
   int64_t offset = 0;  // of the first piece
+  int64_t apart = 1;   // from one piece to the next
+  int64_t place = 0;   // of the first piece, among the values of a thread
   int lanes = 1;
   int active = 1;
 };
 
 std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
   std::vector<Segment> out;
+  int64_t place = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& p = pieces[i];
+    place += p.lanes;
     if (!out.empty()) {
       Segment& last = out.back();
+      if (last.count == 1) last.apart = p.offset - last.offset;
       if (last.lanes == p.lanes && last.active == p.active &&
-          p.offset == last.offset + last.count * last.lanes) {
+          p.offset == last.offset + last.count * last.apart) {
         ++last.count;
         continue;
       }
     }
-    out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, p.active});
+    out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes,
+                   p.active});
   }
   return out;
 }
@@ -180,24 +186,33 @@ std::vector<int> Lowering::TiledRanges(RangeSet ranges, int last) const {
 void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
                           const std::function<void()>& body) {
   if (next == ranges.size()) {
+    const ValueId here = stored_ != nullptr ? StoresHere(*stored_) : -1;
+    if (here < 0) return OverLanes(ranges, body);
+    Enter();
+    const ValueId branch = b_.If(here);
     OverLanes(ranges, body);
+    b_.EndIf(branch);
+    Leave();
     return;
   }
   const int r = ranges[next];
   for (const Segment& s : SegmentsOf(*bound_[r].pieces)) {
     Enter();
-    ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), loop = -1;
+    ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), place = b_.Int(s.place), loop = -1;
     if (s.count > 1) {
       loop = b_.Loop(s.count, How::kUnroll);
-      local = b_.Plus(local, b_.Times(loop, s.lanes));
+      local = b_.Plus(local, b_.Times(loop, s.apart));
+      place = b_.Plus(place, b_.Times(loop, s.lanes));
       piece = b_.Plus(piece, loop);
     }
     local_[r] = local;
+    place_[r] = place;
     piece_[r] = piece;
     lanes_of_[r] = {r, -1, s.lanes, s.active};
-    value_[r] = b_.Plus(bound_[r].base, local);
+    raw_[r] = b_.Plus(bound_[r].base, local);
+    value_[r] = Clamped(r, raw_[r], s.lanes);
     OverPoints(ranges, next + 1, body);
-    local_[r] = piece_[r] = value_[r] = -1;
+    local_[r] = piece_[r] = place_[r] = value_[r] = raw_[r] = -1;
     lanes_of_[r] = {};
     if (loop >= 0) b_.End(loop);
     Leave();
@@ -217,11 +232,14 @@ void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<voi
   Enter();
   lanes_ = lanes_of_[r];
   lanes_.lane = b_.Loop(lanes_.count, How::kVector, lanes_.count);
-  const ValueId first = local_[r], value = value_[r];
+  const ValueId first = local_[r], value = value_[r], place = place_[r];
   local_[r] = b_.Plus(first, lanes_.lane);
-  value_[r] = b_.Plus(bound_[r].base, local_[r]);
+  place_[r] = b_.Plus(place, lanes_.lane);
+  value_[r] =
+      bound_[r].cut ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
   body();
   local_[r] = first;
+  place_[r] = place;
   value_[r] = value;
   b_.End(lanes_.lane);
   lanes_ = {};

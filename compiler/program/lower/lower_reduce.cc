@@ -33,12 +33,17 @@ void Lowering::Group(int index) {
     });
   }
   ReduceLoops(sums, 0);
-  Results(sums);
+  if (sums.plan.shared_by > 1) {
+    JoinResults(index, sums);
+  } else {
+    Results(sums);
+  }
 }
 
 Lowering::Reduction Lowering::Running(int index) {
   Reduction sums;
   sums.group = &kernel_.groups[index];
+  sums.index = static_cast<size_t>(index);
   const ReduceGroup& group = *sums.group;
   if (plan_ != nullptr) {
     sums.plan = plan_->groups[index];
@@ -80,10 +85,10 @@ ValueId Lowering::PlaceOf(const Reduction& sums, ValueId partial) {
     if (extent > 1) at = b_.Plus(b_.Times(at, extent), i);
   };
   for (const int r : sums.points)
-    if (r != sums.vector) within(bound_[r].extent(), local_[r]);
+    if (r != sums.vector) within(bound_[r].extent(), place_[r]);
   within(sums.plan.partials, partial);
   if (sums.lanes > 1) at = b_.Times(at, sums.lanes);
-  if (sums.vector >= 0) within(bound_[sums.vector].extent(), local_[sums.vector]);
+  if (sums.vector >= 0) within(bound_[sums.vector].extent(), place_[sums.vector]);
   return at;
 }
 
@@ -91,8 +96,10 @@ void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
   if (level == sums.plan.loops.size()) {
     std::vector<const UOp*> roots;
     for (const UOp* node : sums.group->nodes) roots.push_back(node->src[0]);
+    if (CopiesFor(sums)) CopiesForStep(sums);
     GroupsWithin(sums.own, roots);
     ReduceBody(sums);
+    copied_.clear();
     return;
   }
   OverTile(sums.plan.loops[level], [&] { ReduceStep(sums, level); });
@@ -103,7 +110,8 @@ void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
 void Lowering::ReduceStep(const Reduction& sums, size_t level) {
   const int range = sums.plan.loops[level].range;
   std::vector<const UOp*> known;
-  if (sums.group->nodes.size() == 1 && !bound_[range].tiled())
+  if (sums.group->nodes.size() == 1 && !bound_[range].tiled() && !bound_[range].cut &&
+      !CopiesFor(sums))
     for (const UOp* condition : sums.conditions[0]) {
       const RangeSet deps = kernel_.DepsOf(condition);
       bool ready = deps >> range & 1;
@@ -146,7 +154,7 @@ void Lowering::ReduceBody(const Reduction& sums) {
       const UOp* const node = sums.group->nodes[n];
       const Op op = ReduceOf(node).op();
       const ValueId value = b_.Cast(Emit(sums.terms[n]), SumType(node->dtype));
-      ValueId mask = Gate(sums.conditions[n]);
+      ValueId mask = And(Gate(sums.conditions[n]), blocks_ ? WithinExtents(sums.own) : -1);
       if (vector >= 0 && sums.active == 0 &&
           !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector)))
         mask = And(mask, ActiveLanes(RangeSet{1} << vector));
@@ -170,36 +178,41 @@ bool Lowering::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
          ZeroInIdleLanes(term->src[1], range, depth - 1);
 }
 
+ValueId Lowering::Folded(const Reduction& sums, size_t n) {
+  const UOp* const node = sums.group->nodes[n];
+  const Op op = ReduceOf(node).op();
+  const DType type = SumType(node->dtype);
+  ValueId value = -1;
+  for (int64_t partial = 0; partial < sums.plan.partials; ++partial) {
+    Instruction load{.code = Code::kLoad, .dtype = type, .lanes = sums.lanes};
+    load.src = {sums.memory[n], PlaceOf(sums, b_.Int(partial))};
+    const ValueId part = b_.Add(std::move(load));
+    value = value < 0 ? part : Combine(op, value, part);
+  }
+  if (sums.active > 0 && sums.active < sums.lanes) {  // idle lanes were left alone so far
+    Instruction mask{.code = Code::kLanes, .dtype = DType::kBool, .lanes = sums.lanes};
+    for (int lane = 0; lane < sums.lanes; ++lane)
+      mask.src.push_back(b_.Const(DType::kBool, lane < sums.active));
+    const ValueId identity = b_.Splat(Identity(op, type), sums.lanes);
+    Instruction chosen{.code = Code::kAlu, .op = Op::kWhere, .dtype = type};
+    chosen.lanes = sums.lanes;
+    chosen.src = {b_.Add(std::move(mask)), value, identity};
+    value = b_.Add(std::move(chosen));
+  }
+  return FoldLanes(op, value);
+}
+
 // Rounded once, at the end.
 void Lowering::Results(const Reduction& sums) {
   for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
     const UOp* const node = sums.group->nodes[n];
-    const Op op = ReduceOf(node).op();
-    const DType type = SumType(node->dtype);
-    if (sums.plan.partials * sums.lanes == 1 && type == node->dtype) {
+    if (sums.plan.partials * sums.lanes == 1 && SumType(node->dtype) == node->dtype) {
       results_[node] = {sums.memory[n], sums.points};
       continue;
     }
     ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
     Statement(TiledRanges(sums.group->deps), [&] {
-      ValueId value = -1;
-      for (int64_t partial = 0; partial < sums.plan.partials; ++partial) {
-        Instruction load{.code = Code::kLoad, .dtype = type, .lanes = sums.lanes};
-        load.src = {sums.memory[n], PlaceOf(sums, b_.Int(partial))};
-        const ValueId part = b_.Add(std::move(load));
-        value = value < 0 ? part : Combine(op, value, part);
-      }
-      if (sums.active > 0 && sums.active < sums.lanes) {  // idle lanes were left alone so far
-        Instruction mask{.code = Code::kLanes, .dtype = DType::kBool, .lanes = sums.lanes};
-        for (int lane = 0; lane < sums.lanes; ++lane)
-          mask.src.push_back(b_.Const(DType::kBool, lane < sums.active));
-        const ValueId identity = b_.Splat(Identity(op, type), sums.lanes);
-        Instruction chosen{.code = Code::kAlu, .op = Op::kWhere, .dtype = type};
-        chosen.lanes = sums.lanes;
-        chosen.src = {b_.Add(std::move(mask)), value, identity};
-        value = b_.Add(std::move(chosen));
-      }
-      b_.Store(result.memory, PlaceIn(sums.points), b_.Cast(FoldLanes(op, value), node->dtype));
+      b_.Store(result.memory, PlaceIn(sums.points), b_.Cast(Folded(sums, n), node->dtype));
     });
     results_[node] = std::move(result);
   }

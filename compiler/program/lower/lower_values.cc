@@ -36,7 +36,7 @@ ValueId Lowering::Emit(const UOp* root) {
     const auto need = [&](const UOp* source) {
       if (!memo_.contains(source)) stack.push_back(source);
     };
-    if (staged_.contains(node)) {
+    if (staged_.contains(node) || copied_.contains(node)) {
       // Read as it was copied.
     } else if (node->op == Op::kLoad) {
       if (node->src.size() == 3) {
@@ -65,6 +65,8 @@ ValueId Lowering::Gate(const std::vector<const UOp*>& conditions) {
 
 ValueId Lowering::Compute(const UOp* node) {
   const auto source = [&](int i) { return memo_.at(node->src[i]); };
+  if (const auto it = copied_.find(node); it != copied_.end())
+    return b_.Load(copies_[it->second], PlaceInBlock(it->second));
   if (const auto it = staged_.find(node); it != staged_.end()) {
     const Staged& staged = stages_[it->second];
     return b_.Cast(b_.Load(staged.memory, PlaceOf(staged)), node->dtype);  // of a sum: see SumType
@@ -104,6 +106,8 @@ ValueId Lowering::Load(const UOp* node) {
   load.src = {buffers_[GlobalOfAccess(node).slot()], memo_.at(node->src[0]->src[1])};
   ValueId mask = ActiveLanes(kernel_.DepsOf(node));
   if (node->src.size() == 3) mask = And(Gate(Conjuncts(node->src[1])), mask);
+  // The last element may be another thread's, which stores there.
+  if (blocks_ && !b_.IsReadOnly(load.src[0])) mask = And(mask, WithinExtents(kernel_.DepsOf(node)));
   if (mask >= 0) {
     load.src.push_back(mask);
     load.src.push_back(node->src.size() == 3 ? memo_.at(node->src[2]) : b_.Const(node->dtype, 0));
@@ -119,8 +123,10 @@ void Lowering::Stores() {
   for (const UOp* store : kernel_.stores) {
     const RangeSet deps = kernel_.DepsOf(store);
     std::vector<int> points = TiledRanges(deps);
-    const auto same = std::find_if(by_points.begin(), by_points.end(),
-                                   [&](const auto& entry) { return entry.first == points; });
+    const auto same = std::find_if(by_points.begin(), by_points.end(), [&](const auto& entry) {
+      return entry.first == points &&
+             (!blocks_ || kernel_.DepsOf(entry.second.front()) == deps);
+    });
     if (same != by_points.end()) {
       same->second.push_back(store);
     } else {
@@ -129,7 +135,12 @@ void Lowering::Stores() {
   }
   std::stable_sort(by_points.begin(), by_points.end(),
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
-  for (const auto& [points, stores] : by_points) Statement(points, [&] { Store(stores); });
+  for (const auto& [points, stores] : by_points) {
+    const RangeSet deps = kernel_.DepsOf(stores.front());
+    stored_ = blocks_ ? &deps : nullptr;
+    Statement(points, [&] { Store(stores); });
+    stored_ = nullptr;
+  }
 }
 
 // All values of a point before its stores.
@@ -143,7 +154,7 @@ void Lowering::Store(const std::vector<const UOp*>& stores) {
     ValueId mask =
         And(store->src.size() == 3 ? Gate(Conjuncts(store->src[2])) : -1, ActiveLanes(deps));
     // Values that do not depend on the block or thread are stored by a single thread.
-    for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1) {
+    for (RangeSet free = blocks_ ? 0 : mapped_ & ~deps; free != 0; free &= free - 1) {
       const int r = std::countr_zero(free);
       const ValueId value = bound_[r].base >= 0 ? bound_[r].base : block_[r].number;
       mask = And(mask, b_.Alu(Op::kCmpEq, DType::kBool, {value, b_.Int(0)}));

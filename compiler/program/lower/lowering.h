@@ -9,7 +9,10 @@
 //   lower_visible.cc  which steps of a loop of panels are run
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
+//   lower_mma.cc      products of matrices by those of a GPU, a class of its own
+//   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
+//   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
 // end partial sums first to last, then lanes by halves.
@@ -28,6 +31,7 @@
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/threads/apply_threads.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/program.h"
 
@@ -51,11 +55,13 @@ inline DType SumType(DType dtype) {
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
+  friend class MmaLowering;     // lower_mma.cc
+  friend class HopperLowering;  // lower_hopper.cc
+
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
 
   Program RunPlan();
-
   Program RunThreads(const ThreadMapping& mapping);
 
  private:
@@ -67,15 +73,19 @@ class Lowering {
     ValueId step = -1, step_in_block = -1;
     int64_t tile_step = 1;  // values from one block of the tile to the next
     const std::vector<Piece>* pieces = nullptr;
+    bool cut = false;  // `base` and pieces may lie beyond the extent
 
     bool tiled() const {
       return pieces != nullptr && !(pieces->size() == 1 && (*pieces)[0].lanes == 1);
     }
+    // Values of a thread.
     int64_t extent() const {
-      const Piece& last = pieces->back();
-      return last.offset + last.lanes;
+      int64_t values = 0;
+      for (const Piece& piece : *pieces) values += piece.lanes;
+      return values;
     }
   };
+  struct Reduction;
   // A longer block of a range while its loop is open.
   struct Block {
     ValueId number = -1;  // -1: none is open
@@ -161,12 +171,14 @@ class Lowering {
   void BindTile(const Tile& tile, ValueId step, ValueId step_in_block,
                 const std::vector<Piece>& pieces) {
     const int range = tile.range;
-    const ValueId base = b_.Times(step, tile.step);
+    ValueId base = b_.Times(step, tile.step);
+    if (tile.threads > 1) base = b_.Plus(base, b_.Times(PlaceOfThread(range), tile.run));
     bound_[range] = {base, step, step_in_block, tile.step, &pieces};
+    bound_[range].cut = &pieces == &tile.rest ? tile.rest_cut : tile.cut;
     if (bound_[range].tiled()) {
       tiled_.push_back(range);
     } else {
-      value_[range] = base;
+      value_[range] = Clamped(range, base, 1);
     }
   }
 
@@ -205,6 +217,30 @@ class Lowering {
   // ---- loops of threads
   void Sequences(int range);
 
+  // ---- blocks of threads, by a plan
+  // The bits `mask` of the thread's number, moved together.
+  ValueId ThreadNumber(uint64_t mask);
+  // The thread's place among those that divide the range.
+  ValueId PlaceOfThread(int range);
+  // `value`, of the first of so many lanes, or the last of the range where that lies beyond.
+  ValueId Clamped(int range, ValueId value, int lanes) {
+    return bound_[range].cut ? Least(value, b_.Int(kernel_.ranges[range].extent - lanes)) : value;
+  }
+  // Whether the point lies within these ranges; -1: it does.
+  ValueId WithinExtents(RangeSet ranges);
+  // Whether this thread stores what depends on these ranges, at this point; -1: it does.
+  ValueId StoresHere(RangeSet deps);
+  void OpenBlock();
+  void JoinResults(int index, const Reduction& sums);
+  void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
+                         const std::vector<ValueId>& totals);
+  // Of reductions of so many elements each.
+  static int64_t JoinedAtOnce(int64_t elements, DType type);
+  void CopiesForStep(const Reduction& sums);
+  void CopyForBlock(size_t copy);
+  ValueId PlaceInBlock(size_t copy);
+  bool CopiesFor(const Reduction& sums) const;
+
   // ---- points of tiles
   int VectorRange(RangeSet ranges) const;
 
@@ -242,7 +278,7 @@ class Lowering {
   // Returns the index of the current point in a memory whose dimensions are these tiled ranges.
   ValueId PlaceIn(const std::vector<int>& ranges) {
     ValueId place = b_.Int(0);
-    for (const int r : ranges) place = b_.Plus(b_.Times(place, bound_[r].extent()), local_[r]);
+    for (const int r : ranges) place = b_.Plus(b_.Times(place, bound_[r].extent()), place_[r]);
     return place;
   }
 
@@ -252,6 +288,7 @@ class Lowering {
   // ---- reductions
   struct Reduction {
     const ReduceGroup* group = nullptr;
+    size_t index = 0;  // of it
     GroupPlan plan;
     RangeSet own = 0;               // the group's ranges
     std::vector<const UOp*> terms;  // by node of the group
@@ -286,6 +323,8 @@ class Lowering {
   Reduction Running(int index);
   ValueId PlaceOf(const Reduction& sums, ValueId partial);
   void Results(const Reduction& sums);
+  // Of a point: partial sums and lanes as one value, not rounded yet.
+  ValueId Folded(const Reduction& sums, size_t node);
 
   // Recursion depth: the number of the group's loops, and of nested reductions.
   void ReduceLoops(const Reduction& sums, size_t level);
@@ -366,9 +405,17 @@ class Lowering {
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
+  std::vector<ValueId> place_;  // its place among the thread's own values
+  std::vector<ValueId> raw_;    // where it is cut: of its first lane, as it was before
   std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
   Lanes lanes_;
   RangeSet mapped_ = 0;  // ranges whose value differs between blocks or threads
+  bool blocks_ = false;  // a plan of blocks of threads
+  const RangeSet* stored_ = nullptr;  // of these, in a statement of stores: what they vary with
+  absl::flat_hash_map<DType, ValueId> join_;  // the block's memory by the type that is joined
+  std::vector<ValueId> copies_;               // as in the plan
+  std::vector<codegen::CopyLayout> copy_layouts_;
+  absl::flat_hash_map<const UOp*, size_t> copied_;  // what is read from there now
   int64_t threads_ = 1;
   ValueId thread_ = -1;
   std::vector<std::vector<ValueId>> shared_;  // by group and node

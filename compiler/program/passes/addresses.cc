@@ -32,6 +32,7 @@ class AddressMaker : Copier {
         case Code::kCopy: out.src[3] = IndexOf(i.src[3]); [[fallthrough]];
         case Code::kLoad:
         case Code::kStore:
+        case Code::kLdmatrix:
         case Code::kTileLoad:
         case Code::kTileStore: out.src[1] = IndexOf(i.src[1]); break;
         default: break;

@@ -10,9 +10,12 @@ namespace outboard::program {
 // By buffer slot: whether the program stores nothing to it.
 inline std::vector<bool> ReadOnlySlots(const Program& program) {
   std::vector<bool> read_only(program.buffer_count, true);
-  for (const Instruction& i : program.code)
+  for (const Instruction& i : program.code) {
     if (i.code == Code::kStore && program.code[i.src[0]].code == Code::kBuffer)
       read_only[program.code[i.src[0]].imm[0]] = false;
+    if (i.code == Code::kBoxStore)
+      read_only[program.maps[program.code[i.src[2]].imm[0]].slot] = false;
+  }
   return read_only;
 }
 
@@ -33,6 +36,7 @@ class Copier {
  public:
   explicit Copier(const Program& old) : old_(old), made_(old.code.size(), -1), ends_(EndsOf(old)) {
     b_.SetReadOnly(ReadOnlySlots(old));
+    b_.SetMaps(old.maps);
   }
   Program Take() { return b_.Take(old_.buffer_count); }
 

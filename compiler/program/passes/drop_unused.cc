@@ -24,6 +24,7 @@ Program DropUnused(const Program& program) {
   }
   ProgramBuilder b;
   b.SetReadOnly(ReadOnlySlots(program));
+  b.SetMaps(program.maps);
   std::vector<ValueId> made(count, -1);
   for (size_t n = 0; n < count; ++n) {
     if (!used[n]) continue;

@@ -1,4 +1,4 @@
-// A mask for each load that is not proved to be in range.
+// A mask for each load or copy that is not proved to be in range.
 #include "absl/container/flat_hash_set.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/passes/copier.h"
@@ -16,6 +16,10 @@ class Guarder : Copier {
     for (ValueId n = 0; n < static_cast<ValueId>(old_.code.size()); ++n) {
       if (!unproved.contains(n)) {
         Copy(n);
+        continue;
+      }
+      if (at(n).code == Code::kCopy) {
+        GuardCopy(n);
         continue;
       }
       Instruction load = WithNewSources(n);
@@ -49,6 +53,22 @@ class Guarder : Copier {
       made_[n] = b_.Add(std::move(load));
     }
   }
+
+ private:
+  // Of its buffer: zeros are copied otherwise.
+  void GuardCopy(ValueId n) {
+    Instruction copy = WithNewSources(n);
+    const int64_t ends = at(at(n).src[2]).imm[1] - (copy.imm[0] - 1);
+    const ValueId index = copy.src[3];
+    const ValueId guard = b_.Alu(Op::kAnd, DType::kBool,
+                                 {b_.Less(b_.Int(-1), index), b_.Less(index, b_.Int(ends))});
+    if (copy.src.size() == 5) {
+      copy.src[4] = b_.Alu(Op::kAnd, DType::kBool, {guard, copy.src[4]});
+    } else {
+      copy.src.push_back(guard);
+    }
+    made_[n] = b_.Add(std::move(copy));
+  }
 };
 
 }  // namespace
@@ -57,7 +77,10 @@ absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<Val
   for (const ValueId n : unproved) {
     // A store is refused; so is a load of the program's own memory, which no pass may get wrong.
     const Instruction& access = program.code[n];
-    if (access.code != Code::kLoad || program.code[access.src[0]].code != Code::kBuffer)
+    const bool guarded = access.code == Code::kCopy ||
+                         (access.code == Code::kLoad &&
+                          program.code[access.src[0]].code == Code::kBuffer);
+    if (!guarded)
       return proof::NotInRange(program, n);
   }
   Guarder pass(program);

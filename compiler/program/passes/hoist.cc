@@ -17,7 +17,8 @@ class OwnStores {
     for (size_t n = 0; n < program.code.size(); ++n) {
       const Instruction& i = program.code[n];
       if (i.code == Code::kStore) stores_[i.src[0]].push_back(static_cast<ValueId>(n));
-      if (i.code == Code::kTileStore) stores_[i.src[1]].push_back(static_cast<ValueId>(n));
+      for (const ValueId memory : ChangedMemories(i))
+        stores_[memory].push_back(static_cast<ValueId>(n));
     }
   }
 
@@ -103,6 +104,7 @@ Program Hoist(const Program& program) {
   OB_CHECK(open.size() == 1);
   ProgramBuilder b;
   b.SetReadOnly(ReadOnlySlots(program));
+  b.SetMaps(program.maps);
   std::vector<ValueId> made(program.code.size(), -1);
   for (const ValueId n : open[0]) {
     Instruction i = program.code[n];

@@ -3,7 +3,6 @@
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
@@ -68,12 +67,19 @@ class Renderer : public NvptxRenderer {
     out.tasks = program.code.empty() ? 0 : out.blocks[0];
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
-    if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
+    // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
+    const bool hopper = std::any_of(program.code.begin(), program.code.end(),
+                                    [](const auto& i) { return program::IsHopper(i.code); });
+    constexpr int64_t kThreadsMax = 1024, kSharedBytesMax = 227 << 10;  // of sm_90
+    const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
+    const int64_t shared_bytes_max = hopper ? kSharedBytesMax : target_.shared_bytes;
+    out.maps = program.maps;
+    if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
           out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
-          target_.block_threads, " threads and ", target_.shared_bytes, " bytes"));
+          threads_max, " threads and ", shared_bytes_max, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::LLVMContext context;
@@ -86,7 +92,8 @@ class Renderer : public NvptxRenderer {
       module.print(stream, nullptr);
     }
     OB_RETURN_IF_ERROR(Optimize(module, no_opt));
-    OB_ASSIGN_OR_RETURN(out.object, Emit(module));
+    OB_ASSIGN_OR_RETURN(out.object,
+                        EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
     return out;
   }
 
@@ -97,16 +104,6 @@ class Renderer : public NvptxRenderer {
       for (const llvm::Instruction& instruction : llvm::instructions(function))
         OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::string> Emit(llvm::Module& module) const {
-    llvm::SmallVector<char, 0> bytes;
-    llvm::raw_svector_ostream stream(bytes);
-    llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-      return absl::InternalError("LLVM cannot write PTX");
-    passes.run(module);
-    return std::string(bytes.begin(), bytes.end());
   }
 
   const Target target_;

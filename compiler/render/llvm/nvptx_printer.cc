@@ -50,12 +50,13 @@ bool IsOff(Value* condition) {
 
 NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target,
                            llvm::Module& module)
-    : program_(program),
+    : ScopePrinter(module.getContext(), Counters::kNarrow),
+      program_(program),
       target_(target),
       module_(module),
-      b_(module.getContext()),
       alu_(b_),
       bounds_(BoundsOf(program)),
+      divisors_(DivisorsOf(program)),
       values_(program.code.size()) {}
 
 absl::Status NvptxPrinter::Supports() const {
@@ -66,6 +67,8 @@ absl::Status NvptxPrinter::Supports() const {
   for (const Instruction& i : program_.code) {
     const std::string type(Name(i.dtype));
     if (i.dtype == DType::kF64 && !target_.fp64) return none_for("f64");
+    if (program::IsHopper(i.code) && target_.arch != "sm_90a")
+      return none_for(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kAlu:
         if (IsTranscendental(i.op))
@@ -104,10 +107,21 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
-  const std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  std::vector<Type*> types(program_.buffer_count + (program_.reads_vars() ? 1 : 0), pointer);
+  types.resize(types.size() + program_.maps.size(), b_.getPtrTy());
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
+  MarkKernel(program_.Extent(Grid::kThread));
+  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
+  OpenMemories();
+  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
+  b_.CreateRetVoid();
+  return absl::OkStatus();
+}
+
+void NvptxPrinter::MarkKernel(int64_t threads) {
+  llvm::LLVMContext& context = module_.getContext();
   const auto annotate = [&](const char* name, int64_t value) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
@@ -115,13 +129,17 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
                       llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
   };
   annotate("kernel", 1);
-  annotate("maxntidx", program_.Extent(Grid::kThread));
-  b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
-  OpenMemories();
-  for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
-  b_.CreateRetVoid();
-  return absl::OkStatus();
+  annotate("maxntidx", threads);
+  AddMaps();
 }
+
+Value* NvptxPrinter::Number(Grid axis) {
+  const auto id = axis == Grid::kBlock ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
+                                       : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
+  return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+}
+
+void NvptxPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
 void NvptxPrinter::OpenMemories() {
   std::vector<bool> read(program_.buffer_count, false), written(program_.buffer_count, false);
@@ -135,6 +153,11 @@ void NvptxPrinter::OpenMemories() {
     if (i.code == Code::kStore) touch(written, i.src[0]);
     has_barriers = has_barriers || i.code == Code::kBarrier;
   }
+  for (const Instruction& i : program_.code)
+    if (i.code == Code::kBoxStore) written[program_.maps[at(i.src[2]).imm[0]].slot] = true;
+  const bool hopper = std::any_of(program_.code.begin(), program_.code.end(),
+                                  [](const Instruction& i) { return program::IsHopper(i.code); });
+  if (hopper) OpenBlockMemory();
   for (int slot = 0; slot < program_.buffer_count; ++slot) {
     if (!written[slot]) kernel_->addParamAttr(slot, llvm::Attribute::ReadOnly);
     // LLVM moves accesses of such an argument across barriers, behind which other threads of the
@@ -150,6 +173,11 @@ void NvptxPrinter::OpenMemories() {
       Type* const type = RegisterType(b_.getContext(), i.dtype);
       Elements& elements = privates_[n];
       for (int64_t k = 0; k < i.imm[1]; ++k) elements.push_back(b_.CreateAlloca(type));
+      continue;
+    }
+    if (hopper) {
+      bases_[n] = b_.CreateConstGEP1_64(b_.getInt8Ty(), block_memory_,
+                                        static_cast<uint64_t>(program_.SharedOffset(n)));
       continue;
     }
     auto* const array =
@@ -168,75 +196,24 @@ void NvptxPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
-    case Code::kAlloc:
-    case Code::kCommit:  // copies arrive at once
-    case Code::kWait: return;
-    case Code::kLoop: OpenLoop(n); return;
+    case Code::kMap:
+    case Code::kAlloc: return;
+    case Code::kCommit:
+    case Code::kWait: Await(n); return;
+    case Code::kLoop:
+      values_[n] = {OpenLoopOf(i, i.src.empty() ? nullptr : Lane(i.src[0], 0))};
+      return;
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Lane(i.src[0], 0)); return;
     case Code::kEndIf: CloseIf(); return;
     case Code::kStore: Store(n); return;
     case Code::kCopy: Copy(n); return;
-    case Code::kBarrier: b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); return;
-    default: values_[n] = Compute(n); return;
+    case Code::kBarrier: Barrier(); return;
+    default:
+      if (program::IsHopper(i.code)) return PrintHopper(n);
+      values_[n] = Compute(n);
+      return;
   }
-}
-
-// ---- scopes
-
-llvm::BasicBlock* NvptxPrinter::NewBlock(const char* name) {
-  return llvm::BasicBlock::Create(module_.getContext(), name, kernel_);
-}
-
-void NvptxPrinter::OpenLoop(ValueId n) {
-  const Instruction& i = at(n);
-  Value* const zero = b_.getInt64(0);
-  if (i.imm[0] == 1 && i.src.empty()) {
-    values_[n] = {zero};
-    open_.push_back({});
-    return;
-  }
-  Open open{.body = NewBlock("loop"), .exit = NewBlock("done")};
-  open.end = b_.getInt64(static_cast<uint64_t>(i.imm[0]));
-  llvm::BasicBlock* const before = b_.GetInsertBlock();
-  if (i.src.empty() && i.imm[0] > 0) {
-    b_.CreateBr(open.body);
-  } else {
-    if (!i.src.empty()) {
-      Value* const limit = Lane(i.src[0], 0);
-      open.end = b_.CreateSelect(b_.CreateICmpSLT(limit, open.end), limit, open.end);
-    }
-    b_.CreateCondBr(b_.CreateICmpSLT(zero, open.end), open.body, open.exit);
-  }
-  b_.SetInsertPoint(open.body);
-  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  open.counter->addIncoming(zero, before);
-  values_[n] = {open.counter};
-  open_.push_back(open);
-}
-
-void NvptxPrinter::CloseLoop() {
-  const Open open = open_.back();
-  open_.pop_back();
-  if (open.body == nullptr) return;
-  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
-  open.counter->addIncoming(next, b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
-  b_.SetInsertPoint(open.exit);
-}
-
-void NvptxPrinter::OpenIf(Value* condition) {
-  const Open open{.body = NewBlock("then"), .exit = NewBlock("join")};
-  b_.CreateCondBr(condition, open.body, open.exit);
-  b_.SetInsertPoint(open.body);
-  open_.push_back(open);
-}
-
-void NvptxPrinter::CloseIf() {
-  const Open open = open_.back();
-  open_.pop_back();
-  b_.CreateBr(open.exit);
-  b_.SetInsertPoint(open.exit);
 }
 
 // ---- values
@@ -256,13 +233,8 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
                         llvm::MDNode::get(b_.getContext(), {}));
       return {load};
     }
-    case Code::kSpecial: {
-      if (i.imm[1] == 1) return {b_.getInt64(0)};
-      const auto id = i.imm[0] == static_cast<int64_t>(Grid::kBlock)
-                          ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
-                          : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
-      return {b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty())};
-    }
+    case Code::kSpecial:
+      return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
       for (int lane = 0; lane < i.lanes; ++lane)
@@ -276,6 +248,8 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kLane: return {Lane(i.src[0], static_cast<int>(i.imm[0]))};
     case Code::kLoad: return Load(n);
     case Code::kMma: return MatrixProduct(n);
+    case Code::kShuffle: return Shuffle(n);
+    case Code::kLdmatrix: return LoadMatrices(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -293,6 +267,20 @@ Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
   return nullptr;
 }
 
+// A GPU divides 32 bits several times faster than 64. Null: the numbers may be wider.
+Value* NvptxPrinter::NarrowDivision(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  if ((i.op != Op::kIDiv && i.op != Op::kMod) || i.dtype != DType::kI64) return nullptr;
+  const auto fits = [&](ValueId s, int64_t least) {
+    return bounds_[s].min >= least && bounds_[s].max <= INT32_MAX;
+  };
+  if (!fits(i.src[0], 0) || !fits(i.src[1], 1)) return nullptr;
+  Value* const a = b_.CreateTrunc(Lane(i.src[0], lane), b_.getInt32Ty());
+  Value* const b = b_.CreateTrunc(Lane(i.src[1], lane), b_.getInt32Ty());
+  return b_.CreateZExt(i.op == Op::kIDiv ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b),
+                       b_.getInt64Ty());
+}
+
 NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
@@ -305,7 +293,7 @@ NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
       i.op == Op::kAdd && i.imm[0] == static_cast<int64_t>(Rounding::kWithProduct);
   Values out;
   for (int lane = 0; lane < i.lanes; ++lane) {
-    Value* value = with_product ? SumWithProduct(n, lane) : nullptr;
+    Value* value = with_product ? SumWithProduct(n, lane) : NarrowDivision(n, lane);
     if (value == nullptr) {
       std::vector<Value*> args;
       for (const ValueId s : i.src) args.push_back(Lane(s, lane));
@@ -349,32 +337,6 @@ NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
   return out;
 }
 
-// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
-NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
-  const Instruction& i = at(n);
-  const DType type = at(i.src[0]).dtype;
-  std::vector<Value*> args;
-  for (int s = 0; s < 2; ++s) {
-    for (int lane = 0; lane < at(i.src[s]).lanes; lane += 2) {
-      const auto half = [&](int l) {
-        return b_.CreateZExt(alu_.Bitcast(Lane(i.src[s], l), type, DType::kU16), b_.getInt32Ty());
-      };
-      Value* const pair = b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
-      args.push_back(type == DType::kBF16
-                         ? pair
-                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
-    }
-  }
-  Values out;
-  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
-  Value* const product =
-      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                         {}, args);
-  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
-  return out;
-}
-
 // ---- memory
 
 Value* NvptxPrinter::Index(ValueId index, int lane) {
@@ -385,19 +347,6 @@ Value* NvptxPrinter::Index(ValueId index, int lane) {
 
 Value* NvptxPrinter::Address(ValueId memory, Value* index) {
   return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
-}
-
-Value* NvptxPrinter::LoadElement(ValueId memory, Value* index) {
-  const DType dtype = at(memory).dtype;
-  Value* const value = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype),
-                                            Address(memory, index), Align(ByteWidth(dtype)));
-  return alu_.FromMemory(value, dtype);
-}
-
-void NvptxPrinter::StoreElement(ValueId memory, Value* index, Value* value) {
-  const DType dtype = at(memory).dtype;
-  b_.CreateAlignedStore(alu_.ToMemory(value, dtype), Address(memory, index),
-                        Align(ByteWidth(dtype)));
 }
 
 Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
@@ -467,8 +416,7 @@ NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
     llvm::BasicBlock* const before = b_.GetInsertBlock();
     if (condition != nullptr) OpenIf(condition);
     Values loaded;
-    for (int lane = begin; lane < end; ++lane)
-      loaded.push_back(LoadElement(memory, Index(i.src[1], lane)));
+    LoadLanes(memory, i.src[1], begin, end, loaded);
     if (condition != nullptr) {
       llvm::BasicBlock* const body = b_.GetInsertBlock();
       CloseIf();
@@ -496,24 +444,9 @@ void NvptxPrinter::Store(ValueId n) {
       return;
     }
     if (condition != nullptr) OpenIf(condition);
-    for (int lane = begin; lane < end; ++lane)
-      StoreElement(memory, Index(i.src[1], lane), Lane(i.src[2], lane));
+    StoreLanes(memory, i.src[1], begin, end, i.src[2]);
     if (condition != nullptr) CloseIf();
   });
-}
-
-// A copy that arrives at once.
-void NvptxPrinter::Copy(ValueId n) {
-  const Instruction& i = at(n);
-  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
-  const Align align(ByteWidth(at(i.src[0]).dtype));
-  for (int64_t k = 0; k < i.imm[0]; ++k) {
-    const auto place = [&](ValueId index) {
-      return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(k)));
-    };
-    Value* const value = b_.CreateAlignedLoad(type, Address(i.src[2], place(i.src[3])), align);
-    b_.CreateAlignedStore(value, Address(i.src[0], place(i.src[1])), align);
-  }
 }
 
 }  // namespace outboard::render

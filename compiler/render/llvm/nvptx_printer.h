@@ -7,7 +7,6 @@
 // valid in any of the machine's address spaces.
 #pragma once
 
-#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
 #include <vector>
@@ -18,81 +17,111 @@
 #include "absl/status/status.h"
 #include "compiler/program/program.h"
 #include "compiler/render/llvm/alu.h"
+#include "compiler/render/llvm/scope_printer.h"
 #include "compiler/render/llvm/value_bounds.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
 
-class NvptxPrinter {
+class NvptxPrinter : protected ScopePrinter {
  public:
   NvptxPrinter(const program::Program& program, const Target& target, llvm::Module& module);
+  virtual ~NvptxPrinter() = default;
 
   // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as NvptxRenderer::Render.
   absl::Status Run(const std::string& symbol);
 
- private:
+ protected:
   using ValueId = program::ValueId;
   using Values = absl::InlinedVector<llvm::Value*, 2>;  // one for each lane
-  using Elements = std::vector<llvm::Value*>;           // variables of a private memory
 
-  absl::Status Supports() const;
+  // ---- what is not the same on all GPUs
+  virtual absl::Status Supports() const;
+  // Makes kernel_ a kernel of blocks of `threads`.
+  virtual void MarkKernel(int64_t threads);
+  // The block's or the thread's number, as an i64.
+  virtual llvm::Value* Number(program::Grid axis);
+  virtual void Barrier();
+  virtual void Copy(ValueId n);
+  void CopyAtOnce(ValueId n, int lane);  // one element, by a load and a store
+  virtual Values Shuffle(ValueId n);
+  // `value` as others have it, which `exchange` asks of them for 32 bits.
+  llvm::Value* Exchanged(llvm::Value* value,
+                         absl::FunctionRef<llvm::Value*(llvm::Value* bits)> exchange);
+  virtual void Await(ValueId n);
+  virtual Values MatrixProduct(ValueId n);
+  virtual Values LoadMatrices(ValueId n);
+
+  llvm::Value* Lane(ValueId n, int lane) const {
+    const Values& lanes = values_[n];
+    return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
+  }
+  const program::Instruction& at(ValueId n) const { return program_.code[n]; }
+
+  const program::Program& program_;
+  const Target& target_;
+  llvm::Module& module_;
+  AluEmitter alu_;
+  llvm::Function* kernel_ = nullptr;
+
+ private:
+  using Elements = std::vector<llvm::Value*>;  // variables of a private memory
+
   void OpenMemories();
   void Print(ValueId n);
-
-  // ---- scopes
-  void OpenLoop(ValueId n);
-  void CloseLoop();
-  void OpenIf(llvm::Value* condition);
-  void CloseIf();
-  llvm::BasicBlock* NewBlock(const char* name);
 
   // ---- values
   Values Compute(ValueId n);
   Values Arithmetic(ValueId n);
   llvm::Value* SumWithProduct(ValueId n, int lane);  // null: no product that it may keep exact
+  llvm::Value* NarrowDivision(ValueId n, int lane);
   Values Bitcast(ValueId n);
-  Values MatrixProduct(ValueId n);
-  llvm::Value* Lane(ValueId n, int lane) const {
-    const Values& lanes = values_[n];
-    return lanes[lanes.size() == 1 ? 0 : static_cast<size_t>(lane)];
-  }
+
+  // ---- matrices and asynchronous copies (nvptx_matrix.cc)
+  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
 
   // ---- memory
   bool IsPrivate(ValueId memory) const { return privates_.contains(memory); }
   llvm::Value* Index(ValueId index, int lane);
   llvm::Value* Address(ValueId memory, llvm::Value* index);
-  llvm::Value* LoadElement(ValueId memory, llvm::Value* index);
-  void StoreElement(ValueId memory, llvm::Value* index, llvm::Value* value);
   llvm::Value* LoadPrivate(const Elements& elements, llvm::Value* index);
   void StorePrivate(const Elements& elements, llvm::Value* index, llvm::Value* value,
                     llvm::Value* condition);
   Values Load(ValueId n);
   void Store(ValueId n);
-  void Copy(ValueId n);
+  static constexpr int kAccessBytesMax = 16;
+  // Of the lanes from `begin` on that lie next to each other and are aligned so: how many one
+  // access may have, up to `end`.
+  int Together(ValueId memory, ValueId index, int begin, int end) const;
+  llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
+  void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
+  void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
+
+  // ---- sm_90a (nvptx_hopper.cc)
+  void AddMaps();          // after the kernel's other parameters
+  void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
+  void PrintHopper(ValueId n);
+  llvm::Value* Asm(llvm::Type* result, const std::string& text, const std::string& constraints,
+                   llvm::ArrayRef<llvm::Value*> args);
+  void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
+                        llvm::ArrayRef<llvm::Value*> args);
+  llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
+  void BoxCopy(ValueId n);
+  void GroupProduct(ValueId n);
+
   // Lanes whose masks are one value are guarded by one branch; calls `body` with their range.
   void Guarded(ValueId mask, int lanes,
                absl::FunctionRef<void(int begin, int end, llvm::Value* condition)> body);
 
-  const program::Instruction& at(ValueId n) const { return program_.code[n]; }
-
-  struct Open {
-    llvm::BasicBlock* body = nullptr;
-    llvm::BasicBlock* exit = nullptr;
-    llvm::PHINode* counter = nullptr;  // of a loop
-    llvm::Value* end = nullptr;
-  };
-
-  const program::Program& program_;
-  const Target& target_;
-  llvm::Module& module_;
-  llvm::IRBuilder<> b_;
-  AluEmitter alu_;
   const std::vector<ValueBounds> bounds_;
-  llvm::Function* kernel_ = nullptr;
+  const std::vector<int64_t> divisors_;
+  llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
-  std::vector<Open> open_;
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
 };
 
 }  // namespace outboard::render

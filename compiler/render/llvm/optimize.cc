@@ -1,6 +1,7 @@
 #include "compiler/render/llvm/optimize.h"
 
 #include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
@@ -40,6 +41,17 @@ absl::Status OptimizeFunctions(llvm::Module& module, llvm::TargetMachine* machin
   for (llvm::Function& function : module)
     if (!function.isDeclaration()) passes.run(function, functions);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
+                                     llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, type))
+    return absl::InternalError("LLVM cannot write a kernel's file");
+  passes.run(module);
+  return std::string(bytes.begin(), bytes.end());
 }
 
 }  // namespace outboard::render

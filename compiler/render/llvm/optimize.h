@@ -1,15 +1,22 @@
-// The passes that every target runs over a module of one kernel.
+// What every target does with a module of one kernel: passes over it, and its text or object.
 #pragma once
 
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace outboard::render {
 
 // Makes registers of private memory and, unless `no_opt`, simplifies. Errors: INTERNAL if LLVM
 // finds the module invalid (a bug of ours).
 absl::Status OptimizeFunctions(llvm::Module& module, llvm::TargetMachine* machine, bool no_opt);
+
+// Returns the module as assembler text or as an object. Errors: INTERNAL if the target has none.
+absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
+                                     llvm::CodeGenFileType type);
 
 }  // namespace outboard::render

@@ -1,5 +1,3 @@
-#include "compiler/render/llvm/print_program.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -29,12 +27,15 @@ absl::Status Supports(const Program& program) {
   if (program.Extent(Grid::kThread) > 1) return NoFormFor("blocks of several threads");
   int64_t tiles = 0;
   for (const Instruction& i : program.code) {
+    if (program::IsHopper(i.code)) return NoFormFor(std::string(Name(i.code)));
     switch (i.code) {
       case Code::kBarrier:
       case Code::kCopy:
       case Code::kCommit:
       case Code::kWait:
-      case Code::kMma: return NoFormFor(std::string(Name(i.code)));
+      case Code::kShuffle:
+      case Code::kMma:
+      case Code::kLdmatrix: return NoFormFor(std::string(Name(i.code)));
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kShared)) return NoFormFor("shared memory");
         if (i.imm[0] == static_cast<int64_t>(Space::kTile) && ++tiles > kTilesMax)
@@ -57,10 +58,10 @@ absl::Status Supports(const Program& program) {
 
 ProgramPrinter::ProgramPrinter(const Program& program, const std::vector<int64_t>& vars,
                                llvm::Module& module, llvm::Function* function)
-    : program_(program),
+    : ScopePrinter(module.getContext(), Counters::kWide),
+      program_(program),
       module_(module),
       function_(function),
-      b_(module.getContext()),
       alu_(b_),
       bounds_(BoundsOf(program)),
       vars_(vars),
@@ -181,20 +182,9 @@ void ProgramPrinter::Print(ValueId n) {
   switch (i.code) {
     case Code::kBuffer:
     case Code::kAlloc: return;
-    case Code::kLoop: {
-      if (i.imm[0] == 1 && i.src.empty()) {
-        values_[n] = b_.getInt64(0);
-        open_.push_back({.plain = true});
-        break;
-      }
-      Value* end = b_.getInt64(static_cast<uint64_t>(i.imm[0]));
-      if (!i.src.empty()) {
-        Value* const limit = Of(i.src[0]);
-        end = b_.CreateSelect(b_.CreateICmpSLT(limit, end), limit, end);
-      }
-      values_[n] = OpenLoop(b_.getInt64(0), end, /*sure=*/i.src.empty() && i.imm[0] > 0);
+    case Code::kLoop:
+      values_[n] = OpenLoopOf(i, i.src.empty() ? nullptr : Of(i.src[0]));
       break;
-    }
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Of(i.src[0])); return;
     case Code::kEndIf: CloseIf(); return;
@@ -208,51 +198,6 @@ void ProgramPrinter::Print(ValueId n) {
       break;
   }
   for (const ValueId memory : addressed_[n]) MakePointer(memory, n);
-}
-
-// ---- scopes
-
-llvm::BasicBlock* ProgramPrinter::NewBlock(const char* name) {
-  return llvm::BasicBlock::Create(module_.getContext(), name, function_);
-}
-
-Value* ProgramPrinter::OpenLoop(Value* begin, Value* end, bool sure) {
-  Open open{.body = NewBlock("loop"), .exit = NewBlock("done"), .end = end};
-  llvm::BasicBlock* const before = b_.GetInsertBlock();
-  if (sure) {
-    b_.CreateBr(open.body);
-  } else {
-    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), open.body, open.exit);
-  }
-  b_.SetInsertPoint(open.body);
-  open.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  open.counter->addIncoming(begin, before);
-  open_.push_back(open);
-  return open.counter;
-}
-
-void ProgramPrinter::CloseLoop() {
-  const Open open = open_.back();
-  open_.pop_back();
-  if (open.plain) return;
-  Value* const next = b_.CreateAdd(open.counter, b_.getInt64(1));
-  open.counter->addIncoming(next, b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, open.end), open.body, open.exit);
-  b_.SetInsertPoint(open.exit);
-}
-
-void ProgramPrinter::OpenIf(Value* condition) {
-  Open open{.body = NewBlock("then"), .exit = NewBlock("join")};
-  b_.CreateCondBr(condition, open.body, open.exit);
-  b_.SetInsertPoint(open.body);
-  open_.push_back(open);
-}
-
-void ProgramPrinter::CloseIf() {
-  const Open open = open_.back();
-  open_.pop_back();
-  b_.CreateBr(open.exit);
-  b_.SetInsertPoint(open.exit);
 }
 
 // ---- the function

@@ -6,21 +6,31 @@
 // leaves an inner loop with its own part only, and constants are added at the access.
 #pragma once
 
-#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "compiler/program/program.h"
 #include "compiler/render/llvm/alu.h"
+#include "compiler/render/llvm/scope_printer.h"
 #include "compiler/render/llvm/value_bounds.h"
 
 namespace outboard::render {
 
-class ProgramPrinter {
+// Adds `void name(ptr buffers, i64 task_begin, i64 task_end)` to `module`, as compiled_kernel.h
+// specifies; the program's blocks are the tasks. What stands before the first instruction that
+// reads the block's number or stores to a buffer is the same in all blocks, and runs once per call.
+// Errors: UNIMPLEMENTED  the program needs threads, memory of a block, or an instruction that has
+//                        no form on x86-64; the message names it
+absl::Status PrintProgram(const program::Program& program, const std::string& name,
+                          llvm::Module& module);
+
+class ProgramPrinter : private ScopePrinter {
  public:
   // The arguments of `function` are the buffers by slot, the VARs in the order of `vars`, and the
   // first task and the end of the tasks.
@@ -38,13 +48,7 @@ class ProgramPrinter {
   void FindUses();
   void NeedAddress(ValueId memory, ValueId index);
 
-  // ---- scopes (print_program.cc)
   void Print(ValueId n);
-  llvm::Value* OpenLoop(llvm::Value* begin, llvm::Value* end, bool sure);
-  void CloseLoop();
-  void OpenIf(llvm::Value* condition);
-  void CloseIf();
-  llvm::BasicBlock* NewBlock(const char* name);
 
   // ---- values (print_values.cc)
   llvm::Value* Compute(ValueId n);
@@ -120,18 +124,9 @@ class ProgramPrinter {
   const program::Instruction& at(ValueId n) const { return program_.code[n]; }
   llvm::Value* Of(ValueId n) const { return values_[n]; }
 
-  struct Open {
-    llvm::BasicBlock* body = nullptr;
-    llvm::BasicBlock* exit = nullptr;
-    llvm::PHINode* counter = nullptr;  // of a loop
-    llvm::Value* end = nullptr;
-    bool plain = false;  // a loop of one pass: no blocks
-  };
-
   const program::Program& program_;
   llvm::Module& module_;
   llvm::Function* function_;
-  llvm::IRBuilder<> b_;
   AluEmitter alu_;
   const std::vector<ValueBounds> bounds_;
   std::vector<int64_t> vars_;
@@ -142,7 +137,6 @@ class ProgramPrinter {
   absl::flat_hash_map<std::pair<ValueId, ValueId>, llvm::Value*> pointers_;  // (memory, index)
   absl::flat_hash_map<ValueId, int> tiles_;                                  // by ALLOC
   std::vector<ValueId> pending_stores_;
-  std::vector<Open> open_;
   llvm::Value* task_ = nullptr;
   llvm::Value* zeros_ = nullptr;    // memory that a load reads whose mask is off in all lanes
   llvm::Value* discard_ = nullptr;  // memory that such a store writes

@@ -3,7 +3,6 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
@@ -107,13 +106,7 @@ absl::Status X86Target::Optimize(llvm::Module& module, bool no_opt) const {
 }
 
 absl::StatusOr<std::string> X86Target::EmitObject(llvm::Module& module) const {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  if (target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return absl::InternalError("LLVM cannot write objects");
-  passes.run(module);
-  return std::string(bytes.begin(), bytes.end());
+  return EmitFile(module, target_.get(), llvm::CodeGenFileType::ObjectFile);
 }
 
 }  // namespace outboard::render

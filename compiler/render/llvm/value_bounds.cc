@@ -87,4 +87,29 @@ std::vector<ValueBounds> BoundsOf(const program::Program& program) {
   return known;
 }
 
+std::vector<int64_t> DivisorsOf(const program::Program& program) {
+  std::vector<int64_t> known(program.code.size(), 1);
+  for (size_t n = 0; n < known.size(); ++n) {
+    const Instruction& i = program.code[n];
+    if (i.dtype != DType::kI64 || i.lanes != 1) continue;
+    const auto source = [&](size_t s) { return known[i.src[s]]; };
+    if (i.code == Code::kConst) {
+      const auto bits = static_cast<uint64_t>(i.imm[0]);
+      known[n] = bits == 0 ? kDivisorMax
+                           : std::min(kDivisorMax, static_cast<int64_t>(bits & (~bits + 1)));
+    } else if (i.code == Code::kAlu) {
+      switch (i.op) {
+        case Op::kAdd:
+        case Op::kMax: known[n] = std::min(source(0), source(1)); break;
+        case Op::kMul: known[n] = std::min(kDivisorMax, source(0) * source(1)); break;
+        case Op::kNeg: known[n] = source(0); break;
+        case Op::kWhere: known[n] = std::min(source(1), source(2)); break;
+        default: break;
+      }
+    }
+    if (known[n] < 1) known[n] = 1;
+  }
+  return known;
+}
+
 }  // namespace outboard::render

@@ -17,4 +17,9 @@ struct ValueBounds {
 // By value: bounds of all its lanes. What is no integer, and every u64, has the widest ones.
 std::vector<ValueBounds> BoundsOf(const program::Program& program);
 
+// Returns by instruction a power of two, up to kDivisorMax, that divides each i64 scalar; 1 for
+// other values.
+inline constexpr int64_t kDivisorMax = 64;
+std::vector<int64_t> DivisorsOf(const program::Program& program);
+
 }  // namespace outboard::render

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/render/llvm/print_program.h"
+#include "compiler/render/llvm/program_printer.h"
 #include "compiler/render/llvm/target.h"
 
 namespace outboard::render {

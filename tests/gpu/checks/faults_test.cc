@@ -201,7 +201,15 @@ TEST(Faults, KernelsWithoutAFault_HaveNoReport) {
   EXPECT_EQ(bench.Take<uint32_t>(DeviceMemory::kBase, 1)[0], 1u);
 }
 
+// For the figures (tests/bench/gpu_test_figures.cc); a test that ends early records none as found.
+void RecordFaults(size_t planted, size_t found) {
+  testing::Test::RecordProperty("faults_planted", static_cast<int>(planted));
+  testing::Test::RecordProperty("faults_found", static_cast<int>(found));
+}
+
 TEST(Faults, EachIsFoundAtItsLine) {
+  RecordFaults(std::size(kFaults), 0);
+  size_t found = 0;
   for (const Fault& fault : kFaults) {
     SCOPED_TRACE(fault.name);
     const std::string text = absl::StrReplaceAll(TextOf(fault.kernel), {{fault.from, fault.to}});
@@ -214,7 +222,9 @@ TEST(Faults, EachIsFoundAtItsLine) {
     EXPECT_EQ(report.kernel, "k");
     EXPECT_GT(report.line, 0);
     EXPECT_GE(report.thread, 0);
+    ++found;
   }
+  RecordFaults(std::size(kFaults), found);
 }
 
 TEST(Faults, LanesOfAWarp_NeedABarrierToo) {
@@ -286,20 +296,26 @@ bool IsOneOf(const std::string& kind, const std::string& kinds) {
 }
 
 TEST(Faults, EachIsFoundInMma) {
+  size_t found = 0;
   for (const ProductFault& fault : kMmaFaults) {
     const std::string text = absl::StrReplaceAll(MmaKernel(), {{fault.from, fault.to}});
     ASSERT_NE(text, MmaKernel()) << fault.name;
     MmaRun run(text);
     EXPECT_TRUE(IsOneOf(run.bench.Kinds(), fault.kind)) << fault.name << ": " << run.status;
+    found += IsOneOf(run.bench.Kinds(), fault.kind) ? 1 : 0;
   }
+  RecordFaults(std::size(kMmaFaults), found);
 }
 TEST(Faults, EachIsFoundInWgmma) {
+  size_t found = 0;
   for (const ProductFault& fault : kWgmmaFaults) {
     const std::string text = absl::StrReplaceAll(WgmmaKernel(), {{fault.from, fault.to}});
     ASSERT_NE(text, WgmmaKernel()) << fault.name;
     WgmmaRun run(text);
     EXPECT_TRUE(IsOneOf(run.bench.Kinds(), fault.kind)) << fault.name << ": " << run.status;
+    found += IsOneOf(run.bench.Kinds(), fault.kind) ? 1 : 0;
   }
+  RecordFaults(std::size(kWgmmaFaults), found);
 }
 
 }  // namespace

@@ -108,9 +108,27 @@ int AttributeOf(int attribute, bool* known) {
   }
 }
 
-bool DriverHidden() {
+// What CUDA_VISIBLE_DEVICES leaves of _DEVICES: ordinals of the machine, in its order.
+std::vector<int> Visible() {
   const char* count = std::getenv("OUTBOARD_FAKE_CUDA_DEVICES");
-  return count != nullptr && std::atoi(count) == 0;
+  const int all = count != nullptr ? std::atoi(count) : 1;
+  std::vector<int> ordinals;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) {
+    for (int i = 0; i < all; ++i) ordinals.push_back(i);
+    return ordinals;
+  }
+  while (*visible >= '0' && *visible <= '9') {
+    char* end = nullptr;
+    const long ordinal = std::strtol(visible, &end, 10);
+    if (ordinal >= all) break;
+    ordinals.push_back(static_cast<int>(ordinal));
+    visible = *end == ',' ? end + 1 : end;
+  }
+  return ordinals;
+}
+bool IsThere(DeviceOrdinal device) {
+  return device >= 0 && device < static_cast<int>(Visible().size());
 }
 
 }  // namespace
@@ -124,7 +142,7 @@ using namespace outboard::fake_cuda;  // NOLINT: entry points are C
 
 FAKE_API cuInit(unsigned flags) {
   if (flags != 0) return kInvalidValue;
-  if (DriverHidden()) return kNoDevice;
+  if (Visible().empty()) return kNoDevice;
   FakeDevice::Get();
   initialised = true;
   return kSuccess;
@@ -136,17 +154,17 @@ FAKE_API cuDriverGetVersion(int* version) {
 }
 FAKE_API cuDeviceGetCount(int* count) {
   if (!Initialised()) return kNotInitialized;
-  *count = 1;
+  *count = static_cast<int>(Visible().size());
   return kSuccess;
 }
 FAKE_API cuDeviceGet(DeviceOrdinal* device, int ordinal) {
   if (!Initialised()) return kNotInitialized;
-  if (ordinal != 0) return kInvalidDevice;
-  *device = 0;
+  if (!IsThere(ordinal)) return kInvalidDevice;
+  *device = ordinal;
   return kSuccess;
 }
 FAKE_API cuDeviceGetName(char* name, int bytes, DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   const std::string text = "Outboard PTX machine sm_" + std::to_string(FakeDevice::Get().arch());
   if (bytes <= 0) return kInvalidValue;
   std::strncpy(name, text.c_str(), static_cast<size_t>(bytes));
@@ -154,7 +172,7 @@ FAKE_API cuDeviceGetName(char* name, int bytes, DeviceOrdinal device) {
   return kSuccess;
 }
 FAKE_API cuDeviceGetUuid(char* uuid, DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   std::memcpy(uuid, "outboard-ptx-mac", 16);
   return kSuccess;
 }
@@ -162,25 +180,25 @@ FAKE_API cuDeviceGetUuid_v2(char* uuid, DeviceOrdinal device) {
   return cuDeviceGetUuid(uuid, device);
 }
 FAKE_API cuDeviceGetPCIBusId(char* id, int bytes, DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   if (bytes < 13) return kInvalidValue;
   std::strcpy(id, "0000:1B:00.0");
   return kSuccess;
 }
 FAKE_API cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   bool known = false;
   *value = AttributeOf(attribute, &known);
   return known ? kSuccess : kInvalidValue;
 }
 FAKE_API cuDeviceTotalMem_v2(size_t* bytes, DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   *bytes = FakeDevice::Get().memory().capacity();
   return kSuccess;
 }
 FAKE_API cuDeviceComputeCapability(int* major, int* minor, DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   *major = FakeDevice::Get().arch() / 10;
   *minor = FakeDevice::Get().arch() % 10;
   return kSuccess;
@@ -188,13 +206,14 @@ FAKE_API cuDeviceComputeCapability(int* major, int* minor, DeviceOrdinal device)
 
 FAKE_API cuDevicePrimaryCtxRetain(void** context, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
+  FakeDevice::Get().Use(Visible()[static_cast<size_t>(device)]);
   ++primary_references;
   *context = &context_object;
   return FakeDevice::Get().sticky();
 }
 FAKE_API cuDevicePrimaryCtxRelease_v2(DeviceOrdinal device) {
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   if (primary_references <= 0) return kInvalidContext;
   --primary_references;
   return kSuccess;
@@ -215,7 +234,7 @@ FAKE_API cuDevicePrimaryCtxReset_v2(DeviceOrdinal device) {
 }
 FAKE_API cuCtxCreate_v2(void** context, unsigned flags, DeviceOrdinal device) {
   if (!Initialised()) return kNotInitialized;
-  if (device != 0) return kInvalidDevice;
+  if (!IsThere(device)) return kInvalidDevice;
   *context = &context_object;
   contexts.push_back(&context_object);
   return FakeDevice::Get().sticky();

@@ -202,6 +202,8 @@ FAKE_API cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const
   constexpr int kPtx = 1;  // CU_JIT_INPUT_PTX
   if (type != kPtx) return kInvalidImage;
   if (!link->ptx.empty()) return kNotSupported;  // one text a link
+  FakeDevice::Get().CountLink();
+  if (FakeDevice::Get().Due("ptx")) return kInvalidPtx;
   link->ptx.assign(static_cast<const char*>(data), bytes);
   while (!link->ptx.empty() && link->ptx.back() == 0) link->ptx.pop_back();
   absl::StatusOr<std::unique_ptr<outboard::ptx::Module>> module = outboard::ptx::Parse(link->ptx);

@@ -22,6 +22,7 @@ ptx::MachineOptions Options() {
     options.seed = std::strtoull(seed, nullptr, 10);
   if (const char* runs = std::getenv("OUTBOARD_FAKE_CUDA_RUNS"))
     options.runs = std::max(1, std::atoi(runs));
+  options.keeps_leftovers = std::getenv("OUTBOARD_FAKE_CUDA_AA") != nullptr;
   return options;
 }
 }  // namespace
@@ -300,6 +301,7 @@ Result FakeDevice::RunCopy(GraphNode* work) {
 
 Result FakeDevice::RunFill(GraphNode* work) {
   std::lock_guard<std::mutex> lock(memory_mutex_);
+  filled_bytes_ += work->width * static_cast<uint64_t>(work->element_bytes) * work->height;
   std::vector<uint8_t> row(work->width * static_cast<uint64_t>(work->element_bytes));
   for (size_t i = 0; i < row.size(); ++i)
     row[i] =

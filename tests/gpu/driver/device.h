@@ -9,6 +9,7 @@
 //  4. The legacy stream (handle 0) and blocking streams wait for each other as in CUDA.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -152,9 +153,15 @@ class FakeDevice {
   // ---- faults and reports (faults.cc)
   // Counts an occasion ("alloc", "launch", ...) and says whether the fault of that name is due.
   bool Due(const std::string& name);
+  // The machine's device of that number is the one that runs: faults are of one device, if
+  // OUTBOARD_FAKE_CUDA_FAULT_DEVICE names it.
+  void Use(int ordinal);
   bool SetFault(const std::string& name, int nth);
   void Report(const std::string& text);
   std::vector<std::string> TakeReports(bool clear);
+  void CountLink() { ++links_; }
+  uint64_t links() const { return links_; }
+  uint64_t filled_bytes() const { return filled_bytes_; }
   bool fill_aa() const { return fill_aa_; }
   int arch() const { return arch_; }
   int driver_version() const { return driver_version_; }
@@ -194,6 +201,7 @@ class FakeDevice {
   std::map<std::string, int> faults_;  // occasions left until it happens
   std::vector<std::string> reports_;
   int report_file_ = -1;
+  std::atomic<uint64_t> links_{0}, filled_bytes_{0};
   bool fill_aa_ = false;
   int arch_ = 90;
   int driver_version_ = 12040;

@@ -1,14 +1,29 @@
 // Faults on demand, and the reports that tests read. The functions with a prefix of their own are
 // for tests only.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "tests/gpu/driver/device.h"
 
 namespace outboard::fake_cuda {
+namespace {
+
+// NAME=VALUE lines in `<this library>.env`: for programs that pass no variables of a test's on.
+__attribute__((constructor)) void ReadVariables() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<void*>(&ReadVariables), &self) == 0) return;
+  std::ifstream lines(std::string(self.dli_fname) + ".env");
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t equals = line.find('='); equals != std::string::npos)
+      setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 0);
+}
+
+}  // namespace
 
 int FakeDevice::OpenReports(const char* path) {
   return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -28,7 +43,7 @@ void FakeDevice::ParseFaults(const char* text) {
 }
 
 bool FakeDevice::SetFault(const std::string& name, int nth) {
-  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host"}) {
+  for (const char* known : {"alloc", "ecc", "sticky", "gone", "endless", "host", "ptx"}) {
     if (name != known) continue;
     std::lock_guard<std::mutex> lock(fault_mutex_);
     faults_[name] = nth;
@@ -42,6 +57,13 @@ bool FakeDevice::Due(const std::string& name) {
   const auto it = faults_.find(name);
   if (it == faults_.end() || it->second <= 0) return false;
   return --it->second == 0;
+}
+
+void FakeDevice::Use(int ordinal) {
+  const char* faulty = std::getenv("OUTBOARD_FAKE_CUDA_FAULT_DEVICE");
+  if (faulty == nullptr || std::atoi(faulty) == ordinal) return;
+  std::lock_guard<std::mutex> lock(fault_mutex_);
+  faults_.clear();
 }
 
 void FakeDevice::Report(const std::string& text) {
@@ -99,7 +121,9 @@ unsigned long long outboard_fake_cuda_counter(const char* name) {
       {"global_bytes", counters.global_bytes},
       {"shared_accesses", counters.shared_accesses},
       {"shared_wavefronts", counters.shared_wavefronts},
-      {"products", counters.products}};
+      {"products", counters.products},
+      {"filled_bytes", device.filled_bytes()},
+      {"links", device.links()}};
   for (const auto& [known, value] : values)
     if (std::strcmp(known, name) == 0) return value;
   return ~0ull;

@@ -222,6 +222,9 @@ class Execution {
   void StartBlocks();
   std::unique_ptr<Block> NewBlock(uint32_t id, Cluster* cluster, uint32_t rank);
   void FillRows(Warp* warp);
+  void TakeShared(Region* shared) const;
+  void TakeRegisters(Warp* warp) const;
+  void LeaveLeftovers(const Block& block);
   bool TakeTurn(Warp* warp);  // false: nothing of the warp can run
   int PickGroup(Warp* warp);
   void RunGroup(Warp* warp, int group);

@@ -183,6 +183,7 @@ absl::Status Machine::Launch(const LoadedModule& module, const std::string& kern
   absl::Status status;
   for (int run = 0; run < options_.runs; ++run) {
     if (run > 0) Undo(memory_);
+    leftovers_next_ = leftovers_;  // each run begins with the same
     Execution execution(this, module, function, config, run);
     status = execution.Run();
     clock_base_ = execution.clock_end() + 1;
@@ -203,6 +204,7 @@ absl::Status Machine::Launch(const LoadedModule& module, const std::string& kern
       }
     }
   }
+  std::swap(leftovers_, leftovers_next_);
   StopLogs(memory_);
   // Reports come first: a run that broke a rule may also trap or not end.
   if (reports_.size() > reports_before)

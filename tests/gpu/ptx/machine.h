@@ -88,6 +88,17 @@ struct MachineOptions {
   uint64_t warp_instructions_max = 200'000'000;  // of a run: a kernel that does not end
   int resident_blocks = 4;                       // that run side by side; whole clusters always do
   size_t reports_max = 100;
+  // A block begins with what blocks before it left in shared memory and registers, as on a GPU; its
+  // shared memory counts as written. Otherwise both are 0, and the first not written.
+  bool keeps_leftovers = false;
+};
+
+// What blocks have left on the machine's one multiprocessor. Registers lie as warps got them, each
+// 32 lanes wide; a warp's part begins behind those of the warps before it.
+struct Leftovers {
+  static constexpr size_t kRegisters = 65536;
+  std::vector<uint8_t> shared;
+  std::vector<uint64_t> registers;
 };
 
 // A module on the device: its data has addresses.
@@ -119,6 +130,8 @@ class Machine {
   MachineOptions options_;
   std::vector<Report> reports_;
   Counters counters_;
+  Leftovers leftovers_;       // before the launch that runs
+  Leftovers leftovers_next_;  // after it
   uint32_t clock_base_ = 1;  // of the next run
 };
 

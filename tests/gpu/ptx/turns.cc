@@ -108,6 +108,7 @@ void Execution::StartBlocks() {
       block->engine_clock = clock_base_;
       const int shared = module_.module->dynamic_shared + static_cast<int>(config_.shared_bytes);
       block->shared = std::make_unique<Region>(0, shared);
+      if (machine_->options_.keeps_leftovers) TakeShared(block->shared.get());
       for (int first = 0; first < block->threads; first += 32) {
         auto warp = std::make_unique<Warp>();
         warp->block = block.get();
@@ -125,6 +126,7 @@ void Execution::StartBlocks() {
           warp->local.resize(static_cast<size_t>(function_.local_bytes) * 32);
           warp->local_state.resize(warp->local.size());
         }
+        if (machine_->options_.keeps_leftovers) TakeRegisters(warp.get());
         FillRows(warp.get());
         if (!function_.product_rows.empty()) {
           warp->pending_write.resize(static_cast<size_t>(function_.rows));
@@ -155,11 +157,38 @@ void Execution::RemoveDone() {
       for (const auto& warp : block->warps)
         for (const uint32_t clock : warp->clocks.own) clock_end_ = std::max(clock_end_, clock);
       clock_end_ = std::max(clock_end_, block->engine_clock);
+      if (machine_->options_.keeps_leftovers) LeaveLeftovers(*block);
     }
     blocks_.erase(std::remove_if(blocks_.begin(), blocks_.end(),
                                  [&](const auto& block) { return block->cluster == cluster; }),
                   blocks_.end());
     clusters_.erase(clusters_.begin() + static_cast<long>(c));
+  }
+}
+
+void Execution::TakeShared(Region* shared) const {
+  const std::vector<uint8_t>& left = machine_->leftovers_.shared;
+  std::copy_n(left.begin(), std::min<size_t>(left.size(), shared->bytes()), shared->data.begin());
+  std::fill(shared->state.begin(), shared->state.end(), kWritten);
+}
+
+void Execution::TakeRegisters(Warp* warp) const {
+  const std::vector<uint64_t>& left = machine_->leftovers_.registers;
+  const size_t count = static_cast<size_t>(function_.rows) * 32;
+  const size_t first = static_cast<size_t>(warp->index) * count;
+  for (size_t i = 0; i < count && first + i < left.size(); ++i) warp->rows[i] = left[first + i];
+}
+
+void Execution::LeaveLeftovers(const Block& block) {
+  Leftovers& left = machine_->leftovers_next_;
+  left.shared.resize(std::max<size_t>(left.shared.size(), block.shared->bytes()));
+  std::copy(block.shared->data.begin(), block.shared->data.end(), left.shared.begin());
+  left.registers.resize(Leftovers::kRegisters);
+  const size_t count = static_cast<size_t>(function_.rows) * 32;
+  for (const auto& warp : block.warps) {
+    const size_t first = static_cast<size_t>(warp->index) * count;
+    for (size_t i = 0; i < count && first + i < left.registers.size(); ++i)
+      left.registers[first + i] = warp->rows[i];
   }
 }
 

@@ -1,0 +1,158 @@
+#include "compiler/optimize/operands/mma.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/accessors.h"
+#include "compiler/kernel/affine.h"
+
+namespace outboard::codegen {
+namespace {
+
+constexpr int64_t kRunMax = 8;  // 16 bytes
+
+bool In(RangeSet set, int range) { return set >> range & 1; }
+
+// What `node` widens to f32; nullptr for anything else.
+const UOp* Widened(const UOp* node) {
+  if (node->op != Op::kCast || node->dtype != DType::kF32) return nullptr;
+  const DType dtype = node->src[0]->dtype;
+  return dtype == DType::kBF16 || dtype == DType::kF16 ? node->src[0] : nullptr;
+}
+
+class Finder {
+ public:
+  explicit Finder(const LoopNest& kernel) : kernel_(kernel) {}
+
+  absl::StatusOr<MmaProduct> Run() {
+    const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
+    if (kernel_.empty) return illegal("nothing to compute");
+    if (kernel_.groups.size() != 1 || kernel_.groups[0].nodes.size() != 1)
+      return illegal("not the kernel's only reduction");
+    if (kernel_.parallel_count != kernel_.output_count) return illegal("a range is a sequence");
+    const ReduceGroup& group = kernel_.groups[0];
+    product_.sum = group.nodes[0];
+    if (ReduceOf(product_.sum).op() != Op::kAdd || product_.sum->dtype != DType::kF32)
+      return illegal("not a sum in f32");
+    const UOp* const term = product_.sum->src[0];
+    if (term->op != Op::kMul) return illegal("not a sum of products");
+    product_.rows.value = Widened(term->src[0]);
+    product_.columns.value = Widened(term->src[1]);
+    if (product_.rows.value == nullptr || product_.columns.value == nullptr ||
+        product_.rows.value->dtype != product_.columns.value->dtype)
+      return illegal("not a product of two values of bf16 or of two of f16");
+    product_.dtype = product_.rows.value->dtype;
+    // Columns are what lies side by side in the first result.
+    const int inner = ConsecutiveInStore();
+    if (inner >= 0 && In(kernel_.DepsOf(product_.rows.value), inner) &&
+        !In(kernel_.DepsOf(product_.columns.value), inner))
+      std::swap(product_.rows, product_.columns);
+    if (const char* const why = Divide(); why != nullptr) return illegal(why);
+    product_.reduced = group.ranges;
+    for (const int r : product_.reduced) product_.steps *= kernel_.ranges[r].extent;
+    if (product_.steps == 0) return illegal("no steps");
+    Arrange(inner);
+    return std::move(product_);
+  }
+
+ private:
+  int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  int ConsecutiveInStore() {
+    const Affine& index = forms_.Of(kernel_.stores[0]->src[0]->src[1]);
+    for (int r = 0; r < kernel_.output_count; ++r)
+      if (index.CoefficientOf(kernel_.ranges[r].node) == 1) return r;
+    return -1;
+  }
+
+  // Why it cannot be done; null if it is.
+  const char* Divide() {
+    const RangeSet rows = kernel_.DepsOf(product_.rows.value),
+                   columns = kernel_.DepsOf(product_.columns.value);
+    for (int r = 0; r < kernel_.output_count; ++r) {
+      if (In(rows, r) && In(columns, r)) {
+        product_.batch.push_back(r);
+        product_.batches *= Extent(r);
+      } else if (In(rows, r) || In(columns, r)) {
+        MmaSide& side = In(rows, r) ? product_.rows : product_.columns;
+        side.ranges.push_back(r);
+        side.count *= Extent(r);
+      } else {
+        return "an output range moves no operand";
+      }
+    }
+    if (product_.rows.ranges.empty()) return "rows must move one operand alone";
+    if (product_.columns.ranges.empty()) return "columns must move the other operand alone";
+    return nullptr;
+  }
+
+  // How many elements lie side by side along this range, from each multiple on; 0 if it does not
+  // move by one element at all.
+  int64_t RunAlong(const MmaSide& side, int range) {
+    const UOp* const load = side.value;
+    const Affine& index = forms_.Of(load->src[0]->src[1]);
+    const UOp* const node = kernel_.ranges[range].node;
+    if (index.CoefficientOf(node) != 1) return 0;
+    if (load->src.size() == 3 && In(kernel_.DepsOf(load->src[1]), range)) return 1;
+    if (kernel_.ranges[range].end() != nullptr) return 1;
+    uint64_t all = index.constant | static_cast<uint64_t>(Extent(range));
+    for (const auto& [term, coefficient] : index.terms) {
+      if (term == node) continue;
+      if (In(kernel_.DepsOf(term), range)) return 1;
+      all |= coefficient;
+    }
+    int64_t run = kRunMax;
+    while (all % static_cast<uint64_t>(run) != 0) run /= 2;
+    return run;
+  }
+
+  struct Choice {
+    int64_t run = 0;
+    int range = -1;
+  };
+  Choice BestOf(const MmaSide& side, const std::vector<int>& ranges) {
+    Choice best;
+    for (const int r : ranges)
+      if (const int64_t run = RunAlong(side, r); run > best.run) best = {run, r};
+    return best;
+  }
+
+  static void PutLast(std::vector<int>& ranges, int range) {
+    const auto at = std::find(ranges.begin(), ranges.end(), range);
+    if (at != ranges.end()) std::rotate(at, at + 1, ranges.end());
+  }
+
+  // Which ranges vary fastest, so that as much as possible is copied side by side.
+  void Arrange(int inner) {
+    PutLast(product_.columns.ranges, inner);
+    int fastest_step = -1;
+    int64_t longest = 0;
+    for (MmaSide* side : {&product_.rows, &product_.columns}) {
+      side->copied = side->value->op == Op::kLoad &&
+                     (side->value->src.size() == 1 || IsZero(side->value->src[2]));
+      if (!side->copied) continue;
+      const Choice steps = BestOf(*side, product_.reduced), own = BestOf(*side, side->ranges);
+      side->across = own.run > steps.run;
+      if (side->across) {
+        PutLast(side->ranges, own.range);
+        side->run = own.run;
+      } else if (steps.run > longest) {
+        longest = steps.run;
+        fastest_step = steps.range;
+      }
+    }
+    PutLast(product_.reduced, fastest_step);
+    for (MmaSide* side : {&product_.rows, &product_.columns})
+      if (side->copied && !side->across)
+        side->run = std::max<int64_t>(1, RunAlong(*side, product_.reduced.back()));
+  }
+
+  const LoopNest& kernel_;
+  AffineForms forms_;
+  MmaProduct product_;
+};
+
+}  // namespace
+
+absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel) { return Finder(kernel).Run(); }
+
+}  // namespace outboard::codegen

@@ -1,0 +1,41 @@
+// Finds kernels that a GPU's matrix unit can compute: REDUCE_LOOP(ADD) of MUL(CAST f32(a), CAST
+// f32(b)) with a and b both of bf16 or both of f16, whatever they are computed from.
+//
+// Output ranges that a alone depends on are the rows of the product, those of b its columns, those
+// of both its batch. Several ranges of one kind are one index, the last one varying fastest, and so
+// are the reduced ranges, the steps: a convolution is a product, too. What the kernel stores may be
+// any function of the sum.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/kernel/loop_nest.h"
+
+namespace outboard::codegen {
+
+struct MmaSide {
+  const UOp* value = nullptr;  // of bf16 or f16
+  std::vector<int> ranges;     // into LoopNest::ranges: its rows or columns
+  int64_t count = 1;           // of these
+  // Whether it lies in shared memory with its rows or columns side by side, instead of its steps.
+  bool across = false;
+  // Whether it is a LOAD whose elements can be copied as they are, with zeros where its gate is
+  // false; and how many at a time: 1, 2, 4 or 8, which lie side by side from a multiple on.
+  bool copied = false;
+  int64_t run = 1;
+};
+
+struct MmaProduct {
+  const UOp* sum = nullptr;  // the REDUCE_LOOP
+  DType dtype = DType::kVoid;
+  MmaSide rows, columns;
+  std::vector<int> batch, reduced;  // ranges
+  int64_t batches = 1, steps = 1;
+};
+
+// Errors: INVALID_ARGUMENT, names the condition that fails.
+absl::StatusOr<MmaProduct> FindMmaProduct(const LoopNest& kernel);
+
+}  // namespace outboard::codegen

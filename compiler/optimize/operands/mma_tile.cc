@@ -1,0 +1,159 @@
+#include "compiler/optimize/operands/mma_tile.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::codegen {
+namespace {
+
+constexpr int64_t kMmaSide = 16;       // rows, columns and steps of one fragment of an operand
+constexpr int64_t kElementBytes = 2;
+constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
+constexpr int64_t kThreadRegisters = 255;
+// For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
+constexpr int64_t kOtherRegisters = 56;
+constexpr int64_t kStagesMax = 4;
+
+bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t RegistersOf(const MmaTile& tile) {
+  const int64_t rows = tile.rows / tile.warps_down, columns = tile.columns / tile.warps_across;
+  const int64_t sums = rows * columns / 32;
+  const int64_t operands = (rows + columns) / kMmaSide * 4;
+  return sums + operands + kOtherRegisters;
+}
+
+int64_t SharedBytesOf(const MmaTile& tile) {
+  return (tile.rows + tile.columns) * tile.steps * tile.stages * kElementBytes;
+}
+
+// Candidates, with the part of a matrix unit's speed that such a tile reaches: large ones read
+// shared memory less often. Estimated from how many LDMATRIX there are for one MMA; not measured.
+struct Candidate {
+  MmaTile tile;
+  double speed;
+};
+constexpr Candidate kCandidates[] = {
+    {{128, 128, 32, 2, 2, 0}, 1.0}, {{128, 128, 32, 2, 4, 0}, 0.95}, {{128, 64, 32, 2, 2, 0}, 0.85},
+    {{64, 128, 32, 2, 2, 0}, 0.85}, {{64, 64, 32, 2, 2, 0}, 0.7},    {{32, 128, 32, 1, 4, 0}, 0.6},
+    {{128, 32, 32, 4, 1, 0}, 0.6},  {{64, 32, 32, 2, 2, 0}, 0.5},    {{32, 64, 32, 2, 2, 0}, 0.5},
+    {{32, 32, 32, 2, 2, 0}, 0.35},  {{16, 64, 64, 1, 4, 0}, 0.3},    {{64, 16, 64, 4, 1, 0}, 0.3},
+};
+
+// Below, threads that each compute a sum are as fast, and nothing is left over of a tile.
+constexpr int64_t kSideMin = 8, kStepsMin = 16;
+
+}  // namespace
+
+int64_t MmaAmount(const MmaTile& tile) {
+  int64_t amount = tile.rows;
+  for (const int64_t size : {tile.columns, tile.steps}) amount = amount * 1000 + size;
+  for (const int64_t count : {tile.warps_down, tile.warps_across, tile.stages})
+    amount = amount * 10 + count;
+  return amount;
+}
+
+MmaTile MmaTileOf(int64_t amount) {
+  MmaTile tile;
+  for (int64_t* count : {&tile.stages, &tile.warps_across, &tile.warps_down}) {
+    *count = amount % 10;
+    amount /= 10;
+  }
+  for (int64_t* size : {&tile.steps, &tile.columns}) {
+    *size = amount % 1000;
+    amount /= 1000;
+  }
+  tile.rows = amount;
+  return tile;
+}
+
+absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const Target& target) {
+  const auto illegal = [](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("MMA: ", why));
+  };
+  for (const int64_t n :
+       {tile.rows, tile.columns, tile.steps, tile.warps_down, tile.warps_across})
+    if (!IsPower(n) || n > 256) return illegal("sizes are powers of two up to 256");
+  if (tile.rows % (kMmaSide * tile.warps_down) != 0 ||
+      tile.columns % (kMmaSide * tile.warps_across) != 0 || tile.steps % kMmaSide != 0)
+    return illegal("a warp's part of the tile is no multiple of 16 by 16 by 16");
+  if (tile.stages < 2 || tile.stages > kStagesMax) return illegal("2 to 4 stages");
+  const auto room = [](const char* what, int64_t need, int64_t limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("MMA: ", need, " ", what, " of a block; the target has ", limit));
+  };
+  const int64_t threads = tile.threads(), registers = RegistersOf(tile);
+  if (threads > target.block_threads) return room("threads", threads, target.block_threads);
+  if (SharedBytesOf(tile) > target.shared_bytes)
+    return room("bytes of shared memory", SharedBytesOf(tile), target.shared_bytes);
+  if (registers > kThreadRegisters)
+    return absl::ResourceExhaustedError(absl::StrCat("MMA: about ", registers,
+                                                     " registers of a thread; the target has ",
+                                                     kThreadRegisters));
+  if (registers * threads > kRegisters) return room("registers", registers * threads, kRegisters);
+  for (const MmaSide* side : {&product.rows, &product.columns}) {
+    const int64_t elements = tile.steps * (side == &product.rows ? tile.rows : tile.columns);
+    if (elements % (threads * side->run) != 0)
+      return illegal("threads do not share the copies of an operand evenly");
+  }
+  return absl::OkStatus();
+}
+
+std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& target) {
+  if (std::min(product.rows.count, product.columns.count) < kSideMin || product.steps < kStepsMin)
+    return std::nullopt;
+  std::optional<MmaTile> best;
+  double least = 0;
+  for (const Candidate& candidate : kCandidates) {
+    MmaTile tile = candidate.tile;
+    for (tile.stages = kStagesMax; tile.stages > 2; --tile.stages)
+      if (SharedBytesOf(tile) <= target.shared_bytes) break;
+    if (!CheckMmaTile(product, tile, target).ok()) continue;
+    const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
+                           DivideUp(product.columns.count, tile.columns);
+    const int64_t waves = DivideUp(blocks, std::max(1, target.threads));
+    const double time = static_cast<double>(waves) *
+                        static_cast<double>(tile.rows * tile.columns) / candidate.speed;
+    if (best && time >= least) continue;
+    best = tile;
+    least = time;
+  }
+  return best;
+}
+
+absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Target& target,
+                                               const std::vector<Opt>* opts) {
+  const bool asked =
+      opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kMma;
+  if (target.kind != TargetKind::kCuda) {
+    if (asked) return absl::InvalidArgumentError("MMA: the target is no GPU with matrix units");
+    return std::nullopt;
+  }
+  if (opts != nullptr && !asked) return std::nullopt;
+  absl::StatusOr<MmaProduct> product = FindMmaProduct(kernel);
+  if (!product.ok()) {
+    if (asked) return absl::Status(product.status());
+    return std::nullopt;
+  }
+  MmaPlan plan;
+  plan.product = *std::move(product);
+  if (asked) {
+    const std::vector<int>& reduced = kernel.groups[0].ranges;
+    if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
+      return absl::InvalidArgumentError("MMA: the axis is not the one that is summed over");
+    plan.tile = MmaTileOf((*opts)[0].amount);
+    if (absl::Status status = CheckMmaTile(plan.product, plan.tile, target); !status.ok())
+      return status;
+    return plan;
+  }
+  const std::optional<MmaTile> tile = ChooseMmaTile(plan.product, target);
+  if (!tile) return std::nullopt;
+  plan.tile = *tile;
+  return plan;
+}
+
+}  // namespace outboard::codegen

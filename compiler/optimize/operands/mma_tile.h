@@ -1,0 +1,54 @@
+// How a product of matrices is divided among the blocks and warps of a GPU.
+//
+// A block computes a tile of `rows` by `columns`, `steps` steps at a time: while these are
+// multiplied, those of the next `stages` - 1 times are on their way to shared memory. Its warps
+// stand in a rectangle, `warps_down` by `warps_across`, and share the tile evenly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/optimize/operands/mma.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/target.h"
+
+namespace outboard::codegen {
+
+struct MmaTile {
+  int64_t rows = 0, columns = 0, steps = 0;
+  int64_t warps_down = 1, warps_across = 1;
+  int64_t stages = 2;
+
+  int64_t threads() const { return 32 * warps_down * warps_across; }
+  bool operator==(const MmaTile&) const = default;
+};
+
+struct MmaPlan {
+  MmaProduct product;
+  MmaTile tile;
+};
+
+// Of a tile, the amount of an Opt MMA: three digits each for rows, columns and steps, one each for
+// warps and stages: 128128032223 is 128 by 128, 32 steps, 2 by 2 warps, 3 stages.
+int64_t MmaAmount(const MmaTile& tile);
+MmaTile MmaTileOf(int64_t amount);
+
+// Checks that a block of the target has the threads, the shared memory and the registers.
+// Errors: INVALID_ARGUMENT    sizes that do not fit each other or the instructions
+//         RESOURCE_EXHAUSTED  names what there is too little of, with limit and need
+absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const Target& target);
+
+// The tile that takes the least time by our estimate: whole waves of blocks over all
+// multiprocessors, times what a block of that size takes. None where the product is too small for a
+// matrix unit, or nothing fits.
+std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& target);
+
+// Returns the plan that `opts` ask for, or, without `opts`, the one that we choose; none if the
+// kernel is to be computed without a matrix unit. Errors: as of CheckMmaTile and FindMmaProduct,
+// for an Opt MMA alone.
+absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Target& target,
+                                               const std::vector<Opt>* opts);
+
+}  // namespace outboard::codegen

@@ -1,0 +1,343 @@
+#include "compiler/optimize/threads/apply_threads.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/kernel/affine.h"
+#include "compiler/optimize/limits.h"
+
+namespace outboard::codegen {
+namespace {
+
+absl::Status Illegal(const auto&... why) {
+  return absl::InvalidArgumentError(absl::StrCat(why...));
+}
+
+bool In(RangeSet set, int range) { return set >> range & 1; }
+
+int64_t PointsOf(const Tile& tile) {
+  return static_cast<int64_t>(std::max(tile.main.size(), tile.rest.size())) * tile.lanes();
+}
+
+// Whether what is computed for `root` reads `slot`.
+bool Reads(const UOp* root, int64_t slot) {
+  absl::flat_hash_set<const UOp*> seen;
+  std::vector<const UOp*> stack = {root};
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot) return true;
+    stack.insert(stack.end(), node->src.begin(), node->src.end());
+  }
+  return false;
+}
+
+bool Contains(const UOp* root, const UOp* wanted) {
+  absl::flat_hash_set<const UOp*> seen;
+  std::vector<const UOp*> stack = {root};
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (node == wanted) return true;
+    if (seen.insert(node).second) stack.insert(stack.end(), node->src.begin(), node->src.end());
+  }
+  return false;
+}
+
+// The elements that the kernel may hold in one thread's registers, of 255: beside these there are
+// addresses and what is being computed.
+constexpr int64_t kThreadElementsMax = 160;
+
+}  // namespace
+
+Tile& ThreadPlanner::TileOf(int group, int range) {
+  if (group < 0) return plan_.tiles[range];
+  for (Tile& tile : plan_.groups[group].loops)
+    if (tile.range == range) return tile;
+  OB_CHECK(false && "an axis is a loop of its group");
+  return plan_.tiles[0];
+}
+
+void ThreadPlanner::Rebuild(int group, int range) {
+  const Nest& nest = nests_[range];
+  TileOf(group, range) = ThreadTile(range, kernel_.ranges[range].extent, nest.lanes, nest.inner,
+                                    nest.threads, nest.outer);
+}
+
+absl::Status ThreadPlanner::Fits(int range, int64_t count) const {
+  const int64_t extent = kernel_.ranges[range].extent, step = nests_[range].step();
+  if (step * (count - 1) >= extent)
+    return Illegal("of ", count, " times ", step, " values, most are beyond the extent of ",
+                   extent);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Vector(int group, int range, int64_t lanes) {
+  int widest = 1;
+  for (const DType dtype : kernel_.slot_dtypes)
+    if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
+  const int64_t most = target_.vector_bytes / widest;
+  if (lanes < 2 || lanes > most || !std::has_single_bit(static_cast<uint64_t>(lanes)))
+    return Illegal("lanes are a power of two up to ", most);
+  Nest& nest = nests_[range];
+  if (nest.step() > 1) return Illegal("the axis is tiled already");
+  if (kernel_.ranges[range].extent % lanes != 0)
+    return Illegal("an extent of ", kernel_.ranges[range].extent, " is no whole number of vectors");
+  for (const Tile& other : plan_.tiles) {
+    if (other.lanes() == 1) continue;
+    if (group < 0) return Illegal("another output range lies in lanes");
+    if (In(kernel_.groups[group].deps, other.range))
+      return Illegal("results of this reduction lie in lanes");
+  }
+  for (size_t g = 0; g < plan_.groups.size(); ++g)
+    for (const Tile& other : plan_.groups[g].loops) {
+      if (other.lanes() == 1) continue;
+      if (group == static_cast<int>(g)) return Illegal("another range lies in lanes");
+      if (group < 0 && In(kernel_.groups[g].deps, range))
+        return Illegal("a reduction of the range has lanes of its own");
+    }
+  nest.lanes = static_cast<int>(lanes);
+  Rebuild(group, range);
+  if (group >= 0) {
+    std::vector<Tile>& loops = plan_.groups[group].loops;
+    const auto tile = loops.begin() + (&TileOf(group, range) - loops.data());
+    std::rotate(tile, tile + 1, loops.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Repeat(int group, int range, int64_t count) {
+  Nest& nest = nests_[range];
+  if (count < 2) return Illegal("of fewer than two");
+  int64_t& where = nest.threads > 1 ? nest.outer : nest.inner;
+  if (where > 1) return Illegal("the axis is tiled so already");
+  OB_RETURN_IF_ERROR(Fits(range, count));
+  where = count;
+  Rebuild(group, range);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::MayHaveThreads(int64_t count) const {
+  if (kernel_.output_count > kernel_.parallel_count)
+    return Illegal("the steps of a sequence may read what another thread stored");
+  if (count < 2 || !std::has_single_bit(static_cast<uint64_t>(count)))
+    return Illegal("threads are a power of two from 2 on");
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::AddThreads(int range, int64_t count) {
+  if (plan_.block_threads() * count > target_.block_threads)
+    return Illegal("a block has at most ", target_.block_threads, " threads");
+  plan_.threads.push_back({range, count});
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Lane(int range, int64_t count) {
+  OB_RETURN_IF_ERROR(MayHaveThreads(count));
+  OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
+  if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
+  if (plan_.block_threads() * count > kWarpThreads)
+    return Illegal("a warp has ", kWarpThreads, " threads");
+  OB_RETURN_IF_ERROR(AddThreads(range, count));
+  nests_[range].threads *= count;
+  Rebuild(-1, range);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Warp(int range, int64_t count) {
+  OB_RETURN_IF_ERROR(MayHaveThreads(count));
+  OB_RETURN_IF_ERROR(Fits(range, count / 2 + 1));
+  if (nests_[range].outer > 1) return Illegal("must come before an UPCAST around it");
+  if (plan_.block_threads() % kWarpThreads != 0)
+    return Illegal("the ", plan_.block_threads(), " threads so far are no whole warps");
+  OB_RETURN_IF_ERROR(AddThreads(range, count));
+  nests_[range].threads *= count;
+  Rebuild(-1, range);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Share(int group, int range, int64_t count) {
+  OB_RETURN_IF_ERROR(MayHaveThreads(count));
+  GroupPlan& plan = plan_.groups[group];
+  if (plan.shared_by > 1) return Illegal("the reduction is divided already");
+  if (nests_[range].outer > 1) return Illegal("must come before an UNROLL around it");
+  const int64_t have = plan_.FreeThreads(kernel_.groups[group]);
+  if (count % have != 0)
+    return Illegal(have, " threads compute the same result; a multiple of these can divide it");
+  if (count > have) OB_RETURN_IF_ERROR(AddThreads(-1, count / have));
+  plan.shared_by = count;
+  nests_[range].threads = count;
+  Rebuild(group, range);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Grid(int64_t count) {
+  const auto loops = static_cast<int64_t>(plan_.loops.size());
+  if (count < 1 || count > loops) return Illegal("the kernel has ", loops, " output loops");
+  if (plan_.task_loops > 0) return Illegal("blocks are chosen already");
+  for (int64_t i = 0; i < count; ++i)
+    if (kernel_.ranges[plan_.loops[i].range].sequence)
+      return Illegal("the steps of a sequence are one block's");
+  plan_.task_loops = static_cast<int>(count);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Local(const UOp* load) {
+  for (const BlockCopy& copy : plan_.copies)
+    if (copy.load == load) return Illegal("the load is copied already");
+  const RangeSet deps = kernel_.DepsOf(load), reduced = deps & ~kernel_.OutputSet();
+  for (const UOp* store : kernel_.stores)
+    if (GlobalOfAccess(store).slot() == GlobalOfAccess(load).slot())
+      return Illegal("the kernel stores where it loads");
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    const ReduceGroup& group = kernel_.groups[g];
+    RangeSet own = 0;
+    for (const int r : group.ranges) own |= RangeSet{1} << r;
+    if (reduced == 0 || (reduced & ~own) != 0 || kernel_.IsNested(group)) continue;
+    if (std::none_of(group.nodes.begin(), group.nodes.end(),
+                     [&](const UOp* node) { return Contains(node->src[0], load); }))
+      continue;
+    plan_.copies.push_back({load, g});
+    return absl::OkStatus();
+  }
+  return Illegal("no single reduction reads it in its loops");
+}
+
+// The one thread that stores an element has read it, and nobody else has, after a join.
+absl::Status ThreadPlanner::CheckInPlace() const {
+  for (const UOp* store : kernel_.stores) {
+    const int64_t slot = GlobalOfAccess(store).slot();
+    if (std::none_of(kernel_.nodes.begin(), kernel_.nodes.end(), [&](const UOp* node) {
+          return node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot;
+        }))
+      continue;
+    const RangeSet deps = kernel_.DepsOf(store);
+    for (const ThreadAxis& axis : plan_.threads)
+      if (axis.range >= 0 && !In(deps, axis.range))
+        return Illegal("Opts: several threads would read what one of them stores");
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      if (plan_.FreeThreads(kernel_.groups[g]) == 1) continue;
+      for (const UOp* node : kernel_.groups[g].nodes)
+        if (Reads(node->src[0], slot))
+          return Illegal("Opts: a divided reduction reads what the kernel stores");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::CheckSize() const {
+  const auto over = [](const char* what, int64_t count, int64_t most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("Opts: ", what, " ", count, " is over the limit of ", most));
+  };
+  int64_t held = 0, join = 0, copied = 0;
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    const GroupPlan& group = plan_.groups[g];
+    const auto nodes = static_cast<int64_t>(kernel_.groups[g].nodes.size());
+    const Joining joining = JoiningOf(kernel_, plan_, g);
+    int64_t lanes = 1;
+    for (const Tile& tile : group.loops) lanes = std::max<int64_t>(lanes, tile.lanes());
+    held += joining.points * nodes * group.partials * lanes;
+    if (group.shared_by > 1)
+      for (const UOp* node : kernel_.groups[g].nodes)
+        join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
+  }
+  if (held > kThreadElementsMax) return over("running values of a thread,", held, kThreadElementsMax);
+  if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);
+  for (const BlockCopy& copy : plan_.copies)
+    copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);
+  // Memory to join is of two types at most.
+  const int64_t shared = copied + (join > 0 ? 2 * kJoinBytesMax : 0);
+  if (shared > target_.shared_bytes) return over("bytes of a block,", shared, target_.shared_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ThreadPlanner::Finish() {
+  for (int i = 0; i < plan_.task_loops; ++i) {
+    Tile& tile = plan_.tiles[plan_.loops[i].range];
+    if (tile.rest.empty()) continue;
+    ++tile.trips;
+    tile.rest.clear();
+    tile.cut = true;
+  }
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    const int64_t have = plan_.FreeThreads(kernel_.groups[g]), shared = plan_.groups[g].shared_by;
+    if (shared > 1 && have != shared)
+      return Illegal("Opts: a reduction is divided among ", shared, " of ", have, " threads");
+  }
+  for (const BlockCopy& copy : plan_.copies)
+    if (plan_.groups[copy.group].shared_by > 1)
+      return Illegal("Opts: operands of a divided reduction are not copied");
+  OB_RETURN_IF_ERROR(CheckInPlace());
+  return CheckSize();
+}
+
+int64_t Joining::elements() const {
+  return warps == 0 ? 0 : points << (std::popcount(warps) + std::popcount(rest));
+}
+
+Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group) {
+  Joining out;
+  const RangeSet deps = kernel.groups[group].deps;
+  for (const Tile& tile : plan.tiles)
+    if (In(deps, tile.range)) out.points *= PointsOf(tile);
+  const uint64_t all = static_cast<uint64_t>(plan.block_threads()) - 1;
+  out.rest = all;
+  if (plan.groups[group].shared_by == 1) return out;
+  const uint64_t free = plan.FreeBits(kernel.groups[group]);
+  out.lanes = free & (kWarpThreads - 1);
+  out.warps = free & ~static_cast<uint64_t>(kWarpThreads - 1);
+  out.rest = all & ~free;
+  return out;
+}
+
+CopyLayout LayOutCopy(const LoopNest& kernel, const LoopPlan& plan, const BlockCopy& copy) {
+  CopyLayout out;
+  const RangeSet deps = kernel.DepsOf(copy.load);
+  const auto add = [&](const Tile& tile, bool reduced) {
+    if (tile.step > 1 && In(deps, tile.range))
+      // Threads beyond the extent read, too, what nobody needs.
+      out.dims.push_back(
+          {tile.range, reduced ? std::min(tile.step, tile.extent) : tile.step, 1, reduced});
+  };
+  for (const Tile& tile : plan.groups[copy.group].loops) add(tile, true);
+  const Tile* last = nullptr;  // the one in lanes lies together
+  for (const Tile& tile : plan.tiles)
+    if (tile.lanes() > 1) last = &tile;
+  for (const Tile& tile : plan.tiles)
+    if (&tile != last) add(tile, false);
+  if (last != nullptr) add(*last, false);
+  AffineForms forms;
+  const Affine& form = forms.Of(copy.load->src[0]->src[1]);
+  for (size_t i = 0; i < out.dims.size(); ++i) {
+    const UOp* const range = kernel.ranges[out.dims[i].range].node;
+    if (form.CoefficientOf(range) != 1) continue;
+    bool only = true;
+    for (const auto& [term, coefficient] : form.terms)
+      only = only && (term == range || !In(kernel.DepsOf(term), out.dims[i].range));
+    if (only) out.along = static_cast<int>(i);
+  }
+  const int64_t most = 16 / ByteWidth(copy.load->dtype);
+  if (out.along >= 0) {
+    const CopyDim& dim = out.dims[out.along];
+    out.lanes = static_cast<int>(most);
+    while (out.lanes > 1 &&
+           (dim.extent % out.lanes != 0 || kernel.ranges[dim.range].extent % out.lanes != 0))
+      out.lanes /= 2;
+  }
+  for (size_t i = out.dims.size(); i-- > 0;) {
+    out.dims[i].stride = out.elements;
+    out.elements *= out.dims[i].extent;
+    // Rows that are stored by columns: neighbours in memory go to other banks.
+    const bool transposed = out.along >= 0 && out.along + 1 < static_cast<int>(out.dims.size());
+    if (i > 0 && transposed && static_cast<int>(i) == out.along + 1) out.elements += most;
+  }
+  return out;
+}
+
+}  // namespace outboard::codegen

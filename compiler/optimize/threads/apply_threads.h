@@ -1,0 +1,90 @@
+// Applies the Opts of devices that run blocks of threads to a plan (opt.h).
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/target.h"
+
+namespace outboard::codegen {
+
+// Fills a plan of plain loops. All arguments outlive it.
+class ThreadPlanner {
+ public:
+  ThreadPlanner(const LoopNest& kernel, LoopPlan& plan, const Target& target)
+      : kernel_(kernel), plan_(plan), target_(target), nests_(kernel.ranges.size()) {
+    plan_.blocks = true;
+  }
+
+  // `group` is that of a reduction's range, -1 for an output range. The axis exists, and is no
+  // sequence and in no nested reduction. Errors: INVALID_ARGUMENT, why the Opt is not legal here.
+  absl::Status Vector(int group, int range, int64_t lanes);
+  absl::Status Repeat(int group, int range, int64_t count);  // UPCAST and UNROLL
+  absl::Status Lane(int range, int64_t count);
+  absl::Status Warp(int range, int64_t count);
+  absl::Status Share(int group, int range, int64_t count);
+  absl::Status Grid(int64_t count);
+  absl::Status Local(const UOp* load);
+  // Checks the whole, and lets blocks reach beyond the extent. Errors: INVALID_ARGUMENT as above;
+  // RESOURCE_EXHAUSTED names the limit.
+  absl::Status Finish();
+
+ private:
+  // How many values of a range are where, from inside.
+  struct Nest {
+    int lanes = 1;
+    int64_t inner = 1, threads = 1, outer = 1;
+    int64_t step() const { return lanes * inner * threads * outer; }
+  };
+
+  absl::Status MayHaveThreads(int64_t count) const;
+  absl::Status AddThreads(int range, int64_t count);
+  // Errors: INVALID_ARGUMENT  most of `count` steps would lie beyond the extent
+  absl::Status Fits(int range, int64_t count) const;
+  void Rebuild(int group, int range);
+  Tile& TileOf(int group, int range);
+  absl::Status CheckInPlace() const;
+  absl::Status CheckSize() const;
+
+  const LoopNest& kernel_;
+  LoopPlan& plan_;
+  const Target& target_;
+  std::vector<Nest> nests_;  // by range
+};
+
+// Where the results of threads that divide a reduction (SHARE) meet.
+struct Joining {
+  uint64_t lanes = 0;  // bits of a thread's number, within a warp: joined by halves
+  uint64_t warps = 0;  // the others: joined through memory of the block
+  uint64_t rest = 0;   // of threads with other results
+  int64_t points = 1;  // results of a thread, for each of the reductions
+  // Elements of the block's memory for each reduction; 0 where no memory is needed.
+  int64_t elements() const;
+};
+Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group);
+inline constexpr int64_t kWarpThreads = 32;
+
+// Bytes of the block's memory for joining at once; a group with more joins some of its reductions
+// after the others.
+inline constexpr int64_t kJoinBytesMax = 16 << 10;
+
+// A copy in memory of the block: the values of a block of threads along each range, `k` outermost.
+struct CopyDim {
+  int range = -1;
+  int64_t extent = 1;  // of a block
+  int64_t stride = 1;  // in the copy
+  bool reduced = false;
+};
+struct CopyLayout {
+  std::vector<CopyDim> dims;  // as they lie, outermost first
+  int along = -1;             // the dim along which memory is consecutive; -1: none
+  int lanes = 1;              // elements that are loaded at once along it
+  int64_t elements = 1;
+};
+CopyLayout LayOutCopy(const LoopNest& kernel, const LoopPlan& plan, const BlockCopy& copy);
+
+}  // namespace outboard::codegen

@@ -1,0 +1,365 @@
+// By the reduction with the most work:
+//
+//   none                 threads along the range in which memory is consecutive, in vectors
+//   a product of         a tile of results in each thread's registers, operands in the block's
+//   matrices             memory; the largest tile of which there is one for each multiprocessor
+//   along memory         (sums, norms, softmax over rows) a row is divided among the threads of a
+//                        warp or block. What a thread has of it is written out where it fits its
+//                        registers, so that a row is read once, and outputs lie in the same threads
+//   across memory        (sums over rows) neighbours along memory, warps along the reduction
+#include "compiler/optimize/threads/thread_opts.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "compiler/ir/accessors.h"
+#include "compiler/kernel/access_profile.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/loop_cost.h"
+#include "compiler/optimize/threads/apply_threads.h"
+
+namespace outboard::codegen {
+namespace {
+
+constexpr int64_t kThreadsWanted = 256;      // of a block: eight blocks fill a multiprocessor
+constexpr double kResidentThreads = 1024;    // of a multiprocessor, that hide latency
+constexpr int64_t kRowValuesMax = 32;        // of a row, in a thread's registers
+constexpr int64_t kTermsOfThreadLeast = 4;   // of a divided reduction
+constexpr int64_t kMatrixTermsLeast = 8;     // of a product whose operands are copied
+constexpr int64_t kMatrixStep = 8;           // of these terms at once: 32 bytes of each row
+
+int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t FloorPower(int64_t n) {
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+class ThreadChooser {
+ public:
+  ThreadChooser(const LoopNest& kernel, const Target& target)
+      : kernel_(kernel),
+        target_(target),
+        plan_(PlainPlan(kernel)),
+        planner_(kernel, plan_, target),
+        cost_(kernel, target),
+        axes_(AxesOf(kernel)) {}
+
+  std::vector<Opt> Run() {
+    if (kernel_.output_count > kernel_.parallel_count) return {};
+    FindMain();
+    if (main_ < 0) {
+      Elementwise();
+    } else if (!MatrixProduct()) {
+      const int along = Along(body(main_));
+      if (along >= kernel_.output_count || Points(Deps()) < kThreadsWanted) {
+        Rows(along);
+      } else {
+        Columns(along);
+      }
+    }
+    ShareOthers();
+    if (kernel_.output_count > 0)
+      Try({OptKind::kGrid, 0, GridLoops()}, [&] { return planner_.Grid(GridLoops()); });
+    if (opts_.empty() || plan_.threads.empty() || !planner_.Finish().ok()) return {};
+    return std::move(opts_);
+  }
+
+ private:
+  const Body& body(int group) { return cost_.bodies()[group]; }
+  const Body& stores() { return cost_.bodies().back(); }
+  int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
+  double Points(RangeSet ranges) const { return cost_.Points(ranges); }
+  RangeSet Deps() const { return kernel_.groups[main_].deps & kernel_.OutputSet(); }
+  double Multiprocessors() const {
+    return static_cast<double>(std::max<int64_t>(target_.multiprocessors, 1));
+  }
+
+  // ---- Opts, where they are legal
+  template <typename Apply>
+  bool Try(Opt opt, Apply apply) {
+    if (opt.kind != OptKind::kGrid && opt.amount < 2) return false;
+    if (!apply().ok()) return false;
+    opts_.push_back(opt);
+    return true;
+  }
+  int64_t AxisOf(int range) const {
+    for (size_t i = 0; i < axes_.size(); ++i)
+      if (axes_[i].range == range) return static_cast<int64_t>(i);
+    return 0;
+  }
+  int GroupOf(int range) const { return axes_[AxisOf(range)].group; }
+  bool Vector(int range, int64_t lanes) {
+    return Try({OptKind::kVector, AxisOf(range), lanes},
+               [&] { return planner_.Vector(GroupOf(range), range, lanes); });
+  }
+  bool Repeat(int range, int64_t count) {
+    count = std::min(count, Ceil(Extent(range), StepOf(range)));
+    const OptKind kind = GroupOf(range) < 0 ? OptKind::kUpcast : OptKind::kUnroll;
+    return Try({kind, AxisOf(range), count},
+               [&] { return planner_.Repeat(GroupOf(range), range, count); });
+  }
+  // In as many threads of the warp as there are left, and of other warps.
+  void Threads(int range, int64_t count) {
+    const int64_t have = plan_.block_threads();
+    const int64_t lanes = std::min(count, std::max<int64_t>(1, kWarpThreads / have));
+    if (lanes > 1)
+      Try({OptKind::kLane, AxisOf(range), lanes}, [&] { return planner_.Lane(range, lanes); });
+    if (const int64_t warps = count / lanes; warps > 1)
+      Try({OptKind::kWarp, AxisOf(range), warps}, [&] { return planner_.Warp(range, warps); });
+  }
+  bool Share(int range, int64_t count) {
+    return Try({OptKind::kShare, AxisOf(range), count},
+               [&] { return planner_.Share(GroupOf(range), range, count); });
+  }
+  int64_t StepOf(int range) const {
+    const int group = GroupOf(range);
+    if (group < 0) return plan_.tiles[range].step;
+    for (const Tile& tile : plan_.groups[group].loops)
+      if (tile.range == range) return tile.step;
+    return 1;
+  }
+
+  // ---- the kernel
+  void FindMain() {
+    double most = 0;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      const Body& b = body(static_cast<int>(g));
+      const double work = b.points * static_cast<double>(b.ops.size() + b.accesses.size() + 1);
+      if (work > most && !kernel_.IsNested(kernel_.groups[g])) {
+        most = work;
+        main_ = static_cast<int>(g);
+      }
+    }
+  }
+
+  // The range in which the most accesses, by their number, are consecutive; -1: none.
+  int Along(const Body& b) {
+    int best = -1;
+    double most = 0;
+    for (int r = 0; r < static_cast<int>(kernel_.ranges.size()); ++r) {
+      if (!In(b.ranges, r) || Extent(r) < 2) continue;
+      double count = 0;
+      for (const Access& access : b.accesses)
+        if (In(access.deps, r) && cost_.ConstantStride(access, r) == 1)
+          count += Points(access.deps) * (access.store ? 1.5 : 1);
+      if (count >= most && count > 0) most = count, best = r;
+    }
+    return best;
+  }
+
+  int64_t LanesFor(const Body& b, int range) {
+    int widest = 1;
+    for (const DType dtype : kernel_.slot_dtypes)
+      if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
+    int64_t lanes = std::min<int64_t>(4, target_.vector_bytes / widest);
+    while (lanes > 1 && Extent(range) % lanes != 0) lanes /= 2;
+    bool consecutive = false;
+    for (const Access& access : b.accesses)
+      consecutive = consecutive ||
+                    (In(access.deps, range) && cost_.ConstantStride(access, range) == 1);
+    return consecutive ? lanes : 1;
+  }
+
+  // How many threads along a range of so many steps leave the fewest of them idle, the more the
+  // better where it is about the same.
+  static int64_t ThreadsFor(int64_t steps, int64_t most) {
+    int64_t best = 1;
+    double least = 1e300;
+    for (int64_t count = most; count >= 1; count /= 2) {
+      if (count / 2 >= steps) continue;
+      const double waste = static_cast<double>(Ceil(steps, count) * count);
+      if (waste < 0.9 * least) least = waste, best = count;
+    }
+    return best;
+  }
+
+  // The last output ranges, as far as threads are left.
+  void FillBlock(int64_t wanted) {
+    for (int r = kernel_.parallel_count; r-- > 0;) {
+      const int64_t left = wanted / plan_.block_threads();
+      if (left < 2) return;
+      if (plan_.tiles[r].threads > 1) continue;
+      Threads(r, ThreadsFor(Ceil(Extent(r), StepOf(r)), left));
+    }
+  }
+
+  int64_t GridLoops() const {
+    // A group is computed once a block, so loops that it does not depend on may not be handed out
+    // unless they come before its own.
+    int most = kernel_.parallel_count;
+    for (const ReduceGroup& group : kernel_.groups)
+      if (const RangeSet deps = group.deps & kernel_.OutputSet(); deps != 0)
+        most = std::min(most, static_cast<int>(std::bit_width(deps)));
+    return std::max(most, 1);
+  }
+
+  // ---- kinds of kernels
+  void Elementwise() {
+    int along = Along(stores());
+    if (along < 0) along = kernel_.parallel_count - 1;
+    if (along < 0) return;
+    Vector(along, LanesFor(stores(), along));
+    Threads(along, ThreadsFor(Ceil(Extent(along), StepOf(along)), kThreadsWanted));
+    FillBlock(kThreadsWanted);
+  }
+
+  // Two loads, each of which lacks an output range that the other one has.
+  bool MatrixProduct() {
+    const Body& b = body(main_);
+    if (Points(Deps()) < 1024) return false;
+    int rows = -1, columns = -1;
+    double most = 0;
+    for (int m = 0; m < kernel_.parallel_count; ++m)
+      for (int n = 0; n < kernel_.parallel_count; ++n) {
+        if (m == n || !In(Deps(), m) || !In(Deps(), n)) continue;
+        if (Extent(m) < 8 || Extent(n) < 8) continue;
+        bool without_n = false, without_m = false;
+        for (const Access& access : b.accesses) {
+          without_n = without_n || (In(access.deps, m) && !In(access.deps, n));
+          without_m = without_m || (In(access.deps, n) && !In(access.deps, m));
+        }
+        if (!without_n || !without_m) continue;
+        double worth = static_cast<double>(Extent(m)) * static_cast<double>(Extent(n));
+        if (n != Along(stores())) worth /= 2;
+        if (worth > most) most = worth, rows = m, columns = n;
+      }
+    if (rows < 0) return false;
+    const int inner = plan_.groups[main_].loops.back().range;
+    if (Extent(inner) < kMatrixTermsLeast) return false;
+    struct Size {
+      int64_t m, m_warps, m_more, n_warps, n_more;
+      int64_t rows() const { return m * 4 * m_warps * m_more; }
+      int64_t columns() const { return 32 * n_warps * n_more; }
+    };
+    constexpr Size kSizes[] = {
+        {4, 4, 2, 2, 2}, {4, 4, 2, 2, 1}, {4, 4, 1, 2, 1}, {4, 2, 1, 2, 1}, {2, 4, 1, 1, 1}};
+    const double others = Points(Deps()) / static_cast<double>(Extent(rows)) /
+                          static_cast<double>(Extent(columns));
+    const auto nodes = static_cast<int64_t>(kernel_.groups[main_].nodes.size());
+    const Size* size = &kSizes[std::size(kSizes) - 1];
+    for (const Size& s : kSizes) {
+      const double blocks = others * static_cast<double>(Ceil(Extent(rows), s.rows()) *
+                                                         Ceil(Extent(columns), s.columns()));
+      if (blocks < Multiprocessors() || nodes * s.m * s.m_more * 4 * s.n_more > 64) continue;
+      size = &s;
+      break;
+    }
+    const int64_t lanes = LanesFor(b, columns);
+    if (lanes != 4 || !Vector(columns, lanes)) Repeat(columns, 4);
+    Repeat(rows, size->m);
+    // Eight by four threads of a warp read from the block's memory without a conflict.
+    Threads(columns, std::min<int64_t>(8, FloorPower(Ceil(Extent(columns), StepOf(columns)))));
+    Threads(rows, std::min(kWarpThreads / plan_.block_threads(),
+                           FloorPower(Ceil(Extent(rows), StepOf(rows)))));
+    if (plan_.block_threads() == kWarpThreads) {
+      Threads(columns, size->n_warps);
+      Threads(rows, size->m_warps);
+    }
+    Repeat(columns, size->n_more);
+    Repeat(rows, size->m_more);
+    Repeat(inner, kMatrixStep);
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const RangeSet deps = kernel_.DepsOf(loads[i]);
+      if (!In(deps, inner) || In(deps, rows) == In(deps, columns)) continue;
+      if (planner_.Local(loads[i]).ok())
+        opts_.push_back({OptKind::kLocal, static_cast<int64_t>(i), 0});
+    }
+    return true;
+  }
+
+  // Threads along a reduced range, and along an output range that walks through the same memory.
+  void Rows(int along) {
+    const ReduceGroup& group = kernel_.groups[main_];
+    if (along < kernel_.output_count || GroupOf(along) != main_) along = group.ranges.back();
+    const int64_t lanes = LanesFor(body(main_), along);
+    const int64_t steps = Ceil(Extent(along), lanes);
+    // As many threads for a row as keep it in registers, and as the device has room for.
+    const double rows = std::max(Points(Deps()), 1.0);
+    int64_t count = std::min<int64_t>(kWarpThreads, ThreadsFor(steps, kWarpThreads));
+    while (count < kThreadsWanted && count * 2 <= steps &&
+           (steps * lanes > count * kRowValuesMax ||
+            (rows * static_cast<double>(count) < Multiprocessors() * kResidentThreads &&
+             steps >= count * kTermsOfThreadLeast)))
+      count *= 2;
+    int output = -1;
+    for (int r = 0; r < kernel_.parallel_count; ++r)
+      if (!In(group.deps, r) && Extent(r) == Extent(along)) output = r;
+    if (output < 0)
+      for (int r = 0; r < kernel_.parallel_count; ++r)
+        if (!In(group.deps, r) && (output < 0 || Extent(r) > Extent(output))) output = r;
+    const int64_t written_out = kRowValuesMax / lanes;
+    if (output >= 0) {
+      if (LanesFor(stores(), output) == lanes) Vector(output, lanes);
+      Threads(output, std::min(count, ThreadsFor(Ceil(Extent(output), StepOf(output)), count)));
+    }
+    Vector(along, lanes);
+    Share(along, std::max(count, plan_.FreeThreads(group)));
+    if (Ceil(Extent(along), StepOf(along)) <= written_out) {
+      Repeat(along, written_out);
+    } else {
+      Repeat(along, std::min<int64_t>(4, written_out));
+    }
+    if (output >= 0) {
+      const int64_t left = Ceil(Extent(output), StepOf(output));
+      Repeat(output, left <= written_out ? left : 1);
+    }
+    // More rows in a block of few threads.
+    if (rows >= Multiprocessors() * static_cast<double>(kThreadsWanted / plan_.block_threads()))
+      FillBlock(kThreadsWanted);
+  }
+
+  void Columns(int along) {
+    const ReduceGroup& group = kernel_.groups[main_];
+    if (along < 0) along = kernel_.parallel_count - 1;
+    double terms = 1;
+    for (const int r : group.ranges) terms *= static_cast<double>(Extent(r));
+    const bool few = Points(Deps()) < Multiprocessors() * kResidentThreads;
+    const bool divide = few && terms >= 8 * kTermsOfThreadLeast;
+    Threads(along, ThreadsFor(Extent(along), divide ? kWarpThreads : kThreadsWanted));
+    FillBlock(divide ? kWarpThreads : kThreadsWanted);
+    int longest = group.ranges.back();
+    for (const int r : group.ranges)
+      if (Extent(r) > Extent(longest)) longest = r;
+    if (divide && plan_.block_threads() == kWarpThreads)
+      Share(longest, std::min(kThreadsWanted / kWarpThreads,
+                              FloorPower(Extent(longest) / kTermsOfThreadLeast)) *
+                         plan_.FreeThreads(group));
+    Repeat(group.ranges.back(), 4);
+  }
+
+  // Reductions that all threads would compute alike.
+  void ShareOthers() {
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      const ReduceGroup& group = kernel_.groups[g];
+      if (kernel_.IsNested(group) || plan_.groups[g].shared_by > 1) continue;
+      const int64_t free = plan_.FreeThreads(group);
+      if (free == 1) continue;
+      const int range = group.ranges.back();
+      const int64_t lanes = LanesFor(body(static_cast<int>(g)), range);
+      if (free * lanes <= 2 * Extent(range)) Vector(range, lanes);
+      Share(range, free);
+      const int64_t written_out = kRowValuesMax / std::max<int64_t>(lanes, 1);
+      if (Ceil(Extent(range), StepOf(range)) <= written_out) Repeat(range, written_out);
+    }
+  }
+
+  const LoopNest& kernel_;
+  const Target& target_;
+  LoopPlan plan_;
+  ThreadPlanner planner_;
+  optimize::LoopCost cost_;
+  const std::vector<Axis> axes_;
+  int main_ = -1;  // the reduction with the most work
+  std::vector<Opt> opts_;
+};
+
+}  // namespace
+
+std::vector<Opt> ThreadOpts(const LoopNest& kernel, const Target& target) {
+  if (kernel.empty) return {};
+  return ThreadChooser(kernel, target).Run();
+}
+
+}  // namespace outboard::codegen

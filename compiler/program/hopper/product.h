@@ -1,0 +1,96 @@
+// Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), of bf16 or f16
+// with sums in f32.
+//
+// A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
+// boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of
+// the tile's rows and all of its columns in registers. A stage is full when its bytes have come, and
+// empty when both warpgroups have multiplied it. While one stage is being multiplied, the products of
+// the one before are waited for. What a tile has beyond the matrices is zeros in shared memory, and
+// is not stored.
+//
+//   sums       a product's f32 are added in the order of k, 16 products at a time, as the matrix unit
+//              adds them; the order depends on nothing but k
+//   stages     ring of `stages` x 64 columns of A and rows of B
+//   order      tiles that follow each other share columns of B, up to 8 rows of tiles
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/program/program.h"
+
+namespace outboard::program {
+
+struct HopperTile {
+  int64_t rows = 128;     // of C: 64 for each of two warpgroups
+  int64_t columns = 128;  // a multiple of 64, up to 256
+  int64_t stages = 4;     // 2, 4 or 8
+  // So many blocks compute all tiles, each one after the other, and the copies of a tile begin while
+  // the one before is written. 0: a block for each tile.
+  int64_t persistent_blocks = 0;
+
+  bool operator==(const HopperTile&) const = default;
+};
+
+// A or B. The view's dimensions are k and rows (of B: columns), or rows and k, then those of the
+// batch, the last range of which varies fastest and comes first. Its box is the builder's to choose.
+struct HopperOperand {
+  MappedTensor view;
+  int64_t elements = 0;     // of the buffer
+  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+};
+
+struct HopperShape {
+  DType dtype = DType::kBF16;  // of A and B
+  int64_t m = 0, n = 0, k = 0;
+  std::vector<int64_t> batch;  // extents, outermost first; up to two
+  HopperOperand a, b;
+
+  int64_t batches() const {
+    int64_t count = 1;
+    for (const int64_t extent : batch) count *= extent;
+    return count;
+  }
+};
+
+// Where a sum is, as i64; `inside`, unless it is -1, says whether it is within C.
+struct SumPlace {
+  ValueId batch = -1, row = -1, column = -1, inside = -1;
+};
+// Stores what becomes of the sums of two neighbouring columns, the first of which is at `place`.
+// `inside` is of both where n is even.
+using SumStores = std::function<void(SumPlace place, ValueId first, ValueId second)>;
+
+// Returns OK where the tensor memory accelerator can read the operands and a block has room for the
+// tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
+absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
+
+// Adds all of the program to `b`. The shape is one that CheckHopperShape allows, with an even n.
+void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
+                      const SumStores& stores);
+
+// ---- products of whole matrices in buffers of their own
+
+struct HopperProduct {
+  DType dtype = DType::kBF16;  // of A and B
+  int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1;          // of equal products, whose matrices follow each other
+  bool a_by_columns = false;  // A is stored [k][m], otherwise [m][k]
+  bool b_by_columns = false;  // B is stored [n][k], otherwise [k][n]
+  int a_slot = 1, b_slot = 2, c_slot = 0;
+  DType c_dtype = DType::kBF16;
+  int buffer_count = 3;
+};
+
+// Returns the value to store for `sum`, of f32, in the type of C.
+using ProductEpilogue = std::function<ValueId(ProgramBuilder& b, SumPlace place, ValueId sum)>;
+
+// Returns a program that is checked and proved to stay within its buffers. Without an epilogue the
+// sums are converted to C's type.
+// Errors: as CheckHopperShape; INTERNAL if the program is refused (an epilogue out of range)
+absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
+                                          const ProductEpilogue& epilogue = nullptr);
+
+}  // namespace outboard::program

@@ -1,0 +1,154 @@
+// What a block of threads on sm_90a has beside memory and registers, for the interpreter of
+// programs: barriers with phases, copies of boxes and products of matrices under way, and who knows
+// of whose accesses.
+//
+// Accesses are ordered by vector clocks. An actor is a thread; the copies that end on one barrier;
+// the BOXSTOREs of one thread; or the products of one warpgroup. Actors count: a thread its releases,
+// copies the phases of their barrier, stores and products their groups. A thread knows for each actor
+// up to which count its accesses come before its own. A race is found in any order of threads.
+//
+// Copies and products happen when they begin or as late as something waits for them; a seed chooses.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "compiler/program/interpret.h"
+#include "compiler/program/program.h"
+
+namespace outboard::program {
+
+// A rule that was broken, or none.
+struct Finding {
+  Fault fault = Fault::kNone;
+  std::string what;
+  bool ok() const { return fault == Fault::kNone; }
+};
+
+// An element of a box: its place in shared memory before the swizzle, from the box's first one, and
+// its first byte in the buffer, -1 outside of the view.
+struct BoxElement {
+  int64_t place = 0;
+  int64_t byte = -1;
+};
+std::vector<BoxElement> ElementsOfBox(const MappedTensor& map, std::span<const int64_t> start);
+
+// The numbers of one WGMMA: rows of 16 of a (64) and of b (its columns).
+struct GroupOperands {
+  std::vector<double> a, b;
+};
+// Adds the products that a thread of the warpgroup has to its accumulators.
+void AddGroupProducts(const GroupOperands& operands, int thread, std::span<float> accumulators);
+
+class HopperBlock {
+ public:
+  HopperBlock(int threads, int64_t shared_elements, int64_t barriers, std::mt19937_64* random);
+
+  // Begins another block.
+  void Begin();
+  // What the block leaves undone when all of its threads have ended.
+  Finding End() const;
+
+  // ---- shared memory, by the number of the element among all of the block's
+  Finding Read(int thread, int64_t element);
+  Finding Write(int thread, int64_t element);
+  void ProxyFence(int thread);
+  void JoinThreads(int first, int count);  // BARRIER and WGSYNC
+
+  // ---- barriers, by number among all of the block's
+  Finding Init(int thread, int64_t barrier, int64_t arrivals);
+  Finding Expect(int thread, int64_t barrier, int64_t bytes);
+  Finding Arrive(int thread, int64_t barrier);
+  // Sets `passed`; where it is false, the thread is in woken() when it may try again.
+  Finding Wait(int thread, int64_t barrier, int64_t parity, bool* passed);
+  std::vector<int> TakeWoken() { return std::exchange(woken_, {}); }
+
+  // ---- copies. `move` copies the bytes.
+  Finding BeginLoad(int thread, std::span<const int64_t> elements, int64_t barrier, int64_t bytes,
+                    std::function<void()> move);
+  Finding BeginStore(int thread, std::span<const int64_t> elements, std::function<void()> move);
+  void CommitStores(int thread);
+  void WaitStores(int thread, int64_t but);
+  // Lets one late copy happen. Returns false where there is none.
+  bool DeliverOne();
+
+  // ---- warpgroups
+  Finding BeginProduct(int group, std::span<const int64_t> elements, std::function<void()> compute);
+  void CommitProducts(int group);
+  void WaitProducts(int group, int64_t but);
+  int64_t OpenGroup(int group) const { return groups_[group].committed + 1; }
+  int64_t DoneGroup(int group) const { return groups_[group].done; }
+  // Returns whether the warpgroup may go on, and errors of its number.
+  Finding SetRegisters(int group, int64_t registers, bool raises, bool* passed);
+
+ private:
+  using Count = uint32_t;
+  struct AccessShadow {
+    int32_t writer = -1;
+    Count written = 0;
+    absl::InlinedVector<std::pair<int32_t, Count>, 2> reads;
+  };
+  struct PhaseBarrier {
+    int64_t expected = 0;  // 0: not made
+    int64_t pending = 0, bytes = 0, phase = 0;
+    int maker = 0;
+    Count made = 0;
+    std::vector<Count> current, completed;
+    std::vector<Count> current_proxied, completed_proxied;
+    std::vector<int> waiting;
+  };
+  struct LateCopy {
+    int64_t barrier;  // -1: a store of `thread`
+    int64_t bytes;
+    int thread;
+    int64_t group;
+    std::function<void()> move;
+  };
+  struct OpenProduct {
+    int64_t group;
+    std::function<void()> compute;
+  };
+  struct GroupState {
+    int64_t committed = 0, done = 0, registers = 0;
+    std::deque<OpenProduct> late;
+  };
+
+  int StoresOf(int thread) const { return threads_ + thread; }
+  int CopiesOf(int64_t barrier) const { return 2 * threads_ + static_cast<int>(barrier); }
+  int ProductsOf(int group) const {
+    return 2 * threads_ + static_cast<int>(barriers_.size()) + group;
+  }
+  Count* Known(int thread) { return known_.data() + static_cast<size_t>(thread) * actors_; }
+  Count* Proxied(int thread) {
+    return proxied_.data() + static_cast<size_t>(thread) * static_cast<size_t>(threads_);
+  }
+  std::string NameOf(int32_t actor) const;
+  Finding CheckRead(const Count* known, const Count* proxied, int32_t actor, Count count,
+                    AccessShadow& shadow) const;
+  Finding CheckWrite(const Count* known, int32_t actor, Count count, AccessShadow& shadow) const;
+  Finding Use(int thread, int64_t barrier);
+  void CompleteIfDue(int64_t barrier);
+  void Land(const LateCopy& copy);
+
+  const int threads_;
+  size_t actors_ = 0;
+  std::mt19937_64& random_;
+  std::vector<AccessShadow> shadows_;
+  std::vector<PhaseBarrier> barriers_;
+  std::vector<Count> known_;    // by thread and actor
+  std::vector<Count> proxied_;  // by thread and thread: stores that the asynchronous proxy sees
+  std::vector<int64_t> stores_committed_, stores_begun_;  // by thread; begun: in the open group
+  std::vector<GroupState> groups_;
+  std::deque<LateCopy> late_;
+  std::vector<int> woken_;
+  int64_t registers_free_ = 0;
+};
+
+}  // namespace outboard::program

@@ -1,0 +1,396 @@
+// Products of matrices by the matrix units of a GPU (compiler/optimize/operands/mma.h).
+//
+//   copies of the first stages - 1 times            COMMIT after each
+//   for each time:
+//     WAIT, BARRIER                                 its operands are there for every warp
+//     copies of the time that is stages - 1 later   into the stage that was multiplied last
+//     COMMIT
+//     LDMATRIX, MMA
+//   stores                                          any values of a sum, element by element
+//
+// Past the ends of rows, columns and steps there are zeros in shared memory.
+#include <algorithm>
+
+#include "base/check.h"
+#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/lower/lowering.h"
+
+namespace outboard::program {
+
+using codegen::MmaPlan;
+using codegen::MmaProduct;
+using codegen::MmaSide;
+using codegen::MmaTile;
+
+namespace {
+
+constexpr int64_t kWarp = 32, kFragment = 16, kChunk = 8, kSumsOfFragment = 8;
+
+int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+}  // namespace
+
+class MmaLowering {
+ public:
+  MmaLowering(const LoopNest& kernel, const MmaPlan& plan)
+      : low_(kernel, nullptr),
+        b_(low_.b_),
+        kernel_(kernel),
+        product_(plan.product),
+        tile_(plan.tile),
+        times_(TimesOf(product_.steps, tile_.steps)),
+        stages_(std::min(tile_.stages, times_)) {
+    low_.mapped_ = kernel.OutputSet();
+  }
+
+  Program Run() {
+    Place();
+    Open(rows_);
+    Open(columns_);
+    fragments_down_ = tile_.rows / tile_.warps_down / kFragment;
+    fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
+    const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
+    sums_ = b_.Alloc(Space::kPrivate, DType::kF32, sums);
+    for (int64_t i = 0; i < sums; ++i)
+      b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
+    low_.Enter();
+    for (int64_t stage = 0; stage + 1 < stages_; ++stage) {
+      Fetch(b_.Int(stage), b_.Int(stage));
+      Deposit(b_.Int(stage));
+      b_.Add({.code = Code::kCommit});
+    }
+    if (stages_ == 1) {
+      Fetch(b_.Int(0), b_.Int(0));
+      Deposit(b_.Int(0));
+      b_.Add({.code = Code::kCommit});
+    }
+    MainLoop();
+    Stores();
+    low_.Leave();
+    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+  }
+
+ private:
+  // An operand in shared memory: lines of `length` elements, in chunks of 8 that are turned around
+  // from line to line, so that 8 chunks of a column lie in all 32 banks.
+  struct Operand {
+    const MmaSide* side = nullptr;
+    int64_t tile = 0;  // rows or columns of it
+    ValueId origin = -1, warp = -1;
+    int64_t warp_size = 0;
+    int64_t lines = 0, length = 0, pieces = 0;  // a thread's pieces of a stage
+    ValueId memory = -1;
+    ValueId values = -1;  // private: what is computed rather than copied
+  };
+
+  int64_t Chunks(const Operand& operand) const { return operand.length / kChunk; }
+
+  // The block's tile and the warp's part of it. Blocks that run at the same time read few different
+  // rows and columns: the second cache holds them.
+  void Place() {
+    const int64_t down = TimesOf(product_.rows.count, tile_.rows),
+                  across = TimesOf(product_.columns.count, tile_.columns);
+    const int64_t blocks = product_.batches * down * across;
+    const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
+    thread_ = b_.Special(Grid::kThread, tile_.threads());
+    low_.BindAll(product_.batch, b_.Divide(block, down * across));
+    const ValueId in_batch = product_.batches > 1 ? b_.Modulo(block, down * across) : block;
+    int64_t side_by_side = 8;
+    while (down % side_by_side != 0) side_by_side /= 2;
+    const ValueId group = b_.Divide(in_batch, side_by_side * across),
+                  in_group = b_.Modulo(in_batch, side_by_side * across);
+    const ValueId row = b_.Plus(b_.Times(group, side_by_side), b_.Modulo(in_group, side_by_side));
+    rows_.origin = b_.Times(row, tile_.rows);
+    columns_.origin = b_.Times(b_.Divide(in_group, side_by_side), tile_.columns);
+    const ValueId warp = b_.Divide(thread_, kWarp);
+    lane_ = b_.Modulo(thread_, kWarp);
+    rows_.warp = b_.Modulo(warp, tile_.warps_down);
+    columns_.warp = b_.Divide(warp, tile_.warps_down);
+    rows_.side = &product_.rows;
+    columns_.side = &product_.columns;
+    rows_.tile = tile_.rows;
+    columns_.tile = tile_.columns;
+    rows_.warp_size = tile_.rows / tile_.warps_down;
+    columns_.warp_size = tile_.columns / tile_.warps_across;
+  }
+
+  void Open(Operand& operand) {
+    operand.lines = operand.side->across ? tile_.steps : operand.tile;
+    operand.length = operand.side->across ? operand.tile : tile_.steps;
+    const int64_t elements = operand.lines * operand.length;
+    operand.pieces = elements / operand.side->run / tile_.threads();
+    operand.memory = b_.Alloc(Space::kShared, product_.dtype, stages_ * elements);
+    if (!operand.side->copied)
+      operand.values = b_.Alloc(Space::kPrivate, product_.dtype, operand.pieces);
+  }
+
+  // The first element of a chunk of a line, whose number is `low` modulo 8.
+  ValueId ElementOf(const Operand& operand, ValueId stage, ValueId line, ValueId low,
+                    ValueId chunk) {
+    const int64_t chunks = Chunks(operand);
+    ValueId turned = chunk;
+    if (chunks >= 8) {
+      turned = b_.Plus(chunk, low);
+    } else if (chunks > 1) {
+      turned = b_.Plus(chunk, b_.Divide(low, 8 / chunks));
+    }
+    const ValueId in_line = b_.Times(b_.Modulo(turned, chunks), kChunk);
+    const ValueId first = b_.Plus(b_.Times(stage, operand.lines * operand.length),
+                                  b_.Times(line, operand.length));
+    return b_.Plus(first, in_line);
+  }
+
+  // A thread's piece: its place in the tile, and where that is in the kernel.
+  struct Piece {
+    ValueId line;
+    ValueId number;  // in the line
+    ValueId column;
+  };
+  Piece PieceOf(const Operand& operand, int64_t number) {
+    const int64_t in_line = operand.length / operand.side->run, threads = tile_.threads();
+    Piece piece;
+    if (threads % in_line == 0) {
+      piece.line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(number * (threads / in_line)));
+      piece.number = b_.Modulo(thread_, in_line);
+    } else {
+      const ValueId of_all = b_.Plus(thread_, b_.Int(number * threads));
+      piece.line = b_.Divide(of_all, in_line);
+      piece.number = b_.Modulo(of_all, in_line);
+    }
+    piece.column = b_.Times(piece.number, operand.side->run);
+    return piece;
+  }
+  ValueId TargetOf(const Operand& operand, const Piece& piece, ValueId stage) {
+    const int64_t in_chunk = kChunk / operand.side->run;
+    const ValueId element = ElementOf(operand, stage, piece.line, b_.Modulo(piece.line, 8),
+                                      b_.Divide(piece.number, in_chunk));
+    return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), operand.side->run));
+  }
+
+  // Binds the ranges of a piece; returns the condition that it exists, -1: it does.
+  ValueId Bind(const Operand& operand, const Piece& piece, ValueId time) {
+    const MmaSide& side = *operand.side;
+    const ValueId along = side.across ? piece.column : piece.line;
+    const ValueId index = b_.Plus(operand.origin, along);
+    const ValueId step =
+        b_.Plus(b_.Times(time, tile_.steps), side.across ? piece.line : piece.column);
+    ValueId inside = -1;
+    const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
+      if (count % size == 0) return;
+      const ValueId last = runs ? b_.Plus(value, b_.Int(side.run - 1)) : value;
+      inside = low_.And(inside, b_.Less(last, b_.Int(count)));
+    };
+    below(index, side.count, operand.tile, side.across);
+    below(step, product_.steps, tile_.steps, !side.across);
+    low_.BindAll(side.ranges, index);
+    low_.BindAll(product_.reduced, step);
+    for (const int r : product_.reduced)
+      if (const UOp* const end = kernel_.ranges[r].end())
+        inside = low_.And(inside, b_.Less(low_.value_[r], low_.Emit(end)));
+    return inside;
+  }
+  void Unbind(const Operand& operand) {
+    for (const int r : operand.side->ranges) low_.Unbind(r);
+    for (const int r : product_.reduced) low_.Unbind(r);
+  }
+
+  // Begins the copies of a time, and computes what is not copied.
+  void Fetch(ValueId time, ValueId stage) {
+    for (const Operand* operand : {&rows_, &columns_})
+      for (int64_t number = 0; number < operand->pieces; ++number) {
+        low_.Enter();
+        const Piece piece = PieceOf(*operand, number);
+        const ValueId inside = Bind(*operand, piece, time);
+        const UOp* const value = operand->side->value;
+        if (operand->side->copied) {
+          Copy(*operand, TargetOf(*operand, piece, stage), inside);
+        } else {
+          const ValueId place = b_.Int(number);
+          if (inside >= 0) b_.Store(operand->values, place, b_.Const(product_.dtype, 0));
+          const ValueId branch = inside < 0 ? -1 : b_.If(inside);
+          low_.Enter();
+          b_.Store(operand->values, place, low_.Emit(value));
+          low_.Leave();
+          if (branch >= 0) b_.EndIf(branch);
+        }
+        Unbind(*operand);
+        low_.Leave();
+      }
+  }
+
+  void Copy(const Operand& operand, ValueId target, ValueId inside) {
+    const UOp* const load = operand.side->value;
+    const int64_t run = operand.side->run;
+    Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
+    const ValueId gate =
+        load->src.size() == 3 ? low_.Gate(Conjuncts(load->src[1])) : ValueId{-1};
+    const ValueId index = low_.Emit(load->src[0]->src[1]);
+    copy.src = {operand.memory, target, low_.buffers_[GlobalOfAccess(load).slot()], index};
+    const ValueId mask = low_.And(inside, gate);
+    if (mask >= 0) copy.src.push_back(mask);
+    b_.Add(std::move(copy));
+  }
+
+  // Stores what was computed to shared memory.
+  void Deposit(ValueId stage) {
+    for (const Operand* operand : {&rows_, &columns_})
+      for (int64_t number = 0; !operand->side->copied && number < operand->pieces; ++number)
+        b_.Store(operand->memory, TargetOf(*operand, PieceOf(*operand, number), stage),
+                 b_.Load(operand->values, b_.Int(number)));
+  }
+
+  void MainLoop() {
+    const int64_t ahead = stages_ - 1;
+    const bool computes = !product_.rows.copied || !product_.columns.copied;
+    const ValueId time = b_.Loop(times_);
+    low_.Enter();
+    b_.Add({.code = Code::kWait, .imm = {std::max<int64_t>(0, ahead - 1), 0, 0}});
+    b_.Barrier();
+    const ValueId later = b_.Plus(time, b_.Int(ahead));
+    const ValueId stage = b_.Modulo(later, stages_);
+    if (ahead > 0) {
+      const ValueId more = b_.If(b_.Less(later, b_.Int(times_)));
+      low_.Enter();
+      Fetch(later, stage);
+      low_.Leave();
+      b_.EndIf(more);
+      b_.Add({.code = Code::kCommit});
+    }
+    Multiply(b_.Modulo(time, stages_));
+    if (ahead > 0 && computes) {
+      const ValueId more = b_.If(b_.Less(later, b_.Int(times_)));
+      Deposit(stage);
+      b_.EndIf(more);
+    }
+    low_.Leave();
+    b_.End(time);
+  }
+
+  // One fragment of 16 by 16: four matrices of 8 by 8. Those of rows are (first 8 rows, first 8
+  // steps), (last, first), (first, last), (last, last), as MMA's a has them; those of columns are
+  // (first 8 columns, first 8 steps), (first, last), (last, first), (last, last): two of its b.
+  ValueId Load(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
+    const bool is_rows = &operand == &rows_, across = operand.side->across;
+    const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
+                  first = b_.Modulo(b_.Divide(lane_, 8), 2);
+    const ValueId own = is_rows ? first : second, steps = is_rows ? second : first;
+    const ValueId begin = b_.Times(operand.warp, operand.warp_size / kChunk);  // in chunks
+    const ValueId own_chunk = b_.Plus(b_.Plus(begin, b_.Int(fragment * 2)), own);
+    const ValueId step_chunk = b_.Plus(b_.Int(step * 2), steps);
+    const ValueId line = b_.Plus(b_.Times(across ? step_chunk : own_chunk, kChunk), low);
+    return b_.Add({.code = Code::kLdmatrix,
+                   .dtype = product_.dtype,
+                   .lanes = 8,
+                   .src = {operand.memory, ElementOf(operand, stage, line, low,
+                                                     across ? own_chunk : step_chunk)},
+                   .imm = {across ? 1 : 0, 0, 0}});
+  }
+
+  void Multiply(ValueId stage) {
+    for (int64_t step = 0; step < tile_.steps / kFragment; ++step) {
+      std::vector<ValueId> rows, columns;
+      for (int64_t i = 0; i < fragments_down_; ++i) rows.push_back(Load(rows_, stage, i, step));
+      for (int64_t j = 0; j < fragments_across_; ++j)
+        columns.push_back(Load(columns_, stage, j, step));
+      for (int64_t i = 0; i < fragments_down_; ++i)
+        for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+          const ValueId place = b_.Int(SumOf(i, j, 0));
+          const ValueId before = b_.Add({.code = Code::kLoad,
+                                         .dtype = DType::kF32,
+                                         .lanes = 4,
+                                         .src = {sums_, place}});
+          b_.Store(sums_, place,
+                   b_.Add({.code = Code::kMma,
+                           .dtype = DType::kF32,
+                           .lanes = 4,
+                           .src = {rows[i], columns[j / 2], before},
+                           .imm = {j % 2, 0, 0}}));
+        }
+    }
+  }
+
+  // Of the fragment i of rows and the 8 columns j.
+  int64_t SumOf(int64_t i, int64_t j, int64_t lane) const {
+    return (i * fragments_across_ * 2 + j) * 4 + lane;
+  }
+
+  // MmaElement's elements of c: two that are side by side, in a row and in the row 8 below.
+  void Stores() {
+    const ValueId group = b_.Divide(lane_, 4), member = b_.Modulo(lane_, 4);
+    const auto start = [&](const Operand& operand, ValueId at) {
+      return b_.Plus(b_.Plus(operand.origin, b_.Times(operand.warp, operand.warp_size)), at);
+    };
+    const ValueId first_row = start(rows_, group),
+                  first_column = start(columns_, b_.Times(member, 2));
+    const int inner = product_.columns.ranges.back();
+    const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
+    for (int64_t i = 0; i < fragments_down_; ++i)
+      for (int64_t half = 0; half < 2; ++half)
+        Inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + half * 8)), 1, [&] {
+          for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+            const ValueId column = b_.Plus(first_column, b_.Int(j * 8));
+            if (pairs) StorePair(column, SumOf(i, j, half * 2));
+            for (int64_t lane = 0; !pairs && lane < 2; ++lane)
+              Inside(columns_, b_.Plus(column, b_.Int(lane)), 1,
+                     [&] { StoreAt(b_.Int(SumOf(i, j, half * 2 + lane))); });
+          }
+        });
+  }
+
+  // Calls `body` where the row or column exists, and `count` - 1 more after it, with its ranges
+  // bound.
+  template <typename Body>
+  void Inside(const Operand& operand, ValueId index, int64_t count, const Body& body) {
+    low_.Enter();
+    const int64_t all = operand.side->count;
+    const ValueId branch = all % operand.tile == 0
+                               ? ValueId{-1}
+                               : b_.If(b_.Less(b_.Plus(index, b_.Int(count - 1)), b_.Int(all)));
+    low_.BindAll(operand.side->ranges, index);
+    body();
+    for (const int r : operand.side->ranges) low_.Unbind(r);
+    if (branch >= 0) b_.EndIf(branch);
+    low_.Leave();
+  }
+
+  // Two columns as lanes: the first is even, and so is the inner range's extent.
+  void StorePair(ValueId column, int64_t sum) {
+    Inside(columns_, column, 2, [&] {
+      const int inner = product_.columns.ranges.back();
+      const ValueId first = low_.value_[inner];
+      // Always true. It tells the proof of range what parity does.
+      const ValueId branch =
+          product_.columns.ranges.size() == 1
+              ? ValueId{-1}
+              : b_.If(b_.Less(b_.Plus(first, b_.Int(1)), b_.Int(kernel_.ranges[inner].extent)));
+      const ValueId lane = b_.Loop(2, How::kVector, 2);
+      low_.Enter();
+      low_.BindPlain(inner, b_.Plus(first, lane));
+      StoreAt(b_.Plus(b_.Int(sum), lane));
+      low_.Leave();
+      b_.End(lane);
+      if (branch >= 0) b_.EndIf(branch);
+    });
+  }
+
+  void StoreAt(ValueId sum) {
+    low_.together_[product_.sum] = b_.Load(sums_, sum);
+    low_.Stores();
+  }
+
+  Lowering low_;
+  ProgramBuilder& b_;
+  const LoopNest& kernel_;
+  const MmaProduct& product_;
+  const MmaTile& tile_;
+  const int64_t times_, stages_;
+  int64_t fragments_down_ = 0, fragments_across_ = 0;
+  ValueId thread_ = -1, lane_ = -1, sums_ = -1;
+  Operand rows_, columns_;
+};
+
+absl::StatusOr<Program> LowerMma(const LoopNest& kernel, const MmaPlan& plan) {
+  return MmaLowering(kernel, plan).Run();
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,276 @@
+// Blocks of threads by a plan. All threads of a block run through the same loops; a range that they
+// divide starts at a place of each thread's own. What lies beyond the extent is computed from the
+// last value of the range instead, so that every thread gets to every barrier, and is not stored.
+//
+// Threads that divide a reduction (SHARE) have a partial result each. Within a warp these are
+// joined by halves: each thread adds its partner's, whose number differs in one bit, so that all
+// have the same bits in the end. Then the first threads of each warp leave theirs in the block's
+// memory, where everybody adds them up, warp by warp.
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "compiler/program/lower/lowering.h"
+
+namespace outboard::program {
+
+using codegen::CopyDim;
+using codegen::CopyLayout;
+using codegen::Joining;
+using codegen::JoiningOf;
+
+void Lowering::OpenBlock() {
+  blocks_ = true;
+  threads_ = plan_->block_threads();
+  thread_ = threads_ > 1 ? b_.Special(Grid::kThread, threads_) : b_.Int(0);
+  for (const codegen::ThreadAxis& axis : plan_->threads)
+    if (axis.range >= 0) mapped_ |= RangeSet{1} << axis.range;
+  absl::flat_hash_map<DType, int64_t> elements;
+  std::vector<DType> types;  // in a fixed order
+  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+    if (plan_->groups[g].shared_by == 1) continue;
+    for (const UOp* node : kernel_.groups[g].nodes) {
+      const DType type = SumType(node->dtype);
+      const auto nodes = std::count_if(
+          kernel_.groups[g].nodes.begin(), kernel_.groups[g].nodes.end(),
+          [&](const UOp* other) { return SumType(other->dtype) == type; });
+      const int64_t one = JoiningOf(kernel_, *plan_, g).elements();
+      if (one == 0) continue;
+      const auto [it, added] = elements.try_emplace(type, 0);
+      if (added) types.push_back(type);
+      it->second = std::max(it->second, one * std::min<int64_t>(nodes, JoinedAtOnce(one, type)));
+    }
+  }
+  for (const DType type : types)
+    join_[type] = b_.Alloc(Space::kShared, type, elements.at(type));
+  for (const codegen::BlockCopy& copy : plan_->copies) {
+    copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
+    copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
+  }
+}
+
+int64_t Lowering::JoinedAtOnce(int64_t elements, DType type) {
+  return std::max<int64_t>(1, codegen::kJoinBytesMax / (elements * ByteWidth(type)));
+}
+
+// ---- who computes what
+
+ValueId Lowering::ThreadNumber(uint64_t mask) {
+  ValueId out = b_.Int(0);
+  int64_t factor = 1;
+  while (mask != 0) {
+    const int low = std::countr_zero(mask);
+    const int count = std::countr_one(mask >> low);
+    const int64_t first = int64_t{1} << low, size = int64_t{1} << count;
+    ValueId part = b_.Divide(thread_, first);
+    if (first * size < threads_) part = b_.Modulo(part, size);
+    out = b_.Plus(out, b_.Times(part, factor));
+    factor *= size;
+    mask &= ~(((uint64_t{1} << count) - 1) << low);
+  }
+  return out;
+}
+
+ValueId Lowering::PlaceOfThread(int range) {
+  if (range < kernel_.output_count) return ThreadNumber(plan_->ThreadBits(range));
+  for (const ReduceGroup& group : kernel_.groups)
+    if (std::find(group.ranges.begin(), group.ranges.end(), range) != group.ranges.end())
+      return ThreadNumber(plan_->FreeBits(group));
+  OB_CHECK(false && "a range is of the outputs or of a group");
+  return -1;
+}
+
+ValueId Lowering::WithinExtents(RangeSet ranges) {
+  ValueId inside = -1;
+  for (; ranges != 0; ranges &= ranges - 1) {
+    const int r = std::countr_zero(ranges);
+    const Bound& bound = bound_[r];
+    if (bound.base < 0 || !bound.cut) continue;
+    const ValueId first = bound.tiled() ? raw_[r] : bound.base;
+    inside = And(inside, b_.Less(first, b_.Int(kernel_.ranges[r].extent)));
+  }
+  return inside;
+}
+
+// One of the blocks and threads that have the same value.
+ValueId Lowering::StoresHere(RangeSet deps) {
+  ValueId here = WithinExtents(deps);
+  const auto first = [&](ValueId number) {
+    here = And(here, b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(0)}));
+  };
+  if (const uint64_t bits = plan_->ThreadBits(-1); bits != 0) first(ThreadNumber(bits));
+  for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1)
+    first(bound_[std::countr_zero(free)].base);
+  return here;
+}
+
+// ---- divided reductions
+
+void Lowering::JoinResults(int index, const Reduction& sums) {
+  const Joining joining = JoiningOf(kernel_, *plan_, static_cast<size_t>(index));
+  std::vector<ValueId> totals;
+  for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
+    const UOp* const node = sums.group->nodes[n];
+    const Op op = ReduceOf(node).op();
+    totals.push_back(b_.Alloc(Space::kPrivate, SumType(node->dtype), sums.elements));
+    Statement(TiledRanges(sums.group->deps), [&] {
+      ValueId value = Folded(sums, n);
+      for (uint64_t left = joining.lanes; left != 0;) {
+        const uint64_t bit = std::bit_floor(left);
+        const ValueId partner = b_.Add({.code = Code::kShuffle,
+                                        .dtype = b_.at(value).dtype,
+                                        .src = {value},
+                                        .imm = {static_cast<int64_t>(bit), 0, 0}});
+        value = Combine(op, value, partner);
+        left &= ~bit;
+      }
+      b_.Store(totals.back(), PlaceIn(sums.points), value);
+    });
+  }
+  if (joining.warps != 0) JoinThroughMemory(joining, sums, totals);
+  for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
+    const UOp* const node = sums.group->nodes[n];
+    if (SumType(node->dtype) == node->dtype) {
+      results_[node] = {totals[n], sums.points};
+      continue;
+    }
+    ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
+    Statement(TiledRanges(sums.group->deps), [&] {
+      const ValueId place = PlaceIn(sums.points);
+      b_.Store(result.memory, place, b_.Cast(b_.Load(totals[n], place), node->dtype));
+    });
+    results_[node] = std::move(result);
+  }
+}
+
+// As many reductions at once as there is memory for.
+void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
+                                 const std::vector<ValueId>& totals) {
+  const std::vector<int> points = TiledRanges(sums.group->deps);
+  const int64_t warps = int64_t{1} << std::popcount(joining.warps),
+                rest = int64_t{1} << std::popcount(joining.rest);
+  const auto type_of = [&](size_t n) { return b_.at(totals[n]).dtype; };
+  for (size_t begin = 0; begin < totals.size();) {
+    const DType type = type_of(begin);
+    size_t end = begin;
+    while (end < totals.size() && type_of(end) == type &&
+           static_cast<int64_t>(end - begin) < JoinedAtOnce(joining.elements(), type))
+      ++end;
+    const ValueId memory = join_.at(type);
+    const auto place = [&](size_t n, ValueId warp) {
+      const ValueId result = b_.Plus(PlaceIn(sums.points),
+                                     b_.Int(static_cast<int64_t>(n - begin) * joining.points));
+      return b_.Plus(b_.Times(b_.Plus(b_.Times(result, warps), warp), rest),
+                     ThreadNumber(joining.rest));
+    };
+    b_.Barrier();
+    Enter();
+    const ValueId branch =
+        joining.lanes == 0
+            ? -1
+            : b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {ThreadNumber(joining.lanes), b_.Int(0)}));
+    for (size_t n = begin; n < end; ++n)
+      Statement(points, [&] {
+        b_.Store(memory, place(n, ThreadNumber(joining.warps)),
+                 b_.Load(totals[n], PlaceIn(sums.points)));
+      });
+    if (branch >= 0) b_.EndIf(branch);
+    Leave();
+    b_.Barrier();
+    for (size_t n = begin; n < end; ++n)
+      Statement(points, [&] {
+        const Op op = ReduceOf(sums.group->nodes[n]).op();
+        ValueId value = b_.Load(memory, place(n, b_.Int(0)));
+        for (int64_t warp = 1; warp < warps; ++warp)
+          value = Combine(op, value, b_.Load(memory, place(n, b_.Int(warp))));
+        b_.Store(totals[n], PlaceIn(sums.points), value);
+      });
+    begin = end;
+  }
+}
+
+// ---- operands in the block's memory
+
+bool Lowering::CopiesFor(const Reduction& sums) const {
+  return plan_ != nullptr &&
+         std::any_of(plan_->copies.begin(), plan_->copies.end(),
+                     [&](const codegen::BlockCopy& copy) { return copy.group == sums.index; });
+}
+
+void Lowering::CopiesForStep(const Reduction& sums) {
+  b_.Barrier();  // the step before is read
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (plan_->copies[i].group == sums.index) CopyForBlock(i);
+  b_.Barrier();
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
+}
+
+// Thread by thread along the dimension in which memory is consecutive, then along the others.
+void Lowering::CopyForBlock(size_t copy) {
+  constexpr int64_t kWrittenOutMax = 16;
+  const CopyLayout& layout = copy_layouts_[copy];
+  std::vector<size_t> order;  // the one that varies fastest first
+  if (layout.along >= 0) order.push_back(static_cast<size_t>(layout.along));
+  for (size_t d = layout.dims.size(); d-- > 0;)
+    if (static_cast<int>(d) != layout.along) order.push_back(d);
+  int64_t chunks = 1;
+  for (const CopyDim& dim : layout.dims) chunks *= dim.extent;
+  chunks /= layout.lanes;
+
+  absl::flat_hash_map<const UOp*, ValueId> memo;
+  std::vector<std::vector<const UOp*>> scopes;
+  std::swap(memo, memo_);
+  std::swap(scopes, memo_scopes_);
+  const std::vector<ValueId> values = value_;
+  const int64_t steps = (chunks + threads_ - 1) / threads_;
+  const ValueId step = b_.Loop(steps, steps <= kWrittenOutMax ? How::kUnroll : How::kPlain);
+  ValueId left = b_.Plus(b_.Times(step, threads_), thread_);
+  const ValueId some = chunks % threads_ == 0 ? -1 : b_.If(b_.Less(left, b_.Int(chunks)));
+  ValueId place = b_.Int(0);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const CopyDim& dim = layout.dims[order[i]];
+    const int64_t lanes = static_cast<int>(order[i]) == layout.along ? layout.lanes : 1;
+    const int64_t count = dim.extent / lanes;
+    const ValueId number = i + 1 == order.size() ? left : b_.Modulo(left, count);
+    left = b_.Divide(left, count);
+    const ValueId within = b_.Times(number, lanes);
+    const Bound& bound = bound_[dim.range];
+    ValueId value = b_.Plus(b_.Times(bound.step, bound.tile_step), within);
+    const bool short_step = dim.reduced && bound.extent() < dim.extent;
+    if (bound.cut || short_step)
+      value = Least(value, b_.Int(kernel_.ranges[dim.range].extent - lanes));
+    value_[dim.range] = value;
+    place = b_.Plus(place, b_.Times(within, dim.stride));
+  }
+  const ValueId lane = layout.lanes > 1 ? b_.Loop(layout.lanes, How::kVector, layout.lanes) : -1;
+  if (lane >= 0) {
+    const CopyDim& along = layout.dims[static_cast<size_t>(layout.along)];
+    value_[along.range] = b_.Plus(value_[along.range], lane);
+    place = b_.Plus(place, b_.Times(lane, along.stride));
+  }
+  b_.Store(copies_[copy], place, Emit(plan_->copies[copy].load));
+  if (lane >= 0) b_.End(lane);
+  if (some >= 0) b_.EndIf(some);
+  b_.End(step);
+  value_ = values;
+  std::swap(memo, memo_);
+  std::swap(scopes, memo_scopes_);
+}
+
+// Of the current point.
+ValueId Lowering::PlaceInBlock(size_t copy) {
+  ValueId place = b_.Int(0);
+  for (const CopyDim& dim : copy_layouts_[copy].dims) {
+    ValueId within = b_.Int(0);
+    if (!dim.reduced) {
+      const Tile& tile = plan_->tiles[dim.range];
+      if (tile.threads > 1) within = b_.Times(PlaceOfThread(dim.range), tile.run);
+    }
+    if (bound_[dim.range].tiled()) within = b_.Plus(within, local_[dim.range]);
+    place = b_.Plus(place, b_.Times(within, dim.stride));
+  }
+  return place;
+}
+
+}  // namespace outboard::program

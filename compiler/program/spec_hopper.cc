@@ -1,0 +1,199 @@
+#include "compiler/program/spec_hopper.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::program {
+namespace {
+
+// Of PTX: arrivals and bytes that a phase counts, registers that MAXREGISTERS may name.
+constexpr int64_t kArrivalsMax = (1 << 20) - 1;
+constexpr int64_t kPhaseBytesMax = (1 << 20) - 1;
+constexpr int64_t kRegistersMin = 24, kRegistersMax = 240, kRegistersStep = 8;
+constexpr int64_t kDimMax = int64_t{1} << 32;
+constexpr int64_t kStrideMax = int64_t{1} << 40;
+
+class HopperRules {
+ public:
+  explicit HopperRules(const Program& program)
+      : program_(program), threads_(program.Extent(Grid::kThread)) {}
+
+  std::string Broken(ValueId n) const {
+    const Instruction& i = at(n);
+    if (IsOfWarpgroup(i.code) && threads_ % kWarpgroupThreads != 0)
+      return "in a block of no whole warpgroups";
+    switch (i.code) {
+      case Code::kMap: return Map(i);
+      case Code::kBarrierInit:
+        if (std::string broken = Barrier(i, 0, 2); !broken.empty()) return broken;
+        return i.imm[0] < 1 || i.imm[0] > kArrivalsMax ? absl::StrCat("of ", i.imm[0], " arrivals")
+                                                       : "";
+      case Code::kBarrierExpect:
+        if (std::string broken = Barrier(i, 0, 2); !broken.empty()) return broken;
+        return i.imm[0] < 1 || i.imm[0] > kPhaseBytesMax ? absl::StrCat("of ", i.imm[0], " bytes")
+                                                         : "";
+      case Code::kBarrierArrive: return Barrier(i, 0, 2);
+      case Code::kBarrierWait:
+        if (std::string broken = Barrier(i, 0, 3); !broken.empty()) return broken;
+        return IsIndex(i.src[2]) ? "" : "the parity is no i64";
+      case Code::kBoxLoad:
+        if (i.src.size() < 5) return "has too few sources";
+        if (std::string broken = Barrier(i, 2, i.src.size()); !broken.empty()) return broken;
+        return Box(i, 4);
+      case Code::kBoxStore: return i.src.size() < 3 ? "has too few sources" : Box(i, 2);
+      case Code::kBoxWait: return i.imm[0] < 0 ? "for a negative number" : Nothing(i);
+      case Code::kBoxCommit:
+      case Code::kProxyFence:
+      case Code::kGroupCommit:
+      case Code::kGroupSync: return Nothing(i);
+      case Code::kGroupFence: return Accumulators(i);
+      case Code::kGroupWait: return i.imm[0] < 0 ? "for a negative number" : Accumulators(i);
+      case Code::kGroupMma: return Product(i);
+      case Code::kMaxRegisters:
+        if (i.imm[0] < kRegistersMin || i.imm[0] > kRegistersMax || i.imm[0] % kRegistersStep != 0)
+          return absl::StrCat(i.imm[0], " registers");
+        return i.imm[1] < 0 || i.imm[1] > 1 ? "neither raises nor lowers" : Nothing(i);
+      default: return "no such instruction";
+    }
+  }
+
+ private:
+  const Instruction& at(ValueId value) const { return program_.code[value]; }
+  bool IsAlloc(ValueId v, Space space) const {
+    return at(v).code == Code::kAlloc && at(v).imm[0] == static_cast<int64_t>(space);
+  }
+  bool IsIndex(ValueId v) const {
+    return at(v).dtype == DType::kI64 && at(v).lanes == 1 && HasValue(at(v).code);
+  }
+  static std::string Nothing(const Instruction& i) {
+    return i.src.empty() ? "" : absl::StrCat("has ", i.src.size(), " sources, not 0");
+  }
+
+  std::string Barrier(const Instruction& i, size_t first, size_t sources) const {
+    if (i.src.size() != sources)
+      return absl::StrCat("has ", i.src.size(), " sources, not ", sources);
+    if (!IsAlloc(i.src[first], Space::kBarriers)) return "of no barriers";
+    return IsIndex(i.src[first + 1]) ? "" : "the barrier's index is no i64";
+  }
+
+  std::string Map(const Instruction& i) const {
+    if (i.src.size() != 1 || at(i.src[0]).code != Code::kBuffer) return "of no buffer";
+    if (i.imm[0] < 0 || i.imm[0] >= static_cast<int64_t>(program_.maps.size()))
+      return "no such map";
+    const MappedTensor& map = program_.maps[static_cast<size_t>(i.imm[0])];
+    const Instruction& buffer = at(i.src[0]);
+    using Element = MappedTensor::Element;
+    const DType types[] = {DType::kF16, DType::kBF16, DType::kF32};
+    if (map.element > Element::kF32 || types[static_cast<int>(map.element)] != buffer.dtype ||
+        i.dtype != buffer.dtype)
+      return "is of another type than its buffer";
+    if (map.slot != buffer.imm[0]) return "is of another buffer";
+    if (map.rank() < MappedTensor::kRankMin || map.rank() > MappedTensor::kRankMax ||
+        map.box.size() != map.dims.size() || map.strides.size() + 1 != map.dims.size())
+      return absl::StrCat("has ", map.rank(), " dimensions");
+    for (int d = 0; d < map.rank(); ++d) {
+      const auto axis = static_cast<size_t>(d);
+      if (map.dims[axis] < 1 || map.dims[axis] > kDimMax || map.box[axis] < 1 ||
+          map.box[axis] > MappedTensor::kBoxMax)
+        return absl::StrCat("has a box of ", map.box[axis], " of ", map.dims[axis], " elements");
+      if (d > 0 &&
+          (map.strides[axis - 1] < map.element_bytes() || map.strides[axis - 1] >= kStrideMax ||
+           map.strides[axis - 1] % MappedTensor::kStrideAlign != 0))
+        return absl::StrCat("has a stride of ", map.strides[axis - 1], " bytes");
+    }
+    const int64_t row = map.box[0] * map.element_bytes();
+    if (map.swizzled ? row != MappedTensor::kSwizzleBytes : row % MappedTensor::kStrideAlign != 0)
+      return absl::StrCat("has rows of ", row, " bytes");
+    return map.span_bytes() > buffer.imm[1] * ByteWidth(buffer.dtype)
+               ? absl::StrCat("spans ", map.span_bytes(), " bytes of a smaller buffer")
+               : "";
+  }
+
+  // Source `map` and the coordinates after it; memory and index are the first two.
+  std::string Box(const Instruction& i, size_t map) const {
+    if (!IsAlloc(i.src[0], Space::kShared)) return "the first source is no memory of the block";
+    if (!IsIndex(i.src[1])) return "the index is no i64";
+    if (at(i.src[map]).code != Code::kMap) return "of no map";
+    const MappedTensor& tensor = program_.maps[static_cast<size_t>(at(i.src[map]).imm[0])];
+    if (at(i.src[map]).dtype != at(i.src[0]).dtype) return "between two types";
+    if (i.src.size() != map + 1 + tensor.dims.size())
+      return absl::StrCat(i.src.size() - map - 1, " coordinates of ", tensor.rank());
+    for (size_t c = map + 1; c < i.src.size(); ++c)
+      if (!IsIndex(i.src[c])) return "a coordinate is no i64";
+    return WholePatterns(i.src[0]);
+  }
+
+  std::string WholePatterns(ValueId shared) const {
+    return at(shared).imm[1] * ByteWidth(at(shared).dtype) % kSwizzleAlign != 0
+               ? absl::StrCat("the memory is no multiple of ", kSwizzleAlign, " bytes")
+               : "";
+  }
+
+  std::string Accumulators(const Instruction& i) const {
+    if (i.src.empty()) return "has no accumulators";
+    for (const ValueId s : i.src)
+      if (!IsAlloc(s, Space::kPrivate) || at(s).dtype != DType::kF32)
+        return "accumulators are private memory of f32";
+    return "";
+  }
+
+  std::string Product(const Instruction& i) const {
+    if (i.src.size() != 5) return absl::StrCat("has ", i.src.size(), " sources, not 5");
+    const int64_t columns = i.imm[0];
+    if (columns < 8 || columns > kWgmmaColumnsMax || columns % 8 != 0)
+      return absl::StrCat(columns, " columns");
+    if (!IsAlloc(i.src[0], Space::kPrivate) || at(i.src[0]).dtype != DType::kF32 ||
+        at(i.src[0]).imm[1] != columns / 2)
+      return absl::StrCat("accumulators are private memory of ", columns / 2, " f32");
+    const DType type = at(i.src[1]).dtype;
+    if (type != DType::kBF16 && type != DType::kF16) return "of a type that it has no form for";
+    for (const size_t s : {1, 3}) {
+      if (!IsAlloc(i.src[s], Space::kShared) || at(i.src[s]).dtype != type)
+        return "operands are memory of the block, of one type";
+      if (!IsIndex(i.src[s + 1])) return "an index is no i64";
+      if (std::string broken = WholePatterns(i.src[s]); !broken.empty()) return broken;
+      const int64_t leading = i.imm[s == 1 ? 1 : 2];
+      if (leading < 0 || leading * ByteWidth(type) % kSwizzleAlign != 0)
+        return absl::StrCat("a leading distance of ", leading);
+    }
+    return "";
+  }
+
+  const Program& program_;
+  const int64_t threads_;
+};
+
+}  // namespace
+
+std::string BrokenHopperRule(const Program& program, ValueId n) {
+  return HopperRules(program).Broken(n);
+}
+
+// A number that is the same for all threads of a warpgroup, whatever those before it have.
+bool GroupVariance::IsWholeGroups(ValueId value) const {
+  const Instruction& i = program_.code[value];
+  return i.code == Code::kConst && i.dtype == DType::kI64 && i.imm[0] > 0 &&
+         i.imm[0] % kWarpgroupThreads == 0;
+}
+
+bool GroupVariance::Add(ValueId n) {
+  const Instruction& i = program_.code[n];
+  const auto is_thread = [&](ValueId v) {
+    return program_.code[v].code == Code::kSpecial &&
+           program_.code[v].imm[0] == static_cast<int64_t>(Grid::kThread);
+  };
+  bool varies =
+      i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kThread) && i.imm[1] > 1;
+  for (const ValueId s : i.src) varies = varies || varies_[s];
+  // thread / 128 and thread < 128.
+  if (i.code == Code::kAlu && (i.op == Op::kIDiv || i.op == Op::kCmpLt) && is_thread(i.src[0]) &&
+      IsWholeGroups(i.src[1]))
+    varies = false;
+  // What a thread reads from memory of its own may have been written by lanes apart; which warpgroup
+  // variables hold is not followed further than this: they are stored where nothing varies, or the
+  // interpreter reports it (Fault::kDivergence).
+  return varies_[n] = varies;
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,210 @@
+#include "compiler/render/llvm/amdgpu/amdgpu.h"
+
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicsAMDGPU.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/optimize.h"
+
+namespace outboard::render {
+namespace {
+
+using llvm::Value;
+using program::Code;
+using program::Grid;
+using program::Instruction;
+
+constexpr char kTriple[] = "amdgcn-amd-amdhsa";
+
+struct Processor {
+  const char* arch;
+  int wave_threads;  // that run together
+};
+constexpr Processor kProcessors[] = {{"gfx942", 64}, {"gfx1100", 32}};
+
+const Processor* FindProcessor(const std::string& arch) {
+  const auto* const found = std::find_if(std::begin(kProcessors), std::end(kProcessors),
+                                         [&](const Processor& p) { return arch == p.arch; });
+  return found == std::end(kProcessors) ? nullptr : found;
+}
+
+// Global and shared memory have the numbers that they have on NVIDIA's; variables lie in the
+// address space that the data layout says.
+class AmdgpuPrinter final : public NvptxPrinter {
+ public:
+  AmdgpuPrinter(const program::Program& program, const Target& target, int wave_threads,
+                llvm::Module& module)
+      : NvptxPrinter(program, target, module), wave_threads_(wave_threads) {}
+
+ private:
+  absl::Status Supports() const override {
+    for (const Instruction& i : program_.code)
+      if (i.code == Code::kMma || i.code == Code::kLdmatrix || program::IsHopper(i.code))
+        return absl::UnimplementedError(
+            absl::StrCat(target_.arch, " has no form for ", std::string(Name(i.code))));
+    return NvptxPrinter::Supports();
+  }
+
+  void MarkKernel(int64_t threads) override {
+    kernel_->setCallingConv(llvm::CallingConv::AMDGPU_KERNEL);
+    kernel_->addFnAttr("amdgpu-flat-work-group-size", absl::StrCat(threads, ",", threads));
+    kernel_->addFnAttr("uniform-work-group-size", "true");
+    llvm::Metadata* const sizes[] = {Number32(threads), Number32(1), Number32(1)};
+    kernel_->setMetadata("reqd_work_group_size", llvm::MDNode::get(b_.getContext(), sizes));
+  }
+
+  Value* Number(Grid axis) override {
+    const auto id = axis == Grid::kBlock ? llvm::Intrinsic::amdgcn_workgroup_id_x
+                                         : llvm::Intrinsic::amdgcn_workitem_id_x;
+    return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
+  }
+
+  // The instruction alone orders nothing.
+  void Barrier() override {
+    const auto group = b_.getContext().getOrInsertSyncScopeID("workgroup");
+    b_.CreateFence(llvm::AtomicOrdering::Release, group);
+    b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_s_barrier, {}, {});
+    b_.CreateFence(llvm::AtomicOrdering::Acquire, group);
+  }
+
+  void Copy(ValueId n) override {
+    for (int64_t k = 0; k < at(n).imm[0]; ++k) CopyAtOnce(n, static_cast<int>(k));
+  }
+  void Await(ValueId) override {}  // all copies arrive at once
+
+  // Lanes of a wave read each other's registers by number. Threads of another half of a wave may be
+  // elsewhere in the program; nobody reads theirs.
+  Values Shuffle(ValueId n) override {
+    const Instruction& i = at(n);
+    Value* lane = b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_mbcnt_lo, {},
+                                     {b_.getInt32(UINT32_MAX), b_.getInt32(0)});
+    if (wave_threads_ == 64)
+      lane = b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_mbcnt_hi, {},
+                                {b_.getInt32(UINT32_MAX), lane});
+    Value* const other = b_.CreateXor(lane, b_.getInt32(static_cast<uint32_t>(i.imm[0])));
+    Value* const address = b_.CreateShl(other, uint64_t{2});  // in bytes
+    return {Exchanged(Lane(i.src[0], 0), [&](Value* bits) {
+      return b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_ds_bpermute, {}, {address, bits});
+    })};
+  }
+
+  llvm::Metadata* Number32(int64_t value) {
+    return llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)));
+  }
+
+  const int wave_threads_;
+};
+
+void InitializeOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTarget();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmPrinter();
+  });
+}
+
+class Renderer final : public AmdgpuRenderer {
+ public:
+  Renderer(Target target, int wave_threads, std::unique_ptr<llvm::TargetMachine> machine)
+      : target_(std::move(target)), wave_threads_(wave_threads), machine_(std::move(machine)) {}
+
+  const Target& target() const override { return target_; }
+
+  absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
+                                        bool no_opt, std::string* ir) override {
+    CompiledKernel out;
+    out.form = CompiledKernel::Form::kElfAmdgpu;
+    out.symbol = symbol;
+    out.buffer_count = program.buffer_count;
+    out.blocks[0] = program.Extent(Grid::kBlock);
+    out.threads[0] = program.Extent(Grid::kThread);
+    out.shared_bytes = program.shared_bytes();
+    out.reads_vars = program.reads_vars();
+    out.tasks = program.code.empty() ? 0 : out.blocks[0];
+    constexpr int64_t kItemsMax = (int64_t{1} << 32) - 1;  // of a dispatch packet's grid
+    if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
+        out.blocks[0] > kItemsMax / out.threads[0])
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "device ", target_.name, " has no room for ", out.blocks[0], " blocks of ",
+          out.threads[0], " threads with ", out.shared_bytes, " bytes; a block may have ",
+          target_.block_threads, " threads and ", target_.shared_bytes, " bytes"));
+    // A context a kernel: types and constants of one must not change the order of things in
+    // another.
+    llvm::LLVMContext context;
+    // The default handler would end the process.
+    std::string refused;
+    context.setDiagnosticHandlerCallBack(
+        [](const llvm::DiagnosticInfo* info, void* words) {
+          if (info->getSeverity() != llvm::DS_Error) return;
+          llvm::raw_string_ostream stream(*static_cast<std::string*>(words));
+          llvm::DiagnosticPrinterRawOStream printer(stream);
+          info->print(printer);
+        },
+        &refused);
+    llvm::Module module("kernel", context);
+    module.setTargetTriple(kTriple);
+    module.setDataLayout(machine_->createDataLayout());
+    OB_RETURN_IF_ERROR(AmdgpuPrinter(program, target_, wave_threads_, module).Run(symbol));
+    if (ir != nullptr) {
+      llvm::raw_string_ostream stream(*ir);
+      module.print(stream, nullptr);
+    }
+    OB_RETURN_IF_ERROR(OptimizeFunctions(module, machine_.get(), no_opt));
+    for (const llvm::Function& function : module)
+      for (const llvm::Instruction& instruction : llvm::instructions(function))
+        OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
+    OB_ASSIGN_OR_RETURN(out.object,
+                        EmitFile(module, machine_.get(), llvm::CodeGenFileType::ObjectFile));
+    if (!refused.empty())
+      return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", refused));
+    return out;
+  }
+
+ private:
+  const Target target_;
+  const int wave_threads_;
+  const std::unique_ptr<llvm::TargetMachine> machine_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AmdgpuRenderer>> MakeAmdgpuRenderer(Target target) {
+  if (target.kind != TargetKind::kAmd)
+    return absl::InvalidArgumentError("a target of another kind than AMD's GPUs");
+  const Processor* const processor = FindProcessor(target.arch);
+  if (processor == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no code for GPUs of kind \"", target.arch, "\"; there is for gfx942 and gfx1100"));
+  InitializeOnce();
+  std::string error;
+  const llvm::Target* const found = llvm::TargetRegistry::lookupTarget(kTriple, error);
+  if (found == nullptr) return absl::InternalError(absl::StrCat("LLVM has no AMDGPU: ", error));
+  llvm::TargetOptions options;
+  // No product is fused with a sum but where the printer does it.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(kTriple, processor->arch, "", options, llvm::Reloc::PIC_,
+                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for AMDGPU");
+  return std::make_unique<Renderer>(std::move(target), processor->wave_threads,
+                                    std::move(machine));
+}
+
+}  // namespace outboard::render

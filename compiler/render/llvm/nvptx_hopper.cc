@@ -1,0 +1,256 @@
+// What sm_90a alone has: barriers with phases, copies of boxes, products of warpgroups. LLVM 19 has
+// intrinsics for few of these, so all are inline assembly.
+//
+// Accumulators go through the assembly as results that are tied to arguments: LLVM then neither
+// moves nor copies them between a product and the wait for it. Addresses in shared memory are i32.
+// Instructions that warps run together are convergent: LLVM must not put them on other paths.
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/render/llvm/nvptx_printer.h"
+
+namespace outboard::render {
+
+using llvm::Type;
+using llvm::Value;
+using program::Code;
+using program::Grid;
+using program::Instruction;
+
+namespace {
+
+constexpr unsigned kShared = 3;  // the address space of NVPTX
+constexpr uint64_t kMapBytes = 128, kMapAlign = 64;
+// Of a matrix descriptor (PTX ISA, "Matrix Descriptor Format"), whose units are 16 bytes.
+constexpr int64_t kUnit = 16;
+constexpr uint32_t kSwizzle128 = 1u << 30;                    // of the upper word
+constexpr uint32_t kStride = program::kSwizzleAlign / kUnit;  // of eight rows
+constexpr unsigned kLeadingShift = 16;
+
+std::string Repeated(const char* constraint, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) absl::StrAppend(&text, i > 0 ? "," : "", constraint);
+  return text;
+}
+
+}  // namespace
+
+void NvptxPrinter::AddMaps() {
+  if (program_.maps.empty()) return;
+  llvm::LLVMContext& context = b_.getContext();
+  std::vector<llvm::Metadata*> numbers;  // from 1 on
+  const auto count = static_cast<unsigned>(program_.maps.size());
+  for (unsigned arg = kernel_->arg_size() - count; arg < kernel_->arg_size(); ++arg) {
+    kernel_->addParamAttr(arg, llvm::Attribute::getWithByValType(
+                                   context, llvm::ArrayType::get(b_.getInt8Ty(), kMapBytes)));
+    kernel_->addParamAttr(arg, llvm::Attribute::getWithAlignment(context, llvm::Align(kMapAlign)));
+    numbers.push_back(llvm::ConstantAsMetadata::get(b_.getInt32(arg + 1)));
+  }
+  // Its address may be taken without a copy, which would be local memory.
+  module_.getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(kernel_),
+                                               llvm::MDString::get(context, "grid_constant"),
+                                               llvm::MDNode::get(context, numbers)}));
+}
+
+void NvptxPrinter::OpenBlockMemory() {
+  block_memory_ =
+      new llvm::GlobalVariable(module_, llvm::ArrayType::get(b_.getInt8Ty(), 0),
+                               /*isConstant=*/false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                               "block_memory", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+  block_memory_->setAlignment(llvm::Align(program::kSwizzleAlign));
+  for (const Instruction& i : program_.code) {
+    if (i.code != Code::kMaxRegisters) continue;
+    // The assembler then gives a thread all registers that one block leaves room for, which is what
+    // warpgroups divide anew.
+    module_.getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            b_.getContext(),
+            {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(b_.getContext(), "minctasm"),
+             llvm::ConstantAsMetadata::get(b_.getInt32(1))}));
+    return;
+  }
+}
+
+Value* NvptxPrinter::Asm(Type* result, const std::string& text, const std::string& constraints,
+                         llvm::ArrayRef<Value*> args) {
+  std::vector<Type*> types;
+  for (const Value* arg : args) types.push_back(arg->getType());
+  llvm::CallInst* const call = b_.CreateCall(
+      llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text,
+                           absl::StrCat(constraints, constraints.empty() ? "" : ",", "~{memory}"),
+                           /*hasSideEffects=*/true),
+      args);
+  call->setConvergent();
+  return call;
+}
+
+// `text` names accumulators by $0, $1, ... and `args` by the numbers after them.
+void NvptxPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
+                                    llvm::ArrayRef<Value*> args) {
+  Elements elements;
+  for (const ValueId memory : memories) {
+    const Elements& more = privates_.at(memory);
+    elements.insert(elements.end(), more.begin(), more.end());
+  }
+  std::string constraints = Repeated("=f", elements.size());
+  std::vector<Value*> all;
+  for (Value* const arg : args) {
+    absl::StrAppend(&constraints, arg->getType()->isIntegerTy(64) ? ",l" : ",r");
+    all.push_back(arg);
+  }
+  for (size_t e = 0; e < elements.size(); ++e) {
+    absl::StrAppend(&constraints, ",", e);
+    all.push_back(b_.CreateLoad(b_.getFloatTy(), elements[e]));
+  }
+  Type* const result =
+      llvm::StructType::get(b_.getContext(), std::vector<Type*>(elements.size(), b_.getFloatTy()));
+  Value* const sums = Asm(result, text, constraints, all);
+  for (size_t e = 0; e < elements.size(); ++e)
+    b_.CreateStore(b_.CreateExtractValue(sums, {static_cast<unsigned>(e)}), elements[e]);
+}
+
+Value* NvptxPrinter::BlockAddress(ValueId memory, ValueId index) {
+  Value* const place =
+      b_.CreateMul(b_.CreateTrunc(Lane(index, 0), b_.getInt32Ty()),
+                   b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
+  Value* const base =
+      b_.CreateAdd(b_.CreatePtrToInt(block_memory_, b_.getInt32Ty()),
+                   b_.getInt32(static_cast<uint32_t>(program_.SharedOffset(memory))));
+  return b_.CreateAdd(base, place);
+}
+
+// Constants are added to the descriptor, not to the address: operands of the products of one stage
+// then differ by one addition. Addresses are below 2^18, so that nothing overflows its field.
+Value* NvptxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
+  const int64_t width = ByteWidth(at(memory).dtype);
+  const int64_t beyond = std::max<int64_t>(leading * width / kUnit, 1) << kLeadingShift;
+  int64_t offset = 0;
+  const Instruction& i = at(index);
+  if (i.code == Code::kAlu && i.op == Op::kAdd && at(i.src[1]).code == Code::kConst &&
+      at(i.src[1]).imm[0] * width % kUnit == 0) {
+    offset = at(i.src[1]).imm[0] * width / kUnit;
+    index = i.src[0];
+  }
+  Value* const low = b_.CreateAdd(b_.CreateLShr(BlockAddress(memory, index), uint64_t{4}),
+                                  b_.getInt32(static_cast<uint32_t>(beyond + offset)));
+  return b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()),
+                     b_.getInt64(uint64_t{kSwizzle128 | kStride} << 32));
+}
+
+void NvptxPrinter::BoxCopy(ValueId n) {
+  const Instruction& i = at(n);
+  const bool loads = i.code == Code::kBoxLoad;
+  const size_t map = loads ? 4 : 2;
+  const int64_t number = at(i.src[map]).imm[0];
+  const int rank = program_.maps[static_cast<size_t>(number)].rank();
+  std::vector<Value*> args = {
+      BlockAddress(i.src[0], i.src[1]),
+      kernel_->getArg(static_cast<unsigned>(kernel_->arg_size() - program_.maps.size() +
+                                            static_cast<size_t>(number)))};
+  std::string coordinates, constraints = "r,l";
+  for (int c = 0; c < rank; ++c) {
+    absl::StrAppend(&coordinates, c > 0 ? ", " : "", "$", 2 + c);
+    absl::StrAppend(&constraints, ",r");
+    args.push_back(
+        b_.CreateTrunc(Lane(i.src[map + 1 + static_cast<size_t>(c)], 0), b_.getInt32Ty()));
+  }
+  std::string text;
+  if (loads) {
+    args.push_back(BlockAddress(i.src[2], i.src[3]));
+    absl::StrAppend(&constraints, ",r");
+    text = absl::StrCat("cp.async.bulk.tensor.", rank,
+                        "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {",
+                        coordinates, "}], [$", 2 + rank, "];");
+  } else {
+    text = absl::StrCat("cp.async.bulk.tensor.", rank, "d.global.shared::cta.bulk_group [$1, {",
+                        coordinates, "}], [$0];");
+  }
+  Asm(b_.getVoidTy(), text, constraints, args);
+}
+
+void NvptxPrinter::GroupProduct(ValueId n) {
+  const Instruction& i = at(n);
+  const int64_t columns = i.imm[0], sums = columns / 2;
+  const std::string type = at(i.src[1]).dtype == DType::kBF16 ? "bf16" : "f16";
+  std::string registers;
+  for (int64_t e = 0; e < sums; ++e) absl::StrAppend(&registers, e > 0 ? "," : "", "$", e);
+  // The sums are always added to: the predicate is a constant.
+  const std::string text = absl::StrCat(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.",
+      type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1, ",
+      i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0, "; }");
+  WithAccumulators({i.src[0]}, text,
+                   {MatrixDescriptor(i.src[1], i.src[2], i.imm[1]),
+                    MatrixDescriptor(i.src[3], i.src[4], i.imm[2])});
+}
+
+void NvptxPrinter::PrintHopper(ValueId n) {
+  const Instruction& i = at(n);
+  Type* const nothing = b_.getVoidTy();
+  const auto barrier = [&] { return BlockAddress(i.src[0], i.src[1]); };
+  switch (i.code) {
+    case Code::kBarrierInit:
+      Asm(nothing,
+          absl::StrCat("mbarrier.init.shared::cta.b64 [$0], ", i.imm[0],
+                       "; fence.mbarrier_init.release.cluster;"),
+          "r", {barrier()});
+      return;
+    case Code::kBarrierExpect:
+      Asm(nothing,
+          absl::StrCat("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], ", i.imm[0], ";"), "r",
+          {barrier()});
+      return;
+    case Code::kBarrierArrive:
+      Asm(nothing, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r", {barrier()});
+      return;
+    case Code::kBarrierWait:
+      // The instruction itself sleeps for a while, and may end early.
+      Asm(nothing,
+          "{ .reg .pred p; WAIT_${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; "
+          "@p bra DONE_${:uid}; bra WAIT_${:uid}; DONE_${:uid}: }",
+          "r,r", {barrier(), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+      return;
+    case Code::kBoxLoad:
+    case Code::kBoxStore: BoxCopy(n); return;
+    case Code::kBoxCommit: Asm(nothing, "cp.async.bulk.commit_group;", "", {}); return;
+    case Code::kBoxWait:
+      Asm(nothing, absl::StrCat("cp.async.bulk.wait_group ", i.imm[0], ";"), "", {});
+      return;
+    case Code::kProxyFence: Asm(nothing, "fence.proxy.async.shared::cta;", "", {}); return;
+    case Code::kGroupFence:
+      WithAccumulators(llvm::ArrayRef<ValueId>(i.src.data(), i.src.size()),
+                       "wgmma.fence.sync.aligned;", {});
+      return;
+    case Code::kGroupMma: GroupProduct(n); return;
+    case Code::kGroupCommit: Asm(nothing, "wgmma.commit_group.sync.aligned;", "", {}); return;
+    case Code::kGroupWait:
+      WithAccumulators(llvm::ArrayRef<ValueId>(i.src.data(), i.src.size()),
+                       absl::StrCat("wgmma.wait_group.sync.aligned ", i.imm[0], ";"), {});
+      return;
+    case Code::kGroupSync: {
+      // Barrier 0 is the block's.
+      Value* const number = b_.CreateAdd(
+          b_.CreateLShr(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {}),
+                        uint64_t{7}),
+          b_.getInt32(1));
+      Asm(nothing, absl::StrCat("bar.sync $0, ", program::kWarpgroupThreads, ";"), "r", {number});
+      return;
+    }
+    case Code::kMaxRegisters:
+      Asm(nothing,
+          absl::StrCat("setmaxnreg.", i.imm[1] != 0 ? "inc" : "dec", ".sync.aligned.u32 ", i.imm[0],
+                       ";"),
+          "", {});
+      return;
+    default: OB_CHECK(false && "no such instruction");
+  }
+}
+
+}  // namespace outboard::render

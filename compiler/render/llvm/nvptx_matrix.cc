@@ -1,0 +1,150 @@
+// Matrix units of a GPU, and copies to shared memory that go on while their thread does: mma.sync,
+// ldmatrix and cp.async (PTX ISA, chapter 9.7).
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+#include "compiler/render/llvm/nvptx_printer.h"
+
+namespace outboard::render {
+
+using llvm::Align;
+using llvm::Type;
+using llvm::Value;
+using program::Code;
+using program::Instruction;
+
+// What LDMATRIX has read stays as it is: its numbers are taken apart only where a program does so.
+Value* NvptxPrinter::Pair(ValueId n, int lane) {
+  if (const auto it = pairs_.find(n); it != pairs_.end())
+    return it->second[static_cast<size_t>(lane / 2)];
+  const auto half = [&](int l) {
+    return b_.CreateZExt(alu_.Bitcast(Lane(n, l), at(n).dtype, DType::kU16), b_.getInt32Ty());
+  };
+  return b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
+}
+
+// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
+NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
+  const Instruction& i = at(n);
+  const DType type = at(i.src[0]).dtype;
+  std::vector<Value*> args;
+  const auto add = [&](ValueId operand, int first, int lanes) {
+    for (int lane = first; lane < first + lanes; lane += 2) {
+      Value* const pair = Pair(operand, lane);
+      args.push_back(type == DType::kBF16
+                         ? pair
+                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
+    }
+  };
+  add(i.src[0], 0, 8);
+  add(i.src[1], static_cast<int>(4 * i.imm[0]), 4);
+  Values out;
+  for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
+  Value* const product =
+      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
+                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
+                         {}, args);
+  for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
+  return out;
+}
+
+NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
+  const Instruction& i = at(n);
+  Value* const address = Address(i.src[0], Lane(i.src[1], 0));
+  Value* const loaded = b_.CreateIntrinsic(
+      i.imm[0] == 1 ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
+                    : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,
+      {address->getType()}, {address});
+  Values& pairs = pairs_[n];
+  Values out;
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    Value* const pair = b_.CreateExtractValue(loaded, {matrix});
+    pairs.push_back(pair);
+    for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
+      out.push_back(alu_.Bitcast(b_.CreateTrunc(b_.CreateLShr(pair, shift), b_.getInt16Ty()),
+                                 DType::kU16, i.dtype));
+  }
+  return out;
+}
+
+// ---- copies
+
+// In pieces as large as their alignment allows. cp.async takes 4, 8 or 16 bytes; what is smaller is
+// a load and a store, which may arrive before the others.
+void NvptxPrinter::Copy(ValueId n) {
+  const Instruction& i = at(n);
+  constexpr int64_t kAsyncBytesLeast = 4;
+  const int width = ByteWidth(at(i.src[0]).dtype);
+  for (int64_t k = 0; k < i.imm[0];) {
+    const auto lane = static_cast<int>(k);
+    auto aligned = static_cast<int64_t>(
+        std::min(AlignOf(i.src[0], i.src[1], lane), AlignOf(i.src[2], i.src[3], lane)).value());
+    if (i.imm[1] == 1) {  // both indices are multiples of the count
+      const int64_t least = (i.imm[0] | k) * width;
+      aligned = std::max(aligned, least & -least);
+    }
+    int64_t bytes = kAccessBytesMax;
+    while (bytes > aligned || bytes > (i.imm[0] - k) * width) bytes /= 2;
+    if (bytes >= kAsyncBytesLeast) {
+      CopyAsynchronously(n, lane, bytes);
+      k += bytes / width;
+    } else {
+      CopyAtOnce(n, lane);
+      ++k;
+    }
+  }
+}
+
+// Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask the
+// instruction is told how many bytes to read; it fills the rest with zeros.
+void NvptxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
+  const Instruction& i = at(n);
+  std::vector<Value*> args = {Address(i.src[0], Index(i.src[1], lane)),
+                              Address(i.src[2], Index(i.src[3], lane))};
+  const bool masked = i.src.size() == 5;
+  if (masked)
+    args.push_back(b_.CreateSelect(Lane(i.src[4], 0), b_.getInt32(static_cast<uint32_t>(bytes)),
+                                   b_.getInt32(0)));
+  using llvm::Intrinsic::ID;
+  const ID four = masked ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s
+                         : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+  const ID eight = masked ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8_s
+                          : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8;
+  const ID sixteen = masked ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
+                            : llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16;
+  b_.CreateIntrinsic(bytes == 4 ? four : bytes == 8 ? eight : sixteen, {}, args);
+}
+
+// One element.
+void NvptxPrinter::CopyAtOnce(ValueId n, int lane) {
+  const Instruction& i = at(n);
+  Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
+  const Align align(static_cast<uint64_t>(ByteWidth(at(i.src[0]).dtype)));
+  Value* const condition = i.src.size() == 5 ? Lane(i.src[4], 0) : nullptr;
+  llvm::BasicBlock* const before = b_.GetInsertBlock();
+  if (condition != nullptr) OpenIf(condition);
+  Value* value =
+      b_.CreateAlignedLoad(type, Address(i.src[2], Index(i.src[3], lane)), align);
+  if (condition != nullptr) {
+    llvm::BasicBlock* const body = b_.GetInsertBlock();
+    CloseIf();
+    llvm::PHINode* const either = b_.CreatePHI(type, 2);
+    either->addIncoming(value, body);
+    either->addIncoming(llvm::Constant::getNullValue(type), before);
+    value = either;
+  }
+  b_.CreateAlignedStore(value, Address(i.src[0], Index(i.src[1], lane)), align);
+}
+
+void NvptxPrinter::Await(ValueId n) {
+  if (at(n).code == Code::kCommit) {
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
+  } else {
+    const int64_t groups = std::min<int64_t>(at(n).imm[0], INT32_MAX);
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+                       {b_.getInt32(static_cast<uint32_t>(groups))});
+  }
+}
+
+}  // namespace outboard::render

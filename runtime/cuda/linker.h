@@ -1,0 +1,58 @@
+// Links PTX into modules by the driver's linker, on several threads, and keeps the machine code
+// that comes of it: another process of the same account loads it without linking.
+//
+// A key names the text, the driver's version and the device's compute capability: with another of
+// these the code may differ or not load. Code that the driver refuses is linked anew.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/cuda/driver_context.h"
+#include "runtime/device.h"
+
+namespace outboard::cuda {
+
+// What the driver has linked. It goes with the last kernel that uses it, and the last work
+// (LeftToWork).
+class LinkedModule {
+ public:
+  LinkedModule(DriverContext* context, CUmodule module) : context_(context), module_(module) {}
+  ~LinkedModule();
+  LinkedModule(const LinkedModule&) = delete;
+  LinkedModule& operator=(const LinkedModule&) = delete;
+  CUmodule get() const { return module_; }
+
+ private:
+  DriverContext* const context_;
+  const CUmodule module_;
+};
+
+// Threads: one at a time; links on several of its own.
+class Linker {
+ public:
+  using Linked = absl::StatusOr<std::shared_ptr<const LinkedModule>>;
+
+  explicit Linker(DriverContext* context) : context_(context) {}
+
+  // As Device::KeepLinked.
+  void UseStore(runtime::LinkedCodeStore* store) { store_ = store; }
+
+  // Links each of these texts, which differ; results are in their order.
+  // Errors: INTERNAL, RESOURCE_EXHAUSTED  the driver's, with what its compiler says of the text
+  std::vector<Linked> Link(const std::vector<const std::string*>& texts);
+
+ private:
+  absl::StatusOr<std::string> CodeOf(const std::string& text);
+  Linked Load(const void* image);
+  std::string KeyOf(const std::string& text) const;
+
+  DriverContext* const context_;
+  runtime::LinkedCodeStore* store_ = nullptr;
+};
+
+}  // namespace outboard::cuda

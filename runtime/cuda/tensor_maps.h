@@ -1,0 +1,22 @@
+// Views of buffers for the tensor memory accelerator (CompiledKernel::maps), as the driver encodes
+// them: 128 bytes that are a kernel's parameter.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/compiled_kernel.h"
+#include "runtime/cuda/driver_context.h"
+
+namespace outboard::cuda {
+
+// Returns OK if the driver and the device know views, and those of the kernel have a meaning.
+// Errors: UNIMPLEMENTED     a driver without cuTensorMapEncodeTiled (before CUDA 12), a device
+//                           before sm_90
+//         INVALID_ARGUMENT  a view that is none: its rule, and the value
+absl::Status CheckMaps(const DriverContext& context, const CompiledKernel& kernel);
+
+// Encodes a view of the buffer at `address`. Errors: as DriverContext::Check; the driver refuses an
+// address that is no multiple of 16.
+absl::Status EncodeMap(DriverContext& context, const MappedTensor& map, CUdeviceptr address,
+                       CUtensorMap* out);
+
+}  // namespace outboard::cuda

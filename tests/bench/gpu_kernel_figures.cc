@@ -1,0 +1,185 @@
+#include "tests/bench/gpu_kernel_figures.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "client/examples/gpt.h"
+#include "compiler/compile.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/bench/report.h"
+#include "tests/compiler/golden_kernels.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/compiler/schedule_programs.h"
+
+namespace outboard::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMultiprocessors = 132;  // of an H100
+constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
+constexpr char kNewest[] = "sm_90a";
+constexpr int kThreads = 2;
+constexpr int kRepeats = 3;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Of this thread's own processor time.
+double ProcessorMs() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+// Radford et al., 2019: 124 million parameters. A step of 8 passages of 1,024 tokens.
+const test::Program& Gpt2Step() {
+  static const test::Program program = {"gpt2_124m_step", [](test::Size) {
+                                          const Tensor text =
+                                              Tensor::zeros({1'000'000}, DType::kI32).state_();
+                                          examples::GptTrainer trainer(text,
+                                                                       {.vocabulary = 50257,
+                                                                        .layers = 12,
+                                                                        .width = 768,
+                                                                        .heads = 12,
+                                                                        .context = 1024},
+                                                                       /*batch=*/8);
+                                          trainer.Step();
+                                        }};
+  return program;
+}
+
+std::string BytesOf(const test::Program& program) {
+  Graph recording;
+  return ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::Size::kReal))).bytes;
+}
+
+// What a worker does before a program's first step: kernels that are equal are compiled once.
+struct CompiledStep {
+  double seconds = 0;
+  size_t launches = 0;
+  std::vector<CompiledKernel> kernels;  // without those that have nothing to do
+  std::vector<double> ms;               // processor time of each
+};
+CompiledStep Compile(const std::string& bytes, const Target& target) {
+  CompiledStep step;
+  const Clock::time_point begin = Clock::now();
+  Graph graph;
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, bytes));
+  const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(graph, sink, target));
+  absl::flat_hash_set<GraphId> known;
+  std::vector<std::string> distinct;
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+    EncodedGraph encoded = ValueOrDie(EncodeGraph(kernel.ast));
+    if (known.insert(encoded.id).second) distinct.push_back(std::move(encoded.bytes));
+  }
+  step.launches = schedule.kernels.size();
+  step.kernels.resize(distinct.size());
+  step.ms.resize(distinct.size());
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      Compiler compiler({.target = target});
+      for (size_t k; (k = next++) < distinct.size();) {
+        const double start = ProcessorMs();
+        Graph own;
+        step.kernels[k] = ValueOrDie(
+            compiler.Compile(ValueOrDie(DecodeGraph(own, distinct[k], Level::kKernel))));
+        step.ms[k] = ProcessorMs() - start;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  step.seconds = SecondsSince(begin);
+  std::erase_if(step.kernels, [](const CompiledKernel& kernel) { return kernel.tasks == 0; });
+  return step;
+}
+
+// The kernels of a program for one GPU; those that cannot be compiled are counted.
+std::vector<CompiledKernel> KernelsOf(const test::Program& program, const Target& target,
+                                      int& refused) {
+  Graph recording;
+  const UOp* const sink = test::RecordProgram(recording, program, test::Size::kReal);
+  const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(recording, sink, target));
+  Compiler compiler({.target = target});
+  std::vector<CompiledKernel> kernels;
+  for (const schedule::ScheduledKernel& scheduled : schedule.kernels) {
+    absl::StatusOr<CompiledKernel> kernel = compiler.Compile(scheduled.ast);
+    if (!kernel.ok()) {
+      ++refused;
+    } else if (kernel->tasks > 0) {
+      kernels.push_back(*std::move(kernel));
+    }
+  }
+  return kernels;
+}
+
+}  // namespace
+
+void GpuCompileFigures() {
+  const std::string bytes = BytesOf(Gpt2Step());
+  const Target target = CudaTarget(kNewest, kMultiprocessors);
+  std::vector<double> seconds;
+  CompiledStep step;
+  for (int i = 0; i < kRepeats; ++i) {
+    step = Compile(bytes, target);
+    seconds.push_back(step.seconds);
+  }
+  Report("cuda_compile_ms_p50", Quantile(step.ms, 0.5), "ms", "",
+         absl::StrFormat("processor time of a kernel of GPT-2 124M, to PTX; the longest of %d "
+                         "took %.1f ms",
+                         step.ms.size(), *std::max_element(step.ms.begin(), step.ms.end())));
+  Report("cuda_compile_s_gpt2_124m", Quantile(seconds, 0.5), "s", "",
+         absl::StrCat("a step's graph, 8 x 1,024 tokens, to PTX for ", kNewest, " by ", kThreads,
+                      " threads"));
+  Report("cuda_launches_gpt2_124m", static_cast<double>(step.launches), "count", "",
+         absl::StrCat("a step; ", step.ms.size(), " of them distinct; at most 260 are wanted"));
+}
+
+void GpuAssemblerFigures() {
+  const std::string ptxas = test::FindPtxas();
+  if (ptxas.empty()) {
+    for (const char* figure : {"ptx_assembled_ratio", "ptx_spill_bytes", "ptx_local_bytes"})
+      ReportSkipped(figure, "there is no ptxas; scripts/setup --assembler fetches it");
+    return;
+  }
+  int kernels = 0, assembled = 0, refused = 0;
+  int64_t spill_bytes = 0, local_bytes = 0, registers_max = 0, warnings = 0;
+  absl::flat_hash_set<std::string> known;
+  for (const char* const arch : kArchs)
+    for (const test::GoldenKernel& golden : test::GoldenKernels()) {
+      const test::Program program = {golden.name, [&](test::Size) { realize(golden.results()); }};
+      for (const CompiledKernel& kernel :
+           KernelsOf(program, CudaTarget(arch, kMultiprocessors), refused)) {
+        if (!known.insert(kernel.object).second) continue;
+        ++kernels;
+        const auto result = test::AssembleKernel(ptxas, kernel.object, arch);
+        if (!result.ok()) continue;
+        ++assembled;
+        spill_bytes += result->spill_bytes;
+        local_bytes += result->stack_bytes;
+        warnings += result->warnings;
+        registers_max = std::max(registers_max, result->registers);
+      }
+    }
+  Report("ptx_assembled_ratio", static_cast<double>(assembled) / (kernels + refused), "", "",
+         absl::StrFormat("%d golden kernels for sm_80, sm_89, sm_90 and sm_90a; %d warnings, at "
+                         "most %d registers",
+                         kernels + refused, warnings, registers_max));
+  Report("ptx_spill_bytes", static_cast<double>(spill_bytes), "bytes", "", "of all of these");
+  Report("ptx_local_bytes", static_cast<double>(local_bytes), "bytes", "", "of all of these");
+}
+
+}  // namespace outboard::bench

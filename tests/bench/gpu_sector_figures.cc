@@ -1,0 +1,163 @@
+#include "tests/bench/gpu_sector_figures.h"
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/gpu/ptx/machine.h"
+
+namespace outboard::bench {
+namespace {
+
+using test::Fold;
+using test::LoadAt;
+using test::Range;
+using test::ReduceRange;
+using test::RowMajor;
+using test::StoreAt;
+
+constexpr double kSectorBytes = 32;
+constexpr int64_t kRows = 64, kRowValues = 1024;
+// Small enough for the machine: with a device of one multiprocessor the largest tile is chosen, as
+// for a large product on a real one.
+constexpr int64_t kMatrix = 256, kTerms = 64, kTile = 128;
+constexpr int kOneMultiprocessor = 1, kMultiprocessors = 132;
+
+struct Case {
+  std::string name;
+  std::function<const UOp*(Graph&)> kernel;
+  std::vector<int64_t> floats;  // of each buffer
+  double least_bytes = 0;
+  int multiprocessors = kMultiprocessors;
+};
+
+const UOp* Stream(Graph& g) {
+  constexpr int64_t kElements = kRows * kRowValues;
+  const UOp* const i = Range(g, 0, kElements);
+  const UOp* const sum = Add(g, LoadAt(g, 1, DType::kF32, kElements, i),
+                             LoadAt(g, 2, DType::kF32, kElements, i));
+  return Sink(g, {StoreAt(g, 0, kElements, i, sum)});
+}
+
+// Loads of a row at each of `columns`.
+std::vector<const UOp*> RowLoads(Graph& g, const UOp* row, std::vector<const UOp*> columns) {
+  std::vector<const UOp*> out;
+  for (const UOp* column : columns)
+    out.push_back(LoadAt(g, 1, DType::kF32, kRows * kRowValues,
+                         RowMajor(g, {row, column}, {kRows, kRowValues})));
+  return out;
+}
+
+const UOp* Softmax(Graph& g) {
+  const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kRowValues);
+  const UOp *k = ReduceRange(g, 2, kRowValues), *l = ReduceRange(g, 3, kRowValues);
+  const auto x = RowLoads(g, row, {column, k, l});
+  const UOp* const max = Fold(g, Op::kMax, x[1], {k});
+  const auto exponential = [&](const UOp* value) {
+    return Alu(g, Op::kExp, Add(g, value, Alu(g, Op::kNeg, max)));
+  };
+  const UOp* const sum = Fold(g, Op::kAdd, exponential(x[2]), {l});
+  return Sink(g, {StoreAt(g, 0, kRows * kRowValues,
+                          RowMajor(g, {row, column}, {kRows, kRowValues}),
+                          Alu(g, Op::kFDiv, exponential(x[0]), sum))});
+}
+
+const UOp* LayerNorm(Graph& g) {
+  const UOp *row = Range(g, 0, kRows), *column = Range(g, 1, kRowValues);
+  const UOp *k = ReduceRange(g, 2, kRowValues), *l = ReduceRange(g, 3, kRowValues);
+  const auto x = RowLoads(g, row, {column, k, l});
+  const UOp* const count = ConstFloat(g, DType::kF32, static_cast<double>(kRowValues));
+  const UOp* const minus_mean =
+      Alu(g, Op::kNeg, Alu(g, Op::kFDiv, Fold(g, Op::kAdd, x[1], {k}), count));
+  const UOp* const apart = Add(g, x[2], minus_mean);
+  const UOp* const variance =
+      Alu(g, Op::kFDiv, Fold(g, Op::kAdd, Mul(g, apart, apart), {l}), count);
+  const UOp* const scale = Alu(
+      g, Op::kSqrt, Add(g, variance, ConstFloat(g, DType::kF32, 1e-5)));
+  const UOp* const normal = Alu(g, Op::kFDiv, Add(g, x[0], minus_mean), scale);
+  const UOp* const value =
+      Add(g, Mul(g, normal, LoadAt(g, 2, DType::kF32, kRowValues, column)),
+          LoadAt(g, 3, DType::kF32, kRowValues, column));
+  return Sink(g, {StoreAt(g, 0, kRows * kRowValues,
+                          RowMajor(g, {row, column}, {kRows, kRowValues}), value)});
+}
+
+const UOp* MatrixProduct(Graph& g) {
+  const UOp *m = Range(g, 0, kMatrix), *n = Range(g, 1, kMatrix), *k = ReduceRange(g, 2, kTerms);
+  const UOp* const a =
+      LoadAt(g, 1, DType::kF32, kMatrix * kTerms, RowMajor(g, {m, k}, {kMatrix, kTerms}));
+  const UOp* const b =
+      LoadAt(g, 2, DType::kF32, kMatrix * kTerms, RowMajor(g, {k, n}, {kTerms, kMatrix}));
+  return Sink(g, {StoreAt(g, 0, kMatrix * kMatrix, RowMajor(g, {m, n}, {kMatrix, kMatrix}),
+                          Fold(g, Op::kAdd, Mul(g, a, b), {k}))});
+}
+
+std::vector<Case> Cases() {
+  constexpr int64_t kElements = kRows * kRowValues;
+  constexpr double kFloat = 4;
+  constexpr double kPanels = 2.0 * kMatrix * kTerms * (kMatrix / kTile);
+  return {
+      {"stream", Stream, {kElements, kElements, kElements}, 3 * kFloat * kElements},
+      {"softmax", Softmax, {kElements, kElements}, 2 * kFloat * kElements},
+      // Each row reads the scales and biases, too.
+      {"layer_norm",
+       LayerNorm,
+       {kElements, kElements, kRowValues, kRowValues},
+       4 * kFloat * kElements},
+      {"matmul",
+       MatrixProduct,
+       {kMatrix * kMatrix, kMatrix * kTerms, kMatrix * kTerms},
+       kFloat * (kPanels + kMatrix * kMatrix),
+       kOneMultiprocessor},
+  };
+}
+
+absl::StatusOr<ptx::Counters> CountersOf(const Case& c) {
+  Graph g;
+  OB_ASSIGN_OR_RETURN(
+      const CompiledKernel kernel,
+      CompileKernel(c.kernel(g), {.target = CudaTarget("sm_90", c.multiprocessors)}));
+  ptx::DeviceMemory memory;
+  ptx::Machine machine(&memory);
+  OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
+  ptx::LaunchConfig config;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    config.grid[axis] = static_cast<uint32_t>(kernel.blocks[axis]);
+    config.block[axis] = static_cast<uint32_t>(kernel.threads[axis]);
+  }
+  for (const int64_t floats : c.floats) {
+    const std::vector<float> values(static_cast<size_t>(floats), 1.0F);
+    const uint64_t address = memory.Allocate(values.size() * sizeof(float));
+    if (!memory.Write(address, values.data(), values.size() * sizeof(float)))
+      return absl::InternalError("the machine has no room");
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(&address);
+    config.parameters.insert(config.parameters.end(), bytes, bytes + sizeof address);
+  }
+  OB_RETURN_IF_ERROR(machine.Launch(*module, kernel.symbol, config));
+  if (!machine.reports().empty())
+    return absl::FailedPreconditionError(machine.reports()[0].ToString());
+  return machine.counters();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SectorFigure>> GpuSectorFigures() {
+  std::vector<SectorFigure> figures;
+  for (const Case& c : Cases()) {
+    OB_ASSIGN_OR_RETURN(const ptx::Counters counters, CountersOf(c));
+    figures.push_back({absl::StrCat("cuda_sectors_ratio_", c.name),
+                       static_cast<double>(counters.global_sectors) /
+                           (c.least_bytes / kSectorBytes)});
+    if (c.name == "matmul" && counters.shared_accesses > 0)
+      figures.push_back({"cuda_bank_ways_matmul",
+                         static_cast<double>(counters.shared_wavefronts) /
+                             static_cast<double>(counters.shared_accesses)});
+  }
+  return figures;
+}
+
+}  // namespace outboard::bench

@@ -1,0 +1,118 @@
+// Products by warpgroups on the CUDA device, over the driver of tests/gpu: views of buffers are made
+// when addresses are known, in launches one by one and in graphs, and anew where an address changed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "runtime/device.h"
+#include "runtime/devices.h"
+#include "tests/compiler/hopper_run.h"
+
+namespace outboard::test {
+namespace {
+
+using runtime::DeviceBuffer;
+
+class HopperDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, /*overwrite=*/1);
+    auto device = runtime::MakeDevice("cuda", {.memory_bytes_max = 1 << 26});
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+
+  static CompiledKernel Compiled(const HopperCase& test) {
+    const auto program = MakeHopperProduct(test.product, test.tile, test.epilogue);
+    OB_CHECK(program.ok());
+    const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+    auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+    OB_CHECK(kernel.ok());
+    return *std::move(kernel);
+  }
+
+  // The case's buffers on the device, with its inputs in them.
+  std::vector<DeviceBuffer> Uploaded(const HopperCase& test) {
+    std::vector<DeviceBuffer> buffers;
+    for (const std::string& bytes : InputsOf(test)) {
+      buffers.push_back(*device_->Allocate(static_cast<int64_t>(bytes.size())));
+      OB_CHECK(device_->Upload(buffers.back().address(), bytes).ok());
+    }
+    return buffers;
+  }
+  static std::vector<runtime::DeviceAddress> AddressesOf(const std::vector<DeviceBuffer>& buffers) {
+    std::vector<runtime::DeviceAddress> addresses;
+    for (const DeviceBuffer& buffer : buffers) addresses.push_back(buffer.address());
+    return addresses;
+  }
+  std::string Difference(const HopperCase& test, const std::vector<DeviceBuffer>& buffers) {
+    std::vector<std::string> bytes = InputsOf(test);
+    const absl::Status status = device_->Download(
+        buffers[0].address(), static_cast<int64_t>(bytes[0].size()), bytes[0].data());
+    return status.ok() ? DifferenceOf(test, bytes) : std::string(status.message());
+  }
+  void Clear(const HopperCase& test, const std::vector<DeviceBuffer>& buffers) {
+    OB_CHECK(device_->Upload(buffers[0].address(), InputsOf(test)[0]).ok());
+  }
+
+  std::unique_ptr<runtime::Device> device_;
+};
+
+HopperCase Small() {
+  return {.product = {.m = 128, .n = 64, .k = 128, .c_dtype = DType::kF32},
+          .tile = {.columns = 64, .stages = 2}};
+}
+
+TEST_F(HopperDevice, EveryCase_IsTheProduct) {
+  for (const HopperCase& test : HopperCases()) {
+    SCOPED_TRACE(test.name);
+    const auto kernel = device_->Load(Compiled(test));
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    const std::vector<DeviceBuffer> buffers = Uploaded(test);
+    ASSERT_EQ(device_->Launch(**kernel, AddressesOf(buffers), {}), absl::OkStatus());
+    ASSERT_EQ(device_->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(Difference(test, buffers), "");
+  }
+}
+
+TEST_F(HopperDevice, AGraph_FollowsAddressesThatChange) {
+  const HopperCase test = Small();
+  const auto kernel = device_->Load(Compiled(test));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const std::vector<DeviceBuffer> first = Uploaded(test), second = Uploaded(test),
+                                  third = Uploaded(test);
+  std::unique_ptr<runtime::LaunchRecord> record;
+  // Two launches, by turns of the same and of other buffers; from the second list on as one graph.
+  for (int round = 0; round < 6; ++round) {
+    SCOPED_TRACE(round);
+    const std::vector<DeviceBuffer>& other = round / 2 % 2 == 0 ? second : third;
+    for (const auto* buffers : {&first, &second, &third}) Clear(test, *buffers);
+    const std::vector<runtime::DeviceAddress> one = AddressesOf(first), two = AddressesOf(other);
+    const runtime::KernelLaunch launches[] = {{kernel->get(), one}, {kernel->get(), two}};
+    ASSERT_EQ(device_->LaunchAll(launches, {}, record), absl::OkStatus());
+    ASSERT_EQ(device_->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(Difference(test, first), "");
+    EXPECT_EQ(Difference(test, other), "");
+    EXPECT_NE(Difference(test, &other == &second ? third : second), "");
+  }
+}
+
+TEST_F(HopperDevice, AViewThatIsNone_IsRefusedWhenTheKernelIsLoaded) {
+  const CompiledKernel good = Compiled(Small());
+  const auto refused = [&](auto change) {
+    CompiledKernel kernel = good;
+    change(kernel.maps[0]);
+    return std::string(device_->Load(kernel).status().message());
+  };
+  EXPECT_TRUE(absl::StrContains(refused([](MappedTensor& m) { m.slot = 3; }), "slot 3"));
+  EXPECT_TRUE(absl::StrContains(refused([](MappedTensor& m) { m.box[0] = 512; }), "box of 512"));
+  EXPECT_TRUE(
+      absl::StrContains(refused([](MappedTensor& m) { m.strides[0] = 24; }), "stride of 24"));
+  EXPECT_TRUE(absl::StrContains(refused([](MappedTensor& m) { m.dims.pop_back(); }), "dimensions"));
+}
+
+}  // namespace
+}  // namespace outboard::test

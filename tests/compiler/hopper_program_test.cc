@@ -1,0 +1,426 @@
+// Instructions for sm_90a: what the spec refuses, what they do in the interpreter of programs and on
+// the PTX machine, and the mistakes that the interpreter finds in whatever order threads run.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/match.h"
+#include "compiler/program/interpret.h"
+#include "compiler/program/spec.h"
+#include "compiler/proof/program_range.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "tests/compiler/hopper_run.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::program {
+namespace {
+
+using Buffers = std::vector<std::string>;
+constexpr MappedTensor::Element kF32 = MappedTensor::Element::kF32;
+
+// The same program with instructions left out (where `edit` returns false) or changed.
+Program Edited(const Program& program,
+               const std::function<bool(ProgramBuilder&, Instruction&)>& edit) {
+  ProgramBuilder b;
+  b.SetMaps(program.maps);
+  std::vector<ValueId> made(program.code.size(), -1);
+  for (size_t n = 0; n < program.code.size(); ++n) {
+    Instruction i = program.code[n];
+    for (ValueId& s : i.src) s = made[s];
+    if (edit(b, i)) made[n] = b.Add(std::move(i));
+  }
+  return b.Take(program.buffer_count);
+}
+
+std::function<bool(ProgramBuilder&, Instruction&)> Without(Code code) {
+  return [code](ProgramBuilder&, Instruction& i) { return i.code != code; };
+}
+
+// Every `nth` instruction of that code, from 0 on, is changed by `change`.
+std::function<bool(ProgramBuilder&, Instruction&)> Changing(
+    Code code, int nth, std::function<bool(ProgramBuilder&, Instruction&)> change) {
+  return [=, seen = 0](ProgramBuilder& b, Instruction& i) mutable {
+    return i.code != code || seen++ != nth || change(b, i);
+  };
+}
+
+bool Drop(ProgramBuilder&, Instruction&) { return false; }
+
+struct Planted {
+  const char* name;
+  std::function<bool(ProgramBuilder&, Instruction&)> edit;
+  std::vector<Fault> faults;  // one of these, in every order
+};
+
+std::vector<Planted> Mistakes() {
+  const auto other_parity = [](ProgramBuilder& b, Instruction& i) {
+    i.src[2] = b.Plus(b.Int(1), b.Times(i.src[2], -1));
+    return true;
+  };
+  const auto imm = [](int64_t value) {
+    return [value](ProgramBuilder&, Instruction& i) {
+      i.imm[0] = value;
+      return true;
+    };
+  };
+  // The waits of the program, in its order: the producer's for an empty stage; the consumers' for
+  // the first full one, and for those in the loop. WGWAIT: 1 in the loop, then 0.
+  return {
+      {"no WGFENCE", Without(Code::kGroupFence), {Fault::kAccumulator}},
+      {"no last WGWAIT", Changing(Code::kGroupWait, 1, Drop), {Fault::kAccumulator, Fault::kRace}},
+      {"a stage is released before its products are done",
+       Changing(Code::kGroupWait, 0, imm(2)),
+       {Fault::kRace}},
+      {"no wait for an empty stage",
+       Changing(Code::kBarrierWait, 0, Drop),
+       {Fault::kRace, Fault::kMisuse}},
+      {"no wait for the first full stage",
+       Changing(Code::kBarrierWait, 1, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"no wait for the next full stages",
+       Changing(Code::kBarrierWait, 2, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"the producer waits for the other parity",
+       Changing(Code::kBarrierWait, 0, other_parity),
+       {Fault::kEndlessWait}},
+      {"consumers wait for the other parity first",
+       Changing(Code::kBarrierWait, 1, other_parity),
+       {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
+      {"consumers wait for the other parity",
+       Changing(Code::kBarrierWait, 2, other_parity),
+       {Fault::kRace, Fault::kUninitialised, Fault::kEndlessWait}},
+      {"half of the bytes are expected",
+       Changing(Code::kBarrierExpect, 0,
+                [](ProgramBuilder&, Instruction& i) {
+                  i.imm[0] /= 2;
+                  return true;
+                }),
+       {Fault::kEndlessWait, Fault::kRace}},
+      {"one arrival empties a stage",
+       Changing(Code::kBarrierInit, 1, imm(1)),
+       {Fault::kRace, Fault::kMisuse, Fault::kEndlessWait}},
+      {"barriers are used before all know of them",
+       Without(Code::kBarrier),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"no stage is released", Without(Code::kBarrierArrive), {Fault::kEndlessWait}},
+      {"an operand begins in the middle of a pattern",
+       Changing(Code::kGroupMma, 2,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Plus(i.src[2], b.Int(64));
+                  return true;
+                }),
+       {Fault::kMisuse, Fault::kOutOfRange}},
+      {"more registers than others gave up",
+       Changing(Code::kMaxRegisters, 1, imm(240)),
+       {Fault::kDivergence, Fault::kEndlessWait}},
+      {"products are in no group",
+       Without(Code::kGroupCommit),
+       {Fault::kAccumulator, Fault::kRace}},
+  };
+}
+
+TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
+  const test::HopperCase product{.product = {.m = 128, .n = 64, .k = 448, .c_dtype = DType::kF32},
+                                 .tile = {.columns = 64, .stages = 2}};
+  const auto program = MakeHopperProduct(product.product, product.tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  int found = 0;
+  for (const Planted& planted : Mistakes()) {
+    SCOPED_TRACE(planted.name);
+    const Program wrong = Edited(*program, planted.edit);
+    ASSERT_NE(wrong, *program);
+    bool every = true;
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      Buffers buffers = test::InputsOf(product);
+      const RunReport report = Interpret(wrong, buffers, {}, {.seed = seed});
+      const bool expected = std::find(planted.faults.begin(), planted.faults.end(), report.fault) !=
+                            planted.faults.end();
+      EXPECT_TRUE(expected) << "seed " << seed << ": " << Name(report.fault) << ": "
+                            << report.message;
+      every = every && expected;
+    }
+    found += every;
+  }
+  std::printf("%d of %zu planted mistakes found\n", found, Mistakes().size());
+}
+
+// ---- copies of boxes
+
+// 128 threads write a swizzled tile of 32 x 32 f32, which is stored to rows 32 on and columns 16 on
+// of a matrix of 40 rows of 36: a part of the tile is outside.
+constexpr int64_t kMatrixRows = 40, kMatrixColumns = 36, kTileRows = 32, kTileColumns = 32;
+Program StoredTile() {
+  ProgramBuilder b;
+  const ValueId thread = b.Special(Grid::kThread, kWarpgroupThreads);
+  const ValueId out = b.Buffer(DType::kF32, 0, kMatrixRows * kMatrixColumns);
+  const ValueId map = b.Map(out, {.slot = 0,
+                                  .element = kF32,
+                                  .swizzled = true,
+                                  .dims = {kMatrixColumns, kMatrixRows},
+                                  .strides = {kMatrixColumns * 4},
+                                  .box = {kTileColumns, kTileRows}});
+  const ValueId tile = b.Alloc(Space::kShared, DType::kF32, kTileRows * kTileColumns);
+  const ValueId column = b.Modulo(thread, kTileColumns);
+  for (int64_t row = 0; row < kTileRows; row += 4) {
+    const ValueId i = b.Plus(b.Divide(thread, kTileColumns), b.Int(row));
+    // Pieces of four f32 of a row are exchanged by the row's last three bits.
+    const ValueId piece = b.Alu(Op::kXor, DType::kI64, {b.Divide(column, 4), b.Modulo(i, 8)});
+    const ValueId place =
+        b.Plus(b.Plus(b.Times(i, kTileColumns), b.Times(piece, 4)), b.Modulo(column, 4));
+    b.Store(tile, place, b.Cast(b.Plus(b.Times(i, 100), column), DType::kF32));
+  }
+  b.Do(Code::kProxyFence);
+  b.Do(Code::kGroupSync);
+  const ValueId one = b.If(b.Less(thread, b.Int(1)));
+  b.Do(Code::kBoxStore, {tile, b.Int(0), map, b.Int(16), b.Int(32)});
+  b.Do(Code::kBoxCommit);
+  b.Do(Code::kBoxWait, {}, {0, 0, 0});
+  b.EndIf(one);
+  return b.Take(1);
+}
+
+Buffers FloatsOf(int64_t count, float value) {
+  const std::vector<float> numbers(static_cast<size_t>(count), value);
+  return {std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * 4)};
+}
+float At(const std::string& bytes, int64_t index) {
+  float value = 0;
+  std::memcpy(&value, bytes.data() + index * 4, 4);
+  return value;
+}
+
+// Runs the program by the interpreter, then as PTX, and calls `check` on the buffers of each.
+void RunBoth(const Program& program, const Buffers& start,
+             const std::function<void(const Buffers&)>& check) {
+  ASSERT_EQ(CheckProgram(program, "test"), absl::OkStatus());
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    Buffers buffers = start;
+    const RunReport report = Interpret(program, buffers, {}, {.seed = seed});
+    ASSERT_TRUE(report.ok()) << report.message;
+    check(buffers);
+  }
+  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  ASSERT_TRUE(renderer.ok()) << renderer.status();
+  const auto kernel = (*renderer)->Render(program, "k", /*no_opt=*/false, nullptr);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  Buffers buffers = start;
+  const absl::Status ran = test::RunOnPtxMachine(*kernel, buffers);
+  ASSERT_TRUE(ran.ok()) << ran << kernel->object;
+  check(buffers);
+}
+
+TEST(HopperProgram, AStoredBox_IsSwizzledAndWritesNothingOutside) {
+  RunBoth(StoredTile(), FloatsOf(kMatrixRows * kMatrixColumns, -1), [](const Buffers& buffers) {
+    for (int64_t i = 0; i < kMatrixRows; ++i)
+      for (int64_t j = 0; j < kMatrixColumns; ++j)
+        ASSERT_EQ(At(buffers[0], i * kMatrixColumns + j),
+                  i >= 32 && j >= 16 ? static_cast<float>((i - 32) * 100 + j - 16) : -1)
+            << i << " " << j;
+  });
+}
+
+TEST(HopperProgram, MistakesAroundAStoredBox_AreFound) {
+  const Planted cases[] = {
+      {"no fence", Without(Code::kProxyFence), {Fault::kMissingFence}},
+      {"no barrier of the warpgroup", Without(Code::kGroupSync), {Fault::kRace}},
+      {"nobody waits", Without(Code::kBoxWait), {Fault::kRace}},
+  };
+  for (const Planted& planted : cases) {
+    SCOPED_TRACE(planted.name);
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      Buffers buffers = FloatsOf(kMatrixRows * kMatrixColumns, -1);
+      const RunReport report =
+          Interpret(Edited(StoredTile(), planted.edit), buffers, {}, {.seed = seed});
+      EXPECT_EQ(report.fault, planted.faults[0]) << report.message;
+    }
+  }
+}
+
+// A box of four dimensions, from outside of the view's beginning on, to another view.
+TEST(HopperProgram, ABoxOfFourDimensions_HasZerosOutside) {
+  const std::vector<int64_t> dims = {8, 3, 4, 2};
+  const MappedTensor view{
+      .slot = 1, .element = kF32, .dims = dims, .strides = {32, 96, 384}, .box = {8, 2, 3, 2}};
+  ProgramBuilder b;
+  const ValueId thread = b.Special(Grid::kThread, 32);
+  const ValueId out = b.Buffer(DType::kF32, 0, 96), in = b.Buffer(DType::kF32, 1, 192);
+  const ValueId from = b.Map(in, view);
+  const ValueId to = b.Map(out, {.slot = 0,
+                                 .element = kF32,
+                                 .dims = {8, 2, 3, 2},
+                                 .strides = {32, 64, 192},
+                                 .box = {8, 2, 3, 2}});
+  const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 256);
+  const ValueId barriers = b.Alloc(Space::kBarriers, DType::kU64, 1);
+  const ValueId zero = b.Int(0);
+  const ValueId one = b.If(b.Less(thread, b.Int(1)));
+  b.Do(Code::kBarrierInit, {barriers, zero}, {1, 0, 0});
+  b.Do(Code::kBarrierExpect, {barriers, zero}, {96 * 4, 0, 0});
+  b.Do(Code::kBoxLoad, {tile, zero, barriers, zero, from, zero, b.Int(2), b.Int(-1), zero});
+  b.Do(Code::kBarrierWait, {barriers, zero, zero});
+  b.Do(Code::kBoxStore, {tile, zero, to, zero, zero, zero, zero});
+  b.Do(Code::kBoxCommit);
+  b.Do(Code::kBoxWait, {}, {0, 0, 0});
+  b.EndIf(one);
+  Buffers start = FloatsOf(96, -1);
+  std::vector<float> numbers(192);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i + 1);
+  start.emplace_back(reinterpret_cast<const char*>(numbers.data()), numbers.size() * 4);
+  RunBoth(b.Take(2), start, [](const Buffers& buffers) {
+    for (int64_t place = 0; place < 96; ++place) {
+      const int64_t x = place % 8, y = place / 8 % 2 + 2, z = place / 16 % 3 - 1, w = place / 48;
+      const bool inside = y < 3 && z >= 0;
+      ASSERT_EQ(At(buffers[0], place),
+                inside ? static_cast<float>(w * 96 + z * 24 + y * 8 + x + 1) : 0)
+          << place;
+    }
+  });
+}
+
+// ---- the spec
+
+struct HopperRefusal {
+  const char* rule;  // in the message
+  std::function<void(ProgramBuilder&)> make;
+};
+
+TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
+  const auto barriers = [](ProgramBuilder& b) { return b.Alloc(Space::kBarriers, DType::kU64, 2); };
+  const auto view = [](ProgramBuilder& b, MappedTensor map) {
+    return b.Map(b.Buffer(DType::kBF16, 0, 64 * 64), std::move(map));
+  };
+  const MappedTensor square{.slot = 0,
+                            .element = MappedTensor::Element::kBF16,
+                            .swizzled = true,
+                            .dims = {64, 64},
+                            .strides = {128},
+                            .box = {64, 64}};
+  const auto with = [square](auto change) {
+    MappedTensor map = square;
+    change(map);
+    return map;
+  };
+  const auto product = [](ProgramBuilder& b, int64_t columns, int64_t sums, DType type) {
+    b.Special(Grid::kThread, 128);
+    const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, sums);
+    const ValueId tile = b.Alloc(Space::kShared, type, 64 * 64);
+    b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, 0});
+  };
+  const HopperRefusal cases[] = {
+      {"barriers are u64", [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
+      {"of no barriers",
+       [](ProgramBuilder& b) {
+         b.Do(Code::kBarrierArrive, {b.Alloc(Space::kShared, DType::kU64, 2), b.Int(0)});
+       }},
+      {"of 0 arrivals",
+       [&](ProgramBuilder& b) {
+         b.Do(Code::kBarrierInit, {barriers(b), b.Int(0)});
+       }},
+      {"the first source is no memory", [&](ProgramBuilder& b) { b.Load(barriers(b), b.Int(0)); }},
+      {"memory of a block in a scope",
+       [&](ProgramBuilder& b) {
+         const ValueId loop = b.Loop(2);
+         barriers(b);
+         b.End(loop);
+       }},
+      {"is of another buffer",
+       [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.slot = 1; })); }},
+      {"is of another type",
+       [&](ProgramBuilder& b) {
+         view(b, with([](auto& m) { m.element = MappedTensor::Element::kF16; }));
+       }},
+      {"has a stride of 130 bytes",
+       [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.strides = {130}; })); }},
+      {"has rows of 64 bytes",
+       [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.box[0] = 32; })); }},
+      {"has 1 dimensions",
+       [&](ProgramBuilder& b) {
+         view(b, with([](auto& m) {
+                m.dims = m.box = {64};
+                m.strides = {};
+              }));
+       }},
+      {"of a smaller buffer",
+       [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.dims[1] = 65; })); }},
+      {"1 coordinates of 2",
+       [&](ProgramBuilder& b) {
+         b.Do(Code::kBoxStore, {b.Alloc(Space::kShared, DType::kBF16, 64 * 64), b.Int(0),
+                                view(b, square), b.Int(0)});
+       }},
+      {"no multiple of 1024 bytes",
+       [&](ProgramBuilder& b) {
+         b.Do(Code::kBoxStore, {b.Alloc(Space::kShared, DType::kBF16, 64 * 64 + 8), b.Int(0),
+                                view(b, square), b.Int(0), b.Int(0)});
+       }},
+      {"in a block of no whole warpgroups", [](ProgramBuilder& b) { b.Do(Code::kGroupCommit); }},
+      {"60 columns", [&](ProgramBuilder& b) { product(b, 60, 30, DType::kBF16); }},
+      {"private memory of 32 f32", [&](ProgramBuilder& b) { product(b, 64, 31, DType::kBF16); }},
+      {"of a type that it has no form for",
+       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF32); }},
+      {"a warpgroup may enter apart",
+       [](ProgramBuilder& b) {
+         const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 256), b.Int(64)));
+         b.Do(Code::kGroupCommit);
+         b.EndIf(branch);
+       }},
+      {"100 registers",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 128);
+         b.Do(Code::kMaxRegisters, {}, {100, 0, 0});
+       }},
+      {"COPY beside instructions of sm_90a",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kCopy,
+                .src = {b.Alloc(Space::kShared, DType::kF32, 4), b.Int(0),
+                        b.Buffer(DType::kF32, 0, 4), b.Int(0)},
+                .imm = {4, 0, 0}});
+         b.Do(Code::kProxyFence);
+       }},
+  };
+  for (const HopperRefusal& refusal : cases) {
+    ProgramBuilder b;
+    refusal.make(b);
+    const absl::Status status = CheckProgram(b.Take(2), "test");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << refusal.rule;
+    EXPECT_TRUE(absl::StrContains(status.message(), refusal.rule))
+        << refusal.rule << ": " << status;
+  }
+}
+
+TEST(HopperProgram, AWarpgroupsBranch_IsNoneThatItMayEnterApart) {
+  ProgramBuilder b;
+  const ValueId thread = b.Special(Grid::kThread, 256);
+  const ValueId first = b.If(b.Less(thread, b.Int(128)));
+  b.Do(Code::kGroupSync);
+  b.EndIf(first);
+  const ValueId second = b.If(b.Less(b.Int(0), b.Divide(thread, 128)));
+  b.Do(Code::kGroupSync);
+  b.EndIf(second);
+  EXPECT_EQ(CheckProgram(b.Take(0), "test"), absl::OkStatus());
+}
+
+TEST(HopperProgram, ProofOfRanges_RefusesWhatIsOutsideOfBlockMemory) {
+  const auto unproved = [](int64_t at) {
+    ProgramBuilder b;
+    b.Special(Grid::kThread, 128);
+    const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, 32);
+    const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 64 * 64);
+    b.Do(Code::kGroupMma, {c, tile, b.Int(at), tile, b.Int(0)}, {64, 0, 0});
+    return proof::UnprovedAccesses(b.Take(0)).size();
+  };
+  EXPECT_EQ(unproved(48), 0u);
+  EXPECT_EQ(unproved(64), 1u);
+  EXPECT_EQ(unproved(-16), 1u);
+}
+
+TEST(HopperProgram, OtherTargets_RefuseItByName) {
+  const auto sm90 = render::MakeNvptxRenderer(CudaTarget("sm_90", 132));
+  const absl::Status status =
+      (*sm90)->Render(StoredTile(), "k", /*no_opt=*/false, nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(absl::StrContains(status.message(), "sm_90 has no form for")) << status;
+}
+
+}  // namespace
+}  // namespace outboard::program

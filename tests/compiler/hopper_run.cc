@@ -1,0 +1,115 @@
+#include "tests/compiler/hopper_run.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/program/interpret_lanes.h"
+#include "compiler/reference/value.h"
+
+namespace outboard::test {
+namespace {
+
+using program::HopperProduct;
+using program::HopperTile;
+using program::ProgramBuilder;
+using program::SumPlace;
+using program::ValueId;
+
+// Quarters from -2 to 2.
+double NumberAt(int side, int64_t index) {
+  auto x = static_cast<uint64_t>(index) * 2654435761u + static_cast<uint64_t>(side) * 97;
+  x ^= x >> 15;
+  return static_cast<double>(static_cast<int64_t>(x * 40503 >> 7 & 15) - 8) / 4;
+}
+
+std::string Bytes(DType dtype, int64_t count, const auto& number) {
+  std::string bytes(static_cast<size_t>(count * ByteWidth(dtype)), '\0');
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t lane = program::AsBits(number(i));
+    program::StoreLanes(dtype, &lane, 1, bytes.data() + i * ByteWidth(dtype));
+  }
+  return bytes;
+}
+
+double NumberOf(DType dtype, const std::string& bytes, int64_t index) {
+  int64_t lane = 0;
+  program::LoadLanes(dtype, bytes.data() + index * ByteWidth(dtype), 1, &lane);
+  return program::AsFloat(lane);
+}
+
+// sum / 2 + bias[column], not below zero.
+ValueId BiasAndRelu(ProgramBuilder& b, SumPlace place, ValueId sum) {
+  const ValueId bias = b.Buffer(DType::kF32, 3, 192);
+  program::Instruction load{
+      .code = program::Code::kLoad, .dtype = DType::kF32, .src = {bias, place.column}};
+  if (place.inside >= 0) load.src.insert(load.src.end(), {place.inside, b.Const(DType::kF32, 0)});
+  const ValueId half = b.Alu(Op::kMul, DType::kF32, {sum, b.Const(DType::kF32, 0.5)});
+  const ValueId value = b.Alu(Op::kAdd, DType::kF32, {half, b.Add(load)});
+  return b.Cast(b.Alu(Op::kMax, DType::kF32, {value, b.Const(DType::kF32, 0)}), DType::kBF16);
+}
+
+}  // namespace
+
+std::vector<HopperCase> HopperCases() {
+  std::vector<HopperCase> cases;
+  const auto add = [&](std::string name, HopperProduct product, HopperTile tile) -> HopperCase& {
+    product.c_dtype = DType::kF32;
+    return cases.emplace_back(
+        HopperCase{.name = std::move(name), .product = product, .tile = tile});
+  };
+  for (const bool a : {false, true})
+    for (const bool b : {false, true})
+      add(absl::StrCat("layout ", a, b),
+          {.m = 128, .n = 128, .k = 320, .a_by_columns = a, .b_by_columns = b}, {});
+  add("one step", {.m = 128, .n = 64, .k = 64}, {.columns = 64, .stages = 2});
+  add("wide", {.m = 256, .n = 512, .k = 320}, {.columns = 256}).product.c_dtype = DType::kBF16;
+  for (const bool by : {false, true})
+    add(absl::StrCat("remainders ", by),
+        {.m = 200, .n = 136, .k = 88, .a_by_columns = by, .b_by_columns = by}, {});
+  add("batches of f16",
+      {.dtype = DType::kF16, .m = 72, .n = 64, .k = 160, .batch = 3, .b_by_columns = true},
+      {.columns = 64});
+  add("persistent", {.m = 384, .n = 192, .k = 192},
+      {.columns = 64, .stages = 4, .persistent_blocks = 4});
+  add("persistent, batches, an uneven ring",
+      {.m = 256, .n = 64, .k = 128, .batch = 2, .a_by_columns = true},
+      {.columns = 64, .stages = 8, .persistent_blocks = 3});
+  HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
+  bias.product.c_dtype = DType::kBF16;
+  bias.product.buffer_count = 4;
+  bias.epilogue = BiasAndRelu;
+  bias.wanted = [](double sum, int64_t, int64_t column) {
+    return std::max(0.0, sum / 2 + NumberAt(3, column));
+  };
+  return cases;
+}
+
+std::vector<std::string> InputsOf(const HopperCase& test) {
+  const HopperProduct& p = test.product;
+  std::vector<std::string> buffers(static_cast<size_t>(p.buffer_count));
+  buffers[0] = Bytes(p.c_dtype, p.batch * p.m * p.n, [](int64_t) { return -77.0; });
+  buffers[1] = Bytes(p.dtype, p.batch * p.m * p.k, [](int64_t i) { return NumberAt(1, i); });
+  buffers[2] = Bytes(p.dtype, p.batch * p.k * p.n, [](int64_t i) { return NumberAt(2, i); });
+  if (p.buffer_count > 3)
+    buffers[3] = Bytes(DType::kF32, p.n, [](int64_t i) { return NumberAt(3, i); });
+  return buffers;
+}
+
+std::string DifferenceOf(const HopperCase& test, const std::vector<std::string>& buffers) {
+  const HopperProduct& p = test.product;
+  for (int64_t batch = 0; batch < p.batch; ++batch)
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < p.k; ++k)
+          sum += NumberAt(1, batch * p.m * p.k + (p.a_by_columns ? k * p.m + i : i * p.k + k)) *
+                 NumberAt(2, batch * p.k * p.n + (p.b_by_columns ? j * p.k + k : k * p.n + j));
+        if (test.wanted != nullptr) sum = test.wanted(sum, i, j);
+        const double got = NumberOf(p.c_dtype, buffers[0], (batch * p.m + i) * p.n + j);
+        if (RoundTo(p.c_dtype, sum) != got)
+          return absl::StrCat("C[", batch, "][", i, "][", j, "] is ", got, ", not ", sum);
+      }
+  return "";
+}
+
+}  // namespace outboard::test

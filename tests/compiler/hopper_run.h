@@ -1,0 +1,28 @@
+// Products by warpgroups with their inputs and results, for tests and figures.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/program/hopper/product.h"
+
+namespace outboard::test {
+
+struct HopperCase {
+  std::string name;
+  program::HopperProduct product;
+  program::HopperTile tile;
+  program::ProductEpilogue epilogue;  // null: the sum
+  double (*wanted)(double sum, int64_t row, int64_t column) = nullptr;
+  uint32_t seeds = 2;
+};
+
+// Layouts, tiles, remainders, batches, persistent blocks, types, an epilogue that reads a buffer.
+std::vector<HopperCase> HopperCases();
+
+// Small numbers, exact in the operands' type and in sums of f32; C is full of another number.
+std::vector<std::string> InputsOf(const HopperCase& test);
+// Where C in `buffers` is not the product; empty where it is.
+std::string DifferenceOf(const HopperCase& test, const std::vector<std::string>& buffers);
+
+}  // namespace outboard::test

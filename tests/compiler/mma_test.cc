@@ -1,0 +1,325 @@
+// Products of matrices by the matrix units of a GPU (compiler/optimize/operands/mma.h): their
+// programs in the interpreter, their PTX on the PTX machine, both against a walk of the kernel, and
+// what NVIDIA's assembler makes of it, where there is one.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "base/check.h"
+#include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
+#include "compiler/proof/in_range.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_shapes.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::MmaTile;
+using codegen::Opt;
+using codegen::OptKind;
+
+constexpr int kMultiprocessors = 132;
+
+enum class Epilogue { kNone, kBiasAndRelu, kResidual, kTwoResults };
+
+struct GpuProduct {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  bool a_turned = false, b_turned = false;  // a[k,m], b[n,k]
+  DType dtype = DType::kBF16, result = DType::kF32;
+  Epilogue epilogue = Epilogue::kNone;
+  bool cast_a = false;   // a is of f32 in memory
+  int64_t a_rows = 0;    // where not 0, a has only so many; beyond is zero
+  bool y_turned = false; // the result is y[n,m]
+};
+
+// y[batch,m,n] = f(sum a[batch,m,k] * b[batch,k,n] over k); slots y, a, b, bias[n] or residual.
+const UOp* KernelOf(Graph& g, const GpuProduct& p) {
+  const UOp *batch = Range(g, 0, p.batch), *m = Range(g, 1, p.m), *n = Range(g, 2, p.n);
+  const UOp* const k = ReduceRange(g, 3, p.k);
+  const int64_t rows = p.a_rows > 0 ? p.a_rows : p.m;
+  const UOp* const a_index = p.a_turned ? RowMajor(g, {batch, k, m}, {p.batch, p.k, rows})
+                                        : RowMajor(g, {batch, m, k}, {p.batch, rows, p.k});
+  const UOp* const b_index = p.b_turned ? RowMajor(g, {batch, n, k}, {p.batch, p.n, p.k})
+                                        : RowMajor(g, {batch, k, n}, {p.batch, p.k, p.n});
+  const DType of_a = p.cast_a ? DType::kF32 : p.dtype;
+  const int64_t a_elements = p.batch * rows * p.k;
+  const UOp* a = p.a_rows > 0 ? GatedLoadAt(g, 1, of_a, a_elements, a_index, Within(g, m, rows),
+                                            ConstFloat(g, of_a, 0))
+                              : LoadAt(g, 1, of_a, a_elements, a_index);
+  if (p.cast_a) a = Cast(g, a, p.dtype);
+  const UOp* const b = LoadAt(g, 2, p.dtype, p.batch * p.k * p.n, b_index);
+  const UOp* y = Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
+  const int64_t elements = p.batch * p.m * p.n;
+  const UOp* const at = p.y_turned ? RowMajor(g, {batch, n, m}, {p.batch, p.n, p.m})
+                                   : RowMajor(g, {batch, m, n}, {p.batch, p.m, p.n});
+  switch (p.epilogue) {
+    case Epilogue::kNone:
+    case Epilogue::kTwoResults: break;
+    case Epilogue::kBiasAndRelu:
+      y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
+              ConstFloat(g, DType::kF32, 0));
+      break;
+    case Epilogue::kResidual:
+      y = Add(g, y, Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32));
+      break;
+  }
+  std::vector<const UOp*> stores = {StoreAt(g, 0, elements, at, Cast(g, y, p.result))};
+  if (p.epilogue == Epilogue::kTwoResults)
+    stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
+  return Sink(g, stores);
+}
+
+bool UsesMatrixUnits(const std::string& ptx) { return ptx.find("mma.sync") != std::string::npos; }
+
+// By the tile, or by the heuristic's without one. Small whole numbers of eighths, whose sums f32
+// holds exactly.
+void CheckKernel(const UOp* sink, const MmaTile* tile, int64_t axis, double tolerance,
+                 const char* arch = "sm_90", bool interpreted = true) {
+  Target target = CudaTarget(arch, kMultiprocessors);
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  CompileOptions options{.target = target, .dump = std::getenv("DUMP") != nullptr};
+  if (tile != nullptr) options.opts = {{OptKind::kMma, axis, codegen::MmaAmount(*tile)}};
+  if (interpreted) {
+    Graph guards;
+    const codegen::LoopNest kernel =
+        *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+    const auto plan =
+        codegen::PlanMma(kernel, target, tile != nullptr ? &*options.opts : nullptr);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(plan->has_value());
+    const auto program = program::ExpandMma(kernel, **plan);
+    ASSERT_TRUE(program.ok()) << program.status();
+    for (const uint32_t seed : {1u, 2u}) {
+      Buffers got = start;
+      const program::RunReport report = program::Interpret(*program, got, {}, {.seed = seed});
+      ASSERT_TRUE(report.ok()) << report.message << ToString(*program);
+      ExpectClose(sink, got, want, tolerance);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  const auto compiled = CompileKernel(sink, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE(UsesMatrixUnits(compiled->object));
+  EXPECT_EQ(compiled->object.find(".local"), std::string::npos);
+  Buffers got = start;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got);
+  ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
+  ExpectClose(sink, got, want, tolerance);
+}
+
+void CheckGpuProduct(const GpuProduct& p, const MmaTile* tile = nullptr, const char* arch = "sm_90",
+                     bool interpreted = true) {
+  SCOPED_TRACE(testing::Message()
+               << "batch " << p.batch << " m " << p.m << " n " << p.n << " k " << p.k << " turned "
+               << p.a_turned << p.b_turned << p.y_turned << " "
+               << std::string(Name(p.dtype)) << " epilogue " << static_cast<int>(p.epilogue)
+               << " tile " << (tile == nullptr ? 0 : codegen::MmaAmount(*tile)) << " on " << arch);
+  Graph g;
+  const int64_t axis = 2 + (p.batch > 1);
+  CheckKernel(KernelOf(g, p), tile, axis, p.result == DType::kF32 ? 0 : 8e-3, arch, interpreted);
+}
+
+TEST(Mma, EveryLayoutOfOperands) {
+  const MmaTile tile{64, 64, 32, 2, 2, 3};
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true})
+        for (const bool y_turned : {false, true}) {
+          CheckGpuProduct({.m = 64, .n = 128, .k = 160, .a_turned = a_turned, .b_turned = b_turned,
+                           .dtype = dtype, .y_turned = y_turned},
+                          &tile);
+          if (HasFatalFailure()) return;
+        }
+}
+
+// Rests of rows, columns and steps, and operands that cannot be copied 16 bytes at a time.
+TEST(Mma, ShapesThatNoTileDivides) {
+  const MmaTile tile{32, 64, 32, 2, 2, 2};
+  const int64_t sizes[][3] = {{100, 70, 33}, {17, 65, 40},  {64, 64, 20},  {31, 33, 100},
+                              {2, 8, 16},    {40, 200, 64}, {33, 72, 1000}};
+  for (const auto& [m, n, k] : sizes)
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true}) {
+        CheckGpuProduct({.m = m, .n = n, .k = k, .a_turned = a_turned, .b_turned = b_turned}, &tile);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(Mma, EpiloguesBatchesAndOperandsThatAreComputed) {
+  const MmaTile tile{64, 64, 32, 2, 2, 3};
+  for (const Epilogue epilogue : {Epilogue::kBiasAndRelu, Epilogue::kResidual,
+                                  Epilogue::kTwoResults})
+    for (const DType result : {DType::kF32, DType::kBF16})
+      for (const int64_t n : {64, 90})
+        for (const bool cast_a : {false, true}) {
+          CheckGpuProduct({.batch = 2, .m = 70, .n = n, .k = 40, .result = result,
+                           .epilogue = epilogue, .cast_a = cast_a},
+                          &tile);
+          if (HasFatalFailure()) return;
+        }
+  // Gates are zeros in shared memory.
+  for (const bool a_turned : {false, true})
+    CheckGpuProduct({.m = 64, .n = 64, .k = 64, .a_turned = a_turned, .a_rows = 40}, &tile);
+}
+
+TEST(Mma, EveryTileOfTheHeuristic) {
+  const MmaTile tiles[] = {{128, 128, 32, 2, 2, 3}, {128, 128, 32, 2, 4, 3}, {128, 64, 32, 2, 2, 4},
+                           {64, 128, 32, 2, 2, 4},  {32, 128, 32, 1, 4, 4},  {128, 32, 32, 4, 1, 4},
+                           {64, 32, 32, 2, 2, 4},   {32, 32, 32, 2, 2, 4},   {16, 64, 64, 1, 4, 4},
+                           {64, 16, 64, 4, 1, 4},   {64, 64, 64, 2, 2, 2},   {64, 64, 16, 2, 2, 3},
+                           {128, 128, 16, 2, 2, 4}};
+  for (const MmaTile& tile : tiles)
+    for (const bool turned : {false, true}) {
+      CheckGpuProduct({.m = 128, .n = 136, .k = 104, .a_turned = turned, .b_turned = turned}, &tile,
+                      turned ? "sm_80" : "sm_90a");
+      if (HasFatalFailure()) return;
+    }
+}
+
+// One step, fewer steps than stages, as many, more.
+TEST(Mma, AnyNumberOfSteps) {
+  for (const int64_t stages : {2, 3, 4})
+    for (const int64_t k : {8, 32, 64, 96, 128, 136}) {
+      const MmaTile tile{32, 32, 32, 2, 2, stages};
+      CheckGpuProduct({.m = 32, .n = 32, .k = k}, &tile);
+      CheckGpuProduct({.m = 32, .n = 32, .k = k, .cast_a = true}, &tile);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Mma, TheHeuristicTakesMatrixUnits) {
+  for (const auto& [m, n, k] : {std::tuple{8, 9, 500}, {300, 200, 64}, {512, 32, 64}}) {
+    CheckGpuProduct({.m = m, .n = n, .k = k});
+    CheckGpuProduct({.m = m, .n = n, .k = k, .dtype = DType::kF16, .result = DType::kF16});
+  }
+}
+
+// y[b,oc,oh,ow] = sum x[b,ic,oh+kh-1,ow+kw-1] * w[oc,ic,kh,kw] with zeros around x, in either order
+// of channels; its rows are b, oh and ow, its steps ic, kh and kw.
+const UOp* Bf16Convolution(Graph& g, int64_t batch, int64_t in, int64_t out, int64_t side,
+                           bool channels_last) {
+  const UOp *b = Range(g, 0, batch), *oc = Range(g, 1, out), *oh = Range(g, 2, side),
+            *ow = Range(g, 3, side);
+  const UOp *ic = ReduceRange(g, 4, in), *kh = ReduceRange(g, 5, 3), *kw = ReduceRange(g, 6, 3);
+  const UOp *h = Add(g, Add(g, oh, kh), ConstIndex(g, -1)),
+            *w = Add(g, Add(g, ow, kw), ConstIndex(g, -1));
+  const UOp* const gate = Alu(g, Op::kAnd, Within(g, h, side), Within(g, w, side));
+  const UOp* const at = channels_last ? RowMajor(g, {b, h, w, ic}, {batch, side, side, in})
+                                      : RowMajor(g, {b, ic, h, w}, {batch, in, side, side});
+  const UOp* const x = GatedLoadAt(g, 1, DType::kBF16, batch * in * side * side, at, gate,
+                                   ConstFloat(g, DType::kBF16, 0));
+  const UOp* const weight =
+      LoadAt(g, 2, DType::kBF16, out * in * 9,
+             channels_last ? RowMajor(g, {oc, kh, kw, ic}, {out, 3, 3, in})
+                           : RowMajor(g, {oc, ic, kh, kw}, {out, in, 3, 3}));
+  const UOp* const sum =
+      Fold(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weight, DType::kF32)), {ic, kh, kw});
+  return Sink(g, {StoreAt(g, 0, batch * out * side * side,
+                          channels_last ? RowMajor(g, {b, oh, ow, oc}, {batch, side, side, out})
+                                        : RowMajor(g, {b, oc, oh, ow}, {batch, out, side, side}),
+                          sum)});
+}
+
+TEST(Mma, Convolutions) {
+  const MmaTile tile{32, 32, 32, 2, 2, 3};
+  for (const bool channels_last : {false, true})
+    for (const int64_t in : {3, 16}) {
+      SCOPED_TRACE(testing::Message() << in << " channels, last " << channels_last);
+      Graph g;
+      const UOp* const sink = Bf16Convolution(g, 2, in, 24, 9, channels_last);
+      const codegen::LoopNest kernel = *codegen::AnalyzeKernel(sink);
+      CheckKernel(sink, &tile, kernel.groups[0].ranges[0], 0);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Mma, RandomProducts) {
+  const char* const text = std::getenv("OUTBOARD_KERNELS");
+  const int count = text != nullptr ? std::atoi(text) : 24;
+  for (int seed = 0; seed < count; ++seed) {
+    std::mt19937 random(static_cast<uint32_t>(seed));
+    const auto pick = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+    const bool rests = pick(2) == 0;
+    GpuProduct p{.batch = 1 + pick(3),
+                 .m = rests ? 1 + pick(90) : 16 * (1 + pick(6)),
+                 .n = rests ? 1 + pick(90) : 16 * (1 + pick(6)),
+                 .k = rests ? 1 + pick(200) : 8 * (1 + pick(20)),
+                 .a_turned = pick(2) == 0,
+                 .b_turned = pick(2) == 0,
+                 .dtype = pick(2) == 0 ? DType::kBF16 : DType::kF16,
+                 .result = pick(2) == 0 ? DType::kBF16 : DType::kF32,
+                 .epilogue = static_cast<Epilogue>(pick(4)),
+                 .cast_a = pick(4) == 0,
+                 .y_turned = pick(3) == 0};
+    if (p.m == 1 || p.n == 1 || p.k == 1) continue;
+    const MmaTile tile{int64_t{16} << pick(3), int64_t{16} << pick(3), int64_t{16} << pick(2),
+                       1, 1, 2 + pick(3)};
+    CheckGpuProduct(p, &tile, pick(2) == 0 ? "sm_80" : "sm_90");
+    if (HasFatalFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(Mma, WhatDoesNotFit_IsRefusedByName) {
+  Graph g;
+  const codegen::LoopNest kernel = *codegen::AnalyzeKernel(KernelOf(g, {.m = 64, .n = 64, .k = 64}));
+  const Target target = CudaTarget("sm_80", kMultiprocessors);
+  const auto status = [&](const MmaTile& tile, int64_t axis = 2) {
+    const std::vector<Opt> opts = {{OptKind::kMma, axis, codegen::MmaAmount(tile)}};
+    return codegen::PlanMma(kernel, target, &opts).status();
+  };
+  const MmaTile fits{64, 64, 32, 2, 2, 3};
+  EXPECT_EQ(codegen::MmaTileOf(codegen::MmaAmount(fits)), fits);
+  EXPECT_TRUE(status(fits).ok());
+  EXPECT_EQ(status({128, 128, 32, 2, 2, 4}).message(),
+            "MMA: 65536 bytes of shared memory of a block; the target has 49152");
+  EXPECT_EQ(status({128, 128, 16, 4, 4, 2}).message(),
+            "MMA: 512 threads of a block; the target has 256");
+  EXPECT_TRUE(absl::IsResourceExhausted(status({128, 128, 32, 1, 1, 2})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status({48, 64, 32, 1, 1, 2})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status({64, 64, 8, 2, 2, 2})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status({64, 64, 32, 2, 2, 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status(fits, 1)));
+}
+
+// Products of f32 keep all of its digits; so do those that are rounded before they are summed.
+TEST(Mma, WhatIsNoProductOfSmallFloats_StaysPlain) {
+  Graph g;
+  for (const UOp* sink : {MatMul(g, 64, 64, 64), ConvForward(g, Conv{1, 8, 16, 3, 12, 12})}) {
+    const auto compiled = CompileKernel(sink, {.target = CudaTarget("sm_90", kMultiprocessors)});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_FALSE(UsesMatrixUnits(compiled->object));
+    const std::vector<Opt> opts = {{OptKind::kMma, 2, codegen::MmaAmount({64, 64, 32, 2, 2, 3})}};
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        codegen::PlanMma(*codegen::AnalyzeKernel(sink), CudaTarget("sm_90", 132), &opts).status()));
+  }
+}
+
+TEST(Mma, IsAssembledWithoutSpills) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "no ptxas in PATH or OUTBOARD_PTXAS";
+  for (const char* const arch : {"sm_80", "sm_90a"})
+    for (const MmaTile& tile : {MmaTile{128, 128, 32, 2, 2, 3}, MmaTile{128, 128, 32, 2, 4, 3},
+                                MmaTile{128, 64, 32, 2, 2, 4}, MmaTile{64, 64, 32, 2, 2, 4}})
+      for (const int64_t m : {512, 500})
+        for (const bool turned : {false, true}) {
+          Graph g;
+          const GpuProduct p{.m = m, .n = 512, .k = 512, .a_turned = turned, .b_turned = turned,
+                             .result = DType::kBF16, .epilogue = Epilogue::kResidual};
+          CompileOptions options{.target = CudaTarget(arch, kMultiprocessors)};
+          options.opts = {{OptKind::kMma, 2, codegen::MmaAmount(tile)}};
+          const auto compiled = CompileKernel(KernelOf(g, p), options);
+          ASSERT_TRUE(compiled.ok()) << compiled.status();
+          const auto spilled = Assemble(ptxas, compiled->object, arch);
+          ASSERT_TRUE(spilled.ok()) << spilled.status();
+          EXPECT_EQ(*spilled, 0) << arch << " " << codegen::MmaAmount(tile) << " rows " << m
+                                 << " turned " << turned;
+        }
+}
+
+}  // namespace
+}  // namespace outboard::test

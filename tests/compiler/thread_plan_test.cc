@@ -1,0 +1,353 @@
+// Opts of devices that run blocks of threads (compiler/optimize/opt.h): plans by hand and random
+// ones, as programs that are interpreted after every pass and as PTX on the PTX machine, against a
+// walk of the kernel; and what the machine counts of those that are chosen.
+// OUTBOARD_KERNELS=n: so many random kernels; OUTBOARD_SEED=n: kernel n alone.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/kernel/decompose_math_f64.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
+#include "compiler/program/spec.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "compiler/search/neighbours.h"
+#include "tests/bench/gpu_sector_figures.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_random.h"
+#include "tests/compiler/kernel_random_opts.h"
+#include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::Opt;
+
+constexpr int kMultiprocessors = 132;
+constexpr double kTolerance = 2e-3;
+
+// Interprets the kernel after each pass, runs it on the machine, and compares.
+void ExpectRuns(const UOp* sink, const std::vector<Opt>& opts, const Target& target, uint32_t seed,
+                bool each_pass) {
+  SCOPED_TRACE(codegen::OptsToString(opts));
+  Graph guards;
+  const UOp* const guarded =
+      codegen::DecomposeTranscendentalsOfF64(guards, *proof::GuardUnproved(guards, sink));
+  const Buffers start = RandomBuffers(sink, seed);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(guarded), opts, target);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  std::vector<program::PassResult> passes;
+  const auto program = program::ExpandPlan(planned->kernel, planned->plan, &passes);
+  ASSERT_TRUE(program.ok()) << program.status() << PlanToString(planned->kernel, planned->plan)
+                            << (passes.empty() ? "" : ToString(passes.back().program));
+  if (!each_pass && !passes.empty()) passes.erase(passes.begin(), passes.end() - 1);
+  passes.push_back({"last", *program});
+  for (const program::PassResult& pass : passes) {
+    Buffers got = start;
+    const program::RunReport report =
+        program::Interpret(pass.program, got, {}, {.seed = seed, .steps_max = 50'000'000});
+    if (report.fault == program::Fault::kTooLong) continue;
+    ASSERT_TRUE(report.ok()) << "after " << pass.pass << ": " << report.message << "\n"
+                             << PlanToString(planned->kernel, planned->plan)
+                             << ToString(pass.program);
+    ExpectClose(sink, got, want, kTolerance);
+    if (::testing::Test::HasFailure())
+      FAIL() << "after " << pass.pass << "\n"
+             << PlanToString(planned->kernel, planned->plan) << ToString(pass.program);
+  }
+  const auto renderer = *render::MakeNvptxRenderer(target);
+  const auto compiled = renderer->Render(*program, "k", /*no_opt=*/false, nullptr);
+  ASSERT_TRUE(compiled.ok()) << compiled.status() << ToString(*program);
+  EXPECT_FALSE(absl::StrContains(compiled->object, ".local")) << compiled->object;
+  Buffers got = start;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got, {}, seed);
+  ASSERT_TRUE(ran.ok()) << ran << "\n" << ToString(*program) << compiled->object;
+  ExpectClose(sink, got, want, kTolerance);
+  if (::testing::Test::HasFailure()) FAIL() << ToString(*program) << compiled->object;
+}
+
+Target SmallBlocks(const std::string& arch = "sm_90") {
+  Target target = CudaTarget(arch, kMultiprocessors);
+  target.block_threads = 128;
+  return target;
+}
+
+// ---- plans by hand
+
+struct PlanCase {
+  const char* what;
+  const UOp* (*kernel)(Graph& g);
+  const char* opts;
+};
+
+const UOp* RowSums(Graph& g) {
+  const UOp *i = test::Range(g, 0, 37), *k = ReduceRange(g, 1, 300);
+  const UOp* const x = LoadAt(g, 1, DType::kF32, 37 * 300, RowMajor(g, {i, k}, {37, 300}));
+  return Sink(g, {StoreAt(g, 0, 37, i, Fold(g, Op::kAdd, x, {k}))});
+}
+const UOp* ColumnSums(Graph& g) {
+  const UOp *i = test::Range(g, 0, 70), *k = ReduceRange(g, 1, 90);
+  const UOp* const x = LoadAt(g, 1, DType::kF32, 90 * 70, RowMajor(g, {k, i}, {90, 70}));
+  return Sink(g, {StoreAt(g, 0, 70, i, Fold(g, Op::kMax, x, {k}))});
+}
+// A row less its mean, and the mean itself.
+const UOp* Centred(Graph& g) {
+  const UOp *i = test::Range(g, 0, 9), *j = test::Range(g, 1, 200), *k = ReduceRange(g, 2, 200);
+  const auto x = [&](const UOp* column) {
+    return LoadAt(g, 2, DType::kF32, 1800, RowMajor(g, {i, column}, {9, 200}));
+  };
+  const UOp* const mean =
+      Mul(g, Fold(g, Op::kAdd, x(k), {k}), ConstFloat(g, DType::kF32, 1.0 / 200));
+  return Sink(g, {StoreAt(g, 0, 1800, RowMajor(g, {i, j}, {9, 200}),
+                          Add(g, x(j), Alu(g, Op::kNeg, mean))),
+                  StoreAt(g, 1, 9, i, mean)});
+}
+const UOp* Halves(Graph& g) {
+  const UOp* const i = test::Range(g, 0, 1000);
+  return Sink(g, {StoreAt(g, 0, 1000, i, Alu(g, Op::kNeg, LoadAt(g, 1, DType::kF16, 1000, i)))});
+}
+const UOp* Product(Graph& g) { return MatMul(g, 40, 36, 27); }
+// Rows of the second operand lie along the reduction.
+const UOp* ProductOfRows(Graph& g) {
+  const UOp *m = test::Range(g, 0, 33), *n = test::Range(g, 1, 50), *k = ReduceRange(g, 2, 24);
+  const UOp* const a = LoadAt(g, 1, DType::kF32, 33 * 24, RowMajor(g, {m, k}, {33, 24}));
+  const UOp* const b = LoadAt(g, 2, DType::kF32, 50 * 24, RowMajor(g, {n, k}, {50, 24}));
+  return Sink(g, {StoreAt(g, 0, 33 * 50, RowMajor(g, {m, n}, {33, 50}),
+                          Fold(g, Op::kAdd, Mul(g, a, b), {k}))});
+}
+const UOp* Update(Graph& g) {
+  const UOp *i = test::Range(g, 0, 50), *k = ReduceRange(g, 1, 64);
+  const UOp* const x = LoadAt(g, 1, DType::kF32, 50 * 64, RowMajor(g, {i, k}, {50, 64}));
+  return Sink(g, {StoreAt(g, 0, 50, i,
+                          Add(g, LoadAt(g, 0, DType::kF32, 50, i), Fold(g, Op::kAdd, x, {k})))});
+}
+const UOp* SumsOfBytes(Graph& g) {
+  const UOp *i = test::Range(g, 0, 5), *k = ReduceRange(g, 1, 333);
+  const UOp* const x = LoadAt(g, 1, DType::kU8, 5 * 333, RowMajor(g, {i, k}, {5, 333}));
+  const UOp* const wide = Cast(g, x, DType::kF64);
+  return Sink(g, {StoreAt(g, 0, 5, i, Fold(g, Op::kAdd, wide, {k})),
+                  StoreAt(g, 2, 5, i, Fold(g, Op::kMul, Cast(g, x, DType::kI32), {k}))});
+}
+
+constexpr PlanCase kPlans[] = {
+    {"a vector a thread", Halves, "VECTOR:0:4 LANE:0:32 GRID:0:1"},
+    {"several vectors, the last block is cut", Halves,
+     "VECTOR:0:4 LANE:0:32 WARP:0:2 UPCAST:0:3 GRID:0:1"},
+    {"consecutive values and repeats", Halves, "UPCAST:0:2 LANE:0:16 UPCAST:0:3 GRID:0:1"},
+    {"steps of one block", Halves, "LANE:0:32"},
+    {"a row by a warp", RowSums, "VECTOR:1:4 SHARE:1:32 GRID:0:1"},
+    {"a row by a block, cut", RowSums, "SHARE:1:128 GRID:0:1"},
+    {"several rows by a warp", RowSums, "SHARE:1:8 LANE:0:4 WARP:0:2 GRID:0:1"},
+    {"several rows of a thread", RowSums, "SHARE:1:64 UPCAST:0:2 UNROLL:1:2 GROUP:1:2 GRID:0:1"},
+    {"columns by lanes, the reduction by warps", ColumnSums,
+     "LANE:0:32 SHARE:1:4 UNROLL:1:3 GRID:0:1"},
+    {"fewer columns than a warp has threads", ColumnSums, "LANE:0:8 SHARE:1:16 GRID:0:1"},
+    {"a row is read once", Centred,
+     "VECTOR:1:4 LANE:1:32 WARP:1:2 VECTOR:2:4 SHARE:2:64 GRID:0:1"},
+    {"a row in several steps", Centred, "LANE:1:32 SHARE:2:32 UNROLL:2:2 GRID:0:1"},
+    {"two rows of a block", Centred, "LANE:1:32 WARP:0:2 SHARE:2:32 GRID:0:1"},
+    {"all threads compute the same mean", Centred, "LANE:1:32 GRID:0:2"},
+    {"an update in place", Update, "VECTOR:1:2 SHARE:1:16 LANE:0:2 WARP:0:2 GRID:0:1"},
+    {"two types", SumsOfBytes, "SHARE:1:64 GRID:0:1"},
+    {"a tile of a product", Product,
+     "VECTOR:1:4 LANE:1:4 LANE:0:8 UPCAST:0:2 UNROLL:2:4 LOCAL:0:0 LOCAL:1:0 GRID:0:2"},
+    {"a product of many tiles", Product,
+     "VECTOR:1:2 LANE:1:8 UPCAST:1:2 UPCAST:0:2 LANE:0:4 WARP:0:2 UNROLL:2:8 LOCAL:0:0 LOCAL:1:0 "
+     "GRID:0:2"},
+    {"one operand is copied", Product, "LANE:1:32 UPCAST:0:4 UNROLL:2:5 LOCAL:1:0 GRID:0:2"},
+    {"a product of rows", ProductOfRows,
+     "UPCAST:1:2 LANE:1:8 UPCAST:0:4 LANE:0:4 WARP:0:2 UNROLL:2:8 LOCAL:0:0 LOCAL:1:0 GRID:0:2"},
+};
+
+TEST(ThreadPlan, PlansByHand_RunAsTheWalk) {
+  uint32_t seed = 0;
+  for (const PlanCase& c : kPlans) {
+    SCOPED_TRACE(c.what);
+    Graph g;
+    ExpectRuns(c.kernel(g), *codegen::ParseOpts(c.opts), SmallBlocks(), ++seed, true);
+    if (HasFatalFailure()) return;
+  }
+}
+
+struct IllegalCase {
+  const UOp* (*kernel)(Graph& g);
+  const char* opts;
+  absl::StatusCode code;
+  const char* says;  // of the message
+};
+constexpr IllegalCase kIllegal[] = {
+    {Halves, "VECTOR:0:16 LANE:0:32", absl::StatusCode::kInvalidArgument, "up to 8"},
+    {Halves, "LANE:0:64", absl::StatusCode::kInvalidArgument, "a warp has 32"},
+    {Halves, "LANE:0:24", absl::StatusCode::kInvalidArgument, "power of two"},
+    {Halves, "WARP:0:2", absl::StatusCode::kInvalidArgument, "no whole warps"},
+    {Halves, "LANE:0:32 WARP:0:8", absl::StatusCode::kInvalidArgument, "at most 128 threads"},
+    {Halves, "UPCAST:0:8 LANE:0:32 WARP:0:4 UPCAST:0:2", absl::StatusCode::kInvalidArgument,
+     "beyond the extent"},
+    {Halves, "THREAD:0:1", absl::StatusCode::kInvalidArgument, "blocks of threads"},
+    {ColumnSums, "LANE:0:8 SHARE:1:4 WARP:0:2", absl::StatusCode::kOk, ""},
+    {Centred, "LANE:1:32 SHARE:2:48", absl::StatusCode::kInvalidArgument, "power of two"},
+    {Centred, "SHARE:2:16 LANE:1:32", absl::StatusCode::kInvalidArgument, "a warp has 32"},
+    {Centred, "SHARE:2:8 LANE:1:4", absl::StatusCode::kInvalidArgument, "divided among 8 of 32"},
+    {RowSums, "LOCAL:0:0 SHARE:1:8", absl::StatusCode::kInvalidArgument, "are not copied"},
+    {RowSums, "UPCAST:0:37 UNROLL:1:8 GROUP:1:8", absl::StatusCode::kResourceExhausted,
+     "running values of a thread"},
+};
+
+TEST(ThreadPlan, OptsThatAreNotLegal_SayWhy) {
+  for (const IllegalCase& c : kIllegal) {
+    Graph g;
+    const absl::Status status =
+        codegen::ApplyOpts(*codegen::AnalyzeKernel(c.kernel(g)), *codegen::ParseOpts(c.opts),
+                           SmallBlocks())
+            .status();
+    EXPECT_EQ(status.code(), c.code) << c.opts << ": " << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), c.says)) << c.opts << ": " << status;
+  }
+}
+
+// Many sums of f64 of one kernel take turns in the block's memory.
+TEST(ThreadPlan, ManySumsOfF64_FitTheMemoryOfABlock) {
+  Graph g;
+  const UOp* const k = ReduceRange(g, 0, 5000);
+  std::vector<const UOp*> stores;
+  for (int64_t n = 0; n < 25; ++n) {
+    const UOp* const x = LoadAt(g, 25, DType::kF64, 5000, k);
+    stores.push_back(StoreAt(
+        g, n, 1, ConstIndex(g, 0),
+        Fold(g, Op::kAdd, Mul(g, x, ConstFloat(g, DType::kF64, static_cast<double>(n))), {k})));
+  }
+  const auto compiled =
+      CompileKernel(Sink(g, stores), {.target = CudaTarget("sm_90", kMultiprocessors)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_GE(compiled->threads[0], 128);
+}
+
+// ---- SHUFFLE
+
+TEST(ThreadPlan, Shuffle_GivesEachThreadItsPartnersValue) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
+                            DType::kI32, DType::kU8})
+    for (const int64_t threads : {8, 64})
+      for (const int64_t bit : {1, 4}) {
+        program::ProgramBuilder b;
+        const program::ValueId out = b.Buffer(dtype, 0, threads), in = b.Buffer(dtype, 1, threads),
+                               thread = b.Special(program::Grid::kThread, threads);
+        b.Store(out, thread,
+                b.Add({.code = program::Code::kShuffle,
+                       .dtype = dtype,
+                       .src = {b.Load(in, thread)},
+                       .imm = {bit, 0, 0}}));
+        const program::Program program = b.Take(2);
+        ASSERT_EQ(program::CheckProgram(program, "none", program::Phase::kFinal),
+                  absl::OkStatus());
+        const auto width = static_cast<size_t>(ByteWidth(dtype));
+        std::string values;
+        for (size_t i = 0; i < static_cast<size_t>(threads) * width; ++i)
+          values.push_back(static_cast<char>(i % 61));
+        std::string want;
+        for (int64_t t = 0; t < threads; ++t)
+          want += values.substr(static_cast<size_t>(t ^ bit) * width, width);
+        const Buffers start = {std::string(values.size(), '\0'), values};
+        Buffers got = start;
+        ASSERT_TRUE(program::Interpret(program, got, {}).ok());
+        EXPECT_EQ(got[0], want) << Name(dtype);
+        const auto renderer = *render::MakeNvptxRenderer(CudaTarget("sm_80", kMultiprocessors));
+        const auto compiled = renderer->Render(program, "k", /*no_opt=*/false, nullptr);
+        ASSERT_TRUE(compiled.ok()) << compiled.status();
+        got = start;
+        ASSERT_EQ(RunOnPtxMachine(*compiled, got), absl::OkStatus());
+        EXPECT_EQ(got[0], want) << Name(dtype) << compiled->object;
+      }
+}
+
+TEST(ThreadPlan, AShuffleThatPartOfAWarpMisses_IsRefused) {
+  program::ProgramBuilder b;
+  const program::ValueId thread = b.Special(program::Grid::kThread, 32);
+  const program::ValueId branch = b.If(b.Less(thread, b.Int(3)));
+  b.Add({.code = program::Code::kShuffle, .dtype = DType::kI64, .src = {thread}, .imm = {1, 0, 0}});
+  b.EndIf(branch);
+  EXPECT_TRUE(absl::IsInternal(
+      program::CheckProgram(b.Take(0), "none", program::Phase::kFinal)));
+}
+
+// ---- the search
+
+// Of a few kernels, every one of the neighbours can be lowered, and some are run.
+TEST(ThreadPlan, NeighboursOfChosenOpts_RunAsTheWalk) {
+  size_t neighbours = 0;
+  for (const auto kernel : {Halves, RowSums, Centred, Product}) {
+    Graph g;
+    const UOp* const sink = kernel(g);
+    const std::vector<Opt> chosen =
+        codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), SmallBlocks());
+    ASSERT_FALSE(chosen.empty());
+    const auto all = search::Neighbours(sink, chosen, SmallBlocks());
+    ASSERT_GT(all.size(), 3);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (neighbours++ % 3 != 0) continue;
+      ExpectRuns(sink, all[i].opts, SmallBlocks(), static_cast<uint32_t>(i), false);
+      if (HasFatalFailure()) return;
+    }
+  }
+  std::printf("%zu neighbours\n", neighbours);
+}
+
+// ---- random kernels
+
+TEST(ThreadPlan, RandomKernelsWithRandomOpts_RunAsTheWalk) {
+  const auto setting = [](const char* name, int otherwise) {
+    const char* const text = std::getenv(name);
+    return text != nullptr ? std::atoi(text) : otherwise;
+  };
+  const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
+  const int first = setting("OUTBOARD_SEED", 0);
+  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 500);
+  constexpr const char* kArchs[] = {"sm_80", "sm_89", "sm_90", "sm_90a"};
+  int with_threads = 0, chosen = 0;
+  for (int number = first; number < last; ++number) {
+    const auto seed = static_cast<uint32_t>(number);
+    SCOPED_TRACE("repeat with OUTBOARD_SEED=" + std::to_string(number));
+    Graph g, guards;
+    const UOp* const sink = RandomKernel(g, seed);
+    const UOp* const guarded =
+        codegen::DecomposeTranscendentalsOfF64(guards, *proof::GuardUnproved(guards, sink));
+    const Target target = SmallBlocks(kArchs[seed % 4]);
+    std::mt19937 random(seed);
+    const bool heuristic = seed % 4 == 0;
+    const std::vector<Opt> opts =
+        heuristic ? codegen::HeuristicOpts(*codegen::AnalyzeKernel(guarded), target)
+                  : RandomThreadOpts(guarded, target, random);
+    if (opts.empty()) continue;
+    ++(heuristic ? chosen : with_threads);
+    ExpectRuns(sink, opts, target, seed, /*each_pass=*/seed % 16 < 2);
+    if (HasFatalFailure()) return;
+  }
+  std::printf("%d kernels with random Opts, %d with those that are chosen\n", with_threads, chosen);
+}
+
+// ---- what is chosen
+
+TEST(ThreadPlan, TheMachineCounts_FewSectorsAndNoBankConflicts) {
+  const auto figures = bench::GpuSectorFigures();
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  EXPECT_EQ(figures->size(), 5);
+  for (const bench::SectorFigure& figure : *figures) {
+    std::printf("%s %.3f\n", figure.name.c_str(), figure.value);
+    EXPECT_LE(figure.value, 1.05) << figure.name;
+    EXPECT_GE(figure.value, 0.999) << figure.name;
+  }
+}
+
+}  // namespace
+}  // namespace outboard::test

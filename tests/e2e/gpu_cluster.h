@@ -1,0 +1,53 @@
+// A gateway, a worker and executors as processes, as in production, over the tests' CUDA driver
+// (tests/gpu/driver), which fails on demand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "tests/support/cluster.h"
+
+namespace outboard::test {
+
+class GpuCluster : public ::testing::Test {
+ protected:
+  // A driver of `devices` GPUs, which does what the variables ask for.
+  std::vector<std::string> Driver(int devices, const std::vector<std::string>& variables = {}) {
+    const std::string driver = folder_ / "libcuda.so.1";
+    std::filesystem::copy_file(FAKE_CUDA, driver,
+                               std::filesystem::copy_options::overwrite_existing);
+    std::ofstream lines(driver + ".env");
+    lines << "OUTBOARD_FAKE_CUDA_DEVICES=" << devices << "\n"
+          << "OUTBOARD_FAKE_CUDA_MIB=64\n"  // all of which is overwritten at each start
+          << "OUTBOARD_FAKE_CUDA_RUNS=1\n";
+    for (const std::string& line : variables) lines << line << "\n";
+    return {"OUTBOARD_DEVICE=cuda", "OUTBOARD_CUDA_DRIVER=" + driver, "REF", "BEAM",
+            "CUDA_VISIBLE_DEVICES"};
+  }
+  void StartUp(std::vector<std::string> environment) {
+    cluster_.StartUp(1, "--no-idle-search --snapshot-every 1 --shared-anyway",
+                     std::move(environment));
+  }
+  std::unique_ptr<Session> Connect() { return cluster_.Connect(); }
+  std::string Log() { return cluster_.gateway().err(); }
+
+  static bool Contains(absl::string_view text, absl::string_view part) {
+    return text.find(part) != absl::string_view::npos;
+  }
+  static size_t Lines(const std::string& text) {
+    return static_cast<size_t>(std::ranges::count(text, '\n'));
+  }
+
+  TempFolder folder_;
+  Cluster cluster_;
+};
+
+}  // namespace outboard::test

@@ -1,0 +1,217 @@
+// What goes wrong with GPUs, and the answer to each: the table of docs/gpu-workers.md, a test for
+// each of its rows (a process that does not die: executor_host_test).
+//
+// Figure: cuda_failure_cases_ratio of scripts/bench is the part of these tests that pass.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "tests/e2e/gpu_cluster.h"
+#include "tests/support/documented.h"
+#include "tests/support/http.h"
+
+namespace outboard {
+namespace {
+
+using absl::StatusCode;
+using test::Eventually;
+using test::Outboard;
+
+class GpuFailures : public test::GpuCluster {
+ protected:
+  // f(x) of these values, computed by the session.
+  template <typename T>
+  static absl::StatusOr<std::vector<T>> Compute(Session& session, DType dtype,
+                                                const std::vector<int64_t>& dims,
+                                                const std::vector<T>& values,
+                                                const UOp* (*f)(Graph&, const UOp*)) {
+    Graph g;
+    const UOp* const x = Param(g, 0, dtype, std::vector<Dim>(dims.begin(), dims.end()));
+    const uint64_t input = session.NewHandle(), output = session.NewHandle();
+    const auto* const bytes = reinterpret_cast<const char*>(values.data());
+    OB_RETURN_IF_ERROR(session.Put(input, dtype, dims, {bytes, values.size() * sizeof(T)}));
+    OB_ASSIGN_OR_RETURN(const uint64_t seq,
+                        session.Run(test::RequestOf(Sink(g, {f(g, x)}), {input}, {output}, true)));
+    OB_ASSIGN_OR_RETURN(const auto value, session.Await(seq, 0));
+    std::vector<T> results(value.bytes.size() / sizeof(T));
+    std::memcpy(results.data(), value.bytes.data(), value.bytes.size());
+    return results;
+  }
+};
+
+// ---- no driver, too old a driver, no device, a class nobody has: one line; the rest is served ---
+
+TEST_F(GpuFailures, NoDriver_IsOneLine) {
+  const test::Ended ended = Outboard("serve --ephemeral --no-auth --listen unix:" + (folder_ / "s"),
+                                     {"OUTBOARD_DEVICE=cuda", "OUTBOARD_CUDA_DRIVER=/none.so"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(Contains(ended.err, "no driver") && Contains(ended.err, "CUDA 12.0")) << ended.err;
+  EXPECT_EQ(Lines(ended.err), 1u) << ended.err;
+}
+
+TEST_F(GpuFailures, TooOldADriver_IsOneLineWithBothVersions) {
+  const test::Ended ended = Outboard("serve --ephemeral --no-auth --listen unix:" + (folder_ / "s"),
+                                     Driver(1, {"OUTBOARD_FAKE_CUDA_VERSION=11080"}));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(Contains(ended.err, "11.8") && Contains(ended.err, "12.0")) << ended.err;
+  EXPECT_EQ(Lines(ended.err), 1u) << ended.err;
+}
+
+TEST_F(GpuFailures, NoDevice_IsOneLine) {
+  const test::Ended ended = Outboard("serve --ephemeral --no-auth --listen unix:" + (folder_ / "s"),
+                                     Driver(0));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(Contains(ended.err, "has no device")) << ended.err;
+  EXPECT_EQ(Lines(ended.err), 1u) << ended.err;
+}
+
+TEST_F(GpuFailures, AClassNobodyCompilesFor_IsOneLineWithWhatIsNeeded) {
+  const test::Ended ended = Outboard("serve --ephemeral --no-auth --listen unix:" + (folder_ / "s"),
+                                     Driver(1, {"OUTBOARD_FAKE_CUDA_ARCH=75"}));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(Contains(ended.err, "7.5") && Contains(ended.err, "8.0")) << ended.err;
+}
+
+TEST_F(GpuFailures, TheSameProgramWithoutADriver_ServesTheProcessor) {
+  cluster_.StartUp(1, "--no-idle-search", {"OUTBOARD_DEVICE", "OUTBOARD_CUDA_DRIVER=/none.so"});
+  EXPECT_TRUE(test::Step(*Connect()).ok());
+}
+
+// ---- more memory than the device has ------------------------------------------------------------
+
+TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionLives) {
+  StartUp(Driver(1));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {Dim(1)});
+  const UOp* const wide = Expand(g, Add(g, x, x), {Dim(24 << 20)});  // 96 MiB of 64
+  const float one = 1;
+  const int64_t dims[] = {1};
+  const uint64_t input = session->NewHandle(), output = session->NewHandle();
+  ASSERT_TRUE(
+      session->Put(input, DType::kF32, dims, {reinterpret_cast<const char*>(&one), 4}).ok());
+  auto seq = session->Run(test::RequestOf(Sink(g, {wide}), {input}, {output}, /*fetch=*/true));
+  ASSERT_TRUE(seq.ok()) << seq.status();
+  const absl::Status status = session->Await(*seq, 0).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  for (const char* word : {"needs 96.0 MiB", "free are", "f32[25165824]", "Outboard PTX machine"})
+    EXPECT_TRUE(Contains(status.message(), word)) << word << " in " << status;
+  test::ExpectAsDocumented("The device has no more memory", status);
+  EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
+}
+
+// ---- illegal address, trap, launch failure, ECC -------------------------------------------------
+
+// The first kernel of a process is the one that wipes the GPU, so that the second is the session's.
+TEST_F(GpuFailures, AnErrorForGood_EndsTheExecutorAndTheSessionGoesOnElsewhere) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed"); })) << Log();
+  EXPECT_FALSE(Contains(Log(), "device_out_of_service")) << Log();
+}
+
+TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLives) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_TRUE(session->status().ok()) << session->status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+  EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
+  test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
+}
+
+TEST_F(GpuFailures, AnEccError_TakesTheDeviceOutOfServiceAtOnce) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=ecc:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_out_of_service"); })) << Log();
+  // What is left is one GPU, which is taken: nobody else is given the other.
+  const std::string page = test::Get(cluster_.last_metrics(), "/metrics");
+  EXPECT_TRUE(Contains(page, "outboard_devices{state=\"out_of_service\"} 1")) << page;
+}
+
+// ---- a kernel that does not end; a process that does not die ------------------------------------
+
+TEST_F(GpuFailures, AKernelThatDoesNotEnd_IsStoppedAndTriedOnAnotherDevice) {
+  std::vector<std::string> environment = Driver(
+      2, {"OUTBOARD_FAKE_CUDA_FAULTS=endless:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"});
+  environment.push_back("OUTBOARD_LAUNCH_SECONDS=3");
+  StartUp(environment);
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_TRUE(Contains(Log(), "was not done after 3.0 s")) << Log();
+}
+
+TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
+  std::vector<std::string> environment = Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=endless:2"});
+  environment.push_back("OUTBOARD_LAUNCH_SECONDS=2");
+  StartUp(environment);
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_TRUE(session->status().ok()) << session->status();  // its values are there
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
+  EXPECT_TRUE(Contains(status.message(), "kernel ") &&
+              Contains(status.message(), "was not done after 2.0 s"))
+      << status;
+  test::ExpectAsDocumented("A kernel on a GPU does not end, nor on a second one", status);
+}
+
+// ---- PTX that the driver refuses ----------------------------------------------------------------
+
+TEST_F(GpuFailures, PtxThatTheDriverRefuses_FailsTheRunWithItsWordsAndTheSessionLives) {
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=ptx:1"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const absl::Status status = test::Step(*session);
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+  EXPECT_TRUE(Contains(status.message(), "does not take the PTX") &&
+              Contains(status.message(), "CUDA_ERROR_INVALID_PTX"))
+      << status;
+  EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
+}
+
+// ---- a dtype or size that the device lacks ------------------------------------------------------
+
+TEST_F(GpuFailures, WhatHasNoInstruction_IsComputedFromWhatHas) {
+  StartUp(Driver(1));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const std::vector<double> x = {-3.25, 0, 0.5, 10};
+  const auto powers = Compute<double>(
+      *session, DType::kF64, {4}, x, [](Graph& g, const UOp* v) { return Alu(g, Op::kExp2, v); });
+  ASSERT_TRUE(powers.ok()) << powers.status();
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR((*powers)[i] / std::exp2(x[i]), 1, 1e-14) << x[i];
+}
+
+// A grid has at most 65,535 blocks along two of its axes.
+TEST_F(GpuFailures, AnAxisLongerThanAGrids_IsDivided) {
+  StartUp(Driver(1));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  constexpr int64_t kRows = 70'000, kColumns = 3;
+  std::vector<float> x(kRows * kColumns);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1000);
+  const auto sums =
+      Compute<float>(*session, DType::kF32, {kRows, kColumns}, x,
+                     [](Graph& g, const UOp* v) { return Reduce(g, Op::kAdd, v, {1}); });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  ASSERT_EQ(sums->size(), static_cast<size_t>(kRows));
+  for (size_t row = 0; row < kRows; row += 6'999)
+    EXPECT_EQ((*sums)[row], x[3 * row] + x[3 * row + 1] + x[3 * row + 2]) << row;
+}
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,69 @@
+#include "worker/devices/worker_devices.h"
+
+#include <algorithm>
+
+#include "telemetry/log.h"
+#include "worker/node/device.h"
+
+namespace outboard::worker {
+
+WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
+    : options_(options),
+      gpus_(runtime::ListDevices(options.kind)),
+      count_(gpus_.empty() ? options.count_max
+                           : std::min(options.count_max, static_cast<int>(gpus_.size()))),
+      host_memory_bytes_(options.memory_bytes_max > 0
+                             ? options.memory_bytes_max
+                             : runtime::DefaultMemoryBytesMax() / count_),
+      in_service_(gpus_.size()) {
+  for (uint32_t i = 0; i < gpus_.size(); ++i)
+    telemetry::LogInfo("gpu_found", {{"device", i},
+                                     {"class", DescribeGpu(gpus_[i].properties).hardware_class},
+                                     {"model", gpus_[i].properties.name},
+                                     {"memory_bytes", gpus_[i].properties.memory_bytes},
+                                     {"served", static_cast<int>(i) < count_}});
+}
+
+int64_t WorkerDevices::MemoryOn(uint32_t device) const {
+  if (gpus_.empty()) return host_memory_bytes_;
+  const int64_t has = gpus_[device].properties.memory_bytes;
+  return options_.memory_bytes_max > 0 ? std::min(options_.memory_bytes_max, has) : has;
+}
+
+std::vector<std::string> WorkerDevices::EnvironmentOf(uint32_t device) const {
+  return gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment;
+}
+
+void WorkerDevices::Describe(const std::function<int(uint32_t device)>& cores,
+                             proto::Register& entry) const {
+  for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
+    const DeviceInfo info = gpus_.empty() ? DescribeDevice(options_.kind, cores(i))
+                                          : DescribeGpu(gpus_[i].properties);
+    proto::Device& device = *entry.add_devices();
+    device.set_kind(options_.reference ? "ref" : options_.kind);
+    device.set_name(info.name);
+    device.set_hardware_class(info.hardware_class);
+    device.set_memory_bytes(static_cast<uint64_t>(MemoryOn(i)));
+  }
+  for (const uint32_t out : in_service_.AllOut()) entry.add_out_of_service(out);
+  entry.set_exclusive_devices(are_gpus());
+}
+
+std::optional<proto::DeviceOut> WorkerDevices::Failed(uint32_t device, DeviceFailure failure,
+                                                      const std::string& words) {
+  if (device >= gpus_.size()) return std::nullopt;
+  const std::string& model = gpus_[device].properties.name;
+  telemetry::LogWarning("device_failed",
+                        {{"device", device}, {"model", model}, {"message", words}});
+  const std::optional<std::string> why =
+      in_service_.Failed(device, failure, words, DevicesInService::Clock::now());
+  if (!why.has_value()) return std::nullopt;
+  telemetry::LogError("device_out_of_service",
+                      {{"device", device}, {"model", model}, {"message", *why}});
+  proto::DeviceOut out;
+  out.set_device(device);
+  out.set_why(*why);
+  return out;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,59 @@
+// The devices of a worker, each of which serves one session at a time: shares of this machine's
+// processor, or GPUs, of which a process has one and one process has it.
+//
+// Threads: any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/fleet.pb.h"
+#include "runtime/devices.h"
+#include "worker/devices/devices_in_service.h"
+
+namespace outboard::worker {
+
+struct WorkerDevicesOptions {
+  std::string kind;              // a name of runtime/devices.h
+  bool reference = false;        // REF=1
+  int count_max = 1;             // fewer, if there are not so many GPUs
+  int64_t memory_bytes_max = 0;  // of a session; 0: what its GPU has, or a share of the machine's
+};
+
+class WorkerDevices {
+ public:
+  explicit WorkerDevices(const WorkerDevicesOptions& options);
+
+  int count() const { return count_; }
+  // GPUs have memory of their own, and one process each.
+  bool are_gpus() const { return !gpus_.empty(); }
+
+  // Of a session on the device, there and on the host.
+  int64_t MemoryOn(uint32_t device) const;
+  int64_t host_memory_bytes() const { return host_memory_bytes_; }
+  // With which an executor has the device.
+  std::vector<std::string> EnvironmentOf(uint32_t device) const;
+
+  // Adds them, and which are out of service. `cores`: how many the sessions of a device have.
+  void Describe(const std::function<int(uint32_t device)>& cores, proto::Register& entry) const;
+
+  bool IsOut(uint32_t device) const { return in_service_.IsOut(device); }
+  size_t count_out() const { return in_service_.AllOut().size(); }
+  // An executor ended because of its GPU; logs it. Returns what the gateway is to be told, if the
+  // GPU is out of service from now on.
+  std::optional<proto::DeviceOut> Failed(uint32_t device, DeviceFailure failure,
+                                         const std::string& words);
+
+ private:
+  const WorkerDevicesOptions options_;
+  const std::vector<runtime::ListedDevice> gpus_;
+  const int count_;
+  const int64_t host_memory_bytes_;
+  DevicesInService in_service_;
+};
+
+}  // namespace outboard::worker

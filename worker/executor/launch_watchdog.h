@@ -1,0 +1,47 @@
+// Ends this process when a launch outlives its bound: nobody can stop a kernel on a GPU, but the
+// driver takes the device back from a process that has ended. A step has a bound of its own
+// (step_watchdog.h), which is longer and knows no kernel.
+//
+// Threads: Begin and End from one; the watchdog's own thread calls `on_late`.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "worker/engine/launch_watch.h"
+
+namespace outboard::worker {
+
+inline constexpr int kExitLaunchTooLong = 77;
+
+class LaunchWatchdog final : public LaunchWatch {
+ public:
+  // `on_late` gets a line for people: which launch, and how long it was waited for. It ends the
+  // process; nothing is watched after it.
+  LaunchWatchdog(std::chrono::milliseconds bound, std::function<void(const std::string&)> on_late);
+  ~LaunchWatchdog() override;
+
+  std::chrono::milliseconds bound() const override { return bound_; }
+  void Begin(std::string_view what, std::chrono::milliseconds longest) override;
+  void End() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Watch();
+
+  const std::chrono::milliseconds bound_;
+  const std::function<void(const std::string&)> on_late_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, waiting_ = false;
+  std::string what_;  // while waiting
+  std::chrono::milliseconds longest_{};
+  Clock::time_point since_;
+  std::thread thread_;
+};
+
+}  // namespace outboard::worker
