@@ -130,14 +130,16 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
     out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id)});
     LeaveClient(session, out);
   }
-  if (session.state == State::kStarting) Park(session, out);
+  if (session.state != State::kStarting) return;
+  // Where a process would stay on its device, the session cannot be parked.
+  IsExclusive(session) ? Overrun(session, out) : Park(session, out);
 }
 
 void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, kNoCredit, out);
   StopLease(session, /*lost=*/false, kNoCredit, out);
-  Shelve(session, out);
+  PutAway(session, out);
   PlaceQueue(out);
 }
 
