@@ -139,7 +139,7 @@ void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, kNoCredit, out);
   StopLease(session, /*lost=*/false, kNoCredit, out);
-  PutAway(session, out);
+  Shelve(session, out);
   PlaceQueue(out);
 }
 
