@@ -118,6 +118,7 @@ class GatewayCore {
     bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
     bool replaying = false;     // its meter stands
+    int64_t replayed_ns = 0;  // the time that was free, before replay_since
     MonoTime replay_since, replay_busy;
     int64_t ms_at_snapshot = 0;  // of its bill
     // Its client retains the items that no snapshot includes, so that another executor can replay
