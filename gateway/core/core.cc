@@ -17,10 +17,12 @@
 //   G10 All seats on a worker of one account are of one tenant, those without slots included: the
 //       executor of a parked session lives.
 //   G11 No session has a seat on a worker that was set aside.
+//   G12 A device that went out of service is given to no session; one that holds it keeps it.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
+//   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
 //   kParked --its worker's memory is needed/MakeRoomFor, Shelve--> kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
