@@ -224,6 +224,19 @@ TEST_F(ExecutorCoreTest, E2_FirstCauseReachesWhatDepends) {
   EXPECT_TRUE(Failures(Send({Release(6, {3, 4, 5, 6}), Run(7, graph_, {1, 1}, {7, 8})})).empty());
 }
 
+// One that is known to end its process fails untried, as any other failure.
+TEST_F(ExecutorCoreTest, E2_ARefusedRunFailsAndTheSessionGoesOn) {
+  SetUpInputs();
+  core_->Refuse(3, absl::DeadlineExceededError("kernel k was not done"));
+  const auto items = Send({Run(3, graph_, {1, 2}, {3, 4}), Run(4, graph_, {1, 2}, {5, 6}, {0})});
+  EXPECT_EQ(OnlyFailure(items, 3), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Failures(items)[0].message(), "kernel k was not done");
+  ASSERT_EQ(Values(items).size(), 1u);
+  EXPECT_EQ(Values(items)[0].data(), Floats({6, 8, 10, 12}));
+  EXPECT_EQ(core_->begun_seq(), 4u);
+  EXPECT_EQ(core_->lost_seq(), 0u);
+}
+
 TEST_F(ExecutorCoreTest, E2_E3_DonatedHandlesEndEvenIfTheRunFails) {
   SetUpInputs();
   EXPECT_TRUE(Failures(Send({Run(3, graph_, {1, 2}, {3, 4}, {}, {0})})).empty());
