@@ -84,7 +84,8 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
     // The heuristic's copies are at most half of the limit.
-    if (target.block_threads == 1 && options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
+    if (target.block_threads == 1 && options.opts.has_value())
+      OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)
@@ -128,10 +129,20 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
 
 absl::StatusOr<CompiledKernel> CompileToPtx(render::NvptxRenderer& renderer, const UOp* sink,
                                             const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(Lowered lowered, Lower(sink, renderer.target(), options));
   std::string ir;
-  OB_ASSIGN_OR_RETURN(CompiledKernel out, renderer.Render(lowered.program, kSymbol, options.no_opt,
-                                                          options.dump ? &ir : nullptr));
+  const auto render = [&] {
+    return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
+  };
+  absl::StatusOr<CompiledKernel> rendered = render();
+  // What the heuristic chose may need more registers than it counted; plain threads need few.
+  if (!rendered.ok() && !options.opts.has_value() && !options.no_opt) {
+    CompileOptions plain = options;
+    plain.opts.emplace();
+    OB_ASSIGN_OR_RETURN(lowered, Lower(sink, renderer.target(), plain));
+    rendered = render();
+  }
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
   out.flops = lowered.flops;
   out.bytes = lowered.bytes;
   if (options.dump)

@@ -65,19 +65,18 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
     if (count == 1) {
       whole = alu_.ToMemory(Lane(value, lane), dtype);
     } else {
-      whole = llvm::PoisonValue::get(
-          llvm::FixedVectorType::get(type, static_cast<unsigned>(count)));
+      whole =
+          llvm::PoisonValue::get(llvm::FixedVectorType::get(type, static_cast<unsigned>(count)));
       for (int k = 0; k < count; ++k)
         whole = b_.CreateInsertElement(whole, alu_.ToMemory(Lane(value, lane + k), dtype),
                                        static_cast<uint64_t>(k));
     }
-    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)),
-                          AlignOf(memory, index, lane));
+    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
     lane += count;
   }
 }
 
-// cp.async takes 4, 8 or 16 bytes of aligned addresses; what is smaller is a load and a store, which
+// cp.async takes 4, 8 or 16 bytes of aligned addresses; what is smaller is a load and a store, and
 // may arrive before the others.
 void NvptxPrinter::Copy(ValueId n) {
   const Instruction& i = at(n);

@@ -174,8 +174,9 @@ void NvptxPrinter::Print(ValueId n) {
       b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
       return;
     case Code::kWait:
-      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
-                         {b_.getInt32(static_cast<uint32_t>(std::min<int64_t>(i.imm[0], INT32_MAX)))});
+      b_.CreateIntrinsic(
+          llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+          {b_.getInt32(static_cast<uint32_t>(std::min<int64_t>(i.imm[0], INT32_MAX)))});
       return;
     case Code::kLoop: OpenLoop(n); return;
     case Code::kEnd: CloseLoop(); return;
