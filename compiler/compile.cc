@@ -154,10 +154,20 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     const CompileOptions& options) {
   OB_RETURN_IF_ERROR(made.status());
   Renderer& renderer = **made;
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(Lowered lowered, Lower(sink, renderer.target(), options));
   std::string ir;
-  OB_ASSIGN_OR_RETURN(CompiledKernel out, renderer.Render(lowered.program, kSymbol, options.no_opt,
-                                                          options.dump ? &ir : nullptr));
+  const auto render = [&] {
+    return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
+  };
+  absl::StatusOr<CompiledKernel> rendered = render();
+  // What the heuristic chose may need more registers than it counted; plain threads need few.
+  if (absl::IsUnimplemented(rendered.status()) && !options.opts.has_value() && !options.no_opt) {
+    CompileOptions plain = options;
+    plain.opts.emplace();
+    OB_ASSIGN_OR_RETURN(lowered, Lower(sink, renderer.target(), plain));
+    rendered = render();
+  }
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
   out.flops = lowered.flops;
   out.bytes = lowered.bytes;
   if (options.dump) {

@@ -36,8 +36,8 @@
 //                                      Aligned (1): both indices are multiples of the count
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
-//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, a power
-//                                      of two below 32: by all threads of a warp together
+//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to
+//                                      16: by all threads of a warp together
 //   MMA      (a, b, c) imm: half       c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what. A b of 8
 //                                      lanes is two matrices side by side, of which `half` is used
