@@ -10,10 +10,9 @@ namespace outboard::codegen {
 namespace {
 
 // By OptKind.
-constexpr std::array<std::string_view, 13> kNames = {"FLATTEN", "VECTOR", "UPCAST", "UNROLL",
-                                                     "GROUP",   "TC",     "BLOCK",  "SWAP",
-                                                     "THREAD",  "LOCAL",  "PANEL",  "ONLINE",
-                                                     "MMA"};
+constexpr std::array<std::string_view, 13> kNames = {
+    "FLATTEN", "VECTOR", "UPCAST", "UNROLL", "GROUP",  "TC", "BLOCK",
+    "SWAP",    "THREAD", "LOCAL",  "PANEL",  "ONLINE", "MMA"};
 
 bool ParseNumber(std::string_view text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -208,8 +208,8 @@ class Interpreter {
       if (!together) continue;
       const ThreadStep& step = plan_.steps[threads_[first].pc];
       if (step.code == Code::kMma)
-        MultiplyMatrices(WarpOf(first), step.src[0], step.src[1] + 4 * static_cast<int32_t>(step.imm),
-                         step.src[2], step.out);
+        MultiplyMatrices(WarpOf(first), step.src[0],
+                         step.src[1] + 4 * static_cast<int32_t>(step.imm), step.src[2], step.out);
       if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
       for (int t = first; t < first + kMmaThreads; ++t) GoOn(t);
       passed = true;
@@ -585,8 +585,8 @@ class Interpreter {
 
 std::string_view Name(Fault fault) {
   static constexpr std::string_view kNames[] = {
-      "none",        "race",       "uninitialised read", "access out of range",
-      "misaligned", "divergence", "too long"};
+      "none",       "race",    "uninitialised read", "access out of range", "misaligned",
+      "divergence", "too long"};
   return kNames[static_cast<size_t>(fault)];
 }
 

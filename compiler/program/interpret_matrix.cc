@@ -1,7 +1,7 @@
 #include "compiler/program/interpret_matrix.h"
 
-#include "compiler/program/interpret_lanes.h"
 #include "compiler/ir/dtype.h"
+#include "compiler/program/interpret_lanes.h"
 
 namespace outboard::program {
 

@@ -10,9 +10,9 @@ namespace outboard::program {
 
 std::string_view Name(Code code) {
   static constexpr std::string_view kNames[] = {
-      "CONST", "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",   "LOOP",  "END",
-      "IF",    "ENDIF",    "ALU",      "CAST",      "BITCAST", "LANES", "LANE",
-      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "MMA",
+      "CONST",    "VAR",   "SPECIAL",  "BUFFER",   "ALLOC",     "LOOP",   "END",
+      "IF",       "ENDIF", "ALU",      "CAST",     "BITCAST",   "LANES",  "LANE",
+      "LOAD",     "STORE", "BARRIER",  "COPY",     "COMMIT",    "WAIT",   "MMA",
       "LDMATRIX", "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
   return kNames[static_cast<size_t>(code)];
 }

@@ -126,10 +126,8 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
          const ValueId thread = b.Special(Grid::kThread, 32);
          const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 256);
          const ValueId branch = b.If(b.Less(thread, b.Int(4)));
-         b.Add({.code = Code::kLdmatrix,
-                .dtype = DType::kBF16,
-                .lanes = 8,
-                .src = {tile, b.Int(0)}});
+         b.Add(
+             {.code = Code::kLdmatrix, .dtype = DType::kBF16, .lanes = 8, .src = {tile, b.Int(0)}});
          b.EndIf(branch);
        }},
       {"no such half",
