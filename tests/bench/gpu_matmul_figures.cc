@@ -53,16 +53,6 @@ absl::StatusOr<CompiledKernel> Compiled(int64_t side, int64_t steps, const codeg
   return CompileKernel(Product(g, side, steps), options);
 }
 
-std::string FindDisassembler() {
-  if (const char* const named = std::getenv("OUTBOARD_NVDISASM"); named != nullptr) return named;
-  const char* const path = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
-    const std::string file = absl::StrCat(folder, "/nvdisasm");
-    if (access(file.c_str(), X_OK) == 0) return file;
-  }
-  return "";
-}
-
 // Of the loop with the most matrix instructions: a jump back, and what is between its target and
 // it.
 double InstructionsPerProduct(const std::string& listing) {
@@ -179,7 +169,7 @@ absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
   OB_ASSIGN_OR_RETURN(const CompiledKernel large, Compiled(kLarge, kLarge, plan->tile));
   figures.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  const std::string ptxas = test::FindPtxas(), nvdisasm = FindDisassembler();
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   if (!ptxas.empty()) {
     OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::Assemble(ptxas, large.object, kArch));
     if (!nvdisasm.empty()) {
