@@ -37,6 +37,16 @@ DType BitsOf(DType dtype) {
   }
 }
 
+bool WaitsInLoop(const program::Program& program) {
+  int loops = 0;
+  for (const Instruction& i : program.code) {
+    if (i.code == Code::kLoop) ++loops;
+    if (i.code == Code::kEnd) --loops;
+    if (i.code == Code::kBarrier && loops > 0) return true;
+  }
+  return false;
+}
+
 bool IsOn(Value* condition) {
   const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(condition);
   return constant != nullptr && !constant->isZero();
@@ -117,6 +127,9 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   };
   annotate("kernel", 1);
   annotate("maxntidx", program_.Extent(Grid::kThread));
+  // While one block waits at the barriers of its loop, another one computes: each may have half of
+  // the registers.
+  if (WaitsInLoop(program_)) annotate("minctasm", 2);
   b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
   OpenMemories();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
