@@ -37,6 +37,19 @@ DType BitsOf(DType dtype) {
   }
 }
 
+// At a barrier, for no matrix unit.
+bool WaitsInLoop(const program::Program& program) {
+  int loops = 0;
+  bool waits = false;
+  for (const Instruction& i : program.code) {
+    if (i.code == Code::kMma || program::IsHopper(i.code)) return false;
+    if (i.code == Code::kLoop) ++loops;
+    if (i.code == Code::kEnd) --loops;
+    waits = waits || (i.code == Code::kBarrier && loops > 0);
+  }
+  return waits;
+}
+
 bool IsOn(Value* condition) {
   const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(condition);
   return constant != nullptr && !constant->isZero();
@@ -130,6 +143,9 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
+  // While one block waits at the barriers of its loop, another one computes: each may have half of
+  // the registers. Products by matrix units say by their tiles how many they need.
+  if (WaitsInLoop(program_)) annotate("minctasm", 2);
   AddMaps();
 }
 
