@@ -31,7 +31,7 @@ std::string HowItEnded(int status) {
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
-// True if the child has ended, or does so in time; nullopt if there is no descriptor to find out by.
+// True if the child has ended, or does so in time; nullopt without a descriptor to find out by.
 std::optional<bool> EndsWithin(pid_t pid, int milliseconds) {
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (pid_fd < 0) return std::nullopt;
