@@ -68,6 +68,8 @@ struct Credentials {
   // What a proxy says (gateway/tls/trusted_proxy.h); empty: nothing.
   std::string proxy_secret = {}, proxy_address = {};
   std::string request_id = {};  // of the call, for the log (gateway/observe/call_record.h)
+  // True once the caller has hung up; null: not known. May be called until the call is answered.
+  std::function<bool()> has_hung_up = nullptr;
 };
 
 // Checks API keys.

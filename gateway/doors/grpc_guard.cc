@@ -3,16 +3,21 @@
 //   H1  A parser is in open_blocks exactly while a frame without END_HEADERS was its last one.
 //   H2  A block in open_blocks has at most kHeaderFramesMax frames and kHeaderBlockBytesMax bytes,
 //       or its connection is ending.
+// Compiled for gRPC 1.51 alone, whose names and arguments these are. Where the library that is
+// loaded says that it is another version, calls are passed on as they are.
 #include "gateway/doors/grpc_guard.h"
 
 #include <dlfcn.h>
+#include <grpc/grpc.h>
 #include <grpc/slice.h>
+#include <grpcpp/version_info.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "absl/status/status.h"
@@ -20,8 +25,17 @@
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
+#if GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR == 51
+
 namespace outboard::gateway {
 namespace {
+
+constexpr std::string_view kCoreVersion = "29.0.0";  // of gRPC 1.51
+
+bool IsKnownVersion() {
+  static const bool known = grpc_version_string() == kCoreVersion;
+  return known;
+}
 
 // grpc_core::HPackParser, of src/core/ext/transport/chttp2/transport/hpack_parser.h in gRPC 1.51.
 #define OB_BEGIN_FRAME                                                       \
@@ -84,6 +98,8 @@ double GuardedTargetLog(void* flow_control) __asm__(OB_TARGET);
 void GuardedBeginFrame(void* parser, void* metadata, uint32_t list_bytes_max, uint8_t boundary,
                        uint8_t priority, uint64_t log_info) {
   static const auto replaced = Replaced<decltype(GuardedBeginFrame)>(OB_BEGIN_FRAME);
+  if (!IsKnownVersion())
+    return replaced(parser, metadata, list_bytes_max, boundary, priority, log_info);
   if (boundary == kNoBoundary) {
     std::lock_guard lock(mutex);
     ++OpenBlocks()[parser].frames;
@@ -115,14 +131,16 @@ void GuardedDestroy(void* parser) {
 double GuardedTargetLog(void* flow_control) {
   static const auto replaced = Replaced<decltype(GuardedTargetLog)>(OB_TARGET);
   static const double most = std::log2(static_cast<double>(kWindowBytes));
-  return std::min(replaced(flow_control), most);
+  const double target = replaced(flow_control);
+  return IsKnownVersion() ? std::min(target, most) : target;
 }
 
 bool IsGrpcGuardInPlace() {
   const auto is_called = [](const char* name, const void* ours) {
     return dlsym(RTLD_DEFAULT, name) == ours && dlsym(RTLD_NEXT, name) != nullptr;
   };
-  return is_called(OB_BEGIN_FRAME, reinterpret_cast<void*>(&GuardedBeginFrame)) &&
+  return IsKnownVersion() &&
+         is_called(OB_BEGIN_FRAME, reinterpret_cast<void*>(&GuardedBeginFrame)) &&
          is_called(OB_PARSE, reinterpret_cast<void*>(&GuardedParse)) &&
          is_called(OB_DESTROY, reinterpret_cast<void*>(&GuardedDestroy)) &&
          is_called(OB_TARGET, reinterpret_cast<void*>(&GuardedTargetLog));
@@ -131,3 +149,14 @@ bool IsGrpcGuardInPlace() {
 uint64_t LongHeaderBlocks() { return long_blocks.load(); }
 
 }  // namespace outboard::gateway
+
+#else
+
+namespace outboard::gateway {
+
+bool IsGrpcGuardInPlace() { return false; }
+uint64_t LongHeaderBlocks() { return 0; }
+
+}  // namespace outboard::gateway
+
+#endif

@@ -8,7 +8,8 @@
 // Windows: gRPC estimates how much is under way by how long a ping takes, and takes what waits in
 // this process for that. The estimate is cut at kWindowBytes.
 //
-// A gRPC of another version does not call these functions: later ones bound headers themselves.
+// A gRPC of another version is left alone: later ones bound headers themselves. What a maintained
+// way would be: docs/decisions/078-steps-before-uploads.md.
 // It holds for every connection of a process that links this file, also those it makes itself.
 // Threads: any.
 #pragma once
@@ -17,8 +18,8 @@
 
 namespace outboard::gateway {
 
-// True if the gRPC of this process calls the guard. False where gRPC is another version, or where
-// the guard is in a library that was loaded after gRPC.
+// True if the gRPC of this process calls the guard, and is the version that it was written for.
+// False, too, where the guard is in a library that was loaded after gRPC.
 bool IsGrpcGuardInPlace();
 
 // Blocks that were too long, since the process began.

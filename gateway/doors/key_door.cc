@@ -58,6 +58,10 @@ void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, SlotKind slot
   }
   keys_.Post(TurnOf(address, from),
              [this, credentials, address, any_of, slot, then = std::move(then)] {
+               // A flood of streams that are reset at once must not fill the queue: each keeps its
+               // call until it is answered.
+               if (credentials.has_hung_up && credentials.has_hung_up())
+                 return then(absl::CancelledError("the caller has hung up"));
                absl::StatusOr<Admitted> admitted = Look(credentials, any_of, slot);
                if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));
                {

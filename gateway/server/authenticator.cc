@@ -85,7 +85,11 @@ absl::Status Authenticator::Worker(std::string_view secret) const {
 
 Credentials Authenticator::CredentialsOf(const grpc::CallbackServerContext& context) {
   const ProxyWord word = ProxyWord::Of(context);
-  return {Bearer(context), context.peer(), word.secret, word.address};
+  return {.key = Bearer(context),
+          .peer = context.peer(),
+          .proxy_secret = word.secret,
+          .proxy_address = word.address,
+          .has_hung_up = [&context] { return context.IsCancelled(); }};
 }
 
 absl::StatusOr<std::string> Authenticator::PeerOf(const Credentials& credentials) const {

@@ -4,6 +4,8 @@
 // On the wire, though, it is a stream with one message in each direction: served as a stream, its
 // headers come first, and of its request no more than HTTP/2's window is taken until StartRead.
 //
+// Errors: those of whoever lets in and works
+//         INVALID_ARGUMENT  no request came that could be read
 // Threads: gRPC's, and those that let in and work.
 #pragma once
 

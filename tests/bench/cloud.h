@@ -44,7 +44,7 @@ std::string PythonCommand();
 std::string Beside(const std::string& name);
 // What a command prints; exits with a message where it fails.
 std::string OutputOf(const std::string& command);
-// Processor time of a process since it started; exits with a message where there is no such process.
+// Processor time of a process since it started; exits with a message where there is none.
 double ProcessCpuSeconds(pid_t pid);
 // The number under `name` in a JSON object's text; exits where there is none.
 double NumberIn(const std::string& json, const std::string& name);

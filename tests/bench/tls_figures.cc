@@ -98,7 +98,7 @@ void TlsFigures() {
   };
   Report("tls_upload_ratio", Quantile(speeds, 0.5), "",
          absl::StrFormat("%.2f GB/s, without TLS %.2f GB/s", gb_per_s(tls_s), gb_per_s(plain_s)),
-         "256 MB by 4 connections on loopback, TLS over plain, median of 5");
+         "256 MB by the connections of a session (8) on loopback, TLS over plain, median of 5");
   for (Box* box : {&plain, &tls}) OB_CHECK_OK(box->session->Close());
 }
 

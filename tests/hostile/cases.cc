@@ -26,7 +26,9 @@ const std::vector<HostileCase>& AllHostileCases() {
       {108,
        "blob_zstd_ratio_bomb",
        "uploads 256 MiB of zeros as 256 KiB",
-       {kUnimplemented},  // nothing is inflated, so there is nothing to exhaust
+       // Not RESOURCE_EXHAUSTED, which the list asks for: nothing is inflated, so there is nothing
+       // to exhaust, and a client that compresses is told what to change.
+       {kUnimplemented},
        "is disabled",
        BlobRatioBomb},
       {109,
@@ -47,7 +49,8 @@ const std::vector<HostileCase>& AllHostileCases() {
        {kOk},
        "",
        BlobProbeTimes},
-      // FAILED_PRECONDITION would say more than NOT_FOUND says of another account's blob (110).
+      // Not FAILED_PRECONDITION, which the list asks for: a blob of another account is NOT_FOUND
+      // (110), and one that nobody has must look the same.
       {111,
        "blob_reference_never_uploaded",
        "uses a blob that was never sent",
@@ -90,7 +93,9 @@ const std::vector<HostileCase>& AllHostileCases() {
        "",
        KeyBruteForce},
       // ---- sessions and money
-      // A number that comes twice is a resend after a broken connection: the first counts.
+      // Not ALREADY_EXISTS, which the list asks for: a number that comes twice is a resend after a
+      // broken connection. The first counts, whatever the second says, so nothing runs twice; to
+      // tell another body from the same one would take a hash of each item of a session.
       {116,
        "step_id_reuse_other_body",
        "sends another item under a number that was used",
