@@ -1,0 +1,24 @@
+// Measures products by warpgroups (compiler/program/hopper) as NVIDIA's assembler and disassembler
+// see them, where these are found.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+
+namespace outboard::bench {
+
+struct GpuHopperFigures {
+  // Not set: no assembler (OUTBOARD_PTXAS or `ptxas` in PATH).
+  std::optional<int64_t> spill_bytes;
+  std::optional<int64_t> serialised;  // products that the assembler says it runs one by one
+  // Instructions of the main loop for each HGMMA, the most of all layouts and tiles. Not set: no
+  // disassembler either (OUTBOARD_NVDISASM or `nvdisasm` in PATH).
+  std::optional<double> instructions_per_hgmma;
+};
+
+// Errors: what making the programs or the tools report.
+absl::StatusOr<GpuHopperFigures> MeasureGpuHopper();
+
+}  // namespace outboard::bench

@@ -1,0 +1,26 @@
+// The figures of products by warpgroups, as bounds that none may leave.
+#include "tests/bench/gpu_hopper_figures.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace outboard::bench {
+namespace {
+
+TEST(GpuHopperFigures, AreWithinTheirBounds) {
+  const auto figures = MeasureGpuHopper();
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  if (!figures->spill_bytes) GTEST_SKIP() << "no ptxas (OUTBOARD_PTXAS, or in PATH)";
+  std::printf("%lld bytes spilled, %lld serialised", static_cast<long long>(*figures->spill_bytes),
+              static_cast<long long>(*figures->serialised));
+  EXPECT_EQ(*figures->spill_bytes, 0);
+  EXPECT_EQ(*figures->serialised, 0);
+  if (!figures->instructions_per_hgmma)
+    GTEST_SKIP() << "no nvdisasm (OUTBOARD_NVDISASM, or in PATH)";
+  std::printf(", %.2f instructions an HGMMA\n", *figures->instructions_per_hgmma);
+  EXPECT_LE(*figures->instructions_per_hgmma, 16);
+}
+
+}  // namespace
+}  // namespace outboard::bench
