@@ -21,10 +21,12 @@
 //   G13 A parked session that is shelved for its memory has all of its state in a snapshot, unless
 //       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
 //       is placed where that memory is needed.
+//   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
+//   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
 //   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
 //             kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)

@@ -267,7 +267,7 @@ class Gateway::Impl {
                                             fleet_door_.get(), admission_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
-                                           door_.get(), driver_.get(), &turns_.pool);
+                                           door_.get(), driver_.get(), &turns_);
     };
     blob_service_ = blobs_for(BlobCallers::kClients);
     fleet_blobs_ = blobs_for(BlobCallers::kExecutors);

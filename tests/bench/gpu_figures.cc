@@ -4,7 +4,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/bench/gpu_amd_figures.h"
 #include "tests/bench/gpu_kernel_figures.h"
+#include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
 
@@ -66,6 +68,8 @@ void DeviceFigures() {
 constexpr void (*kFamilies[])() = {
     GpuCompileFigures,
     GpuAssemblerFigures,
+    GpuAmdFigures,
+    GpuMemoryFigures,
     GpuTestFigures,
     BundleFigure,
     DeviceFigures,

@@ -20,6 +20,20 @@
 namespace outboard::test {
 namespace {
 
+std::string FindTool(const char* name, const char* variable) {
+  if (const char* const named = std::getenv(variable); named != nullptr) return named;
+  const char* const path = std::getenv("PATH");
+  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
+  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
+    const std::string file = absl::StrCat(folder, "/", name);
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+}  // namespace
+namespace {
+
 // As the driver of the tests encodes it.
 ptx::TensorMap EncodeMap(const MappedTensor& map, uint64_t address) {
   ptx::TensorMap out;
@@ -80,16 +94,8 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   return absl::OkStatus();
 }
 
-std::string FindPtxas() {
-  if (const char* const named = std::getenv("OUTBOARD_PTXAS"); named != nullptr) return named;
-  const char* const path = std::getenv("PATH");
-  const std::string folders = absl::StrCat(OUTBOARD_ASSEMBLER ":", path == nullptr ? "" : path);
-  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
-    const std::string file = absl::StrCat(folder, "/ptxas");
-    if (access(file.c_str(), X_OK) == 0) return file;
-  }
-  return "";
-}
+std::string FindPtxas() { return FindTool("ptxas", "OUTBOARD_PTXAS"); }
+std::string FindNvdisasm() { return FindTool("nvdisasm", "OUTBOARD_NVDISASM"); }
 
 absl::StatusOr<Assembled> AssembleKernel(const std::string& ptxas, const std::string& ptx,
                                          const std::string& arch) {

@@ -20,6 +20,8 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
 // The assembler's path: $OUTBOARD_PTXAS, the one that `scripts/setup --assembler` has fetched, or
 // `ptxas` in $PATH; empty where there is none.
 std::string FindPtxas();
+// The disassembler's, likewise: $OUTBOARD_NVDISASM, or `nvdisasm`.
+std::string FindNvdisasm();
 // What the assembler says of a kernel. Registers are those of a thread; the other bytes are memory
 // of a thread's own, which lies behind all caches.
 struct Assembled {

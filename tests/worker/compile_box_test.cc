@@ -164,6 +164,7 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
       [](proto::CompileTarget& t) { t.set_vector_registers(0); },
       [](proto::CompileTarget& t) { t.set_block_threads(0); },
       [](proto::CompileTarget& t) { t.set_l2_bytes(-1); },
+      [](proto::CompileTarget& t) { t.set_multiprocessors(-1); },
       [](proto::CompileTarget& t) { t.set_costs("short"); },
   };
   for (size_t i = 0; i < wrong.size(); ++i) {

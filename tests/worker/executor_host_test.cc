@@ -117,7 +117,8 @@ TEST_P(DeviceEndTest, SaysWhatBecomesOfTheSessionAndOfTheDevice) {
   EXPECT_EQ(ended.failure, row.failure);
   EXPECT_EQ(ended.words, "kernel k was not done");
   EXPECT_EQ(ended.status.code(), row.status) << ended.status;
-  EXPECT_EQ(OneMoreTryOf(ended.status), row.one_more_try ? std::optional<uint64_t>(41) : std::nullopt);
+  EXPECT_EQ(OneMoreTryOf(ended.status),
+            row.one_more_try ? std::optional<uint64_t>(41) : std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -56,6 +56,7 @@ Target TargetOf(const runtime::DeviceProperties& properties) {
     case CompiledKernel::Form::kElfX86: return HostTarget();
     case CompiledKernel::Form::kOpenClC: return OpenClTarget(properties);
     case CompiledKernel::Form::kPtx: return CudaTargetOf(properties);
+    case CompiledKernel::Form::kElfAmdgpu: break;  // of no device
   }
   OB_CHECK(false);
 }

@@ -256,7 +256,8 @@ class ExecutorHost::Impl {
     // Also of one that was told to end: the next session must not meet its process.
     if (failure && options_.on_device_failure) options_.on_device_failure(*failure, words);
     const bool orderly = ending_ || how == "exited with 0";
-    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words, trouble_ ? trouble_->seq() : 0);
+    const uint64_t seq = trouble_ ? trouble_->seq() : 0;
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words, seq);
     NoteEnd(why, how, failure);
     options_.on_end(why);
   }

@@ -16,6 +16,9 @@ inline constexpr size_t kStorePiecesMax = 100'000;
 inline constexpr uint32_t kNodeEventBytesMax = 8u << 20;
 inline constexpr size_t kNodeEventFieldsMax = 5 * kStorePiecesMax;
 
+// Of a line about a device: a driver's words, and the name of a kernel.
+inline constexpr size_t kTroubleTextBytesMax = 2048;
+
 // Of a request for kernels: the longest kernel that there can be, and its header. A batch of more
 // kernels than fit is sent as several requests. A supervisor holds one request of each process.
 inline constexpr uint32_t kKernelRequestBytesMax =

@@ -1,0 +1,33 @@
+#include "tests/bench/gpu_memory_figures.h"
+
+#include <string>
+
+#include "tests/bench/gpu_matmul_figures.h"
+#include "tests/bench/gpu_sector_figures.h"
+#include "tests/bench/report.h"
+
+namespace outboard::bench {
+
+void GpuMemoryFigures() {
+  constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
+  constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
+  if (const auto figures = GpuSectorFigures(); !figures.ok()) {
+    ReportSkipped("cuda_sectors_ratio", std::string(figures.status().message()));
+  } else {
+    for (const SectorFigure& figure : *figures)
+      Report(figure.name, figure.value, "", "",
+             figure.name.find("bank") == std::string::npos ? kSectors : kWays);
+  }
+  const auto product = MeasureGpuMatmul();
+  if (!product.ok())
+    return ReportSkipped("ptx_instructions_per_hmma", std::string(product.status().message()));
+  Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
+  Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
+  if (!product->instructions_per_hmma)
+    return ReportSkipped("ptx_instructions_per_hmma",
+                         "no ptxas or nvdisasm; scripts/setup --assembler fetches them");
+  Report("ptx_instructions_per_hmma", *product->instructions_per_hmma, "count", "",
+         "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
+}
+
+}  // namespace outboard::bench
