@@ -257,9 +257,8 @@ int Main(int argc, char** argv) {
       .Required();
   Command cap = app.Subcommand("cap", "Bound what is charged (docs/money.md)");
   cap.RequireSubcommand();
-  Command cap_set = cap.Subcommand(
-      "set", "Bound what an account or a key is charged from now on; at the cap its sessions are "
-             "parked");
+  Command cap_set =
+      cap.Subcommand("set", "Bound what an account or a key is charged from now on");
   cap_set.Add("USD", &account.amount, "US dollars; none: no cap").Required();
   cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
   for (Command command : {credit_add, cap_set})
