@@ -4,8 +4,8 @@
 // account without jobs collects no credit: its bill begins where those of the others are.
 //
 // Invariants, under the lock:
-//   F1  An account is in ready_ exactly while it has a job that may begin: some wait, fewer run than
-//       it may have at once, and it does not rest. It is in resting_ exactly while it rests.
+//   F1  An account is in ready_ exactly while it has a job that may begin: some wait, fewer run
+//       than it may have at once, and it does not rest. In resting_ it is exactly while it rests.
 //   F2  The bill of an account that had no jobs begins at clock_ or later; clock_ never goes back.
 //   F3  An account without jobs is remembered only while its bill is ahead of clock_.
 // Callers bound what waits: each call or stream posts one job at a time.
@@ -101,8 +101,8 @@ class FairQueue {
   struct Account {
     int64_t bill_us = 0;
     int running = 0;
-    int64_t typical_us = 0;  // of its last jobs: what one is expected to cost
-    int at_once = 0;         // jobs, since it was last asked whether it gives way
+    int64_t typical_us = 0;      // of its last jobs: what one is expected to cost
+    int at_once = 0;             // jobs, since it was last asked whether it gives way
     int64_t rests_until_us = 0;  // 0: it does not rest
     std::deque<std::function<void()>> waiting;
   };
@@ -234,10 +234,10 @@ class FairQueue {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::map<uint64_t, Account> accounts_;
-  std::set<std::pair<int64_t, uint64_t>> ready_;  // by bill
-  std::set<std::pair<int64_t, uint64_t>> idle_;   // without jobs, by bill
+  std::set<std::pair<int64_t, uint64_t>> ready_;    // by bill
+  std::set<std::pair<int64_t, uint64_t>> idle_;     // without jobs, by bill
   std::set<std::pair<int64_t, uint64_t>> resting_;  // by the end of their rest
-  int64_t clock_ = 0;                             // the bill of the last job that began
+  int64_t clock_ = 0;                               // the bill of the last job that began
   size_t waiting_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;

@@ -1,4 +1,5 @@
-// Amounts that people type in units of which we count millionths: US dollars.
+// Amounts that people type in units of which we count millionths: US dollars. Never a float, in
+// which 0.1 is another number.
 #pragma once
 
 #include <cstdint>

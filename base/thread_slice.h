@@ -18,8 +18,8 @@ inline constexpr std::chrono::nanoseconds kShortestSlice = std::chrono::microsec
 inline constexpr std::chrono::nanoseconds kLongestSlice = std::chrono::milliseconds(100);
 
 struct ThreadSlice {
-  int niceness = 0;                    // nice(2) of the thread
-  std::chrono::nanoseconds slice{0};   // 0: the kernel's choice
+  int niceness = 0;                   // nice(2) of the thread
+  std::chrono::nanoseconds slice{0};  // 0: the kernel's choice
 };
 
 // What the thread has; the default where the kernel does not tell. Kernels before 6.12 tell 0.

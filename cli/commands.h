@@ -52,7 +52,7 @@ struct ServerFlags {
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
-  std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts without one of their own
+  std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts that have none
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;

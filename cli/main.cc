@@ -115,7 +115,7 @@ int Main(int argc, char** argv) {
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
   AddTls(up, server);
-  AddMemory(up, server, "3/4 of the machine's, divided by all devices");
+  AddMemory(up, server, "3/4 of the machine's, divided by all devices; with GPUs, a GPU's");
   AddGateway(up, server, "30");
   AddReady(up, server);
 
@@ -153,7 +153,7 @@ int Main(int argc, char** argv) {
              "Number of concurrent sessions, each with an equal part of the cores, or with a GPU "
              "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
       .Between(1, 64);
-  AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
+  AddMemory(worker, server, "3/4 of the machine's, divided by --devices; with GPUs, a GPU's");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
              "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
              "fleet.secret in this user's data folder)");
@@ -184,7 +184,7 @@ int Main(int argc, char** argv) {
   AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
-  AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
+  AddMemory(serve, server, "3/4 of the machine's, which the sessions share; with GPUs, a GPU's");
   AddGateway(serve, server, "0");
   AddReady(serve, server);
   for (Command command : {gateway, serve})

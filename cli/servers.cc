@@ -198,7 +198,8 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   options.core.sessions_per_tenant_max = static_cast<uint32_t>(flags.sessions_per_account);
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
-  OB_ASSIGN_OR_RETURN(options.credit_limit, CreditLimitFrom("--credit-limit", flags.credit_limit_usd));
+  OB_ASSIGN_OR_RETURN(options.credit_limit,
+                      CreditLimitFrom("--credit-limit", flags.credit_limit_usd));
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
   return options;
 }

@@ -17,6 +17,7 @@
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -61,6 +62,31 @@ absl::Status CheckMemory(const program::Program& program) {
                                                    limits::kLocalBytesMax));
 }
 
+// By a GPU's matrix units; none if the kernel is to be computed without.
+absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::LoopNest& kernel,
+                                                             const Target& target,
+                                                             const CompileOptions& options,
+                                                             std::string* dump) {
+  if (!options.opts.has_value() && options.no_opt) return std::nullopt;
+  const bool asked = options.opts.has_value();
+  OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
+                      codegen::PlanMma(kernel, target, asked ? &*options.opts : nullptr));
+  if (!plan) return std::nullopt;
+  if (const auto hopper = asked ? std::nullopt : program::PlanHopper(kernel, target, *plan)) {
+    absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
+    absl::StrAppend(dump, "WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
+                    " stages: ", program.status().ToString(), "\n");
+    if (program.ok()) return *std::move(program);
+  }
+  absl::StatusOr<program::Program> program = program::ExpandMma(kernel, *plan);
+  absl::StrAppend(dump, "MMA ", codegen::MmaAmount(plan->tile), ": ", program.status().ToString(),
+                  "\n");
+  if (program.ok()) return *std::move(program);
+  // What somebody asks for is done, or refused; our own choice may turn out not to fit.
+  if (asked) return program.status();
+  return std::nullopt;
+}
+
 absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
@@ -75,18 +101,12 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
   out.bytes = kernel.bytes;
   if (target.kind == TargetKind::kOpenCl && options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on OpenCL devices");
-  const std::vector<codegen::Opt> plain;
-  OB_ASSIGN_OR_RETURN(
-      const std::optional<codegen::MmaPlan> mma,
-      codegen::PlanMma(kernel, target,
-                       options.opts.has_value() ? &*options.opts
-                       : options.no_opt         ? &plain
-                                                : nullptr));
+  OB_ASSIGN_OR_RETURN(std::optional<program::Program> product,
+                      LowerProduct(kernel, target, options, &out.dump));
   std::vector<codegen::Opt> opts;
-  if (!mma && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
-  if (mma) {
-    OB_ASSIGN_OR_RETURN(out.program, program::ExpandMma(kernel, *mma));
-    if (options.dump) out.dump = absl::StrCat("MMA ", codegen::MmaAmount(mma->tile), "\n");
+  if (!product && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
+  if (product) {
+    out.program = *std::move(product);
   } else if (target.block_threads > 1 && opts.empty()) {
     OB_ASSIGN_OR_RETURN(
         out.program,
@@ -96,7 +116,8 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                         codegen::ApplyOpts(std::move(kernel), opts, target));
     OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
     // The heuristic's copies are at most half of the limit.
-    if (target.block_threads == 1 && options.opts.has_value()) OB_RETURN_IF_ERROR(CheckMemory(out.program));
+    if (target.block_threads == 1 && options.opts.has_value())
+      OB_RETURN_IF_ERROR(CheckMemory(out.program));
     out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
     out.empty = planned.kernel.empty;
     if (options.dump)
@@ -145,10 +166,20 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     const CompileOptions& options) {
   OB_RETURN_IF_ERROR(made.status());
   Renderer& renderer = **made;
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(Lowered lowered, Lower(sink, renderer.target(), options));
   std::string ir;
-  OB_ASSIGN_OR_RETURN(CompiledKernel out, renderer.Render(lowered.program, kSymbol, options.no_opt,
-                                                          options.dump ? &ir : nullptr));
+  const auto render = [&] {
+    return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
+  };
+  absl::StatusOr<CompiledKernel> rendered = render();
+  // What the heuristic chose may need more registers than it counted; plain threads need few.
+  if (absl::IsUnimplemented(rendered.status()) && !options.opts.has_value() && !options.no_opt) {
+    CompileOptions plain = options;
+    plain.opts.emplace();
+    OB_ASSIGN_OR_RETURN(lowered, Lower(sink, renderer.target(), plain));
+    rendered = render();
+  }
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
   out.flops = lowered.flops;
   out.bytes = lowered.bytes;
   if (options.dump) {

@@ -53,8 +53,9 @@ struct SessionOptions {
   // From the environment: CLOUD unset, empty or 0 gives a private worker; CLOUD=1 takes CLOUD_HOST
   // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1
   // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
-  // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
-  // beside the program nor on PATH.
+  // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; PROFILE sets `trace`.
+  // OUTBOARD_BIN names the binary for a private worker if it is neither beside the program nor on
+  // PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a
   //                           CLOUD_MAX_COST that is no amount above nothing; those
   //                           of Protection::FromEnvironment

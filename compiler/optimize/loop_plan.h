@@ -38,7 +38,7 @@ struct Tile {
   std::vector<Piece> main = {Piece{}};
   std::vector<Piece> rest;
   int64_t threads = 1;
-  int64_t run = 1;                  // consecutive values of a thread
+  int64_t run = 1;                     // consecutive values of a thread
   bool cut = false, rest_cut = false;  // whether `main` and `rest` hold values beyond the extent
 
   int lanes() const;  // of the widest piece
@@ -117,7 +117,7 @@ struct LoopPlan {
   int task_loops = 0;       // number of leading `loops` that are split into tasks, or blocks
   bool blocks = false;      // tasks are blocks of threads
   std::vector<ThreadAxis> threads;  // of a block; neighbours first
-  std::vector<GroupPlan> groups;  // as LoopNest::groups
+  std::vector<GroupPlan> groups;    // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<BlockCopy> copies;
   std::vector<Panel> panels;
@@ -158,7 +158,7 @@ Tile ScalarTile(int range, int64_t extent, int64_t count);
 // `count` vectors of `lanes` at a time. With `masked`, every piece has all the lanes, some of them
 // idle; else the last piece has the smallest power of two of lanes that holds the remaining values.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
-// `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, and all that
+// `inner` vectors of `lanes` next to each other, as many for each of `threads` threads, all of it
 // `outer` times. The extent is a multiple of `lanes`.
 Tile ThreadTile(int range, int64_t extent, int lanes, int64_t inner, int64_t threads,
                 int64_t outer);

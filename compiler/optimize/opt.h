@@ -44,7 +44,7 @@
 //   GRID     0 count      the first `count` output loops are split into blocks of threads
 //   LANE     axis count   `count` steps of an output range lie in threads of one warp; those of
 //                         the first LANE (or SHARE) are neighbours
-//   WARP     axis count   the same, in threads of different warps: what came before fills whole ones
+//   WARP     axis count   the same, in threads of different warps: those before fill whole ones
 //   SHARE    axis count   the steps of a reduction's range are divided among `count` threads that
 //                         would else all compute the same result; where there are fewer, more are
 //                         added. Their results are joined in a fixed order: by halves within a

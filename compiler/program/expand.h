@@ -50,6 +50,11 @@ absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const Thr
 absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,
                                   std::vector<PassResult>* passes = nullptr);
 
+// Expands one to blocks of warpgroups (hopper/plan.h). Errors: as above.
+struct HopperPlan;
+absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const HopperPlan& plan,
+                                     std::vector<PassResult>* passes = nullptr);
+
 // ---- the passes, in their order
 
 // Lower to loops: results of reductions lie in private memory, tiles become marked loops.

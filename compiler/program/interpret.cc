@@ -14,6 +14,7 @@
 #include "compiler/program/bf16_products.h"
 #include "compiler/program/interpret_hopper.h"
 #include "compiler/program/interpret_lanes.h"
+#include "compiler/program/interpret_matrix.h"
 #include "compiler/program/interpret_plan.h"
 
 namespace outboard::program {
@@ -240,7 +241,9 @@ class Interpreter {
       if (!together) continue;
       const ThreadStep& step = plan_.steps[threads_[first].pc];
       if (step.code == Code::kShuffle) Shuffle(step, first, warp);
-      if (step.code == Code::kMma) Multiply(step, first);
+      if (step.code == Code::kMma)
+        MultiplyMatrices(WarpOf(first), step.src[0],
+                         step.src[1] + 4 * static_cast<int32_t>(step.imm), step.src[2], step.out);
       if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
       for (int t = first; t < first + warp; ++t) GoOn(t);
       passed = true;
@@ -274,30 +277,16 @@ class Interpreter {
           RegistersOf(first + (t ^ static_cast<int>(step.imm)))[step.src[0]];
   }
 
-  void Multiply(const ThreadStep& step, int first) {
-    double a[16][16], b[16][8], c[16][8];
-    const auto each = [&](MmaOperand operand, int lanes, int32_t place, const auto& visit) {
-      for (int t = 0; t < kMmaThreads; ++t)
-        for (int lane = 0; lane < lanes; ++lane)
-          visit(MmaElement(operand, t, lane), RegistersOf(first + t)[place + lane]);
-    };
-    each(MmaOperand::kA, 8, step.src[0],
-         [&](MatrixPlace p, int64_t value) { a[p.row][p.column] = AsFloat(value); });
-    each(MmaOperand::kB, 4, step.src[1] + 4 * static_cast<int32_t>(step.imm),
-         [&](MatrixPlace p, int64_t value) { b[p.row][p.column] = AsFloat(value); });
-    each(MmaOperand::kC, 4, step.src[2],
-         [&](MatrixPlace p, int64_t value) { c[p.row][p.column] = AsFloat(value); });
-    each(MmaOperand::kC, 4, step.out, [&](MatrixPlace p, int64_t& out) {
-      double sum = c[p.row][p.column];
-      for (int k = 0; k < 16; ++k) sum += a[p.row][k] * b[k][p.column];
-      out = AsBits(RoundTo(DType::kF32, sum));
-    });
+  WarpRegisters WarpOf(int first) {
+    WarpRegisters warp;
+    for (int t = 0; t < kMmaThreads; ++t) warp[t] = RegistersOf(first + t);
+    return warp;
   }
 
   // LDMATRIX. Its threads read for each other, so that a thread's own store must be behind a
   // barrier, too: a row counts as read by two of them.
   bool LoadMatrices(const ThreadStep& step, int first) {
-    int64_t rows[kMmaThreads][8];
+    MatrixRows rows;
     for (int t = 0; t < kMmaThreads; ++t) {
       const Memory& memory = MemoryOf(step.src[0], first + t);
       const int64_t element = RegistersOf(first + t)[step.src[1]];
@@ -307,15 +296,9 @@ class Interpreter {
       for (int64_t e = element; e < element + 8; ++e)
         if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
           return false;
-      LoadLanes(memory.dtype, memory.Address(element), 8, rows[t]);
+      LoadLanes(memory.dtype, memory.Address(element), 8, rows[t].data());
     }
-    const bool transposed = step.imm == 1;
-    for (int t = 0; t < kMmaThreads; ++t)
-      for (int lane = 0; lane < 8; ++lane) {
-        const int row = t / 4, column = t % 4 * 2 + lane % 2, matrix = lane / 2;
-        RegistersOf(first + t)[step.out + lane] =
-            rows[matrix * 8 + (transposed ? column : row)][transposed ? row : column];
-      }
+    DistributeMatrices(rows, step.imm == 1, WarpOf(first), step.out);
     return true;
   }
 

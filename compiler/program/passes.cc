@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
 
@@ -59,6 +60,11 @@ absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codege
 absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping,
                                       std::vector<PassResult>* passes) {
   return RunPasses(LowerThreads(kernel, mapping), /*lanes=*/false, passes);
+}
+
+absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const HopperPlan& plan,
+                                     std::vector<PassResult>* passes) {
+  return RunPasses(LowerHopper(kernel, plan), /*lanes=*/false, passes);
 }
 
 absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,

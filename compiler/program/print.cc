@@ -30,8 +30,7 @@ std::string ArgumentsOf(const Instruction& i) {
         absl::StrAppend(&out, " vector of ", i.imm[2]);
       return out;
     }
-    case Code::kCopy:
-      return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
+    case Code::kCopy: return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
     case Code::kMma: return i.imm[0] == 0 ? "" : " second half";
     case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
     case Code::kLane:

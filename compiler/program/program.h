@@ -36,17 +36,17 @@
 //                                      Aligned (1): both indices are multiples of the count
 //   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
-//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, a power
-//                                      of two below 32: by all threads of a warp together
+//   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to
+//                                      16: by all threads of a warp together
 //   MMA      (a, b, c) imm: half       c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what. A b of 8
 //                                      lanes is two matrices side by side, of which `half` is used
 //   LDMATRIX (shared, index) imm: transposed   four matrices of 8 x 8 numbers of 16 bits, by 32
-//                                      threads together. A thread's index, a multiple of 8, is that
-//                                      of a row: of row t % 8 of matrix t / 8. Lanes 2 m and 2 m + 1
-//                                      of its value are two elements of matrix m: of row t / 4, from
-//                                      column 2 (t % 4) on; transposed: of column t / 4, from row
-//                                      2 (t % 4) on
+//                                      threads together. A thread's index, a multiple of 8, is
+//                                      that of a row: of row t % 8 of matrix t / 8. Lanes 2 m and
+//                                      2 m + 1 of its value are two elements of matrix m: of row
+//                                      t / 4, from column 2 (t % 4) on; transposed: of column
+//                                      t / 4, from row 2 (t % 4) on
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0

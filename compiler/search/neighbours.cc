@@ -79,10 +79,9 @@ class Moves {
     if (!seen_.insert(codegen::OptsToString(opts)).second) return;
     const auto planned = Apply(opts);
     if (!planned.ok()) return;
-    const double cost =
-        target_.block_threads > 1
-            ? ThreadCost(planned->plan)
-            : optimize::LoopCost(planned->kernel, target_).PlanCost(planned->plan);
+    const double cost = target_.block_threads > 1
+                            ? ThreadCost(planned->plan)
+                            : optimize::LoopCost(planned->kernel, target_).PlanCost(planned->plan);
     found_.push_back({std::move(opts), cost});
   }
 

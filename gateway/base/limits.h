@@ -51,9 +51,10 @@ inline constexpr int kDescriptorsForDisk = 64;
 // From a connection to a key that is good. Longer than kFirstMessageMs: a connection that is set up
 // may wait for its program, which comes again if it takes longer.
 inline constexpr int64_t kConnectionKeyMs = 30'000;
-// What a connection may send before a key of it is good: more than the windows that a fast upload
-// fills while its key is checked.
-inline constexpr uint64_t kBytesBeforeKeyMax = 8 * kWindowBytes;
+// What a connection may send before a key of it is good. Nothing is read for its calls until then,
+// so an honest one sends what the windows of its connection and streams allow, 64 KiB each where
+// nothing was read before.
+inline constexpr uint64_t kBytesBeforeKeyMax = 2 * kWindowBytes;
 inline constexpr uint64_t kBytesBeforeKeyInTotalMax = uint64_t{64} << 20;
 // A call's headers: names, values and 32 bytes for each, as HTTP/2 counts them. gRPC itself tells
 // peers 8 KiB, and does not hold those to it that do not acknowledge it.
@@ -67,8 +68,6 @@ inline constexpr int kHeaderFramesMax = 4;
 inline constexpr int64_t kWrongKeyDelayMs = 50;
 inline constexpr int64_t kWrongKeyDelayMsMax = 4'000;  // within kFirstMessageMs
 inline constexpr int64_t kWrongKeyForgetMs = 30'000;
-// What is kept of a request while the answer to its key waits.
-inline constexpr size_t kUnprovedBytesMax = size_t{16} << 10;
 inline constexpr size_t kWrongKeyAddressesMax = 65'536;  // remembered: 100 bytes each
 // Answers that wait; an address that has more waiting is answered without a look at its keys.
 inline constexpr int kWrongKeysWaitingMax = 16;

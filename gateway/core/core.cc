@@ -21,10 +21,12 @@
 //   G13 A parked session that is shelved for its memory has all of its state in a snapshot, unless
 //       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
 //       is placed where that memory is needed.
+//   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
+//   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
 //   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
 //             kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
@@ -426,10 +428,7 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
-  if (event.once_more && MayTryAgain(*session)) {
-    session->tried_again = now_;
-    return Replace(*session, how, out);
-  }
+  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
   End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 
@@ -440,6 +439,8 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
   session->ms_at_snapshot = BillOf(event.session).ms;
+  std::erase_if(session->refused,
+                [&](const RefusedItem& item) { return item.seq <= event.seq; });
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
@@ -497,7 +498,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
       (session.state == State::kParked || session.state == State::kShelved);
   if (is_left && waits_for_money) {
-    if (session.state == State::kParked) Shelve(session, out);  // it costs no memory from now on
+    if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);

@@ -39,6 +39,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // True if the session's executor has yet to attach.
   bool Awaits(const SessionId& session) const;
+  // True if it goes live only when a hold is there, and that was asked for.
+  bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
   // Of the session's executor; none: it has none.
@@ -116,6 +118,7 @@ class GatewayCore {
     bool done_known = true;     // false: one that outlived a connection may have done more
     uint64_t replay_until = 0;  // items up to here were done before; 0: none is repeated
     bool replaying = false;     // its meter stands
+    int64_t replayed_ns = 0;  // the time that was free, before replay_since
     MonoTime replay_since, replay_busy;
     int64_t ms_at_snapshot = 0;  // of its bill
     // Its client retains the items that no snapshot includes, so that another executor can replay
@@ -132,6 +135,8 @@ class GatewayCore {
     std::vector<uint32_t> lost_slots;  // and what it held there
     std::string lost_how;
     std::optional<MonoTime> tried_again;  // after an end that it may have caused
+    uint64_t suspect_seq = 0;             // the item of that end; 0: not known
+    std::vector<RefusedItem> refused;     // those after the last snapshot
     MonoTime orphan_until;  // kOrphaned
     MonoTime since;         // when `state` was entered
     MonoTime asked;         // when its client asked for it
@@ -187,6 +192,7 @@ class GatewayCore {
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
+  void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,
                                  const Session* placed);
@@ -200,7 +206,7 @@ class GatewayCore {
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
-  bool MayTryAgain(const Session& session) const;
+  bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;
   void CheckDeadlines(Session& session, Out& out);
   void PutRow(const Session& session, SessionRowState state, Out& out);

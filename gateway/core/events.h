@@ -192,6 +192,11 @@ struct ExecutorGone {
   std::optional<WorkerId> worker;  // that reported it; none: derived from the end of its stream
   // The session's own work may have caused it: another executor may try once more.
   bool once_more = false;
+  uint64_t seq = 0;  // of the item that was being applied then; 0: not known
+};
+struct RefusedItem {  // ended two executors; it fails with this status
+  uint64_t seq = 0;
+  absl::Status why;
 };
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
@@ -233,6 +238,7 @@ struct Assign {  // with a fresh attach token
   TenantId tenant;
   uint64_t placement = 0;  // rises with each Assign of a session
   std::vector<uint32_t> devices;
+  std::vector<RefusedItem> refused = {};
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;

@@ -1,5 +1,5 @@
-// The part of GatewayCore that stops what nobody pays for (G12): holds ahead of leases, what follows
-// when no more can be held, and what is repeated at our expense.
+// The part of GatewayCore that stops what nobody pays for (G12): holds ahead of leases, what
+// follows when no more can be held, and what is repeated at our expense.
 //
 // The hold of a lease
 //
@@ -24,8 +24,8 @@ namespace {
 
 constexpr char kNoCredit[] = "no credit";  // why a lease ended
 
-// A client that repeats its work sends it as soon as it hears of its new executor; one that waits so
-// long does something else.
+// A client that repeats its work sends it as soon as it hears of its new executor; one that waits
+// so long does something else.
 constexpr int64_t kReplayIdleNs = 10 * kSecondNs;
 // What may be repeated for nothing, beyond twice the time that was charged since the snapshot: a
 // new executor compiles again what the old one had.
@@ -61,6 +61,11 @@ void GatewayCore::EndHoldOf(Session& session, Out& out) {
   funds = {.number = funds.number + 1};
 }
 
+bool GatewayCore::AwaitsHold(const SessionId& id) const {
+  const auto it = sessions_.find(id);
+  return it != sessions_.end() && it->second.state == State::kStarting && it->second.funds.asked;
+}
+
 bool GatewayCore::IsFunded(const Session& session) const {
   return session.funds.funded_ms >= std::min(options_.hold_ms, kHoldMsMin);
 }
@@ -78,8 +83,8 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
   } else {
-    Stop(*session,
-         funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why, out);
+    Stop(*session, funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why,
+         out);
   }
 }
 
@@ -117,14 +122,17 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
 
 // Ends the client's stream and keeps the session's state for when it is paid for again.
 void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
-  telemetry::CountRefused(telemetry::Refusal::kCredit);
+  telemetry::CountRefused(absl::IsUnavailable(why) ? telemetry::Refusal::kLedger
+                                                   : telemetry::Refusal::kCredit);
   if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
   session.stopped = why;
   if (IsSome(session.conn)) {
     out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id)});
     LeaveClient(session, out);
   }
-  if (session.state == State::kStarting) Park(session, out);
+  if (session.state != State::kStarting) return;
+  // Where a process would stay on its device, the session cannot be parked.
+  IsExclusive(session) ? Overrun(session, out) : Park(session, out);
 }
 
 void GatewayCore::Overrun(Session& session, Out& out) {
@@ -164,7 +172,7 @@ void GatewayCore::ForEachMetered(Session& session, const Change& change, Out& ou
 }
 
 void GatewayCore::BeginReplay(Session& session, Out& out) {
-  if (session.replay_until <= session.snapshot_seq) return;
+  if (session.replay_until <= std::max(session.done_seq, session.snapshot_seq)) return;
   session.replaying = true;
   session.replay_since = session.replay_busy = now_;
   ForEachMetered(
@@ -173,21 +181,26 @@ void GatewayCore::BeginReplay(Session& session, Out& out) {
       out);
 }
 
-// At the point reached before, or when the client does not repeat anything.
+// Free until the point reached before, while the client sends what it repeats, and not for ever.
 void GatewayCore::CheckReplay(Session& session, Out& out) {
-  if (!session.replaying) return;
+  if (session.replay_until == 0) return;
   constexpr int64_t kNsPerMs = 1'000'000;
   if (session.busy) session.replay_busy = now_;
   const int64_t since_snapshot_ms = BillOf(session.id).ms - session.ms_at_snapshot;
   const int64_t most_ns = 2 * std::max<int64_t>(0, since_snapshot_ms) * kNsPerMs + kReplaySlackNs;
-  if (session.done_seq >= session.replay_until || now_.ns - session.replay_since.ns > most_ns ||
-      now_.ns - session.replay_busy.ns > kReplayIdleNs)
+  const int64_t free_ns =
+      session.replayed_ns + (session.replaying ? now_.ns - session.replay_since.ns : 0);
+  const bool over = session.done_seq >= session.replay_until || free_ns > most_ns;
+  if (session.replaying && (over || now_.ns - session.replay_busy.ns > kReplayIdleNs))
     EndReplay(session, out);
+  else if (!session.replaying && !over && session.busy)
+    BeginReplay(session, out);
+  if (over) session.replay_until = session.replayed_ns = 0;
 }
 
 void GatewayCore::EndReplay(Session& session, Out& out) {
   session.replaying = false;
-  session.replay_until = 0;
+  session.replayed_ns += now_.ns - session.replay_since.ns;
   ForEachMetered(
       session,
       [&](const LeasedDevice& device) { return meter_.Resume(device, PauseReason::kReplay, now_); },

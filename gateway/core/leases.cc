@@ -50,7 +50,8 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
     PostCharges(std::move(charges), out);
     EndHoldOf(session, out);
-    session.replaying = false;
+    if (std::exchange(session.replaying, false))
+      session.replayed_ns += now_.ns - session.replay_since.ns;
     out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
     session.metered = false;
   }

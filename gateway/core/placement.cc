@@ -83,7 +83,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots});
+                         session.seats.front().slots, session.refused});
   }
   return true;
 }
@@ -149,7 +149,7 @@ void GatewayCore::Park(Session& session, Out& out) {
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
     StopLease(session, /*lost=*/false, "idle", out);
-    Shelve(session, out);
+    PutAway(session, out);
     return PlaceQueue(out);
   }
   StopLease(session, /*lost=*/false, "idle", out);
@@ -189,7 +189,13 @@ void GatewayCore::Shelve(Session& session, Out& out) {
   session.since = now_;
   session.state = State::kShelved;
   PutRow(session, SessionRowState::kDetached, out);
-  out.push_back(Shelved{session.id, session.tenant, session.is_saved()});
+}
+
+// For its memory (G13).
+void GatewayCore::PutAway(Session& session, Out& out) {
+  const bool is_saved = session.is_saved();
+  Shelve(session, out);
+  out.push_back(Shelved{session.id, session.tenant, is_saved});
 }
 
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
@@ -212,8 +218,7 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
   uint64_t parked = 0;
   std::vector<Session*> may_go;
   for (auto& [id, session] : sessions_) {
-    if (session.state != State::kParked || session.SeatOn(worker) == nullptr ||
-        &session == placed)
+    if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
     if (session.recoverable && !IsSome(session.conn) && session.memory_bytes > 0)
@@ -239,7 +244,7 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
     can_go &= IsReadyToGo(*session);
   }
   if (!can_go) return false;
-  for (Session* session : in_the_way) Shelve(*session, out);
+  for (Session* session : in_the_way) PutAway(*session, out);
   return true;
 }
 
@@ -369,11 +374,17 @@ bool GatewayCore::MayMove(Session& session) {
 }
 
 // The session's own work may have ended its executor: one more try in as long a time as moves are
-// counted in.
-bool GatewayCore::MayTryAgain(const Session& session) const {
+// counted in. An item that has had it is not applied by the third, so that the session goes on.
+bool GatewayCore::MayTryAgain(Session& session, const ExecutorGone& event) {
   if (session.epoch > 0 && !session.recoverable) return false;
-  return !session.tried_again.has_value() ||
-         now_.ns - session.tried_again->ns > options_.move_window_ns;
+  const bool has_tried = session.tried_again.has_value() &&
+                         now_.ns - session.tried_again->ns <= options_.move_window_ns;
+  const uint64_t suspect = std::exchange(session.suspect_seq, event.seq);
+  session.tried_again = now_;
+  if (!has_tried || (event.seq != 0 && event.seq != suspect)) return true;
+  if (event.seq == 0 || !MayMove(session)) return false;
+  session.refused.push_back({event.seq, event.why});
+  return true;
 }
 
 bool GatewayCore::IsExclusive(const Session& session) const {

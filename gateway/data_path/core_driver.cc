@@ -235,18 +235,6 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
-  // What no books can hold is no amount that an account could have.
-  if (open.has_max_cost_micro_usd()) {
-    if (open.max_cost_micro_usd() == 0)
-      return refuse(absl::InvalidArgumentError("the most that a session may cost is not nothing"),
-                    telemetry::Refusal::kInvalid);
-    if (open.max_cost_micro_usd() > static_cast<uint64_t>(kAmountMaxMicroUsd))
-      return refuse(absl::FailedPreconditionError(
-                        absl::StrCat("the most that the session may cost is beyond what the books "
-                                     "can hold, ",
-                                     ToString(MicroUsd{kAmountMaxMicroUsd}))),
-                    telemetry::Refusal::kInvalid);
-  }
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
@@ -397,7 +385,8 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
                     .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
                     .placement = ended.placement(),
                     .worker = worker,
-                    .once_more = ended.one_more_try()};
+                    .once_more = ended.one_more_try(),
+                    .seq = ended.seq()};
   CheckSpoken(worker, *id);
   Session* const session = Find(*id);
   const bool streams =
@@ -503,7 +492,8 @@ void CoreDriver::TellProgress() {
 
 void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
-    Tell(SessionProgress{id, session.relay->busy(), session.relay->done_seq()});
+    Tell(SessionProgress{id, session.relay->busy(),
+                         planted_.bill_replay ? 0 : session.relay->done_seq()});
 }
 
 // A stream costs memory, and nobody has shown a key yet.
@@ -537,22 +527,6 @@ void CoreDriver::TellEnding(SessionId id) {
   TellProgress(id, *session);
   TellGone(ending->report.value_or(
       ExecutorGone{.session = id, .why = absl::UnavailableError("the executor's stream ended")}));
-}
-
-absl::Status CoreDriver::WriteTrouble() const {
-  const absl::Status trouble = writes_->trouble();
-  if (trouble.ok()) return trouble;
-  return absl::UnavailableError(
-      absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
-                   trouble.message()));
-}
-
-// Sessions that had begun before the trouble was known, and wait for their first row.
-void CoreDriver::RefuseWhatCannotBeWritten() {
-  if (beginning_.empty()) return;
-  const absl::Status trouble = WriteTrouble();
-  if (trouble.ok()) return;
-  for (const ConnId conn : std::exchange(beginning_, {})) Tell(ClientClosed{conn, trouble});
 }
 
 void CoreDriver::CheckKeys() {

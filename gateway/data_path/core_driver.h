@@ -60,6 +60,7 @@ struct DriverPlanted {
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
+  bool bill_replay = false;          // does not say what was done before an executor was lost
 };
 
 class CoreDriver {
@@ -235,6 +236,7 @@ class CoreDriver {
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
+  std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   absl::Status quarantine_trouble_;  // of the last time that it was written and read

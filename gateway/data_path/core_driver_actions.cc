@@ -19,8 +19,8 @@ std::optional<MicroUsd> CoreDriver::MaxCostOf(const proto::Open& open) {
 void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
-  session.relay = std::make_shared<Relay>(id, tenant, blobs_, gate_.get(),
-                                          [host = host_] { return host->Now(); }, observer_);
+  session.relay = std::make_shared<Relay>(
+      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_);
   session.relay->CountGraphs(graphs_.get());
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
@@ -58,6 +58,12 @@ void CoreDriver::Do(Assign& action) {
   assign.set_attach_token(BytesOf(token));
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  for (const RefusedItem& item : action.refused) {
+    proto::RefusedItem& refused = *assign.add_refused();
+    refused.set_seq(item.seq);
+    refused.set_code(static_cast<uint32_t>(item.why.code()));
+    refused.set_message(std::string(item.why.message()));
+  }
   assign.set_memory_bytes_max(options_.memory_bytes_max);
   assign.set_account(static_cast<uint64_t>(action.tenant.value));
   assign.set_shares_tuning(sharing_.contains(action.tenant));
@@ -194,14 +200,37 @@ void CoreDriver::Do(gateway::Post& action) {
 
 void CoreDriver::Do(TakeHold& action) {
   const SessionId session = action.request.lease.session;
+  holds_asked_[session] = action.number;
   writes_->Hold(std::move(action.request),
                 [this, session, number = action.number](HoldAnswer answer) {
                   std::lock_guard lock(mutex_);
+                  if (const auto asked = holds_asked_.find(session);
+                      asked != holds_asked_.end() && asked->second == number)
+                    holds_asked_.erase(asked);
                   Tell(HoldAnswered{session, number, std::move(answer)});
                 });
 }
 
 void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); }
+
+absl::Status CoreDriver::WriteTrouble() const {
+  const absl::Status trouble = writes_->trouble();
+  if (trouble.ok()) return trouble;
+  return absl::UnavailableError(
+      absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
+                   trouble.message()));
+}
+
+// Sessions that had begun before the trouble was known, and wait for their hold or first row.
+void CoreDriver::RefuseWhatCannotBeWritten() {
+  if (beginning_.empty() && holds_asked_.empty()) return;
+  const absl::Status trouble = WriteTrouble();
+  if (trouble.ok()) return;
+  for (const ConnId conn : std::exchange(beginning_, {})) Tell(ClientClosed{conn, trouble});
+  std::erase_if(holds_asked_, [this](const auto& asked) { return !core_.AwaitsHold(asked.first); });
+  for (const auto& [id, number] : std::exchange(holds_asked_, {}))
+    Tell(HoldAnswered{id, number, {0, trouble}});
+}
 
 void CoreDriver::Do(Forget& action) {
   if (Session* const session = Find(action.session)) {

@@ -108,9 +108,9 @@ void CoreDriver::ForgetOldSuspicions() {
     for (const auto& [tenant, at] : suspect.second) last = std::max(last, at);
     return last;
   };
-  suspects_.erase(std::min_element(
-      suspects_.begin(), suspects_.end(),
-      [&](const auto& a, const auto& b) { return last_of(a) < last_of(b); }));
+  suspects_.erase(
+      std::min_element(suspects_.begin(), suspects_.end(),
+                       [&](const auto& a, const auto& b) { return last_of(a) < last_of(b); }));
 }
 
 void CoreDriver::SetAside(const Worker& worker, const std::string& why) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/ledger/money.h"
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
 
@@ -39,6 +40,12 @@ absl::Status TakeOpen(proto::Open& open) {
   for (const proto::KernelUse& use : open.kernel_uses())
     if (use.kernel().size() != wire::kHashBytes)
       return absl::InvalidArgumentError("Open: a kernel's id has 32 bytes");
+  if (open.has_max_cost_micro_usd() && open.max_cost_micro_usd() == 0)
+    return absl::InvalidArgumentError("Open: the most that a session may cost is not nothing");
+  if (open.max_cost_micro_usd() > static_cast<uint64_t>(kAmountMaxMicroUsd))
+    return absl::FailedPreconditionError(
+        absl::StrCat("Open: the most that the session may cost is beyond what the books can hold, ",
+                     ToString(MicroUsd{kAmountMaxMicroUsd})));
   // A new session has used no kernel yet.
   if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();

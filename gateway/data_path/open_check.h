@@ -12,7 +12,8 @@ namespace outboard::gateway {
 
 // Checks the numbers, names and sizes in `open`, and clears what only a gateway may set and what
 // the session does not need.
-// Errors: INVALID_ARGUMENT  which of them is over its limit (wire/limits.h)
+// Errors: INVALID_ARGUMENT     which of them is over its limit (wire/limits.h)
+//         FAILED_PRECONDITION  a cost that no books can hold
 absl::Status TakeOpen(proto::Open& open);
 
 }  // namespace outboard::gateway

@@ -23,9 +23,7 @@ uint64_t TurnOf(const AddressKey& address, std::string_view peer) {
 }  // namespace
 
 KeyDoor::KeyDoor(Authenticator* authenticator, AccountLimits* limits, Refusals* refusals)
-    : authenticator_(authenticator),
-      limits_(limits),
-      refusals_(refusals) {}
+    : authenticator_(authenticator), limits_(limits), refusals_(refusals) {}
 
 void KeyDoor::SetConnections(ConnectionTable* connections) {
   std::lock_guard lock(mutex_);
@@ -44,7 +42,7 @@ bool KeyDoor::MayAsk(const Credentials& credentials, const AddressKey& address) 
   return good_.contains(std::hash<std::string>()(credentials.key));
 }
 
-void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then) {
+void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, SlotKind slot, Then then) {
   const absl::StatusOr<std::string> peer = authenticator_->PeerOf(credentials);
   // A word that does not count is as good as a wrong key, of whoever is at the other end.
   const std::string& from = peer.ok() ? *peer : credentials.peer;
@@ -56,29 +54,24 @@ void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& w
   }
   if (!peer.ok()) {
     telemetry::CountRefused(telemetry::Refusal::kKeyAddress);
-    return Refuse(peer.status(), address, what, then);
+    return Refuse(peer.status(), address, then);
   }
   keys_.Post(TurnOf(address, from),
-             [this, credentials, address, any_of, what, then = std::move(then)] {
-               absl::StatusOr<Admitted> admitted = Look(credentials, any_of, what.slot);
+             [this, credentials, address, any_of, slot, then = std::move(then)] {
+               absl::StatusOr<Admitted> admitted = Look(credentials, any_of, slot);
                if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));
                {
                  std::lock_guard lock(mutex_);
                  good_.erase(std::hash<std::string>()(credentials.key));  // no longer
                }
-               Refuse(admitted.status(), address, what, then);
+               Refuse(admitted.status(), address, then);
              });
 }
 
 // Counts a wrong key, and answers it when its address has waited for that.
-void KeyDoor::Refuse(const absl::Status& why, const AddressKey& address, const What& what,
-                     const Then& then) {
+void KeyDoor::Refuse(const absl::Status& why, const AddressKey& address, const Then& then) {
   refusals_->Count(RefusalReason::kWrongKey, address.ToString());
   const auto now = WrongKeys::Clock::now();
-  if (what.held_bytes > kUnprovedBytesMax) {
-    wrong_.Charge(address, now);
-    return then(why);
-  }
   const auto delay = wrong_.Delay(address, now);
   if (!delay.has_value()) return then(why);
   answers_.After(*delay, [this, address, then, why] {

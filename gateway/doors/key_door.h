@@ -43,20 +43,14 @@ class KeyDoor final : public ClientAuth {
   void SetConnections(ConnectionTable* connections);
 
   using Then = std::function<void(absl::StatusOr<Admitted>)>;
-  struct What {
-    SlotKind slot;
-    // Of the request, which gRPC reads before it asks anybody. With more than kUnprovedBytesMax the
-    // answer to a wrong key does not wait, since the request would wait with it.
-    size_t held_bytes = 0;
-  };
   // Errors: those of Authenticator::Client and AccountLimits
   //         UNAUTHENTICATED  a proxy's word that does not count (gateway/tls/trusted_proxy.h)
   //         UNAVAILABLE  the address has too many wrong keys that wait for their answers
-  void Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then);
+  void Admit(const Credentials& credentials, Scopes any_of, SlotKind slot, Then then);
 
   // For a session.
   void Admit(const Credentials& credentials, Then then) override {
-    Admit(credentials, KeyScope::kRun, {.slot = SlotKind::kStream}, std::move(then));
+    Admit(credentials, KeyScope::kRun, SlotKind::kStream, std::move(then));
   }
   absl::Status MayOpen(TenantId tenant) override;
   void RefuseOpeningLater(std::function<void()> answer) override {
@@ -74,8 +68,7 @@ class KeyDoor final : public ClientAuth {
   static constexpr uint64_t kOwnTurn = 0;
 
   absl::StatusOr<Admitted> Look(const Credentials& credentials, Scopes any_of, SlotKind kind);
-  void Refuse(const absl::Status& why, const AddressKey& address, const What& what,
-              const Then& then);
+  void Refuse(const absl::Status& why, const AddressKey& address, const Then& then);
   bool MayAsk(const Credentials& credentials, const AddressKey& address) const;
 
   Authenticator* const authenticator_;

@@ -14,7 +14,7 @@ bool WrongKeys::MayAsk(const AddressKey& address, Clock::time_point now) const {
   if (address.is_local) return true;
   std::lock_guard lock(mutex_);
   const auto at = entries_.find(address);
-  return at == entries_.end() || WaitingOf(at->second, now) < kWrongKeysWaitingMax;
+  return at == entries_.end() || at->second.waiting < kWrongKeysWaitingMax;
 }
 
 // The entry of an address that was wrong once more, and what that costs.
@@ -49,16 +49,6 @@ std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& addr
   MakeRoom();
   if (!waits) return std::nullopt;
   return std::chrono::milliseconds(delay_ms);
-}
-
-void WrongKeys::Charge(const AddressKey& address, Clock::time_point now) {
-  std::lock_guard lock(mutex_);
-  int64_t delay_ms = 0;
-  Entry& entry = Raise(address, now, &delay_ms);
-  if (now >= entry.closed_until) entry.charged = 0;
-  entry.charged = std::min(entry.charged + 1, kWrongKeysWaitingMax);
-  entry.closed_until = std::max(entry.closed_until, now + std::chrono::milliseconds(delay_ms));
-  MakeRoom();
 }
 
 void WrongKeys::Answered(const AddressKey& address) {

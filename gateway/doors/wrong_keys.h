@@ -32,8 +32,6 @@ class WrongKeys {
   // since too many do, and Answered does not follow.
   std::optional<std::chrono::milliseconds> Delay(const AddressKey& address, Clock::time_point now);
   void Answered(const AddressKey& address);
-  // A key was wrong whose answer cannot wait: its address is charged as if it did.
-  void Charge(const AddressKey& address, Clock::time_point now);
 
   size_t addresses() const;
 
@@ -41,14 +39,9 @@ class WrongKeys {
   struct Entry {
     int level = 0;  // the next delay is kWrongKeyDelayMs << level
     int waiting = 0;
-    int charged = 0;  // until closed_until, as if so many more waited
-    Clock::time_point closed_until{};
     Clock::time_point last{};
     std::list<AddressKey>::iterator order;
   };
-  static int WaitingOf(const Entry& entry, Clock::time_point now) {
-    return entry.waiting + (now < entry.closed_until ? entry.charged : 0);
-  }
   Entry& Raise(const AddressKey& address, Clock::time_point now, int64_t* delay_ms);
   void MakeRoom();
 

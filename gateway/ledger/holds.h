@@ -32,9 +32,10 @@ inline constexpr int64_t kHoldMsMin = 1'000;
 // More than any balance can lack.
 inline constexpr MicroUsd kNoCreditLimit{kAmountMaxMicroUsd};
 
+// What a budget is of; stored as these numbers.
 enum class BudgetScope : uint8_t { kAccount = 1, kKey = 2, kSession = 3 };
 
-struct Budget {
+struct SpendBudget {
   std::optional<MicroUsd> cap;
   std::optional<MicroUsd> credit_limit;  // of an account; nothing: the gateway's
   MicroUsd spent;                        // since the cap was set, or ever

@@ -129,10 +129,10 @@ class Appender {
                                               .Step());
     const int64_t charged_to_ms = found ? last_range_.Int(3) : 0;
     if (charge.from_ms < charged_to_ms) {
-      return absl::AlreadyExistsError(absl::StrCat("ledger: milliseconds [", charge.from_ms, ", ",
-                                                   charge.to_ms, ") of device ", device.device,
-                                                   " of session ", device.lease.session.Hex(),
-                                                   " overlap those charged, up to ", charged_to_ms));
+      return absl::AlreadyExistsError(
+          absl::StrCat("ledger: milliseconds [", charge.from_ms, ", ", charge.to_ms, ") of device ",
+                       device.device, " of session ", device.lease.session.Hex(),
+                       " overlap those charged, up to ", charged_to_ms));
     }
     if (charge.from_ms > charged_to_ms) {
       return absl::FailedPreconditionError(

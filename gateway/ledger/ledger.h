@@ -126,8 +126,8 @@ class Ledger {
   //                          charges
   //     ALREADY_EXISTS       some of this time is charged already, by another range or with another
   //                          body
-  //     FAILED_PRECONDITION  time before it is not charged yet (a gap), or the tenant, price or grant
-  //                          time differs from that of the time before, or it is not held
+  //     FAILED_PRECONDITION  time before it is not charged yet (a gap), or the tenant, price or
+  //                          grant time differs from that of the time before, or it is not held
   //     OUT_OF_RANGE         a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
 
@@ -146,8 +146,8 @@ class Ledger {
                                   MicroUsd credit_limit = kNoCreditLimit);
   // Gives back what is still held for the lease. Idempotent.
   absl::Status EndHold(const LeaseId& lease);
-  // The same of all leases; returns how many had a hold. Call when the only gateway starts: no lease
-  // runs then.
+  // The same of all leases; returns how many sessions had a hold. Call when the only gateway
+  // starts: no lease runs then.
   absl::StatusOr<int64_t> EndAllHolds();
 
   // Bounds what is charged from now on; nothing: no bound. Holds count against it at once.
@@ -157,8 +157,8 @@ class Ledger {
   // SetCap, for a limit below zero.
   absl::Status SetCreditLimit(TenantId tenant, std::optional<MicroUsd> limit);
   // `name`: of a key or session its id; of an account its number.
-  absl::StatusOr<Budget> BudgetOf(BudgetScope scope, std::string_view name);
-  absl::StatusOr<Budget> BudgetOf(TenantId tenant);
+  absl::StatusOr<SpendBudget> BudgetOf(BudgetScope scope, std::string_view name);
+  absl::StatusOr<SpendBudget> BudgetOf(TenantId tenant);
 
   // Posts any lines that sum to zero. Idempotent by the transfer's key.
   // Errors:
@@ -195,8 +195,8 @@ class Ledger {
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
 
-  // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account that
-  // breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
+  // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account
+  // that breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
   // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 

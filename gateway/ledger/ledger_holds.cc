@@ -76,20 +76,20 @@ absl::StatusOr<Held> ReadHeld(Database& db, const HoldRequest& request) {
     held.key_id = request.key_id;
     for (const MicroUsd price : request.prices_per_hour) held.devices.push_back({price, 0});
   }
-  const bool same = std::equal(
-      held.devices.begin(), held.devices.end(), request.prices_per_hour.begin(),
-      request.prices_per_hour.end(),
-      [](const Held::Device& device, MicroUsd price) { return device.price == price; });
+  const bool same =
+      std::equal(held.devices.begin(), held.devices.end(), request.prices_per_hour.begin(),
+                 request.prices_per_hour.end(),
+                 [](const Held::Device& device, MicroUsd price) { return device.price == price; });
   if (!same) return absl::InvalidArgumentError("ledger: the lease has other devices or prices");
   return held;
 }
 
-absl::StatusOr<Budget> ReadBudget(Database& db, BudgetScope scope, std::string_view name) {
+absl::StatusOr<SpendBudget> ReadBudget(Database& db, BudgetScope scope, std::string_view name) {
   OB_ASSIGN_OR_RETURN(Statement query,
                       db.Prepare("SELECT cap, credit_limit, spent, held FROM ledger_budget "
                                  "WHERE scope = ? AND name = ?"));
   OB_ASSIGN_OR_RETURN(const bool found, query.Bind(1, Number(scope)).BindText(2, name).Step());
-  Budget budget;
+  SpendBudget budget;
   if (!found) return budget;
   if (!query.IsNull(0)) budget.cap = MicroUsd{query.Int(0)};
   if (!query.IsNull(1)) budget.credit_limit = MicroUsd{query.Int(1)};
@@ -112,7 +112,8 @@ struct Room {
 
 constexpr char kGoOn[] = "; the session's state is kept, and a client that resumes it goes on";
 
-void LimitByCap(const Budget& budget, std::string_view what, std::string_view remedy, Room& room) {
+void LimitByCap(const SpendBudget& budget, std::string_view what, std::string_view remedy,
+                Room& room) {
   if (!budget.cap.has_value()) return;
   const absl::int128 left =
       absl::int128(budget.cap->value) - budget.spent.value - budget.held.value;
@@ -127,15 +128,15 @@ void LimitByCap(const Budget& budget, std::string_view what, std::string_view re
 absl::StatusOr<Room> RoomFor(Database& db, const HoldRequest& request, const Held& held,
                              MicroUsd default_limit) {
   Room room;
-  OB_ASSIGN_OR_RETURN(const Budget session,
+  OB_ASSIGN_OR_RETURN(const SpendBudget session,
                       ReadBudget(db, BudgetScope::kSession, request.lease.session.Hex()));
   LimitByCap(session, "this session", "CLOUD_MAX_COST", room);
   if (!held.key_id.empty()) {
-    OB_ASSIGN_OR_RETURN(const Budget key, ReadBudget(db, BudgetScope::kKey, held.key_id));
+    OB_ASSIGN_OR_RETURN(const SpendBudget key, ReadBudget(db, BudgetScope::kKey, held.key_id));
     LimitByCap(key, absl::StrCat("the key ", held.key_id),
                absl::StrCat("outboard cap set --key ", held.key_id, " USD"), room);
   }
-  OB_ASSIGN_OR_RETURN(const Budget account,
+  OB_ASSIGN_OR_RETURN(const SpendBudget account,
                       ReadBudget(db, BudgetScope::kAccount, NameOf(request.tenant)));
   LimitByCap(account, "the account", "outboard cap set --tenant NAME USD", room);
   const MicroUsd limit = account.credit_limit.value_or(default_limit);
@@ -174,8 +175,8 @@ absl::Status AddHeld(Database& db, BudgetScope scope, std::string_view name, int
 }
 
 absl::Status EnsureBudget(Database& db, BudgetScope scope, std::string_view name) {
-  OB_ASSIGN_OR_RETURN(
-      Statement add, db.Prepare("INSERT OR IGNORE INTO ledger_budget(scope, name) VALUES(?, ?)"));
+  OB_ASSIGN_OR_RETURN(Statement add,
+                      db.Prepare("INSERT OR IGNORE INTO ledger_budget(scope, name) VALUES(?, ?)"));
   return add.Bind(1, Number(scope)).BindText(2, name).Run();
 }
 
@@ -216,10 +217,9 @@ absl::StatusOr<HoldAnswer> HoldIn(Database& db, const HoldRequest& request, Micr
         "what the session's devices cost in a minute is beyond what the books can hold");
   OB_RETURN_IF_ERROR(EnsureBudget(db, BudgetScope::kAccount, NameOf(request.tenant)));
   if (request.session_cap.has_value()) {
-    OB_ASSIGN_OR_RETURN(
-        Statement cap,
-        db.Prepare("INSERT INTO ledger_budget(scope, name, cap) VALUES(?, ?, ?) "
-                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
+    OB_ASSIGN_OR_RETURN(Statement cap,
+                        db.Prepare("INSERT INTO ledger_budget(scope, name, cap) VALUES(?, ?, ?) "
+                                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
     OB_RETURN_IF_ERROR(cap.Bind(1, Number(BudgetScope::kSession))
                            .BindText(2, request.lease.session.Hex())
                            .Bind(3, request.session_cap->value)
@@ -235,10 +235,9 @@ absl::StatusOr<HoldAnswer> HoldIn(Database& db, const HoldRequest& request, Micr
 }
 
 absl::Status EndHolds(Database& db, const LeaseId& lease) {
-  OB_ASSIGN_OR_RETURN(
-      Statement query,
-      db.Prepare("SELECT tenant, key_id, SUM(amount) FROM ledger_hold "
-                 "WHERE session = ? AND grant_number = ? GROUP BY tenant, key_id"));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db.Prepare("SELECT tenant, key_id, SUM(amount) FROM ledger_hold "
+                                 "WHERE session = ? AND grant_number = ? GROUP BY tenant, key_id"));
   query.BindBlob(1, lease.session.Bytes()).Bind(2, static_cast<int64_t>(lease.grant));
   OB_ASSIGN_OR_RETURN(const bool found, query.Step());
   if (!found) return absl::OkStatus();
@@ -246,12 +245,10 @@ absl::Status EndHolds(Database& db, const LeaseId& lease) {
   const std::string key_id(query.Text(1));
   const int64_t amount = query.Int(2);
   query.Reset();
-  OB_ASSIGN_OR_RETURN(
-      Statement drop,
-      db.Prepare("DELETE FROM ledger_hold WHERE session = ? AND grant_number = ?"));
-  OB_RETURN_IF_ERROR(drop.BindBlob(1, lease.session.Bytes())
-                         .Bind(2, static_cast<int64_t>(lease.grant))
-                         .Run());
+  OB_ASSIGN_OR_RETURN(Statement drop,
+                      db.Prepare("DELETE FROM ledger_hold WHERE session = ? AND grant_number = ?"));
+  OB_RETURN_IF_ERROR(
+      drop.BindBlob(1, lease.session.Bytes()).Bind(2, static_cast<int64_t>(lease.grant)).Run());
   OB_RETURN_IF_ERROR(AddHeld(db, BudgetScope::kAccount, NameOf(tenant), -amount));
   OB_RETURN_IF_ERROR(AddHeld(db, BudgetScope::kKey, key_id, -amount));
   return AddHeld(db, BudgetScope::kSession, lease.session.Hex(), -amount);
@@ -292,15 +289,14 @@ absl::Status HeldCharges::Use(const Charge& charge) {
       .Bind(8, charge.price_per_hour.value);
   OB_ASSIGN_OR_RETURN(const bool found, use_.Step());
   if (!found)
-    return absl::FailedPreconditionError(absl::StrCat(
-        "ledger: milliseconds [", charge.from_ms, ", ", charge.to_ms, ") of device ",
-        charge.device.device, " of session ", lease.session.Hex(), " are not held"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ledger: milliseconds [", charge.from_ms, ", ", charge.to_ms, ") of device ",
+                     charge.device.device, " of session ", lease.session.Hex(), " are not held"));
   const std::string key_id(use_.Text(0));
   use_.Reset();
-  for (const auto& [scope, name] :
-       {std::pair(BudgetScope::kAccount, NameOf(charge.tenant)),
-        std::pair(BudgetScope::kKey, key_id),
-        std::pair(BudgetScope::kSession, lease.session.Hex())}) {
+  for (const auto& [scope, name] : {std::pair(BudgetScope::kAccount, NameOf(charge.tenant)),
+                                    std::pair(BudgetScope::kKey, key_id),
+                                    std::pair(BudgetScope::kSession, lease.session.Hex())}) {
     if (name.empty()) continue;
     spend_.Reset();
     OB_RETURN_IF_ERROR(
@@ -329,9 +325,8 @@ absl::StatusOr<int64_t> Ledger::EndAllHolds() {
   absl::MutexLock lock(&mutex_);
   int64_t leases = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(
-        Statement count,
-        db_->Prepare("SELECT COUNT(DISTINCT session) FROM ledger_hold"));
+    OB_ASSIGN_OR_RETURN(Statement count,
+                        db_->Prepare("SELECT COUNT(DISTINCT session) FROM ledger_hold"));
     OB_ASSIGN_OR_RETURN(const bool counted, count.Step());
     OB_CHECK(counted);
     leases = count.Int(0);
@@ -342,8 +337,7 @@ absl::StatusOr<int64_t> Ledger::EndAllHolds() {
   return leases;
 }
 
-absl::Status Ledger::SetCap(BudgetScope scope, std::string_view name,
-                            std::optional<MicroUsd> cap) {
+absl::Status Ledger::SetCap(BudgetScope scope, std::string_view name, std::optional<MicroUsd> cap) {
   OB_RETURN_IF_ERROR(CheckBudgetName(scope, name));
   if (cap.has_value()) {
     OB_RETURN_IF_ERROR(CheckAmount(*cap));
@@ -353,15 +347,14 @@ absl::Status Ledger::SetCap(BudgetScope scope, std::string_view name,
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(EnsureBudget(*db_, scope, name));
     // A key's or a session's budget that is new has to count what is held already.
-    OB_ASSIGN_OR_RETURN(
-        Statement set,
-        db_->Prepare("UPDATE ledger_budget SET cap = ?3, spent = 0, "
-                     "held = CASE scope WHEN 1 THEN held "
-                     "WHEN 2 THEN IFNULL((SELECT SUM(amount) FROM ledger_hold "
-                     "WHERE key_id = ?2), 0) "
-                     "ELSE IFNULL((SELECT SUM(amount) FROM ledger_hold "
-                     "WHERE lower(hex(session)) = ?2), 0) END "
-                     "WHERE scope = ?1 AND name = ?2"));
+    OB_ASSIGN_OR_RETURN(Statement set,
+                        db_->Prepare("UPDATE ledger_budget SET cap = ?3, spent = 0, "
+                                     "held = CASE scope WHEN 1 THEN held "
+                                     "WHEN 2 THEN IFNULL((SELECT SUM(amount) FROM ledger_hold "
+                                     "WHERE key_id = ?2), 0) "
+                                     "ELSE IFNULL((SELECT SUM(amount) FROM ledger_hold "
+                                     "WHERE lower(hex(session)) = ?2), 0) END "
+                                     "WHERE scope = ?1 AND name = ?2"));
     set.Bind(1, Number(scope)).BindText(2, name);
     cap.has_value() ? set.Bind(3, cap->value) : set.BindNull(3);
     return set.Run();
@@ -377,21 +370,20 @@ absl::Status Ledger::SetCreditLimit(TenantId tenant, std::optional<MicroUsd> lim
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(EnsureBudget(*db_, BudgetScope::kAccount, NameOf(tenant)));
-    OB_ASSIGN_OR_RETURN(Statement set,
-                        db_->Prepare("UPDATE ledger_budget SET credit_limit = ?2 "
-                                     "WHERE scope = 1 AND name = ?1"));
+    OB_ASSIGN_OR_RETURN(Statement set, db_->Prepare("UPDATE ledger_budget SET credit_limit = ?2 "
+                                                    "WHERE scope = 1 AND name = ?1"));
     set.BindText(1, NameOf(tenant));
     limit.has_value() ? set.Bind(2, limit->value) : set.BindNull(2);
     return set.Run();
   });
 }
 
-absl::StatusOr<Budget> Ledger::BudgetOf(BudgetScope scope, std::string_view name) {
+absl::StatusOr<SpendBudget> Ledger::BudgetOf(BudgetScope scope, std::string_view name) {
   absl::MutexLock lock(&mutex_);
   return ReadBudget(*db_, scope, name);
 }
 
-absl::StatusOr<Budget> Ledger::BudgetOf(TenantId tenant) {
+absl::StatusOr<SpendBudget> Ledger::BudgetOf(TenantId tenant) {
   return BudgetOf(BudgetScope::kAccount, NameOf(tenant));
 }
 

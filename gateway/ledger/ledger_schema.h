@@ -1,8 +1,8 @@
 // The ledger's tables. Internal to gateway/ledger. Append-only: a change is another migration step
 // at the end.
 //
-// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer;
-// its amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
+// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer; its
+// amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
 // chain of hashes reveals deliberate changes.
 #pragma once
 
@@ -111,8 +111,8 @@ CREATE TRIGGER ledger_use_kept BEFORE DELETE ON ledger_use
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 )sql",
     // Ranges of use in milliseconds. Entries from before this step keep theirs in seconds, which is
-    // what their hashes cover; sums are in milliseconds throughout. The columns of a range keep their
-    // names, and the unit its default, for a gateway of an older version that still posts here.
+    // what their hashes cover; sums are in milliseconds throughout. The columns of a range keep
+    // their names, and the unit its default, for a gateway of an older version that still posts.
     R"sql(
 DROP TRIGGER ledger_use_added;
 DROP TRIGGER ledger_use_fixed;

@@ -31,9 +31,9 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
 }
 
 void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
-  LogInfo("session_shelved", {{"session", session.session.Hex()},
-                              {"account", session.tenant.value},
-                              {"saved", is_saved}});
+  LogInfo(
+      "session_shelved",
+      {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"saved", is_saved}});
 }
 
 void DriverLog::OnEnded(const ObservedSession& session, bool lost) {

@@ -67,9 +67,9 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 
 }  // namespace
 
-void BlobService::Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then) {
+void BlobService::Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then) {
   if (callers_ == BlobCallers::kClients)
-    return door_->Admit(caller.credentials, kScopes, what, std::move(then));
+    return door_->Admit(caller.credentials, kScopes, slot, std::move(then));
   if (!caller.session.has_value())
     return then(absl::UnauthenticatedError("only executors of sessions reach their blobs here"));
   auto tenant = driver_->TenantOf(*caller.session, caller.token);
@@ -83,27 +83,27 @@ std::string BlobService::PeerOf(const Caller& caller) const {
                                            : caller.credentials.peer;
 }
 
-grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
-                                              grpc::CallbackServerContext* context,
-                                              const google::protobuf::Message& request,
-                                              std::function<absl::Status(TenantId)> body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const Caller caller = Caller::Of(*context);
-  auto record = std::make_shared<CallRecord>(method, *context);
-  if (caller.session.has_value()) record->SetSession(*caller.session);
-  record->SetPeer(PeerOf(caller));
-  const auto finish = [finish = Finisher(reactor, record)](const absl::Status& status) {
-    CountRefusal(status);
-    finish(status);
-  };
-  Admit(caller, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
-        [this, record, finish, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
-          if (!admitted.ok()) return finish(admitted.status());
-          const TenantId tenant = admitted->identity.tenant;
-          record->SetAccount(tenant);
-          Post(tenant, [finish, tenant, body, slot = admitted->slot] { finish(body(tenant)); });
+template <typename Request, typename Reply>
+UnaryCall<Request, Reply>* BlobService::Answer(
+    CallMethod method, grpc::CallbackServerContext* context,
+    std::function<absl::Status(TenantId, const Request*, Reply*)> body) {
+  using Call = UnaryCall<Request, Reply>;
+  return new Call(
+      method, context, &turns_->requests,
+      [this, caller = Caller::Of(*context)](CallRecord& record, typename Call::Then then) {
+        if (caller.session.has_value()) record.SetSession(*caller.session);
+        record.SetPeer(PeerOf(caller));
+        Admit(caller, SlotKind::kCall, std::move(then));
+      },
+      [this, body = std::move(body)](const Admitted& admitted, const Request* request, Reply* reply,
+                                     typename Call::Done done) {
+        const TenantId tenant = admitted.identity.tenant;
+        Post(tenant, [tenant, request, reply, body, done = std::move(done)] {
+          const absl::Status status = body(tenant, request, reply);
+          CountRefusal(status);
+          done(status);
         });
-  return reactor;
+      });
 }
 
 // Receives chunks one after the other, each in pieces. Every piece is handled on the pool, and the
@@ -118,7 +118,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         reply_(reply) {
     const Caller caller = Caller::Of(*context);
     record_.SetPeer(service_->PeerOf(caller));
-    service_->Admit(caller, {.slot = SlotKind::kStream}, [this](absl::StatusOr<Admitted> admitted) {
+    service_->Admit(caller, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
       absl::Status status = admitted.status();
       if (admitted.ok()) status = Begin(*std::move(admitted));
       if (!status.ok()) return Close(status);
@@ -260,37 +260,41 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
 // Sends the requested chunks; each is read whole, verified, and split into pieces that share its
 // memory. When the key stands no more, the stream ends after the piece that is being sent; a client
 // that does not take that piece is cut off.
-class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class BlobService::DownloadStream final
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
-                 grpc::ByteBuffer request)
+  DownloadStream(BlobService* service, grpc::CallbackServerContext* context)
       : service_(service), context_(context), record_(CallMethod::kDownload, *context) {
-    const KeyDoor::What what{.slot = SlotKind::kStream, .held_bytes = request.Length()};
     const Caller caller = Caller::Of(*context);
     record_.SetPeer(service_->PeerOf(caller));
-    service_->Admit(caller, what,
-                    [this, request = std::move(request)](absl::StatusOr<Admitted> admitted) {
-                      if (!admitted.ok()) return Close(admitted.status());
-                      admitted_ = *std::move(admitted);
-                      tenant_ = admitted_.identity.tenant;
-                      record_.SetAccount(tenant_);
-                      service_->Post(tenant_, [this, request] {
-                        if (absl::Status status = Begin(request); !status.ok())
-                          return Close(status);
-                        Next();
-                      });
-                    });
+    service_->Admit(caller, SlotKind::kStream, [this](absl::StatusOr<Admitted> admitted) {
+      if (!admitted.ok()) return Close(admitted.status());
+      admitted_ = *std::move(admitted);
+      tenant_ = admitted_.identity.tenant;
+      record_.SetAccount(tenant_);
+      auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
+      if (!transfer.ok()) return Close(transfer.status());
+      transfer_ = *std::move(transfer);
+      transfer_->Waits();
+      StartRead(&request_);
+    });
   }
 
  private:
-  absl::Status Begin(grpc::ByteBuffer request) {
-    auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
-    if (!transfer.ok()) return transfer.status();
-    transfer_ = *std::move(transfer);
+  void OnReadDone(bool ok) override {
+    transfer_->Goes();
+    if (!ok) return Close(absl::InvalidArgumentError("no request came that could be read"));
+    service_->Post(tenant_, [this] {
+      if (absl::Status status = Begin(); !status.ok()) return Close(status);
+      Next();
+    });
+  }
+
+  absl::Status Begin() {
     watched_ = service_->watch_.Watch(admitted_.identity.key_id,
                                       [this](const absl::Status& why) { Deny(why); });
     proto::DownloadRequest wanted;
-    if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
+    if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request_, &wanted).ok())
       return absl::InvalidArgumentError("the message is not a request for chunks");
     auto hashes = ToHashes(wanted.chunks());
     if (!hashes.ok()) return hashes.status();
@@ -354,23 +358,24 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   size_t next_ = 0;  // index into chunks_
   std::shared_ptr<const std::string> bytes_;
   size_t at_ = 0;  // offset in bytes_
-  grpc::ByteBuffer buffer_;
+  grpc::ByteBuffer request_, buffer_;
 
   std::mutex mutex_;
   absl::Status denied_;
   std::unique_ptr<KeyWatch::Watched> watched_;  // last: Deny uses the rest
 };
 
-grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
-                                               const proto::MissingRequest* request,
-                                               proto::MissingReply* reply) {
-  return Answer(CallMethod::kMissing, context, *request, [this, request, reply](TenantId tenant) {
-    auto hashes = ToHashes(request->chunks());
-    if (!hashes.ok()) return hashes.status();
-    for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
-      reply->add_chunks(std::string(wire::AsBytes(hash)));
-    return absl::OkStatus();
-  });
+grpc::ServerBidiReactor<proto::MissingRequest, proto::MissingReply>* BlobService::ServeMissing(
+    grpc::CallbackServerContext* context) {
+  return Answer<proto::MissingRequest, proto::MissingReply>(
+      CallMethod::kMissing, context,
+      [this](TenantId tenant, const proto::MissingRequest* request, proto::MissingReply* reply) {
+        auto hashes = ToHashes(request->chunks());
+        if (!hashes.ok()) return hashes.status();
+        for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
+          reply->add_chunks(std::string(wire::AsBytes(hash)));
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackServerContext* context,
@@ -378,44 +383,46 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackSer
   return new UploadStream(this, context, reply);
 }
 
-grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
-                                              const proto::CommitRequest* request,
-                                              proto::CommitReply* reply) {
+grpc::ServerBidiReactor<proto::CommitRequest, proto::CommitReply>* BlobService::ServeCommit(
+    grpc::CallbackServerContext* context) {
   // A worker's upload stays until the session names its purpose (Keep), or ends.
   const std::optional<SessionId> session = Caller::Of(*context).session;
-  return Answer(CallMethod::kCommit, context, *request, [this, request, session](TenantId tenant) {
-    auto hashes = ToHashes(request->chunks());
-    if (!hashes.ok()) return hashes.status();
-    auto root = ToHash(request->root());
-    if (!root.ok()) return root.status();
-    absl::Status status =
-        store_->Commit(tenant, *root, *hashes, request->size_bytes(),
-                       session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
-    if (status.ok() && session.has_value())
-      status = blob_retention_->UploadedBy(tenant, *session, *root);
-    return status;
-  });
+  return Answer<proto::CommitRequest, proto::CommitReply>(
+      CallMethod::kCommit, context,
+      [this, session](TenantId tenant, const proto::CommitRequest* request, proto::CommitReply*) {
+        auto hashes = ToHashes(request->chunks());
+        if (!hashes.ok()) return hashes.status();
+        auto root = ToHash(request->root());
+        if (!root.ok()) return root.status();
+        absl::Status status =
+            store_->Commit(tenant, *root, *hashes, request->size_bytes(),
+                           session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
+        if (status.ok() && session.has_value())
+          status = blob_retention_->UploadedBy(tenant, *session, *root);
+        return status;
+      });
 }
 
-grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
-                                            const proto::ListChunksRequest* request,
-                                            proto::ListChunksReply* reply) {
-  return Answer(CallMethod::kListChunks, context, *request,
-                [this, request, reply](TenantId tenant) {
-                  auto root = ToHash(request->root());
-                  if (!root.ok()) return root.status();
-                  auto blob = store_->Find(tenant, *root);
-                  if (!blob.ok()) return blob.status();
-                  reply->set_size_bytes(blob->size_bytes);
-                  for (const wire::Hash& chunk : blob->chunks)
-                    reply->add_chunks(std::string(wire::AsBytes(chunk)));
-                  return absl::OkStatus();
-                });
+grpc::ServerBidiReactor<proto::ListChunksRequest, proto::ListChunksReply>* BlobService::ServeList(
+    grpc::CallbackServerContext* context) {
+  return Answer<proto::ListChunksRequest, proto::ListChunksReply>(
+      CallMethod::kListChunks, context,
+      [this](TenantId tenant, const proto::ListChunksRequest* request,
+             proto::ListChunksReply* reply) {
+        auto root = ToHash(request->root());
+        if (!root.ok()) return root.status();
+        auto blob = store_->Find(tenant, *root);
+        if (!blob.ok()) return blob.status();
+        reply->set_size_bytes(blob->size_bytes);
+        for (const wire::Hash& chunk : blob->chunks)
+          reply->add_chunks(std::string(wire::AsBytes(chunk)));
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobService::Download(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return new DownloadStream(this, context, *request);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* BlobService::ServeDownload(
+    grpc::CallbackServerContext* context) {
+  return new DownloadStream(this, context);
 }
 
 }  // namespace outboard::gateway

@@ -11,7 +11,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/fair_queue.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
@@ -19,6 +18,8 @@
 #include "gateway/server/caller.h"
 #include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
+#include "gateway/streams/turns.h"
+#include "gateway/streams/unary_call.h"
 #include "proto/cloud.grpc.pb.h"
 #include "telemetry/metric.h"
 
@@ -32,31 +33,32 @@ enum class BlobCallers { kClients, kExecutors };
 
 // Pieces travel as gRPC's buffers (wire/blobs/piece.h).
 class BlobService final
-    : public proto::Blobs::WithRawCallbackMethod_Upload<
-          proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
+    : public StreamedService<proto::Blobs::WithRawCallbackMethod_Upload<proto::Blobs::Service>> {
  public:
   BlobService(BlobCallers callers, BlobStore* store, BlobRetention* blob_retention, KeyDoor* door,
-              CoreDriver* driver, FairQueue* pool)
+              CoreDriver* driver, Turns* turns)
       : callers_(callers),
         store_(store),
         blob_retention_(blob_retention),
         door_(door),
         driver_(driver),
-        pool_(pool) {}
+        turns_(turns) {
+    Serve(0, &BlobService::ServeMissing);
+    Serve(2, &BlobService::ServeCommit);
+    Serve(3, &BlobService::ServeList);
+    Serve(4, &BlobService::ServeDownload);
+  }
 
-  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
-                                    const proto::MissingRequest* request,
-                                    proto::MissingReply* reply) override;
+  grpc::ServerBidiReactor<proto::MissingRequest, proto::MissingReply>* ServeMissing(
+      grpc::CallbackServerContext* context);
   grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(grpc::CallbackServerContext* context,
                                                     grpc::ByteBuffer* reply) override;
-  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
-                                   const proto::CommitRequest* request,
-                                   proto::CommitReply* reply) override;
-  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
-                                 const proto::ListChunksRequest* request,
-                                 proto::ListChunksReply* reply) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(grpc::CallbackServerContext* context,
-                                                       const grpc::ByteBuffer* request) override;
+  grpc::ServerBidiReactor<proto::CommitRequest, proto::CommitReply>* ServeCommit(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::ListChunksRequest, proto::ListChunksReply>* ServeList(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeDownload(
+      grpc::CallbackServerContext* context);
 
  private:
   class UploadStream;
@@ -66,14 +68,14 @@ class BlobService final
   //                            this one serves
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
-  void Admit(const Caller& caller, const KeyDoor::What& what, KeyDoor::Then then);
+  void Admit(const Caller& caller, SlotKind slot, KeyDoor::Then then);
   std::string PeerOf(const Caller& caller) const;  // for the log
-  grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
-                                   grpc::CallbackServerContext* context,
-                                   const google::protobuf::Message& request,
-                                   std::function<absl::Status(TenantId)> body);
+  template <typename Request, typename Reply>
+  UnaryCall<Request, Reply>* Answer(
+      telemetry::CallMethod method, grpc::CallbackServerContext* context,
+      std::function<absl::Status(TenantId, const Request*, Reply*)> body);
   void Post(TenantId tenant, std::function<void()> job) {
-    pool_->Post(static_cast<uint64_t>(tenant.value), std::move(job));
+    turns_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
 
   const BlobCallers callers_;
@@ -81,7 +83,7 @@ class BlobService final
   BlobRetention* const blob_retention_;
   KeyDoor* const door_;
   CoreDriver* const driver_;
-  FairQueue* const pool_;
+  Turns* const turns_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
   KeyWatch watch_{door_};

@@ -267,7 +267,7 @@ class Gateway::Impl {
                                             fleet_door_.get(), admission_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
-                                           door_.get(), driver_.get(), &turns_.pool);
+                                           door_.get(), driver_.get(), &turns_);
     };
     blob_service_ = blobs_for(BlobCallers::kClients);
     fleet_blobs_ = blobs_for(BlobCallers::kExecutors);
@@ -330,13 +330,14 @@ class Gateway::Impl {
                                                  options_.tls.worker_lifetime_s));
       if (options_.worker_tokens) {
         OB_ASSIGN_OR_RETURN(worker_tokens_, WorkerTokens::Open(AccountsPath(options_.data_folder)));
-        const auto use = [this](absl::Status (WorkerTokens::*method)(
-                                    std::string_view, std::string_view, WallTime)) {
+        const auto use = [this](absl::Status (WorkerTokens::*method)(std::string_view,
+                                                                     std::string_view, WallTime)) {
           return [this, method](const std::string& token, const std::string& name) {
             return (worker_tokens_.get()->*method)(token, name, WallNow());
           };
         };
-        admission_->ProveNames({.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
+        admission_->ProveNames(
+            {.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
       }
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,

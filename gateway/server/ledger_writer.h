@@ -3,9 +3,10 @@
 //
 // A posting that cannot be written (disk full, file locked) is retried every second, and all later
 // writes wait for it: the ledger never skips a millisecond. One that the ledger refuses is of one
-// account: it is logged and counted, that account's leases stop, and the others' are posted. A retry is safe even if the first attempt
-// succeeded, since postings are idempotent. Meanwhile trouble() is not OK, and the gateway opens no
-// new sessions; the queue grows only by a posting every few seconds per running session.
+// account: it is logged and counted, that account's leases stop, and the others' are posted. A
+// retry is safe even if the first attempt succeeded, since postings are idempotent. Meanwhile
+// trouble() is not OK, and the gateway opens no new sessions; the queue grows only by a posting
+// every few seconds per running session.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,5 @@
 #include "gateway/server/services.h"
 
-#include <google/protobuf/message.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -26,28 +24,35 @@ namespace {
 
 using telemetry::CallMethod;
 
-// Answers in the account's turn, when its key is good.
-grpc::ServerUnaryReactor* AnswerInTurn(CallMethod method, grpc::CallbackServerContext* context,
-                                       const google::protobuf::Message& request, KeyDoor* door,
-                                       FairQueue& queue, Scopes any_of,
-                                       std::function<absl::Status(const Identity&)> body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto record = std::make_shared<CallRecord>(method, *context);
-  const auto finish = Finisher(reactor, record);
-  const auto then = [record, finish, &queue,
-                     body = std::move(body)](absl::StatusOr<Admitted> admitted) {
-    if (!admitted.ok()) return finish(admitted.status());
-    record->SetAccount(admitted->identity.tenant);
-    const auto account = static_cast<uint64_t>(admitted->identity.tenant.value);
-    queue.Post(account, [finish, body, admitted = *std::move(admitted)] {
-      finish(body(admitted.identity));
-    });
-  };
+uint64_t AccountOf(const Admitted& caller) {
+  return static_cast<uint64_t>(caller.identity.tenant.value);
+}
+
+void LetIn(grpc::CallbackServerContext* context, KeyDoor* door, Scopes any_of, CallRecord& record,
+           KeyDoor::Then then) {
   const Credentials credentials = Authenticator::CredentialsOf(*context);
-  record->SetPeer(door->PeerOf(credentials));
-  door->Admit(credentials, any_of, {.slot = SlotKind::kCall, .held_bytes = request.ByteSizeLong()},
-              then);
-  return reactor;
+  record.SetPeer(door->PeerOf(credentials));
+  door->Admit(credentials, any_of, SlotKind::kCall, std::move(then));
+}
+
+// Answers in the account's turn, when its key is good.
+template <typename Request, typename Reply>
+UnaryCall<Request, Reply>* AnswerInTurn(
+    CallMethod method, grpc::CallbackServerContext* context, KeyDoor* door, Turns* turns,
+    FairQueue& queue, Scopes any_of,
+    std::function<absl::Status(const Identity&, const Request*, Reply*)> body) {
+  using Call = UnaryCall<Request, Reply>;
+  return new Call(
+      method, context, &turns->requests,
+      [context, door, any_of](CallRecord& record, typename Call::Then then) {
+        LetIn(context, door, any_of, record, std::move(then));
+      },
+      [&queue, body = std::move(body)](const Admitted& caller, const Request* request, Reply* reply,
+                                       typename Call::Done done) {
+        queue.Post(AccountOf(caller), [&caller, request, reply, body, done = std::move(done)] {
+          done(body(caller.identity, request, reply));
+        });
+      });
 }
 
 // The rights that a request names; what it does not name is as wide as those of the key that asks.
@@ -92,58 +97,58 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* CloudService::Sessi
   return new ClientStream(driver_, host_, auth_, &readers_, *context);
 }
 
-grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
-    grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(driver_, auth_, &readers_, *context, *request);
+grpc::ServerBidiReactor<proto::ValuesRequest, proto::ServerFrame>* CloudService::ServeValues(
+    grpc::CallbackServerContext* context) {
+  return new ValuesSender(driver_, auth_, &readers_, *context);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------
 
-grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
-                                                    const proto::CreateKeyRequest* request,
-                                                    proto::CreateKeyReply* reply) {
-  return AnswerInTurn(CallMethod::kCreateKey, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin, [this, request, reply](const Identity& who) {
-                        auto rights = RightsOf(*request, who.rights);
-                        if (!rights.ok()) return rights.status();
-                        if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
-                          return status;
-                        auto made =
-                            accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
-                        if (!made.ok()) return made.status();
-                        reply->set_id(made->key.id);
-                        reply->set_key(std::string(made->text.Reveal()));
-                        return absl::OkStatus();
-                      });
+grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>*
+AccountService::ServeCreateKey(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::CreateKeyRequest, proto::CreateKeyReply>(
+      CallMethod::kCreateKey, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      [this](const Identity& who, const proto::CreateKeyRequest* request,
+             proto::CreateKeyReply* reply) {
+        auto rights = RightsOf(*request, who.rights);
+        if (!rights.ok()) return rights.status();
+        if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok()) return status;
+        auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
+        if (!made.ok()) return made.status();
+        reply->set_id(made->key.id);
+        reply->set_key(std::string(made->text.Reveal()));
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
-                                                   const proto::ListKeysRequest* request,
-                                                   proto::ListKeysReply* reply) {
-  return AnswerInTurn(CallMethod::kListKeys, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin, [this, reply](const Identity& who) {
-                        auto keys = accounts_->ListKeys(who.tenant);
-                        if (!keys.ok()) return keys.status();
-                        for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
-                        return absl::OkStatus();
-                      });
+grpc::ServerBidiReactor<proto::ListKeysRequest, proto::ListKeysReply>*
+AccountService::ServeListKeys(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::ListKeysRequest, proto::ListKeysReply>(
+      CallMethod::kListKeys, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      [this](const Identity& who, const proto::ListKeysRequest* request,
+             proto::ListKeysReply* reply) {
+        auto keys = accounts_->ListKeys(who.tenant);
+        if (!keys.ok()) return keys.status();
+        for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
-                                                    const proto::RevokeKeyRequest* request,
-                                                    proto::RevokeKeyReply* reply) {
-  return AnswerInTurn(CallMethod::kRevokeKey, context, *request, door_, turns_->books,
-                      KeyScope::kAdmin, [this, request](const Identity& who) {
-                        return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
-                      });
+grpc::ServerBidiReactor<proto::RevokeKeyRequest, proto::RevokeKeyReply>*
+AccountService::ServeRevokeKey(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::RevokeKeyRequest, proto::RevokeKeyReply>(
+      CallMethod::kRevokeKey, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      [this](const Identity& who, const proto::RevokeKeyRequest* request,
+             proto::RevokeKeyReply* reply) {
+        return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
+      });
 }
 
-grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
-                                                const proto::UsageRequest* request,
-                                                proto::UsageReply* reply) {
-  return AnswerInTurn(
-      CallMethod::kUsage, context, *request, door_, turns_->reports, KeyScope::kUsage,
-      [this, request, reply](const Identity& who) {
+grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService::ServeUsage(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::UsageRequest, proto::UsageReply>(
+      CallMethod::kUsage, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      [this](const Identity& who, const proto::UsageRequest* request, proto::UsageReply* reply) {
         const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
         absl::StatusOr<UsagePage> page = [&] {
           absl::MutexLock lock(&usage_mutex_);
@@ -197,69 +202,76 @@ std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) 
   return admission_->Watch(*context->auth_context(), [context] { context->TryCancel(); });
 }
 
-grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* context,
-                                              const proto::EnrolRequest* request,
-                                              proto::EnrolReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto finish =
-      Finisher(reactor, std::make_shared<CallRecord>(CallMethod::kEnrol, *context));
-  const Credentials credentials = Authenticator::CredentialsOf(*context);
-  if (!door_->Admit(credentials.key, credentials.peer, finish)) return reactor;
-  if (admission_ == nullptr) {
-    finish(absl::FailedPreconditionError("this port has no TLS: its workers need no certificate"));
-    return reactor;
-  }
-  constexpr uint64_t kNoAccount = 0;                                       // accounts count from 1
-  turns_->pool.Post(kNoAccount, [this, finish, context, request, reply] {  // signs, writes a file
-    // A token is good once: it is not spent on a worker that has given up waiting.
-    if (context->IsCancelled()) return finish(absl::CancelledError("the worker has hung up"));
-    const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
-                                         request->name(), request->token());
-    if (chain.ok())
-      for (const tls::Certificate& one : *chain)
-        reply->mutable_certificate_chain()->append(one.ToPem());
-    finish(chain.status());
-  });
-  return reactor;
+grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
+    grpc::CallbackServerContext* context) {
+  using Call = UnaryCall<proto::EnrolRequest, proto::EnrolReply>;
+  const auto let_in = [this, context](CallRecord&, const Call::Then& then) {
+    const Credentials credentials = Authenticator::CredentialsOf(*context);
+    const auto refuse = [then](absl::Status why) { then(std::move(why)); };
+    if (!door_->Admit(credentials.key, credentials.peer, refuse)) return;
+    if (admission_ != nullptr) return then(Admitted{});
+    then(absl::FailedPreconditionError("this port has no TLS: its workers need no certificate"));
+  };
+  const auto enrol = [this, context](const Admitted&, const proto::EnrolRequest* request,
+                                     proto::EnrolReply* reply, const Call::Done& done) {
+    constexpr uint64_t kNoAccount = 0;                                     // accounts count from 1
+    turns_->pool.Post(kNoAccount, [this, context, request, reply, done] {  // signs, writes a file
+      // A token is good once: it is not spent on a worker that has given up waiting.
+      if (context->IsCancelled()) return done(absl::CancelledError("the worker has hung up"));
+      const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
+                                           request->name(), request->token());
+      if (chain.ok())
+        for (const tls::Certificate& one : *chain)
+          reply->mutable_certificate_chain()->append(one.ToPem());
+      done(chain.status());
+    });
+  };
+  return new Call(CallMethod::kEnrol, context, &turns_->requests, let_in, enrol);
 }
 
-grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
-                                             const proto::KeepRequest* request, proto::KeepReply*) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::ServeKeep(
+    grpc::CallbackServerContext* context) {
+  using Call = UnaryCall<proto::KeepRequest, proto::KeepReply>;
   const Caller caller = Caller::Of(*context);
-  auto record = std::make_shared<CallRecord>(CallMethod::kKeep, *context);
-  if (caller.session.has_value()) record->SetSession(*caller.session);
-  const auto finish = Finisher(reactor, record);
-  const auto refuse = [&](const absl::Status& status) {
-    finish(status);
-    return reactor;
+  const auto let_in = [this, caller](CallRecord& record, const Call::Then& then) {
+    if (!caller.session.has_value()) {
+      return then(absl::UnauthenticatedError(
+          "Keep: the metadata outboard-session and outboard-token are missing"));
+    }
+    record.SetSession(*caller.session);
+    const auto tenant = driver_->TenantOf(*caller.session, caller.token);
+    if (tenant.ok()) return then(Admitted{Identity{*tenant, ""}});
+    if (absl::IsUnavailable(tenant.status())) return then(tenant.status());
+    // Not PERMISSION_DENIED: it once was this session's executor.
+    then(absl::AbortedError(tenant.status().message()));
   };
-  if (!caller.session.has_value())
-    return refuse(absl::UnauthenticatedError(
-        "Keep: the metadata outboard-session and outboard-token are missing"));
-  const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
-  if (!manifest) return refuse(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
-  const SessionId session = *caller.session;
-  const auto tenant = driver_->TenantOf(session, caller.token);
-  if (absl::IsUnavailable(tenant.status())) return refuse(tenant.status());
-  // Not PERMISSION_DENIED: it once was this session's executor.
-  if (!tenant.ok()) return refuse(absl::AbortedError(tenant.status().message()));
-  turns_->pool.Post(static_cast<uint64_t>(tenant->value), [=, this] {
-    if (request->what() == proto::KeepRequest::CHECKPOINT)
-      return blob_retention_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
-    const auto write = [this, session, token = caller.token, root = request->manifest_root(),
-                        seq = request->seq()](const BlobRetention::Done& written) {
-      driver_->KeepSnapshot(session, token, root, seq,
-                            [this, session, written](absl::Status status) {
-                              written(status);
-                              // Nobody else lets go of what was kept for a session that has ended
-                              // meanwhile.
-                              if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
-                            });
-    };
-    blob_retention_->KeepSnapshot(*tenant, session, *manifest, request->seq(), write, finish);
-  });
-  return reactor;
+  const auto keep = [this, caller](const Admitted& admitted, const proto::KeepRequest* request,
+                                   proto::KeepReply*, const Call::Done& done) {
+    const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
+    if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
+    const TenantId tenant = admitted.identity.tenant;
+    turns_->pool.Post(AccountOf(admitted), [=, this] {
+      KeepFor(tenant, *caller.session, caller.token, *manifest, *request, done);
+    });
+  };
+  return new Call(CallMethod::kKeep, context, &turns_->requests, let_in, keep);
+}
+
+void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
+                           const wire::Hash& manifest, const proto::KeepRequest& request,
+                           const std::function<void(absl::Status)>& done) {
+  if (request.what() == proto::KeepRequest::CHECKPOINT)
+    return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
+  const auto write = [this, session, token, root = request.manifest_root(),
+                      seq = request.seq()](const BlobRetention::Done& written) {
+    driver_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
+      written(status);
+      // Nobody else lets go of what was kept for a session that has ended
+      // meanwhile.
+      if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
+    });
+  };
+  blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
 
 namespace {
@@ -293,18 +305,14 @@ grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* NoFleetService:
   return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
 }
 
-grpc::ServerUnaryReactor* NoFleetService::Keep(grpc::CallbackServerContext* context,
-                                               const proto::KeepRequest*, proto::KeepReply*) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(NotHere(*context));
-  return reactor;
+grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* NoFleetService::ServeKeep(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::KeepRequest, proto::KeepReply>(*context);
 }
 
-grpc::ServerUnaryReactor* NoFleetService::Enrol(grpc::CallbackServerContext* context,
-                                                const proto::EnrolRequest*, proto::EnrolReply*) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(NotHere(*context));
-  return reactor;
+grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* NoFleetService::ServeEnrol(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
 }
 
 namespace {
@@ -320,106 +328,97 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StoreService::Answer(CallMethod method,
-                                               grpc::CallbackServerContext* context,
-                                               const google::protobuf::Message& request,
-                                               FairQueue& queue,
-                                               std::function<absl::Status(TenantId)> body) {
-  return AnswerInTurn(method, context, request, door_, queue, KeyScope::kStore,
-                      [body = std::move(body)](const Identity& who) { return body(who.tenant); });
+grpc::ServerBidiReactor<proto::StoreListRequest, proto::StoreListReply>* StoreService::ServeList(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StoreListRequest, proto::StoreListReply>(
+      CallMethod::kStoreList, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      [this](const Identity& who, const proto::StoreListRequest* request,
+             proto::StoreListReply* reply) {
+        auto rows = blob_retention_->names().List(who.tenant, request->prefix(), request->after(),
+                                                  kStoreNamesPerPage + 1);
+        if (!rows.ok()) return rows.status();
+        reply->set_more(rows->size() > kStoreNamesPerPage);
+        if (reply->more()) rows->pop_back();
+        for (const NameRow& row : *rows) Fill(row, *reply->add_names());
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
-                                             const proto::StoreListRequest* request,
-                                             proto::StoreListReply* reply) {
-  return Answer(CallMethod::kStoreList, context, *request, turns_->pool,
-                [this, request, reply](TenantId tenant) {
-                  auto rows = blob_retention_->names().List(
-                      tenant, request->prefix(), request->after(), kStoreNamesPerPage + 1);
-                  if (!rows.ok()) return rows.status();
-                  reply->set_more(rows->size() > kStoreNamesPerPage);
-                  if (reply->more()) rows->pop_back();
-                  for (const NameRow& row : *rows) Fill(row, *reply->add_names());
-                  return absl::OkStatus();
-                });
-}
-
-grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
-                                            const proto::StoreGetRequest* request,
-                                            proto::StoreGetReply* reply) {
-  return Answer(CallMethod::kStoreGet, context, *request, turns_->pool,
-                [this, request, reply](TenantId tenant) {
-                  auto stored = blob_retention_->Get(tenant, request->name());
-                  if (!stored.ok()) return stored.status();
-                  Fill(stored->row, *reply->mutable_stored());
-                  *reply->mutable_checkpoint() = std::move(stored->checkpoint);
-                  return absl::OkStatus();
-                });
+grpc::ServerBidiReactor<proto::StoreGetRequest, proto::StoreGetReply>* StoreService::ServeGet(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StoreGetRequest, proto::StoreGetReply>(
+      CallMethod::kStoreGet, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      [this](const Identity& who, const proto::StoreGetRequest* request,
+             proto::StoreGetReply* reply) {
+        auto stored = blob_retention_->Get(who.tenant, request->name());
+        if (!stored.ok()) return stored.status();
+        Fill(stored->row, *reply->mutable_stored());
+        *reply->mutable_checkpoint() = std::move(stored->checkpoint);
+        return absl::OkStatus();
+      });
 }
 
 // Answers when the name is on the disk, from the store's thread: no thread of the pool waits for
 // that.
-grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
-                                            const proto::StoreSetRequest* request,
-                                            proto::StoreSetReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto record = std::make_shared<CallRecord>(CallMethod::kStoreSet, *context);
-  const auto finish = Finisher(reactor, record);
-  const auto then = [this, record, finish, request, reply](absl::StatusOr<Admitted> admitted) {
-    if (!admitted.ok()) return finish(admitted.status());
-    const TenantId tenant = admitted->identity.tenant;
-    record->SetAccount(tenant);
-    const auto done = [this, finish, request, reply, tenant,
-                       slot = admitted->slot](absl::Status status) {
-      auto row = blob_retention_->names().Find(tenant, request->name());
-      if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-      finish(status);
-    };
-    turns_->pool.Post(static_cast<uint64_t>(tenant.value), [=, this] {
-      blob_retention_->Set(tenant, request->name(), request->checkpoint(), done);
-    });
-  };
-  const Credentials credentials = Authenticator::CredentialsOf(*context);
-  record->SetPeer(door_->PeerOf(credentials));
-  door_->Admit(credentials, KeyScope::kStore,
-               {.slot = SlotKind::kCall, .held_bytes = request->ByteSizeLong()}, then);
-  return reactor;
+grpc::ServerBidiReactor<proto::StoreSetRequest, proto::StoreSetReply>* StoreService::ServeSet(
+    grpc::CallbackServerContext* context) {
+  using Call = UnaryCall<proto::StoreSetRequest, proto::StoreSetReply>;
+  return new Call(
+      CallMethod::kStoreSet, context, &turns_->requests,
+      [context, door = door_](CallRecord& record, Call::Then then) {
+        LetIn(context, door, KeyScope::kStore, record, std::move(then));
+      },
+      [this](const Admitted& caller, const proto::StoreSetRequest* request,
+             proto::StoreSetReply* reply, Call::Done done) {
+        const TenantId tenant = caller.identity.tenant;
+        const auto written = [this, tenant, request, reply, done](absl::Status status) {
+          auto row = blob_retention_->names().Find(tenant, request->name());
+          if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
+          done(std::move(status));
+        };
+        turns_->pool.Post(AccountOf(caller), [this, tenant, request, written] {
+          blob_retention_->Set(tenant, request->name(), request->checkpoint(), written);
+        });
+      });
 }
 
-grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* context,
-                                               const proto::StoreRemoveRequest* request,
-                                               proto::StoreRemoveReply* reply) {
-  return Answer(CallMethod::kStoreRemove, context, *request, turns_->books,
-                [this, request, reply](TenantId tenant) {
-                  auto freed_bytes = blob_retention_->Remove(tenant, request->name());
-                  if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
-                  return freed_bytes.status();
-                });
+grpc::ServerBidiReactor<proto::StoreRemoveRequest, proto::StoreRemoveReply>*
+StoreService::ServeRemove(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StoreRemoveRequest, proto::StoreRemoveReply>(
+      CallMethod::kStoreRemove, context, door_, turns_, turns_->books, KeyScope::kStore,
+      [this](const Identity& who, const proto::StoreRemoveRequest* request,
+             proto::StoreRemoveReply* reply) {
+        auto freed_bytes = blob_retention_->Remove(who.tenant, request->name());
+        if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
+        return freed_bytes.status();
+      });
 }
 
-grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context,
-                                            const proto::StorePinRequest* request,
-                                            proto::StorePinReply* reply) {
-  return Answer(CallMethod::kStorePin, context, *request, turns_->books,
-                [this, request](TenantId tenant) {
-                  return blob_retention_->Pin(tenant, request->name(), request->pinned());
-                });
+grpc::ServerBidiReactor<proto::StorePinRequest, proto::StorePinReply>* StoreService::ServePin(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StorePinRequest, proto::StorePinReply>(
+      CallMethod::kStorePin, context, door_, turns_, turns_->books, KeyScope::kStore,
+      [this](const Identity& who, const proto::StorePinRequest* request,
+             proto::StorePinReply* reply) {
+        return blob_retention_->Pin(who.tenant, request->name(), request->pinned());
+      });
 }
 
-grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* context,
-                                              const proto::StoreUsageRequest* request,
-                                              proto::StoreUsageReply* reply) {
-  return Answer(CallMethod::kStoreUsage, context, *request, turns_->pool,
-                [this, reply](TenantId tenant) {
-                  auto usage = blob_retention_->UsageOf(tenant);
-                  if (!usage.ok()) return usage.status();
-                  reply->set_used_bytes(usage->used_bytes);
-                  reply->set_pinned_bytes(usage->pinned_bytes);
-                  reply->set_quota_bytes(usage->quota_bytes);
-                  reply->set_names(usage->names);
-                  reply->set_unnamed_bytes(usage->used_bytes - usage->protected_bytes);
-                  return absl::OkStatus();
-                });
+grpc::ServerBidiReactor<proto::StoreUsageRequest, proto::StoreUsageReply>* StoreService::ServeUsage(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StoreUsageRequest, proto::StoreUsageReply>(
+      CallMethod::kStoreUsage, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      [this](const Identity& who, const proto::StoreUsageRequest* request,
+             proto::StoreUsageReply* reply) {
+        auto usage = blob_retention_->UsageOf(who.tenant);
+        if (!usage.ok()) return usage.status();
+        reply->set_used_bytes(usage->used_bytes);
+        reply->set_pinned_bytes(usage->pinned_bytes);
+        reply->set_quota_bytes(usage->quota_bytes);
+        reply->set_names(usage->names);
+        reply->set_unnamed_bytes(usage->used_bytes - usage->protected_bytes);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace outboard::gateway

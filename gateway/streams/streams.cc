@@ -111,31 +111,46 @@ void ControlStream::OnReadEnd() {
 }
 
 ValuesSender::ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* readers,
-                           grpc::CallbackServerContext& context,
-                           const proto::ValuesRequest& request)
-    : record_(CallMethod::kValues, context), driver_(driver) {
+                           grpc::CallbackServerContext& context)
+    : record_(CallMethod::kValues, context),
+      driver_(driver),
+      request_comes_(readers->Watch([&context] { context.TryCancel(); })) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
+  const Credentials credentials = Authenticator::CredentialsOf(context);
+  record_.SetPeer(auth->PeerOf(credentials));
+  Hold();  // the stream is not over before it begins
+  auth->Admit(credentials, [this](absl::StatusOr<Admitted> admitted) {
+    if (admitted.ok()) {
+      admitted_ = *std::move(admitted);
+      record_.SetAccount(admitted_.identity.tenant);
+      request_comes_->Waits();
+      Begin();
+    } else {
+      End(admitted.status());
+    }
+    Unhold();
+  });
+}
+
+bool ValuesSender::OnMessage(proto::ValuesRequest request) {
+  request_comes_->Goes();
   const auto session = SessionId::FromBytes(request.session_id());
   const auto token = TokenFromBytes(request.resume_token());
   if (!session || !token) {
     End(absl::InvalidArgumentError("session_id and resume_token must have 16 bytes each"));
-    return;
+    return false;
   }
   session_ = *session;
   record_.SetSession(*session);
-  const Credentials credentials = Authenticator::CredentialsOf(context);
-  record_.SetPeer(auth->PeerOf(credentials));
-  Hold();  // the stream is not over before it begins
-  auth->Admit(credentials, [this, token = *token](absl::StatusOr<Admitted> admitted) {
-    absl::Status status = admitted.status();
-    if (admitted.ok()) {
-      admitted_ = *std::move(admitted);
-      record_.SetAccount(admitted_.identity.tenant);
-      status = driver_->OpenValues(this, admitted_.identity, session_, token);
-    }
-    if (!status.ok()) End(status);
-    Unhold();
-  });
+  if (absl::Status status = driver_->OpenValues(this, admitted_.identity, session_, *token);
+      !status.ok())
+    End(status);
+  return false;  // there is one request
+}
+
+void ValuesSender::OnReadEnd() {
+  request_comes_->Goes();
+  End(absl::InvalidArgumentError("no request came that could be read"));
 }
 
 void ValuesSender::OnQueued(size_t bytes) { CountSent(bytes); }

@@ -6,6 +6,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <memory>
 #include <utility>
 
 #include "gateway/data_path/admitted.h"
@@ -103,20 +104,21 @@ class ControlStream final
 // steps. Frames carry the session's epoch; the client that opens it presents the resume token.
 //
 // Threads: gRPC's, and any thread that sends.
-
-class ValuesSender final
-    : public SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>,
-      public ValuesEndpoint {
+class ValuesSender final : public Stream<proto::ValuesRequest, proto::ServerFrame>,
+                           public ValuesEndpoint {
  public:
-  // Ends with NOT_FOUND unless id and token match a session of the caller's tenant.
+  // Its key is looked at before the request is read. Ends with NOT_FOUND unless the id and the
+  // token of the request match a session of the caller's account.
   ValuesSender(CoreDriver* driver, ClientAuth* auth, StallWatch* readers,
-               grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
+               grpc::CallbackServerContext& context);
 
   void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
   void End(absl::Status why) override { SendingStream::End(std::move(why)); }
   bool AskDrained() override { return SendingStream::AskDrained(); }
 
  private:
+  bool OnMessage(proto::ValuesRequest request) override;
+  void OnReadEnd() override;
   void OnDrained() override;
   void OnQueued(size_t bytes) override;
   void OnFinish(const absl::Status& status) override { record_.End(status); }
@@ -124,6 +126,7 @@ class ValuesSender final
 
   CallRecord record_;
   CoreDriver* const driver_;
+  const std::unique_ptr<StallWatch::Watched> request_comes_;
   SessionId session_;
   Admitted admitted_;
 };

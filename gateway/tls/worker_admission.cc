@@ -100,8 +100,8 @@ absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(
   if (proves) {
     OB_ASSIGN_OR_RETURN(proof, ProveName(caller, name, token, key_id));
   }
-  OB_RETURN_IF_ERROR(
-      RecordIssued(data_folder_, {chain.front().serial(), chain.front().not_after(), name, key_id}));
+  OB_RETURN_IF_ERROR(RecordIssued(
+      data_folder_, {chain.front().serial(), chain.front().not_after(), name, key_id}));
   // Last: whoever hears nothing of what was recorded asks again, with the same key.
   if (proof == Proof::kToken) OB_RETURN_IF_ERROR(tokens_.spend(token, name));
   return chain;
@@ -173,8 +173,7 @@ absl::Status WorkerAdmission::Check(const grpc::AuthContext& caller) {
   OB_ASSIGN_OR_RETURN(const Known known, Find(tls::PresentedCertificate(caller)));
   if (known.not_after <= absl::Now())
     return absl::UnauthenticatedError("the worker is refused: its certificate has expired");
-  if (IsRevoked(known.serial))
-    return Revoked();
+  if (IsRevoked(known.serial)) return Revoked();
   if (proves_names() && known.name == kWorkerName)
     return absl::UnauthenticatedError(
         "the worker is refused: its certificate names nobody, and this gateway's workers enrol "

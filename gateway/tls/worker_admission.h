@@ -53,8 +53,8 @@ class WorkerAdmission {
                                                       const std::string& token);
 
   // From now on a worker enrols for a name by a token, which is spent, and again by the certificate
-  // that it has, or by the key of the one that it was last issued: an answer may be lost on its way.
-  // One name is one worker's at a time.
+  // that it has, or by the key of one that it was issued, whose answer may have been lost. One name
+  // is one worker's at a time.
   struct Tokens {
     using Use = std::function<absl::Status(const std::string& token, const std::string& name)>;
     Use check, spend;  // PERMISSION_DENIED  it is not good

@@ -38,10 +38,8 @@ constexpr int64_t kLarge = 8192, kSide = 256, kSteps = 4096;
 // y[m,n] = sum a[m,k] * b[k,n] over k, of bf16.
 const UOp* Product(Graph& g, int64_t side, int64_t steps) {
   const UOp *m = Range(g, 0, side), *n = Range(g, 1, side), *k = test::ReduceRange(g, 2, steps);
-  const UOp* const a =
-      LoadAt(g, 1, DType::kBF16, side * steps, RowMajor(g, {m, k}, {side, steps}));
-  const UOp* const b =
-      LoadAt(g, 2, DType::kBF16, side * steps, RowMajor(g, {k, n}, {steps, side}));
+  const UOp* const a = LoadAt(g, 1, DType::kBF16, side * steps, RowMajor(g, {m, k}, {side, steps}));
+  const UOp* const b = LoadAt(g, 2, DType::kBF16, side * steps, RowMajor(g, {k, n}, {steps, side}));
   const UOp* const sum =
       test::Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
   return Sink(g, {test::StoreAt(g, 0, side * side, RowMajor(g, {m, n}, {side, side}),
@@ -144,8 +142,8 @@ absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figure
       for (int64_t k = 0; k < kSteps; ++k) sum += ElementOf(row, k) * ElementOf(k, column);
       const double got = LoadFloat(DType::kBF16, buffers[0].data() + 2 * (row * kSide + column));
       if (got != RoundTo(DType::kBF16, sum))
-        return absl::InternalError(absl::StrCat("row ", row, " column ", column, " is ", got,
-                                                ", not ", sum));
+        return absl::InternalError(
+            absl::StrCat("row ", row, " column ", column, " is ", got, ", not ", sum));
     }
   const ptx::Counters& counters = machine.counters();
   figures.bank_ways = static_cast<double>(counters.shared_wavefronts) /
@@ -163,9 +161,8 @@ absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
   Graph g;
   OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel,
                       codegen::AnalyzeKernel(Product(g, kLarge, kLarge)));
-  OB_ASSIGN_OR_RETURN(
-      const auto plan,
-      codegen::PlanMma(kernel, CudaTarget(kArch, kMultiprocessors), /*opts=*/nullptr));
+  OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(kernel, CudaTarget(kArch, kMultiprocessors),
+                                                        /*opts=*/nullptr));
   if (!plan) return absl::InternalError("a large product is not left to matrix units");
   GpuMatmulFigures figures;
   const auto begin = std::chrono::steady_clock::now();

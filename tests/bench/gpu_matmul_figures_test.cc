@@ -11,8 +11,9 @@ namespace {
 TEST(GpuMatmulFigures, AreWithinTheirBounds) {
   const auto figures = MeasureGpuMatmul();
   ASSERT_TRUE(figures.ok()) << figures.status();
-  std::printf("compiled in %.1f ms; %.3f wavefronts an access to shared memory; %.3f of the sectors",
-              figures->compile_ms, figures->bank_ways, figures->sectors_ratio);
+  std::printf(
+      "compiled in %.1f ms; %.3f wavefronts an access to shared memory; %.3f of the sectors",
+      figures->compile_ms, figures->bank_ways, figures->sectors_ratio);
   EXPECT_EQ(figures->bank_ways, 1.0);
   EXPECT_LE(figures->sectors_ratio, 1.05);
   if (!figures->spill_bytes) std::printf("; no ptxas");

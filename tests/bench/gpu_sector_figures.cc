@@ -38,8 +38,8 @@ struct Case {
 const UOp* Stream(Graph& g) {
   constexpr int64_t kElements = kRows * kRowValues;
   const UOp* const i = Range(g, 0, kElements);
-  const UOp* const sum = Add(g, LoadAt(g, 1, DType::kF32, kElements, i),
-                             LoadAt(g, 2, DType::kF32, kElements, i));
+  const UOp* const sum =
+      Add(g, LoadAt(g, 1, DType::kF32, kElements, i), LoadAt(g, 2, DType::kF32, kElements, i));
   return Sink(g, {StoreAt(g, 0, kElements, i, sum)});
 }
 
@@ -61,8 +61,7 @@ const UOp* Softmax(Graph& g) {
     return Alu(g, Op::kExp, Add(g, value, Alu(g, Op::kNeg, max)));
   };
   const UOp* const sum = Fold(g, Op::kAdd, exponential(x[2]), {l});
-  return Sink(g, {StoreAt(g, 0, kRows * kRowValues,
-                          RowMajor(g, {row, column}, {kRows, kRowValues}),
+  return Sink(g, {StoreAt(g, 0, kRows * kRowValues, RowMajor(g, {row, column}, {kRows, kRowValues}),
                           Alu(g, Op::kFDiv, exponential(x[0]), sum))});
 }
 
@@ -76,14 +75,12 @@ const UOp* LayerNorm(Graph& g) {
   const UOp* const apart = Add(g, x[2], minus_mean);
   const UOp* const variance =
       Alu(g, Op::kFDiv, Fold(g, Op::kAdd, Mul(g, apart, apart), {l}), count);
-  const UOp* const scale = Alu(
-      g, Op::kSqrt, Add(g, variance, ConstFloat(g, DType::kF32, 1e-5)));
+  const UOp* const scale = Alu(g, Op::kSqrt, Add(g, variance, ConstFloat(g, DType::kF32, 1e-5)));
   const UOp* const normal = Alu(g, Op::kFDiv, Add(g, x[0], minus_mean), scale);
-  const UOp* const value =
-      Add(g, Mul(g, normal, LoadAt(g, 2, DType::kF32, kRowValues, column)),
-          LoadAt(g, 3, DType::kF32, kRowValues, column));
-  return Sink(g, {StoreAt(g, 0, kRows * kRowValues,
-                          RowMajor(g, {row, column}, {kRows, kRowValues}), value)});
+  const UOp* const value = Add(g, Mul(g, normal, LoadAt(g, 2, DType::kF32, kRowValues, column)),
+                               LoadAt(g, 3, DType::kF32, kRowValues, column));
+  return Sink(g, {StoreAt(g, 0, kRows * kRowValues, RowMajor(g, {row, column}, {kRows, kRowValues}),
+                          value)});
 }
 
 const UOp* MatrixProduct(Graph& g) {
@@ -149,13 +146,13 @@ absl::StatusOr<std::vector<SectorFigure>> GpuSectorFigures() {
   std::vector<SectorFigure> figures;
   for (const Case& c : Cases()) {
     OB_ASSIGN_OR_RETURN(const ptx::Counters counters, CountersOf(c));
-    figures.push_back({absl::StrCat("cuda_sectors_ratio_", c.name),
-                       static_cast<double>(counters.global_sectors) /
-                           (c.least_bytes / kSectorBytes)});
+    figures.push_back(
+        {absl::StrCat("cuda_sectors_ratio_", c.name),
+         static_cast<double>(counters.global_sectors) / (c.least_bytes / kSectorBytes)});
     if (c.name == "matmul" && counters.shared_accesses > 0)
-      figures.push_back({"cuda_bank_ways_matmul",
-                         static_cast<double>(counters.shared_wavefronts) /
-                             static_cast<double>(counters.shared_accesses)});
+      figures.push_back(
+          {"cuda_bank_ways_matmul", static_cast<double>(counters.shared_wavefronts) /
+                                        static_cast<double>(counters.shared_accesses)});
   }
   return figures;
 }

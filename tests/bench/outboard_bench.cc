@@ -31,6 +31,7 @@
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/tls_figures.h"
+#include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
 #include "tests/bench/wall_figures.h"
 #include "tests/e2e/in_process.h"
@@ -257,6 +258,7 @@ int Main(int argc, char** argv) {
                                       }},
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
+                                     {"trade", TradeFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

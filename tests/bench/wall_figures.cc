@@ -77,6 +77,13 @@ void MakeBooks(const std::string& path) {
   const auto price = gateway::kDefaultPricePerHour;
   std::vector<Charge> charges;
   for (int64_t i = 0; i < kPostings; ++i) {
+    if (i < kSessions)
+      OB_CHECK_OK(ledger
+                      ->Hold({.lease = {{1, static_cast<uint64_t>(i)}, 1},
+                              .tenant = tenant,
+                              .prices_per_hour = {price},
+                              .to_ms = 1000 * kPostings / kSessions * kSecondsPerPosting})
+                      .status());
     const int64_t from_s = i / kSessions * kSecondsPerPosting, to_s = from_s + kSecondsPerPosting;
     charges.push_back({.device = {{{1, static_cast<uint64_t>(i % kSessions)}, 1}, 0},
                        .tenant = tenant,
@@ -87,13 +94,6 @@ void MakeBooks(const std::string& path) {
                        .amount = {gateway::ChargeAfter(price, 1000 * to_s).value -
                                   gateway::ChargeAfter(price, 1000 * from_s).value}});
     if (charges.size() < 10'000 && i + 1 < kPostings) continue;
-    for (const Charge& charge : charges)
-      OB_CHECK_OK(ledger
-                      ->Hold({.lease = charge.device.lease,
-                              .tenant = tenant,
-                              .prices_per_hour = {price},
-                              .to_ms = 1000 * kPostings / kSessions * kSecondsPerPosting})
-                      .status());
     OB_CHECK_OK(ledger->Post(charges, now).status());
     charges.clear();
   }

@@ -469,6 +469,48 @@ TEST_F(SessionGatewayTest, MillisecondsAreBilledAndPosted) {
   EXPECT_TRUE(ledger->Verify().ok());
 }
 
+// At a price of a dollar a second, a session that may cost two.
+TEST_F(SessionGatewayTest, ACapEndsALiveSession_AndNothingPassesIt) {
+  constexpr uint64_t kMaxCost = 2'000'000;
+  gateway::GatewayOptions options;
+  options.no_auth = true;
+  options.core.price_per_hour = gateway::MicroUsd{3'600'000'000};
+  StartGateway(options);
+  StartWorker(1);
+  session::SessionOptions capped = Options();
+  capped.max_cost_micro_usd = kMaxCost;
+  auto session = Session::Connect(capped);
+  ASSERT_TRUE(session.ok()) << session.status();
+  absl::Status stopped;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (stopped.ok() && std::chrono::steady_clock::now() < deadline) {
+    stopped = (*session)->Sync();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(stopped.code(), StatusCode::kResourceExhausted) << stopped;
+  EXPECT_NE(stopped.message().find("the cap of this session is reached"), std::string::npos);
+  EXPECT_LE((*session)->stats().cost_micro_usd, kMaxCost);
+  // It is parked, and its hold given back.
+  const auto books = Books();
+  const gateway::TenantId local{1};
+  while (books->BudgetOf(local)->held.value > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(books->BudgetOf(local)->held.value, 0);
+  const auto charged = static_cast<uint64_t>(books->UsageOfAll()->amount.value);
+  EXPECT_LE(charged, kMaxCost);
+  EXPECT_GT(charged, kMaxCost / 4);
+  EXPECT_EQ(gateway_->session_count(), 1u);  // its state is kept
+  EXPECT_TRUE(books->Verify().ok());
+
+  // An account whose credit is used up opens nothing.
+  ASSERT_TRUE(books->SetCreditLimit(local, gateway::MicroUsd{0}).ok());
+  auto refused = Session::Connect(Options());
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition) << refused.status();
+  ASSERT_TRUE(books->Credit(local, gateway::MicroUsd{100'000'000}, "a", gateway::WallNow()).ok());
+  auto credited = Session::Connect(Options());
+  EXPECT_TRUE(credited.ok()) << credited.status();
+}
+
 // Tried on a gateway as README starts it, where everybody is on this machine: a worker without the
 // secret got the sessions of customers.
 // Its transport answers pings, and what it asked for waits in the gateway.

@@ -38,11 +38,11 @@ double NumberOf(DType dtype, const std::string& bytes, int64_t index) {
 }
 
 // sum / 2 + bias[column], not below zero.
-ValueId BiasAndRelu(ProgramBuilder& b, SumPlace place, ValueId sum, ValueId inside) {
+ValueId BiasAndRelu(ProgramBuilder& b, SumPlace place, ValueId sum) {
   const ValueId bias = b.Buffer(DType::kF32, 3, 192);
   program::Instruction load{
       .code = program::Code::kLoad, .dtype = DType::kF32, .src = {bias, place.column}};
-  if (inside >= 0) load.src.insert(load.src.end(), {inside, b.Const(DType::kF32, 0)});
+  if (place.inside >= 0) load.src.insert(load.src.end(), {place.inside, b.Const(DType::kF32, 0)});
   const ValueId half = b.Alu(Op::kMul, DType::kF32, {sum, b.Const(DType::kF32, 0.5)});
   const ValueId value = b.Alu(Op::kAdd, DType::kF32, {half, b.Add(load)});
   return b.Cast(b.Alu(Op::kMax, DType::kF32, {value, b.Const(DType::kF32, 0)}), DType::kBF16);

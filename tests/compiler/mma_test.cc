@@ -30,9 +30,9 @@ struct GpuProduct {
   bool a_turned = false, b_turned = false;  // a[k,m], b[n,k]
   DType dtype = DType::kBF16, result = DType::kF32;
   Epilogue epilogue = Epilogue::kNone;
-  bool cast_a = false;   // a is of f32 in memory
-  int64_t a_rows = 0;    // where not 0, a has only so many; beyond is zero
-  bool y_turned = false; // the result is y[n,m]
+  bool cast_a = false;    // a is of f32 in memory
+  int64_t a_rows = 0;     // where not 0, a has only so many; beyond is zero
+  bool y_turned = false;  // the result is y[n,m]
 };
 
 // y[batch,m,n] = f(sum a[batch,m,k] * b[batch,k,n] over k); slots y, a, b, bias[n] or residual.
@@ -86,10 +86,8 @@ void CheckKernel(const UOp* sink, const MmaTile* tile, int64_t axis, double tole
   if (tile != nullptr) options.opts = {{OptKind::kMma, axis, codegen::MmaAmount(*tile)}};
   if (interpreted) {
     Graph guards;
-    const codegen::LoopNest kernel =
-        *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
-    const auto plan =
-        codegen::PlanMma(kernel, target, tile != nullptr ? &*options.opts : nullptr);
+    const codegen::LoopNest kernel = *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+    const auto plan = codegen::PlanMma(kernel, target, tile != nullptr ? &*options.opts : nullptr);
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(plan->has_value());
     const auto program = program::ExpandMma(kernel, **plan);
@@ -114,11 +112,12 @@ void CheckKernel(const UOp* sink, const MmaTile* tile, int64_t axis, double tole
 
 void CheckGpuProduct(const GpuProduct& p, const MmaTile* tile = nullptr, const char* arch = "sm_90",
                      bool interpreted = true) {
-  SCOPED_TRACE(testing::Message()
-               << "batch " << p.batch << " m " << p.m << " n " << p.n << " k " << p.k << " turned "
-               << p.a_turned << p.b_turned << p.y_turned << " "
-               << std::string(Name(p.dtype)) << " epilogue " << static_cast<int>(p.epilogue)
-               << " tile " << (tile == nullptr ? 0 : codegen::MmaAmount(*tile)) << " on " << arch);
+  SCOPED_TRACE(testing::Message() << "batch " << p.batch << " m " << p.m << " n " << p.n << " k "
+                                  << p.k << " turned " << p.a_turned << p.b_turned << p.y_turned
+                                  << " " << std::string(Name(p.dtype)) << " epilogue "
+                                  << static_cast<int>(p.epilogue) << " tile "
+                                  << (tile == nullptr ? 0 : codegen::MmaAmount(*tile)) << " on "
+                                  << arch);
   Graph g;
   const int64_t axis = 2 + (p.batch > 1);
   CheckKernel(KernelOf(g, p), tile, axis, p.result == DType::kF32 ? 0 : 8e-3, arch, interpreted);
@@ -130,8 +129,13 @@ TEST(Mma, EveryLayoutOfOperands) {
     for (const bool a_turned : {false, true})
       for (const bool b_turned : {false, true})
         for (const bool y_turned : {false, true}) {
-          CheckGpuProduct({.m = 64, .n = 128, .k = 160, .a_turned = a_turned, .b_turned = b_turned,
-                           .dtype = dtype, .y_turned = y_turned},
+          CheckGpuProduct({.m = 64,
+                           .n = 128,
+                           .k = 160,
+                           .a_turned = a_turned,
+                           .b_turned = b_turned,
+                           .dtype = dtype,
+                           .y_turned = y_turned},
                           &tile);
           if (HasFatalFailure()) return;
         }
@@ -145,20 +149,26 @@ TEST(Mma, ShapesThatNoTileDivides) {
   for (const auto& [m, n, k] : sizes)
     for (const bool a_turned : {false, true})
       for (const bool b_turned : {false, true}) {
-        CheckGpuProduct({.m = m, .n = n, .k = k, .a_turned = a_turned, .b_turned = b_turned}, &tile);
+        CheckGpuProduct({.m = m, .n = n, .k = k, .a_turned = a_turned, .b_turned = b_turned},
+                        &tile);
         if (HasFatalFailure()) return;
       }
 }
 
 TEST(Mma, EpiloguesBatchesAndOperandsThatAreComputed) {
   const MmaTile tile{64, 64, 32, 2, 2, 3};
-  for (const Epilogue epilogue : {Epilogue::kBiasAndRelu, Epilogue::kResidual,
-                                  Epilogue::kTwoResults})
+  for (const Epilogue epilogue :
+       {Epilogue::kBiasAndRelu, Epilogue::kResidual, Epilogue::kTwoResults})
     for (const DType result : {DType::kF32, DType::kBF16})
       for (const int64_t n : {64, 90})
         for (const bool cast_a : {false, true}) {
-          CheckGpuProduct({.batch = 2, .m = 70, .n = n, .k = 40, .result = result,
-                           .epilogue = epilogue, .cast_a = cast_a},
+          CheckGpuProduct({.batch = 2,
+                           .m = 70,
+                           .n = n,
+                           .k = 40,
+                           .result = result,
+                           .epilogue = epilogue,
+                           .cast_a = cast_a},
                           &tile);
           if (HasFatalFailure()) return;
         }
@@ -213,12 +223,11 @@ const UOp* Bf16Convolution(Graph& g, int64_t batch, int64_t in, int64_t out, int
                                       : RowMajor(g, {b, ic, h, w}, {batch, in, side, side});
   const UOp* const x = GatedLoadAt(g, 1, DType::kBF16, batch * in * side * side, at, gate,
                                    ConstFloat(g, DType::kBF16, 0));
-  const UOp* const weight =
-      LoadAt(g, 2, DType::kBF16, out * in * 9,
-             channels_last ? RowMajor(g, {oc, kh, kw, ic}, {out, 3, 3, in})
-                           : RowMajor(g, {oc, ic, kh, kw}, {out, in, 3, 3}));
-  const UOp* const sum =
-      Fold(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weight, DType::kF32)), {ic, kh, kw});
+  const UOp* const weight = LoadAt(g, 2, DType::kBF16, out * in * 9,
+                                   channels_last ? RowMajor(g, {oc, kh, kw, ic}, {out, 3, 3, in})
+                                                 : RowMajor(g, {oc, ic, kh, kw}, {out, in, 3, 3}));
+  const UOp* const sum = Fold(
+      g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weight, DType::kF32)), {ic, kh, kw});
   return Sink(g, {StoreAt(g, 0, batch * out * side * side,
                           channels_last ? RowMajor(g, {b, oh, ow, oc}, {batch, side, side, out})
                                         : RowMajor(g, {b, oc, oh, ow}, {batch, out, side, side}),
@@ -257,8 +266,8 @@ TEST(Mma, RandomProducts) {
                  .cast_a = pick(4) == 0,
                  .y_turned = pick(3) == 0};
     if (p.m == 1 || p.n == 1 || p.k == 1) continue;
-    const MmaTile tile{int64_t{16} << pick(3), int64_t{16} << pick(3), int64_t{16} << pick(2),
-                       1, 1, 2 + pick(3)};
+    const MmaTile tile{
+        int64_t{16} << pick(3), int64_t{16} << pick(3), int64_t{16} << pick(2), 1, 1, 2 + pick(3)};
     CheckGpuProduct(p, &tile, pick(2) == 0 ? "sm_80" : "sm_90");
     if (HasFatalFailure()) FAIL() << "seed " << seed;
   }
@@ -266,7 +275,8 @@ TEST(Mma, RandomProducts) {
 
 TEST(Mma, WhatDoesNotFit_IsRefusedByName) {
   Graph g;
-  const codegen::LoopNest kernel = *codegen::AnalyzeKernel(KernelOf(g, {.m = 64, .n = 64, .k = 64}));
+  const codegen::LoopNest kernel =
+      *codegen::AnalyzeKernel(KernelOf(g, {.m = 64, .n = 64, .k = 64}));
   const Target target = CudaTarget("sm_80", kMultiprocessors);
   const auto status = [&](const MmaTile& tile, int64_t axis = 2) {
     const std::vector<Opt> opts = {{OptKind::kMma, axis, codegen::MmaAmount(tile)}};
@@ -308,8 +318,13 @@ TEST(Mma, IsAssembledWithoutSpills) {
       for (const int64_t m : {512, 500})
         for (const bool turned : {false, true}) {
           Graph g;
-          const GpuProduct p{.m = m, .n = 512, .k = 512, .a_turned = turned, .b_turned = turned,
-                             .result = DType::kBF16, .epilogue = Epilogue::kResidual};
+          const GpuProduct p{.m = m,
+                             .n = 512,
+                             .k = 512,
+                             .a_turned = turned,
+                             .b_turned = turned,
+                             .result = DType::kBF16,
+                             .epilogue = Epilogue::kResidual};
           CompileOptions options{.target = CudaTarget(arch, kMultiprocessors)};
           options.opts = {{OptKind::kMma, 2, codegen::MmaAmount(tile)}};
           const auto compiled = CompileKernel(KernelOf(g, p), options);

@@ -235,6 +235,67 @@ TEST(ProgramInterpret, AMatrixUnitMultiplies) {
     }
 }
 
+// A warp copies 32 rows of 8 numbers, of those past `rows` zeros, and reads them as four matrices.
+enum class MatrixMistake { kNone, kNoBarrier, kNoWait, kRowInTheMiddle, kCopyInTheMiddle };
+Program MatricesOf(int64_t rows, bool transposed, MatrixMistake mistake) {
+  const auto is = [&](MatrixMistake m) { return m == mistake; };
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kBF16, 0, 256), in = b.Buffer(DType::kBF16, 1, 8 * rows);
+  const ValueId thread = b.Special(Grid::kThread, kMmaThreads);
+  const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 264);
+  const ValueId place = b.Times(thread, 8);
+  const ValueId to = is(MatrixMistake::kCopyInTheMiddle) ? b.Plus(place, b.Int(4)) : place;
+  b.Add({.code = Code::kCopy,
+         .src = {tile, to, in, place, b.Less(thread, b.Int(rows))},
+         .imm = {8, 1, 0}});
+  b.Add({.code = Code::kCommit});
+  if (!is(MatrixMistake::kNoWait)) b.Add({.code = Code::kWait});
+  if (!is(MatrixMistake::kNoBarrier)) b.Barrier();
+  const ValueId row = is(MatrixMistake::kRowInTheMiddle) ? b.Plus(place, b.Int(4)) : place;
+  const ValueId loaded = b.Add({.code = Code::kLdmatrix,
+                                .dtype = DType::kBF16,
+                                .lanes = 8,
+                                .src = {tile, row},
+                                .imm = {transposed ? 1 : 0, 0, 0}});
+  b.Add({.code = Code::kStore, .lanes = 8, .src = {out, place, loaded}});
+  return b.Take(2);
+}
+
+TEST(ProgramInterpret, Matrices_LieAcrossAWarpAsProgramHSays) {
+  for (const int64_t rows : {32, 20})
+    for (const bool transposed : {false, true}) {
+      const Program program = MatricesOf(rows, transposed, MatrixMistake::kNone);
+      ASSERT_EQ(CheckProgram(program, "test"), absl::OkStatus());
+      Buffers buffers = {std::string(512, '\1'), std::string(16 * rows, '\0')};
+      for (int64_t i = 0; i < 8 * rows; ++i)
+        StoreFloat(DType::kBF16, static_cast<double>(i % 251), &buffers[1][2 * i]);
+      const RunReport report = Interpret(program, buffers, {});
+      ASSERT_TRUE(report.ok()) << report.message;
+      for (int thread = 0; thread < kMmaThreads; ++thread)
+        for (int lane = 0; lane < 8; ++lane) {
+          int row = thread / 4, column = thread % 4 * 2 + lane % 2;
+          if (transposed) std::swap(row, column);
+          const int64_t of_all = lane / 2 * 8 + row;
+          const double want =
+              of_all < rows ? static_cast<double>((of_all * 8 + column) % 251) : 0.0;
+          EXPECT_EQ(LoadFloat(DType::kBF16, &buffers[0][2 * (thread * 8 + lane)]), want)
+              << thread << " " << lane;
+        }
+    }
+}
+
+TEST(ProgramInterpret, MistakesWithMatrices_AreReported) {
+  const auto fault = [](MatrixMistake mistake) {
+    Buffers buffers = {std::string(512, '\0'), std::string(512, '\0')};
+    return Interpret(MatricesOf(32, false, mistake), buffers, {}).fault;
+  };
+  EXPECT_EQ(fault(MatrixMistake::kNone), Fault::kNone);
+  EXPECT_EQ(fault(MatrixMistake::kNoBarrier), Fault::kRace);
+  EXPECT_EQ(fault(MatrixMistake::kNoWait), Fault::kRace);
+  EXPECT_EQ(fault(MatrixMistake::kRowInTheMiddle), Fault::kMisaligned);
+  EXPECT_EQ(fault(MatrixMistake::kCopyInTheMiddle), Fault::kMisaligned);
+}
+
 TEST(ProgramInterpret, StopsAtTheLimitOfSteps) {
   ProgramBuilder b;
   const ValueId loop = b.Loop(int64_t{1} << 40);

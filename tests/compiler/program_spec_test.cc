@@ -98,6 +98,48 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .src = {memory(b), b.Int(0), memory(b), b.Int(0)},
                 .imm = {1, 0, 0}});
        }},
+      {"the mask is no bool",
+       [&](ProgramBuilder& b) {
+         b.Add({.code = Code::kCopy,
+                .src = {b.Alloc(Space::kShared, DType::kF32, 4), b.Int(0), memory(b), b.Int(0),
+                        b.Int(1)},
+                .imm = {1, 0, 0}});
+       }},
+      {"of no memory of the block",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 32);
+         b.Add({.code = Code::kLdmatrix,
+                .dtype = DType::kBF16,
+                .lanes = 8,
+                .src = {b.Alloc(Space::kPrivate, DType::kBF16, 256), b.Int(0)}});
+       }},
+      {"of 16 bits",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 32);
+         b.Add({.code = Code::kLdmatrix,
+                .dtype = DType::kF32,
+                .lanes = 8,
+                .src = {b.Alloc(Space::kShared, DType::kF32, 256), b.Int(0)}});
+       }},
+      {"threads may enter apart",
+       [](ProgramBuilder& b) {
+         const ValueId thread = b.Special(Grid::kThread, 32);
+         const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 256);
+         const ValueId branch = b.If(b.Less(thread, b.Int(4)));
+         b.Add(
+             {.code = Code::kLdmatrix, .dtype = DType::kBF16, .lanes = 8, .src = {tile, b.Int(0)}});
+         b.EndIf(branch);
+       }},
+      {"no such half",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 32);
+         const ValueId x = b.Const(DType::kBF16, 1);
+         b.Add({.code = Code::kMma,
+                .dtype = DType::kF32,
+                .lanes = 4,
+                .src = {b.Splat(x, 8), b.Splat(x, 4), b.Splat(b.Const(DType::kF32, 0), 4)},
+                .imm = {1, 0, 0}});
+       }},
       {"no whole groups",
        [](ProgramBuilder& b) {
          b.Special(Grid::kThread, 8);
@@ -246,6 +288,30 @@ TEST(ProgramRange, ShowsWhatLoopsMasksAndBranchesBound) {
              .imm = {elements, 0, 0}});
     });
   };
+  // A mask is of the buffer alone: zeros are written where it is false.
+  const auto masked = [&](int64_t end, int64_t place) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64);
+      const ValueId from = b.Times(b.Special(Grid::kBlock, 40), 4);
+      b.Add({.code = Code::kCopy,
+             .src = {tile, b.Int(place), m, from, b.Less(b.Plus(from, b.Int(3)), b.Int(end))},
+             .imm = {4, 1, 0}});
+    });
+  };
+  EXPECT_TRUE(masked(100, 60));
+  EXPECT_FALSE(masked(101, 60));
+  EXPECT_FALSE(masked(100, 61));
+  const auto matrices = [&](int64_t rows) {
+    return check([&](ProgramBuilder& b, ValueId) {
+      const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 8 * rows);
+      b.Add({.code = Code::kLdmatrix,
+             .dtype = DType::kBF16,
+             .lanes = 8,
+             .src = {tile, b.Times(b.Special(Grid::kThread, 32), 8)}});
+    });
+  };
+  EXPECT_TRUE(matrices(32));
+  EXPECT_FALSE(matrices(31));
   EXPECT_TRUE(copied(36));
   EXPECT_FALSE(copied(37));
   // A loop's limit bounds its counter; a tile reaches as far as its last row.

@@ -269,20 +269,6 @@ TEST(WrongKeys, AnAddressWithManyThatWait_IsNotLookedAt) {
   EXPECT_TRUE(wrong.MayAsk(remote, Clock::now()));
 }
 
-TEST(WrongKeys, AnAnswerThatCannotWait_IsChargedAllTheSame) {
-  WrongKeys wrong;
-  const AddressKey address = Of("ipv4:192.0.2.7:1");
-  Clock::time_point now = Clock::now();
-  for (int i = 0; i < kWrongKeysWaitingMax; ++i) {
-    EXPECT_TRUE(wrong.MayAsk(address, now));
-    wrong.Charge(address, now);
-  }
-  EXPECT_FALSE(wrong.MayAsk(address, now));
-  EXPECT_TRUE(wrong.MayAsk(Of("ipv4:192.0.2.8:1"), now));
-  now += milliseconds(kWrongKeyDelayMsMax);
-  EXPECT_TRUE(wrong.MayAsk(address, now));
-}
-
 TEST(WrongKeys, Addresses_AreBounded) {
   WrongKeys wrong(/*addresses_max=*/100);
   for (uint64_t i = 1; i <= 1000; ++i) {

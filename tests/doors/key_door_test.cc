@@ -25,11 +25,10 @@ class KeyDoorTest : public ::testing::Test {
     key_ = std::string(made.text.Reveal());
     id_ = made.key.id;
   }
-  std::future<absl::Status> Admit(const std::string& key, const std::string& peer,
-                                  size_t held_bytes = 0) {
+  std::future<absl::Status> Admit(const std::string& key, const std::string& peer) {
     auto answer = std::make_shared<std::promise<absl::Status>>();
     door_.Admit(
-        {key, peer}, KeyScope::kRun, {.slot = SlotKind::kCall, .held_bytes = held_bytes},
+        {key, peer}, KeyScope::kRun, SlotKind::kCall,
         [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
     return answer->get_future();
   }
@@ -78,18 +77,6 @@ TEST_F(KeyDoorTest, WrongKeys_WaitAndThenAreNotLookedAt) {
   }
 }
 
-// Nor may what it sent along take memory meanwhile.
-TEST_F(KeyDoorTest, AWrongKeyWithALargeRequest_DoesNotWait) {
-  int refused = 0;
-  while (refusals_.count(RefusalReason::kWrongKeysOfAddress) == 0 && refused < 10'000) {
-    const absl::Status status = Admit("ob_live_wrong", "ipv4:192.0.2.7:1", 17 << 10).get();
-    if (absl::IsUnauthenticated(status)) ++refused;
-  }
-  // Its address is charged all the same.
-  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKeysOfAddress), 1u);
-  EXPECT_EQ(refusals_.count(RefusalReason::kWrongKey), static_cast<uint64_t>(refused));
-}
-
 TEST_F(KeyDoorTest, AKeyThatStandsNoMore_OpensNoClosedAddress) {
   const std::string peer = "ipv4:192.0.2.7:1";
   EXPECT_TRUE(Admit(key_, peer).get().ok());
@@ -109,7 +96,7 @@ TEST_F(KeyDoorTest, BehindAProxy_WrongKeysCloseTheirOwnAddressAlone) {
   const auto admit = [&](const Credentials& credentials) {
     auto answer = std::make_shared<std::promise<absl::Status>>();
     door.Admit(
-        credentials, KeyScope::kRun, {.slot = SlotKind::kCall},
+        credentials, KeyScope::kRun, SlotKind::kCall,
         [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
     return answer->get_future();
   };
@@ -132,7 +119,7 @@ TEST_F(KeyDoorTest, AnAccountsCalls_AreLimited) {
   std::vector<Admitted> held;
   for (int i = 0; i < 20; ++i) {
     std::promise<void> done;
-    door_.Admit({key_, "unix:"}, KeyScope::kRun, {.slot = SlotKind::kCall},
+    door_.Admit({key_, "unix:"}, KeyScope::kRun, SlotKind::kCall,
                 [&](absl::StatusOr<Admitted> admitted) {
                   if (admitted.ok()) held.push_back(*std::move(admitted));
                   done.set_value();

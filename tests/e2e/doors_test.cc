@@ -19,6 +19,7 @@
 
 #include "client/session/session.h"
 #include "proto/cloud.grpc.pb.h"
+#include "tests/hostile/raw_http2.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/cluster.h"
 #include "tests/support/raw_session.h"
@@ -121,8 +122,29 @@ TEST(Doors, LargeFirstMessagesTakeLittleMemory) {
   EXPECT_TRUE(test::Step(*session).ok());
 }
 
-// gRPC reads the request of a call with one request before it looks at its key: what is larger than
-// kUnprovedBytesMax is answered at once, and not kept while other answers to wrong keys wait.
+// Of a request no more is taken before its key is judged than HTTP/2's window lets a peer send:
+// nobody widens it by asking for the message (gateway/streams/unary_call.h).
+TEST(Doors, RequestsAreNotReadBeforeTheirKeys) {
+  constexpr size_t kSent = 17 << 10, kMessage = 1 << 20;
+  test::Cluster cluster;
+  cluster.StartGateway();
+  const std::string message = test::GrpcMessage(std::string(kMessage, '\0'));
+  for (const char* method : {"Store/Set", "Store/List", "Account/Usage", "Account/CreateKey",
+                             "Blobs/Missing", "Blobs/Commit", "Blobs/Download", "Cloud/Values"}) {
+    SCOPED_TRACE(method);
+    test::RawHttp2 raw(cluster.target(), "127.0.0.1");
+    ASSERT_TRUE(raw.Greet());
+    const uint32_t stream = raw.Call(
+        test::CallHeaders(method, {{"authorization", "Bearer ob_live_0123456789abcdef_0000"}}),
+        std::string_view(message).substr(0, kSent / 2), /*ends=*/false);
+    raw.Send(test::Http2Frame(test::FrameType::kData, 0, stream,
+                              std::string_view(message).substr(kSent / 2, kSent / 2)));
+    const absl::Status answer = raw.Await(stream);
+    EXPECT_TRUE(absl::IsUnauthenticated(answer)) << answer;  // though the message is not whole
+    EXPECT_EQ(raw.replies().at(stream).window_updates, 0u);
+  }
+}
+
 TEST(Doors, LargeRequestsWithAWrongKeyTakeLittleMemory) {
   constexpr int kPeers = 16, kCalls = 8;
   test::Cluster cluster;

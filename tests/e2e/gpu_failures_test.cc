@@ -118,11 +118,12 @@ TEST_F(GpuFailures, AnErrorForGood_EndsTheExecutorAndTheSessionGoesOnElsewhere) 
   EXPECT_FALSE(Contains(Log(), "device_out_of_service")) << Log();
 }
 
-TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_EndsTheSessionWithTheDriversWords) {
+TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLives) {
   StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=sticky:2"}));
   const auto session = Connect();
   ASSERT_NE(session, nullptr);
   const absl::Status status = test::Step(*session);
+  EXPECT_TRUE(session->status().ok()) << session->status();
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
   EXPECT_TRUE(Contains(status.message(), "CUDA_ERROR_ILLEGAL_ADDRESS")) << status;
   test::ExpectAsDocumented("A kernel breaks a GPU's driver, and a second one's", status);
@@ -159,6 +160,7 @@ TEST_F(GpuFailures, AKernelThatDoesNotEndAnywhere_IsAnErrorWithItsName) {
   const auto session = Connect();
   ASSERT_NE(session, nullptr);
   const absl::Status status = test::Step(*session);
+  EXPECT_TRUE(session->status().ok()) << session->status();  // its values are there
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status;
   EXPECT_TRUE(Contains(status.message(), "kernel ") &&
               Contains(status.message(), "was not done after 2.0 s"))

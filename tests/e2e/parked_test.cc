@@ -26,10 +26,9 @@ uint64_t MakeLarge(Session& session, float value) {
   const int64_t dims[] = {1, 1};
   const uint64_t input = session.NewHandle(), output = session.NewHandle();
   const float half = value / 2;
-  EXPECT_TRUE(session
-                  .Put(input, DType::kF32, dims,
-                       {reinterpret_cast<const char*>(&half), sizeof half})
-                  .ok());
+  EXPECT_TRUE(
+      session.Put(input, DType::kF32, dims, {reinterpret_cast<const char*>(&half), sizeof half})
+          .ok());
   EXPECT_TRUE(session.Run(test::RequestOf(Sink(g, {large}), {input}, {output}, false)).ok());
   session.Release(input);
   EXPECT_TRUE(session.Sync().ok());

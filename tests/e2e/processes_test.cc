@@ -239,6 +239,24 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"account suspend default --data " + folder, 0},
       {"account resume default --data " + folder, 0},
       {"account suspend nobody --data " + folder, 1},
+      {"account create friend --credit-limit 0 --data " + folder, 0},
+      {"account create friend --data " + folder, 1},  // is there already
+      {"account credit-limit friend -1 --data " + folder, 2},
+      {"account credit-limit friend default --data " + folder, 0},
+      {"account show friend --json --data " + folder, 0},
+      {"account show nobody --data " + folder, 1},
+      {"credit add 20 --tenant friend --id a --data " + folder, 0},
+      {"credit add 20 --tenant friend --id a --json --data " + folder, 0},  // again: nothing
+      {"credit add 21 --tenant friend --id a --data " + folder, 1},
+      {"credit add 0 --tenant friend --id b --data " + folder, 2},
+      {"credit add 9223372036854775808 --tenant friend --id b --data " + folder, 1},
+      {"credit add 1.0000001 --tenant friend --id b --data " + folder, 2},
+      {"credit add 1 --tenant nobody --id b --data " + folder, 1},
+      {"cap set 5 --tenant friend --data " + folder, 0},
+      {"cap set none --tenant friend --json --data " + folder, 0},
+      {"cap set 0 --tenant friend --data " + folder, 2},
+      {"cap set 5 --key 0000000000000000 --data " + folder, 1},
+      {"gateway --credit-limit some --data " + folder, 2},
       {"gateway --no-auth --listen 0.0.0.0:0 --data " + folder, 2},
       {"serve --ephemeral --data " + folder, 2},  // would remove the accounts of a real one
       {"serve --no-auth --ephemeral --listen unix:" + folder + "/s --data " + folder, 2},
@@ -278,6 +296,7 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
   for (const std::string command :
        {"",           "up",       "gateway",    "worker",   "serve",           "key",
         "key create", "key list", "key revoke", "account",  "account suspend", "usage",
+        "credit add", "cap set",  "account show", "account create",
         "push",       "pull",     "store",      "store ls", "store rm",        "store pin",
         "store du",   "cache",    "trace",      "viz"}) {
     const test::Ended ended = Outboard(command + " --help");

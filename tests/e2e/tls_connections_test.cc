@@ -472,7 +472,8 @@ TEST_F(FleetTls, AWorkerThatKeptACertificateOfAnotherCaEnrolsAgain) {
   const std::string flags = "--tls --name gpu-1";
   EXPECT_EQ(cluster_.StartWorker(flags + " --token-file " + file)->Stop(SIGINT), 0);
   ASSERT_TRUE(std::filesystem::exists(cluster_.folder() / "identity.pem"));
-  EXPECT_FALSE(std::filesystem::exists(cluster_.folder() / "identity.pem.new")) << "it had its answer";
+  EXPECT_FALSE(std::filesystem::exists(cluster_.folder() / "identity.pem.new"))
+      << "it had its answer";
 
   cluster_.gateway().Stop(SIGTERM);
   const test::Ended made = test::Outboard("cert init --force --data " + cluster_.data());

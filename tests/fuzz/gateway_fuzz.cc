@@ -1,10 +1,12 @@
 // Any order of events in the gateway's core: its invariants hold after each, epochs rise, an ended
 // connection is never spoken to again, no second is posted that the clock did not allow, and
 // StopAll leaves nothing.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "base/check.h"
 #include "gateway/core/core.h"
@@ -60,6 +62,8 @@ class World {
   TenantId SomeTenant() { return TenantId{1 + bytes_.Below(kTenants)}; }
 
   Event SomeEvent() {
+    // Most are answered, or nothing would ever go live.
+    if (!asked_.empty() && !bytes_.OneIn(4)) return SomeAnswer();
     switch (bytes_.Below(14)) {
       case 0: {
         WorkerJoined join{WorkerId{++last_worker_}, "w", {}, "node", {}};
@@ -96,13 +100,28 @@ class World {
         return ExecutorGone{SomeSession(),
                             bytes_.OneIn(2) ? absl::OkStatus() : absl::UnavailableError("signal 9"),
                             bytes_.OneIn(4), static_cast<uint64_t>(bytes_.Below(3))};
-      case 10: return SessionProgress{SomeSession(), bytes_.OneIn(2)};
+      case 10: return SessionProgress{SomeSession(), bytes_.OneIn(2), bytes_.Byte()};
       case 11: return SnapshotKept{SomeSession(), "root", bytes_.Byte()};
       case 12:
         if (bytes_.OneIn(32)) core_.Drain();
+        if (bytes_.OneIn(64)) return PostingRefused{SomeTenant(), absl::DataLossError("refused")};
         return Tick{};
       default: return Tick{};
     }
+  }
+
+  // Of a hold that was asked for; some are cut short, or refused.
+  HoldAnswered SomeAnswer() {
+    const auto at =
+        asked_.begin() + bytes_.Below(static_cast<int>(std::min<size_t>(asked_.size(), 256)));
+    const TakeHold asked = *at;
+    asked_.erase(at);
+    HoldAnswered answered{asked.request.lease.session, asked.number, {asked.request.to_ms, {}}};
+    if (bytes_.OneIn(4)) {
+      answered.answer.funded_ms = asked.request.to_ms * bytes_.Byte() / 256;
+      answered.answer.why = absl::ResourceExhaustedError("a cap");
+    }
+    return answered;
   }
 
   void Tell(const Event& event, MonoTime now) {
@@ -115,6 +134,9 @@ class World {
         OB_CHECK(conns_.erase(end->conn.value) == 1);
       } else if (const auto* const queued = std::get_if<Queued>(&action)) {
         OB_CHECK(conns_.contains(queued->conn.value));
+      } else if (const auto* const hold = std::get_if<TakeHold>(&action)) {
+        OB_CHECK(hold->request.to_ms > 0 && !hold->request.prices_per_hour.empty());
+        asked_.push_back(*hold);
       } else if (const auto* const post = std::get_if<Post>(&action)) {
         for (const Charge& charge : post->charges) {
           OB_CHECK(charge.from_ms < charge.to_ms && charge.amount.value >= 0);
@@ -132,6 +154,7 @@ class World {
   GatewayCore core_;
   MonoTime now_;
   uint64_t last_conn_ = 0, last_worker_ = 0, last_session_ = 0;
+  std::vector<TakeHold> asked_;
   std::set<uint64_t> conns_;  // of which no end was told
   std::map<SessionId, uint64_t> epochs_;
   int64_t posted_ms_ = 0, device_ns_max_ = 0;

@@ -154,8 +154,7 @@ TEST(CoreFunds, MoreCreditInTime_GoesOnWithoutAWord) {
 TEST(CoreFunds, AStepThatOutlastsTheHold_GoesBackToTheSnapshot) {
   FundsWorld w;
   const SessionId id = w.LiveWith(1, 20'000, kCapped);
-  ASSERT_TRUE(
-      w.PassUntil(id, 25, true, [&] { return w.Get<EndExecutor>() != nullptr; }));
+  ASSERT_TRUE(w.PassUntil(id, 25, true, [&] { return w.Get<EndExecutor>() != nullptr; }));
   EXPECT_TRUE(w.core.Has(id));
   EXPECT_FALSE(w.core.HasSeat(id));  // shelved
   EXPECT_EQ(w.core.devices_busy(), 0u);

@@ -18,11 +18,9 @@ struct ParkedWorld : test::World {
 
   void JoinWithMemory(uint64_t worker, uint32_t devices = 1, std::vector<HeldExecutor> held = {},
                       bool snapshots_when_asked = true) {
-    WorkerJoined event{WorkerId{worker},
-                       "w#",
+    WorkerJoined event{WorkerId{worker}, "w#",
                        std::vector<DeviceSlot>(devices, DeviceSlot{.memory_bytes = kGib}),
-                       "node" + std::to_string(worker % 10),
-                       std::move(held)};
+                       "node" + std::to_string(worker % 10), std::move(held)};
     event.snapshots_when_asked = snapshots_when_asked;
     Tell(event);
   }

@@ -232,6 +232,31 @@ TEST(GatewayCoreRecovery, WhatASessionMayHaveCaused_IsTriedOnceMoreOnAnotherDevi
   EXPECT_EQ(w.core.CheckInvariants(), "");
 }
 
+// The second try has shown that it is the item: the third executor does not apply it.
+TEST(GatewayCoreRecovery, AnItemThatEndsTwoExecutors_IsRefusedByTheThird) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  const absl::Status late = absl::DeadlineExceededError("kernel k was not done after 30 s");
+  w.Tell(ExecutorGone{id, late, false, 1, WorkerId{1}, /*once_more=*/true, /*seq=*/5});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_TRUE(w.Get<Assign>()->refused.empty());
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(ExecutorGone{id, late, false, 2, WorkerId{1}, /*once_more=*/true, /*seq=*/5});
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  ASSERT_EQ(w.Get<Assign>()->refused.size(), 1u);
+  EXPECT_EQ(w.Get<Assign>()->refused[0].seq, 5u);
+  EXPECT_EQ(w.Get<Assign>()->refused[0].why, late);
+  // What a snapshot holds need not be refused again.
+  w.Tell(ExecutorAttached{id, {}});
+  w.Tell(SnapshotKept{id, "root", 6});
+  w.Pass(601, {WorkerId{1}}, {id});
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 3});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_TRUE(w.Get<Assign>()->refused.empty());
+}
+
 TEST(GatewayCoreRecovery, WithoutASnapshot_TheFirstEndOfThisKindIsTheLast) {
   World w;
   w.Join(1, 2);

@@ -35,9 +35,8 @@ struct World {
     for (size_t i = 0; i < actions.size(); ++i) {
       const auto* hold = std::get_if<TakeHold>(&actions[i]);
       if (hold == nullptr) continue;
-      const HoldAnswered answered{hold->request.lease.session,
-                                  hold->number,
-                                  {hold->request.to_ms, absl::OkStatus()}};
+      const HoldAnswered answered{
+          hold->request.lease.session, hold->number, {hold->request.to_ms, absl::OkStatus()}};
       for (Action& action : core.On(answered, MonoTime{now_ns}))
         actions.push_back(std::move(action));
       ASSERT_EQ(core.CheckInvariants(), "");

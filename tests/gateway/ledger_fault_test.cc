@@ -152,7 +152,8 @@ TEST(LedgerProperty, ACrashAtAnyByteOfTheLogReplaysToTheSame) {
     if (i == 0) {
       EXPECT_EQ(report->entries, entries_after.back());
     }
-    for (const Batch& batch : batches) ASSERT_TRUE(PostHeld(*restarted, batch.charges, batch.now).ok());
+    for (const Batch& batch : batches)
+      ASSERT_TRUE(PostHeld(*restarted, batch.charges, batch.now).ok());
     EXPECT_EQ(restarted->Verify()->head_hash, head);
     EXPECT_EQ(Dump(*restarted), dump);
   }
@@ -360,8 +361,8 @@ TEST(LedgerVerify, FindsSecondsChargedTwiceUnderAValidChain) {
     }
     const std::string hash = EntryHash(head, 3, forgery.at, BodyHash(body));
     const auto db = ValueOrDie(storage::Database::Open(path));
-    auto entry = ValueOrDie(
-        db->Prepare("INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
+    auto entry = ValueOrDie(db->Prepare(
+        "INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     entry.BindText(1, body.key).Bind(2, forgery.at.unix_ms).Bind(3, charge.tenant.value);
     entry.BindBlob(4, charge.device.lease.session.Bytes());
     entry.Bind(5, static_cast<int64_t>(charge.device.lease.grant)).Bind(6, charge.device.device);

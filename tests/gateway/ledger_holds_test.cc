@@ -42,7 +42,7 @@ class LedgerHoldsTest : public ::testing::Test {
     const auto verified = ledger->Verify();
     EXPECT_TRUE(verified.ok()) << verified.status();
   }
-  Budget Account() { return ValueOrDie(ledger->BudgetOf(TenantId{1})); }
+  SpendBudget Account() { return ValueOrDie(ledger->BudgetOf(TenantId{1})); }
 
   TempDir dir;
   std::unique_ptr<Ledger> ledger = OpenLedger(dir.File("books.db"));
@@ -142,8 +142,7 @@ TEST_F(LedgerHoldsTest, AmountsThatMakeNoSense_ChangeNothing) {
   EXPECT_TRUE(
       absl::IsOutOfRange(ledger->Credit(TenantId{1}, MicroUsd{INT64_MAX}, "a", kNoon).status()));
   Credit(kDollar);
-  EXPECT_TRUE(
-      absl::IsAlreadyExists(ledger->Credit(TenantId{1}, {2}, "payment", kNoon).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(ledger->Credit(TenantId{1}, {2}, "payment", kNoon).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ledger->SetCap(BudgetScope::kKey, "k", MicroUsd{0})));
   EXPECT_TRUE(absl::IsOutOfRange(ledger->SetCap(BudgetScope::kKey, "k", MicroUsd{INT64_MAX})));
   EXPECT_TRUE(absl::IsInvalidArgument(ledger->SetCap(BudgetScope::kAccount, "-1", kDollar)));

@@ -10,7 +10,9 @@ namespace {
 
 class LedgerTest : public ::testing::Test {
  protected:
-  absl::Status PostOne(const Charge& charge) { return PostHeld(*ledger, std::span(&charge, 1), kNoon).status(); }
+  absl::Status PostOne(const Charge& charge) {
+    return PostHeld(*ledger, std::span(&charge, 1), kNoon).status();
+  }
 
   TempDir dir;
   std::unique_ptr<Ledger> ledger = OpenLedger(dir.File("books.db"));
@@ -214,7 +216,7 @@ TEST_F(LedgerTest, AFullFileIsNamedAndLosesNothing) {
   const Charge refused = ChargeFor(DeviceOf(1), posted, posted + 1);
   EXPECT_TRUE(PostHeld(*small, std::span(&refused, 1), kNoon).ok());
   EXPECT_EQ(small->Balance(TenantId{1})->value,
-            -ChargeAfter(kDefaultPricePerHour, posted + 1).value);
+            -ChargeAfter(kDefaultPricePerHour, 1000 * (posted + 1)).value);
   EXPECT_TRUE(small->Verify().ok());
 }
 

@@ -135,9 +135,9 @@ void CopyToOldBooks(const std::string& from, const std::string& to) {
         "FROM newer.ledger_entry WHERE number = ?1"));
     add.Bind(1, number).BindText(2, body.key).BindBlob(3, BodyHash(body)).BindBlob(4, hash);
     ASSERT_TRUE(add.Run().ok());
-    auto head = ValueOrDie(
-        db->Prepare("INSERT INTO ledger_head VALUES(1, ?1, ?2, ?3) "
-                    "ON CONFLICT DO UPDATE SET number = ?1, at_ms = ?2, hash = ?3"));
+    auto head =
+        ValueOrDie(db->Prepare("INSERT INTO ledger_head VALUES(1, ?1, ?2, ?3) "
+                               "ON CONFLICT DO UPDATE SET number = ?1, at_ms = ?2, hash = ?3"));
     ASSERT_TRUE(head.Bind(1, number).Bind(2, at.unix_ms).BindBlob(3, hash).Run().ok());
   }
   entries.Reset();

@@ -38,8 +38,7 @@ TEST(Money, ChargeIsTheFloorOfTheDesign) {
       {kPricePerHourMaxMicroUsd, kLeaseMsMax, 596'523'235'555'555'555},
   };
   for (const auto& c : cases) {
-    EXPECT_EQ(ChargeAfter(MicroUsd{c.price}, c.ms).value, c.amount)
-        << c.price << " " << c.ms;
+    EXPECT_EQ(ChargeAfter(MicroUsd{c.price}, c.ms).value, c.amount) << c.price << " " << c.ms;
   }
 }
 

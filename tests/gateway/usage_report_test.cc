@@ -275,7 +275,8 @@ TEST_F(UsageReportTest, TextAddsUp) {
             "\"used_at_least\": true, \"device_seconds\": 0.000, \"amount_micro_usd\": 0, "
             "\"amount_usd\": \"0.000000\"}], "
             "\"other_device_seconds\": 1.000, \"other_amount_micro_usd\": 138, "
-            "\"device_seconds\": 3.000, \"amount_micro_usd\": 415, \"amount_usd\": \"0.000415\"}\n");
+            "\"device_seconds\": 3.000, \"amount_micro_usd\": 415, "
+            "\"amount_usd\": \"0.000415\"}\n");
   UsageText nothing(true);
   std::string empty = nothing.Add({.sessions = {}, .total = Usage{}, .next = ""});
   EXPECT_EQ(empty += nothing.End(),

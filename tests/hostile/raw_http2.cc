@@ -227,6 +227,7 @@ void RawHttp2::Take(FrameType type, uint8_t flags, uint32_t stream, std::string_
     reply.reset = ReadBigEndian(payload);
     reply.ended = true;
   }
+  if (type == FrameType::kWindowUpdate) ++reply.window_updates;
   if (type == FrameType::kData) {
     reply.data_bytes += payload.size();
     reply.data.append(payload.substr(0, kDataKept - std::min(kDataKept, reply.data.size())));

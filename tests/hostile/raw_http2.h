@@ -79,6 +79,7 @@ class RawHttp2 {
     std::optional<uint32_t> reset;  // the code of RST_STREAM
     std::string data;               // the first bytes of DATA
     size_t data_bytes = 0;
+    size_t window_updates = 0;  // of the stream: the server asks for more of it
     bool ended = false;
   };
   // Reads until `stop` or for `limit`, or to the peer's end; true if `stop` holds.

@@ -107,7 +107,7 @@ absl::Status HoldOverflow(HostileWorld& world) {
 // A prepaid account spends four seconds' credit in sessions that are opened all at once, again and
 // again, until nothing is left. What one holds the others cannot.
 absl::Status NegativeBalanceRace(HostileWorld& world) {
-  constexpr int kThreads = 4, kRounds = 40;
+  constexpr int kThreads = 4, kRounds = 20;
   constexpr gateway::MicroUsd kCredit{4'000'000};
   const gateway::NewApiKey key = world.MakeKey("pauper");
   const gateway::TenantId pauper = key.key.tenant;

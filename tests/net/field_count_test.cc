@@ -29,7 +29,7 @@ TEST(FieldCount, Messages_AreCountedAtEveryDepth) {
 
 TEST(FieldCount, WhatIsRepeated_CountsEachTime) {
   proto::NodeEvent event;
-  for (int i = 0; i < 10; ++i) event.mutable_store()->add_roots("");
+  for (int i = 0; i < 10; ++i) event.mutable_store()->add_pieces();
   EXPECT_EQ(Check(event, event.SerializeAsString(), 11), StatusCode::kOk);
   EXPECT_EQ(Check(event, event.SerializeAsString(), 10), StatusCode::kResourceExhausted);
   // The same part of a message twice is merged by a parser.

@@ -96,7 +96,7 @@ class Client {
       connection_.reset();
       Lost();
     };
-    gateway_->Accept(connection_);
+    gateway_->Accept(connection_, 1 + number_ % Books::kAccounts);
     Flush();
   }
   void Lost() {
@@ -111,10 +111,21 @@ class Client {
 
   void OnMessage(ToClient message) {
     core_.Advance(session::SendWindow::Time(world_->now()));
+    // A core takes this for the end, and there is no other way into the session yet.
+    for (const proto::ServerItem& item : message.frame.items())
+      if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
+          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition))
+        return;
     core_.OnFrame(message.frame);
     if (message.end) {
       const bool closes = core_.state() == session::SessionCore::State::kClosing;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
+      // Without credit: its state is kept, and it comes back when the operator may have given some.
+      if (gateway_->books().prepaid() && absl::IsFailedPrecondition(*message.end)) {
+        world_->Count("stopped");
+        connection_.reset();
+        return Lost();
+      }
       if (!closes || !message.end->ok())
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
       core_.End(*message.end);

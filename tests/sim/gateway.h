@@ -60,14 +60,15 @@ class SimulatedHost final : public gateway::DriverHost {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// All clients belong to one tenant, and its keys stay valid.
+// A client shows the number of its account as its key; all stay valid.
 class Everybody final : public gateway::ClientAuth {
  public:
   explicit Everybody(SimulatedHost* host) : host_(host) {}
-  void Admit(const gateway::Credentials&,
+  void Admit(const gateway::Credentials& credentials,
              std::function<void(absl::StatusOr<gateway::Admitted>)> then) override {
-    host_->Post([then = std::move(then)] {
-      then(gateway::Admitted{gateway::Identity{gateway::TenantId{1}, ""}});
+    const gateway::TenantId tenant{std::stoll(credentials.key)};
+    host_->Post([tenant, then = std::move(then)] {
+      then(gateway::Admitted{gateway::Identity{tenant, ""}});
     });
   }
   absl::Status Check(const std::string&) override { return absl::OkStatus(); }
@@ -145,8 +146,10 @@ class Gateway {
   void Start() {
     process_ = std::make_unique<Process>(this);
     ++starts_;
+    disk_.books.EndAllHolds();
+    done_.clear();
     for (const gateway::TakenOver& taken : disk_.Live())
-      process_->driver.Restore(taken, disk_.UsageOf(taken.row.session));
+      process_->driver.Restore(taken, disk_.books.UsageOf(taken.row.session));
     Tick();
   }
   void Crash() {
@@ -155,11 +158,12 @@ class Gateway {
     for (const auto& side : process_->workers) Die(*side->connection);
     for (const auto& side : process_->executors) Die(*side->connection);
     process_.reset();
+    replays_.clear();
   }
 
   // ---- connecting
-  void Accept(const std::shared_ptr<ClientConnection>& connection) {
-    auto side = std::make_shared<ClientSide>(this, connection);
+  void Accept(const std::shared_ptr<ClientConnection>& connection, int64_t tenant) {
+    auto side = std::make_shared<ClientSide>(this, connection, tenant);
     process_->clients.push_back(side);
     side->Begin();
   }
@@ -191,6 +195,7 @@ class Gateway {
     done(absl::OkStatus());
   }
   const test::MemoryStore& blobs() const { return blobs_; }
+  Books& books() { return disk_.books; }
   // Returns the bytes of the checkpoint saved under `name`.
   std::map<std::string, std::string> Checkpoint(const std::string& name) const {
     std::map<std::string, std::string> values;
@@ -213,9 +218,8 @@ class Gateway {
   // True if its executor was asked for a snapshot long enough ago, or could not be asked.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
-    const auto executor = std::find_if(executors.rbegin(), executors.rend(), [&](const auto& side) {
-      return side->session == session;
-    });
+    const auto executor = std::find_if(executors.rbegin(), executors.rend(),
+                                       [&](const auto& side) { return side->session == session; });
     return executor == executors.rend() ||
            ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }
@@ -227,11 +231,12 @@ class Gateway {
   class ClientSide final : public gateway::ClientEndpoint,
                            public std::enable_shared_from_this<ClientSide> {
    public:
-    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection)
+    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection, int64_t tenant)
         : connection(std::move(connection)),
           gateway_(gateway),
           host_(&gateway->process_->host),
-          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this, {}) {}
+          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this,
+                {.key = std::to_string(tenant)}) {}
     void Begin() {
       inbox_.take = [this](proto::ClientFrame frame) {
         return ended_ || port_.OnFrame(std::move(frame));
@@ -240,7 +245,10 @@ class Gateway {
         if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
-        if (const auto alive = self.lock()) alive->port_.OnReadEnd();
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        alive->gateway_->EndReplay(alive->session_);
+        alive->port_.OnReadEnd();
       };
       inbox_.Pause();
       port_.Begin();
@@ -252,6 +260,7 @@ class Gateway {
     }
     void End(absl::Status why) override {
       if (std::exchange(ended_, true)) return;
+      gateway_->EndReplay(session_);
       connection->SendDown({{}, std::move(why)});
       connection->acceptor.open = false;
       Unhold();
@@ -387,8 +396,9 @@ class Gateway {
     explicit Process(Gateway* gateway)
         : host(gateway->world_),
           honest(gateway),
-          writes(gateway->world_, &gateway->disk_),
-          driver(Options(), &host, &writes, &blobs, &auth, PlantedIn(gateway->planted_)) {
+          writes(gateway->world_, &gateway->disk_, gateway->planted_),
+          driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
+                 PlantedIn(gateway->planted_)) {
       driver.SetObserver(&honest);
     }
 
@@ -418,8 +428,11 @@ class Gateway {
     std::vector<std::shared_ptr<WorkerSide>> workers;
   };
 
-  static gateway::CoreOptions Options() {
+  static gateway::CoreOptions Options(gateway::MicroUsd price_per_hour) {
     gateway::CoreOptions options;
+    options.price_per_hour = price_per_hour;
+    options.hold_ms = 6000;  // renewed often
+    options.stop_lead_ns = kSecond;
     options.snapshot_ns = 2 * kSecond;
     options.idle_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
@@ -431,7 +444,8 @@ class Gateway {
     return {.old_epoch = planted == Planted::kOldEpoch,
             .live_before_written = planted == Planted::kLiveBeforeWritten,
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
-            .asks_no_snapshot = planted == Planted::kAsksNoSnapshot};
+            .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
+            .bill_replay = planted == Planted::kBillReplay};
   }
 
   template <typename Any>
@@ -458,13 +472,25 @@ class Gateway {
           world_->Broken("epoch ", frame.epoch(), " begins again");
         told->second = {frame.epoch(), starts_};
         const uint64_t applied = item.opened().applied_seq();
-        if (applied < done_[session])
+        EndReplay(session);
+        if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
+          replays_[session] = world_->now();
+        }
       }
       if (!item.has_done() || session.empty()) continue;
       uint64_t& done = done_[session];
+      if (item.done().through_seq() >= done) EndReplay(session);
       done = std::max(done, item.done().through_seq());
     }
+  }
+
+  // At the point reached before, or when nobody is there to repeat it.
+  void EndReplay(const std::string& session) {
+    const auto replay = replays_.find(session);
+    if (replay == replays_.end()) return;
+    disk_.books.Repeated(*gateway::SessionId::FromBytes(session), replay->second);
+    replays_.erase(replay);
   }
 
   static constexpr int64_t kSavesWithin = 5 * kSecond;
@@ -478,6 +504,7 @@ class Gateway {
   std::map<std::string, uint64_t> done_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
   std::map<gateway::SessionId, uint64_t> kept_;
+  std::map<std::string, int64_t> replays_;  // by session: since when
   // State that survives a crash.
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name

@@ -172,7 +172,7 @@ TEST_F(CommandQueueTest, WithWork_ItIsWaitedFor) {
 TEST_F(CommandQueueTest, ABegin_ReplacesOneThatIsStillQueued) {
   Start(100, std::chrono::seconds(60));
   FillSocket();
-  for (int i = 0; i < 200; ++i) queue_->Push(Begin(std::to_string(i)), ours_);
+  for (int i = 0; i < 200; ++i) queue_->Push(Begin(std::to_string(i)), dup(ours_));
   EXPECT_EQ(stuck_, 0);
   std::string session;
   int begins = 0;

@@ -84,10 +84,13 @@ TEST_F(CompileBoxTest, WhatABoxPrints_IsALineOfTheLog) {
     EXPECT_FALSE(box.Compile(Sources{SquareKernel(7)})[0].ok());
   }
   telemetry::StopLogging();
-  EXPECT_NE(log.end(), std::find_if(log.begin(), log.end(), [](const std::string& line) {
-              return line.find("event=compiler_output line=\"level=error\\u{1b}[2J\"") !=
-                     std::string::npos;
-            }))
+  EXPECT_NE(
+      log.end(),
+      std::find_if(log.begin(), log.end(),
+                   [](const std::string& line) {
+                     return line.find("event=compiler_output line=\"level=error\\u{1b}[2J\"") !=
+                            std::string::npos;
+                   }))
       << absl::StrJoin(log, "\n");
 }
 
@@ -161,6 +164,7 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
       [](proto::CompileTarget& t) { t.set_vector_registers(0); },
       [](proto::CompileTarget& t) { t.set_block_threads(0); },
       [](proto::CompileTarget& t) { t.set_l2_bytes(-1); },
+      [](proto::CompileTarget& t) { t.set_multiprocessors(-1); },
       [](proto::CompileTarget& t) { t.set_costs("short"); },
   };
   for (size_t i = 0; i < wrong.size(); ++i) {

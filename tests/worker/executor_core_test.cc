@@ -224,6 +224,19 @@ TEST_F(ExecutorCoreTest, E2_FirstCauseReachesWhatDepends) {
   EXPECT_TRUE(Failures(Send({Release(6, {3, 4, 5, 6}), Run(7, graph_, {1, 1}, {7, 8})})).empty());
 }
 
+// One that is known to end its process fails untried, as any other failure.
+TEST_F(ExecutorCoreTest, E2_ARefusedRunFailsAndTheSessionGoesOn) {
+  SetUpInputs();
+  core_->Refuse(3, absl::DeadlineExceededError("kernel k was not done"));
+  const auto items = Send({Run(3, graph_, {1, 2}, {3, 4}), Run(4, graph_, {1, 2}, {5, 6}, {0})});
+  EXPECT_EQ(OnlyFailure(items, 3), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Failures(items)[0].message(), "kernel k was not done");
+  ASSERT_EQ(Values(items).size(), 1u);
+  EXPECT_EQ(Values(items)[0].data(), Floats({6, 8, 10, 12}));
+  EXPECT_EQ(core_->begun_seq(), 4u);
+  EXPECT_EQ(core_->lost_seq(), 0u);
+}
+
 TEST_F(ExecutorCoreTest, E2_E3_DonatedHandlesEndEvenIfTheRunFails) {
   SetUpInputs();
   EXPECT_TRUE(Failures(Send({Run(3, graph_, {1, 2}, {3, 4}, {}, {0})})).empty());
@@ -571,47 +584,6 @@ TEST_F(ExecutorCoreTest, CloseAnswersWithTheLastDone) {
   EXPECT_EQ(Through(items), 3u);
   EXPECT_TRUE(core_->ended());
   EXPECT_TRUE(Send({Put(4, 9, {1})}).empty());
-}
-
-// Of a gateway that was started again, which does not know the session's epoch.
-TEST_F(ExecutorCoreTest, E6TakeSnapshotCountsInEveryEpoch) {
-  ClientItem open;
-  open.mutable_open()->set_session_id("sixteen bytes id");
-  open.mutable_open()->set_snapshot_ms(3'600'000);
-  epoch_ = 2;
-  Send({open});
-  Send({Put(1, 7, {1, 2})});
-  EXPECT_EQ(core_->TakeStore(10), nullptr);
-  ClientItem request;
-  request.mutable_take_snapshot();
-  const std::vector<ServerItem> said = Send(/*epoch=*/0, {request});
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0].done().through_seq(), 1u);
-  EXPECT_EQ(said[0].done().durable_seq(), 0u);
-  auto store = core_->TakeStore(11);
-  ASSERT_NE(store, nullptr);
-  EXPECT_EQ(store->seq, 1u);
-  proto::Stored stored;
-  stored.set_id(store->id);
-  store.reset();
-  std::vector<ServerItem> told;
-  core_->OnStored(stored, 12, [&](const proto::ServerFrame& frame) {
-    told.insert(told.end(), frame.items().begin(), frame.items().end());
-  });
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].done().durable_seq(), 1u);
-  // Again: everything is in a snapshot, and it says so.
-  EXPECT_EQ(Send(/*epoch=*/0, {request}).at(0).done().durable_seq(), 1u);
-  EXPECT_EQ(core_->TakeStore(13), nullptr);
-}
-
-TEST(ExecutorCoreAlone, TakeSnapshotBeforeTheFirstOpenIsNoError) {
-  const auto engine = MakeReferenceEngine(test::MakeDevice(1 << 20));
-  ExecutorCore core(engine.get(), {});
-  proto::ClientFrame frame;
-  frame.add_items()->mutable_take_snapshot();
-  EXPECT_TRUE(core.On(std::move(frame)).empty());
-  EXPECT_FALSE(core.ended());
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ TEST_P(DeviceEndTest, SaysWhatBecomesOfTheSessionAndOfTheDevice) {
   const DeviceEnd& row = GetParam();
   proto::NodeEvent event;
   event.mutable_trouble()->set_kind(row.kind);
+  event.mutable_trouble()->set_seq(41);
   event.mutable_trouble()->set_message("kernel k was\nnot done");
   const std::string bytes = event.SerializeAsString();
   const auto length = static_cast<uint32_t>(bytes.size());
@@ -116,7 +117,8 @@ TEST_P(DeviceEndTest, SaysWhatBecomesOfTheSessionAndOfTheDevice) {
   EXPECT_EQ(ended.failure, row.failure);
   EXPECT_EQ(ended.words, "kernel k was not done");
   EXPECT_EQ(ended.status.code(), row.status) << ended.status;
-  EXPECT_EQ(AllowsOneMoreTry(ended.status), row.one_more_try);
+  EXPECT_EQ(OneMoreTryOf(ended.status),
+            row.one_more_try ? std::optional<uint64_t>(41) : std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(

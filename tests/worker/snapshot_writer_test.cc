@@ -122,9 +122,9 @@ TEST_F(SnapshotWriterTest, MorePiecesThanAMessageMayHaveGoInSeveral) {
   EXPECT_TRUE(written.before[0].more());
   EXPECT_FALSE(written.blobs->more());
   EXPECT_EQ(Pieces(written.before[0]).size(), kStorePiecesMax);
-  EXPECT_EQ(Pieces(written.blobs), (std::set<std::string>{
-                                       HexOf(std::to_string(kStorePiecesMax)),
-                                       wire::ToHex(written.blobs->manifest_root())}));
+  EXPECT_EQ(Pieces(written.blobs),
+            (std::set<std::string>{HexOf(std::to_string(kStorePiecesMax)),
+                                   wire::ToHex(written.blobs->manifest_root())}));
   EXPECT_EQ(written.roots.size(), arrays.size());
   for (const proto::StoreBlobs& part : {written.before[0], *written.blobs}) {
     proto::NodeEvent event;

@@ -37,10 +37,9 @@ void CompileBox::MoveTo(std::vector<int> cores) {
 
 absl::Status CompileBox::EnsureBox() {
   if (box_.running()) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(const int output,
-                      ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program},
-                                                {.cores = options_.cores, .output = output}));
+  OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
+  OB_ASSIGN_OR_RETURN(
+      box_, ChildProcess::Start({options_.program}, {.cores = options_.cores, .output = output}));
   return absl::OkStatus();
 }
 

@@ -35,11 +35,9 @@ CompileBoxes::CompileBoxes(CompileBoxesOptions options)
 
 absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
   if (!box.child.running()) {
-    OB_ASSIGN_OR_RETURN(const int output,
-                        ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-    OB_ASSIGN_OR_RETURN(box.child,
-                        ChildProcess::Start({options_.program},
-                                            {.cores = options_.cores, .output = output}));
+    OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
+    OB_ASSIGN_OR_RETURN(box.child, ChildProcess::Start({options_.program}, {.cores = options_.cores,
+                                                                            .output = output}));
   }
   box.due = Clock::now() + options_.deadline;
   // A box that does not take it has ended or hangs, and Receive says how.

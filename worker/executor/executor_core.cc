@@ -273,6 +273,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     return true;
   }
   if (trace_ != nullptr) trace_->SetItem(seq);
+  begun_seq_ = seq;
   Outcome outcome;
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: {
@@ -309,6 +310,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
     default: outcome = state_.Fetch(seq, item.fetch()); break;
   }
+  if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
   if (!outcome.session.ok()) {
     EndSession(outcome.session);
     return true;

@@ -102,6 +102,12 @@ class ExecutorCore {
   bool ended() const { return ended_; }
   // The last applied item. Threads: any.
   uint64_t applied_seq() const { return applied_seq_; }
+  // Fails this Run with `why` instead of applying it. Call before its frame.
+  void Refuse(uint64_t seq, absl::Status why) { state_.Refuse(seq, std::move(why)); }
+  // The item that is being applied; between two, the last. Threads: any.
+  uint64_t begun_seq() const { return begun_seq_; }
+  // The item in which the device was lost (runtime::Device::health); 0: it is well.
+  uint64_t lost_seq() const { return lost_seq_; }
   // Items plus repetitions, for a watchdog that checks for progress. Threads: any.
   uint64_t progress() const { return applied_seq_ + state_.repetitions(); }
   // The kernels in use, and since which Run (worker/session/kernel_use_log.h).
@@ -154,6 +160,8 @@ class ExecutorCore {
   proto::Open opened_by_;  // the last Open
   uint64_t epoch_ = 0;
   std::atomic<uint64_t> applied_seq_ = 0;
+  std::atomic<uint64_t> begun_seq_ = 0;
+  uint64_t lost_seq_ = 0;
   uint64_t told_seq_ = 0;  // the last Done.through_seq
   SessionState state_;
   GraphTable graphs_;

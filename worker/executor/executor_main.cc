@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,20 +104,23 @@ int ExecutorMain(const ExecutorMainOptions& options) {
         MakeRewriteRecorder([&](std::string_view lines) { return kernels.AppendRewrites(lines); });
   const RecordedThread recorded(log.get());
   if (!host_kernels) (*made)->KeepLinked(kernels.linked());
-  const auto tell_trouble = [&sockets](proto::DeviceTrouble::Kind kind, std::string_view line) {
+  const auto tell_trouble = [&sockets](proto::DeviceTrouble::Kind kind, std::string_view line,
+                                       uint64_t seq) {
     std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(line.size()), line.data());
     proto::NodeEvent event;
     event.mutable_trouble()->set_kind(kind);
     event.mutable_trouble()->set_message(std::string(line.substr(0, kTroubleTextBytesMax)));
+    event.mutable_trouble()->set_seq(seq);
     sockets.Tell(event);
   };
   // The session's thread waits for the device then, and tells nothing itself.
+  std::function<uint64_t()> begun_seq = [] { return uint64_t{0}; };
   std::optional<LaunchWatchdog> launch_watchdog;
   if (!properties.is_processor)
     launch_watchdog.emplace(
         std::chrono::milliseconds(static_cast<int64_t>(options.launch_seconds_max * 1e3)),
         [&](const std::string& line) {
-          tell_trouble(proto::DeviceTrouble::LAUNCH_TOO_LONG, line);
+          tell_trouble(proto::DeviceTrouble::LAUNCH_TOO_LONG, line, begun_seq());
           _exit(kExitLaunchTooLong);
         });
   // What was measured of the host's kernels says nothing of another device's.
@@ -142,6 +146,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                    .hardware_class = device.hardware_class,
                                    .let_go = [&requests] { requests.LetGo(); },
                                    .now_ns = now_ns});
+  begun_seq = [&core] { return core.begun_seq(); };  // nothing is launched before
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
@@ -149,7 +154,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     if (const absl::Status health = engine->device().health(); !health.ok()) {
       tell_trouble(runtime::IsMemoryFault(health) ? proto::DeviceTrouble::MEMORY_FAULT
                                                   : proto::DeviceTrouble::LOST,
-                   std::string(health.message()));
+                   std::string(health.message()), core.lost_seq());
       _exit(kExitDeviceLost);  // what its driver would do at exit may not end
     }
     // A client that is slow to read is not a slow step; and what is sent between two frames is
@@ -189,6 +194,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+      for (const proto::RefusedItem& item : command.begin().refused())
+        core.Refuse(item.seq(),
+                    absl::Status(static_cast<absl::StatusCode>(item.code()), item.message()));
       // Runs may have waited for the blob.
       command.has_blob_here() ? works() : static_cast<void>(watchdog.Working(true));
       requests.OnCommand(command, passed, core, *engine, send);

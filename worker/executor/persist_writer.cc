@@ -157,7 +157,8 @@ absl::Status PersistWriter::WriteAll(Written& written) {
       const auto read = [&](runtime::Device::Sink sink) {
         return array.device().Download(array.address(), array.bytes(), wire::kBlobChunkBytes, sink);
       };
-      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read, written));
+      OB_ASSIGN_OR_RETURN(roots_[i],
+                          WriteBlob(static_cast<uint64_t>(array.bytes()), read, written));
     }
     root_of[&array] = roots_[i];
     written.roots.insert(roots_[i]);
@@ -194,6 +195,7 @@ absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks 
   proto::StoreBlobs& blobs = *written.blobs;
   if (static_cast<size_t>(blobs.pieces_size()) == pieces_max_) {
     blobs.set_id(job_->id);
+    blobs.set_checkpoint(job_->checkpoint);
     blobs.set_more(true);
     written.before.push_back(std::exchange(blobs, {}));
   }

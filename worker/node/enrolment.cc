@@ -65,8 +65,7 @@ absl::Status Enrolment::ChooseKey() {
 }
 
 void Enrolment::KeepSecret(const std::string& path, const std::string& pem) const {
-  if (const absl::Status kept =
-          tls::WriteFile(path, pem, /*is_secret=*/true, tls::Replace::kYes);
+  if (const absl::Status kept = tls::WriteFile(path, pem, /*is_secret=*/true, tls::Replace::kYes);
       !kept.ok())
     telemetry::LogWarning("certificate_not_kept", {{"message", kept.message()}});
 }

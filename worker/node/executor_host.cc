@@ -25,6 +25,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -79,8 +80,9 @@ void AddCounts(const proto::Counts& counts) {
 
 constexpr char kOneMoreTryPayload[] = "outboard/one-more-try";
 
-absl::Status WithOneMoreTry(absl::Status status) {
-  status.SetPayload(kOneMoreTryPayload, absl::Cord());
+// The payload is the item's seq.
+absl::Status WithOneMoreTry(absl::Status status, uint64_t seq) {
+  status.SetPayload(kOneMoreTryPayload, absl::Cord(absl::string_view(absl::StrCat(seq))));
   return status;
 }
 
@@ -97,12 +99,12 @@ std::optional<DeviceFailure> FailureOf(const std::string& how,
 }
 
 absl::Status WhyItEnded(const std::string& how, const std::optional<DeviceFailure>& failure,
-                        const std::string& words) {
+                        const std::string& words, uint64_t seq) {
   if (failure == DeviceFailure::kMemoryFault)
     return absl::UnavailableError(absl::StrCat("executor ended: its device failed: ", words));
-  if (failure == DeviceFailure::kLost) return WithOneMoreTry(absl::InternalError(words));
+  if (failure == DeviceFailure::kLost) return WithOneMoreTry(absl::InternalError(words), seq);
   if (failure == DeviceFailure::kLaunchTooLong)
-    return WithOneMoreTry(absl::DeadlineExceededError(words));
+    return WithOneMoreTry(absl::DeadlineExceededError(words), seq);
   if (how != absl::StrCat("exited with ", kExitStepTooLong))
     return absl::UnavailableError(absl::StrCat("executor ", how));
   return absl::DeadlineExceededError(
@@ -172,6 +174,7 @@ class ExecutorHost::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
+    *command.mutable_begin()->mutable_refused() = options_.assign.refused();
     commands_.Push(command, passed);
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
@@ -253,7 +256,8 @@ class ExecutorHost::Impl {
     // Also of one that was told to end: the next session must not meet its process.
     if (failure && options_.on_device_failure) options_.on_device_failure(*failure, words);
     const bool orderly = ending_ || how == "exited with 0";
-    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words);
+    const uint64_t seq = trouble_ ? trouble_->seq() : 0;
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how, failure, words, seq);
     NoteEnd(why, how, failure);
     options_.on_end(why);
   }
@@ -292,8 +296,11 @@ class ExecutorHost::Impl {
   std::thread control_;
 };
 
-bool AllowsOneMoreTry(const absl::Status& status) {
-  return status.GetPayload(kOneMoreTryPayload).has_value();
+std::optional<uint64_t> OneMoreTryOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kOneMoreTryPayload);
+  uint64_t seq = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &seq)) return std::nullopt;
+  return seq;
 }
 
 ExecutorHost::ExecutorHost(ExecutorHostOptions options, ChildProcess executor)

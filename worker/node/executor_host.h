@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,9 @@ struct ExecutorHostOptions {
   std::function<void(absl::Status)> on_end;
 };
 
-// True of such a status if the session's own work may have ended its executor, or its device, and
-// another executor may try once more.
-bool AllowsOneMoreTry(const absl::Status& status);
+// Of such a status: has a value if the session's own work may have ended its executor, or its
+// device, so that another executor may try once more; which item it was, 0 if that is not known.
+std::optional<uint64_t> OneMoreTryOf(const absl::Status& status);
 
 // Threads: any, except Attach and the destructor, which only the owner calls.
 class ExecutorHost {

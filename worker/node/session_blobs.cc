@@ -86,13 +86,11 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
   if (++stores_ > 1) return absl::ResourceExhaustedError("two requests to store in flight");
   Post([this, store] {
     const absl::StatusOr<uint64_t> sent = Upload(store);
+    CountStored(store, sent);
+    Tell(sent.status());
+    // What was not stored the executor writes again.
     const bool goes_on = store.more() && sent.ok();
-    if (!goes_on) {
-      CountStored(store, sent);
-      Tell(sent.status());
-      // What was not stored the executor writes again.
-      if (options_.file != nullptr) options_.file->Clear();
-    }
+    if (options_.file != nullptr && !goes_on) options_.file->Clear();
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
     stored.set_id(store.id());

@@ -542,7 +542,10 @@ class Supervisor::Impl {
     event.mutable_session_ended()->set_placement(assign.placement());
     event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
     event.mutable_session_ended()->set_message(std::string(status.message()));
-    event.mutable_session_ended()->set_one_more_try(AllowsOneMoreTry(status));
+    if (const std::optional<uint64_t> seq = OneMoreTryOf(status)) {
+      event.mutable_session_ended()->set_one_more_try(true);
+      event.mutable_session_ended()->set_seq(*seq);
+    }
     Tell(event);
   }
 

@@ -145,9 +145,10 @@ ChildOutput::Got ChildOutput::ReadPiece(OutputLines& lines) {
 void ChildOutput::Write(std::string_view line, uint64_t bytes_cut) {
   const std::string session = Session();
   if (debug_) {
-    const std::string whole = absl::StrCat("[", child_ == Of::kCompiler ? "compiler"
-                                                : child_ == Of::kSearch ? "search"
-                                                                        : session.substr(0, 8),
+    const std::string whole = absl::StrCat("[",
+                                           child_ == Of::kCompiler ? "compiler"
+                                           : child_ == Of::kSearch ? "search"
+                                                                   : session.substr(0, 8),
                                            "] ", Printable(line), "\n");
     [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, whole.data(), whole.size());
     return;
@@ -183,7 +184,8 @@ void ChildOutput::TellLeftOut() {
     case Of::kExecutor:
       return telemetry::LogWarning("executor_output_left_out",
                                    {{"session", session}, {"lines", lines}});
-    case Of::kCompiler: return telemetry::LogWarning("compiler_output_left_out", {{"lines", lines}});
+    case Of::kCompiler:
+      return telemetry::LogWarning("compiler_output_left_out", {{"lines", lines}});
     case Of::kSearch: return telemetry::LogWarning("search_output_left_out", {{"lines", lines}});
   }
 }

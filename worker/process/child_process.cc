@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -30,10 +31,10 @@ std::string HowItEnded(int status) {
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
-// True if the child has ended, or does so in time.
-bool EndsWithin(pid_t pid, int milliseconds) {
+// True if the child has ended, or does so in time; nullopt if there is no descriptor to find out by.
+std::optional<bool> EndsWithin(pid_t pid, int milliseconds) {
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (pid_fd < 0) return true;  // without descriptors left: whoever reaps it waits
+  if (pid_fd < 0) return std::nullopt;
   pollfd poll_fd{pid_fd, POLLIN, 0};
   const int ready = poll(&poll_fd, 1, milliseconds);
   close(pid_fd);
@@ -115,7 +116,7 @@ std::string ChildProcess::KillAndReap() {
   if (pid_ <= 0) return "was not running";
   kill(pid_, kill_signal_);
   const pid_t pid = std::exchange(pid_, -1);
-  if (!EndsWithin(pid, kill_patience_ms_)) {
+  if (!EndsWithin(pid, kill_patience_ms_).value_or(true)) {
     std::thread([pid] { Reap(pid); }).detach();
     return kNotEnded;
   }
@@ -123,7 +124,7 @@ std::string ChildProcess::KillAndReap() {
 }
 
 std::string ChildProcess::Wait(int milliseconds) {
-  if (pid_ > 0 && EndsWithin(pid_, milliseconds))
+  if (pid_ > 0 && EndsWithin(pid_, milliseconds).value_or(false))
     return HowItEnded(Reap(std::exchange(pid_, -1)));
   return KillAndReap();
 }

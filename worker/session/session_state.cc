@@ -64,6 +64,8 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
   absl::Status status = graph.status;
   uint64_t cause_seq = seq;
   status.Update(CheckRun(run));
+  if (const auto refused = refused_.find(seq); refused != refused_.end())
+    status.Update(refused->second);
   const absl::StatusOr<std::optional<Repeat>> repeat = RepeatOf(run);
   status.Update(repeat.status());
   for (const uint64_t handle : run.outputs())

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,8 @@ class SessionState {
   SessionState(Engine* engine, std::vector<KernelUseRecord> follow);
   ~SessionState();
 
+  // From now on, Run fails with `why` if its seq is this one: it is known to end the process.
+  void Refuse(uint64_t seq, absl::Status why) { refused_[seq] = std::move(why); }
   // `seq` is one above the last applied, or that of the Put under way.
   Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
   Outcome Put(uint64_t seq, const proto::Put& piece);
@@ -110,6 +113,7 @@ class SessionState {
   std::atomic<uint64_t> repetitions_ = 0;
   std::vector<KernelUseRecord> follow_;
   size_t followed_ = 0;  // of follow_
+  std::map<uint64_t, absl::Status> refused_;  // by seq
   KernelUseLog kernel_use_log_;
   absl::flat_hash_map<uint64_t, Entry> handles_;
   std::unique_ptr<PartialPut> put_;

@@ -108,11 +108,11 @@ class IdleSearcher::Impl {
 
   absl::StatusOr<ChildProcess> StartSearch() {
     OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kSearch, output_));
-    absl::StatusOr<ChildProcess> child = ChildProcess::Start(
-        options_.command, {.profile = SandboxProfile::kSearch,
-                           .cores = options_.cores,
-                           .memory_bytes_max = options_.memory_bytes_max,
-                           .output = output});
+    absl::StatusOr<ChildProcess> child =
+        ChildProcess::Start(options_.command, {.profile = SandboxProfile::kSearch,
+                                               .cores = options_.cores,
+                                               .memory_bytes_max = options_.memory_bytes_max,
+                                               .output = output});
     if (output_ != nullptr) output_->Started();
     return child;
   }

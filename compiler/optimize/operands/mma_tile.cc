@@ -9,7 +9,7 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kMmaSide = 16;       // rows, columns and steps of one fragment of an operand
+constexpr int64_t kMmaSide = 16;  // rows, columns and steps of one fragment of an operand
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
 constexpr int64_t kThreadRegisters = 255;
@@ -75,8 +75,7 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   const auto illegal = [](const char* why) {
     return absl::InvalidArgumentError(absl::StrCat("MMA: ", why));
   };
-  for (const int64_t n :
-       {tile.rows, tile.columns, tile.steps, tile.warps_down, tile.warps_across})
+  for (const int64_t n : {tile.rows, tile.columns, tile.steps, tile.warps_down, tile.warps_across})
     if (!IsPower(n) || n > 256) return illegal("sizes are powers of two up to 256");
   if (tile.rows % (kMmaSide * tile.warps_down) != 0 ||
       tile.columns % (kMmaSide * tile.warps_across) != 0 || tile.steps % kMmaSide != 0)
@@ -91,9 +90,8 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   if (SharedBytesOf(tile) > target.shared_bytes)
     return room("bytes of shared memory", SharedBytesOf(tile), target.shared_bytes);
   if (registers > kThreadRegisters)
-    return absl::ResourceExhaustedError(absl::StrCat("MMA: about ", registers,
-                                                     " registers of a thread; the target has ",
-                                                     kThreadRegisters));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
   if (registers * threads > kRegisters) return room("registers", registers * threads, kRegisters);
   for (const MmaSide* side : {&product.rows, &product.columns}) {
     const int64_t elements = tile.steps * (side == &product.rows ? tile.rows : tile.columns);
@@ -116,8 +114,8 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
     const int64_t waves = DivideUp(blocks, std::max(1, target.threads));
-    const double time = static_cast<double>(waves) *
-                        static_cast<double>(tile.rows * tile.columns) / candidate.speed;
+    const double time = static_cast<double>(waves) * static_cast<double>(tile.rows * tile.columns) /
+                        candidate.speed;
     if (best && time >= least) continue;
     best = tile;
     least = time;
@@ -127,8 +125,7 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
 
 absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Target& target,
                                                const std::vector<Opt>* opts) {
-  const bool asked =
-      opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kMma;
+  const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kMma;
   if (target.kind != TargetKind::kCuda) {
     if (asked) return absl::InvalidArgumentError("MMA: the target is no GPU with matrix units");
     return std::nullopt;

@@ -16,6 +16,7 @@
 
 namespace outboard::codegen {
 
+// As described above: elements, and numbers of warps and stages.
 struct MmaTile {
   int64_t rows = 0, columns = 0, steps = 0;
   int64_t warps_down = 1, warps_across = 1;
@@ -25,6 +26,7 @@ struct MmaTile {
   bool operator==(const MmaTile&) const = default;
 };
 
+// A product of a kernel, and how it is divided: all that its lowering needs.
 struct MmaPlan {
   MmaProduct product;
   MmaTile tile;

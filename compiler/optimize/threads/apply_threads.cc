@@ -247,7 +247,8 @@ absl::Status ThreadPlanner::CheckSize() const {
       for (const UOp* node : kernel_.groups[g].nodes)
         join = std::max(join, joining.elements() * std::max(4, ByteWidth(node->dtype)));
   }
-  if (held > kThreadElementsMax) return over("running values of a thread,", held, kThreadElementsMax);
+  if (held > kThreadElementsMax)
+    return over("running values of a thread,", held, kThreadElementsMax);
   if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);
   for (const BlockCopy& copy : plan_.copies)
     copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);

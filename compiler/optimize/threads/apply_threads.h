@@ -1,4 +1,6 @@
-// Applies the Opts of devices that run blocks of threads to a plan (opt.h).
+// Applies the Opts of devices that run blocks of threads to a plan (opt.h), and says what follows
+// from the plan for lowering: where the results of threads meet, and how a copy in the memory of a
+// block is laid out. Threads: one at a time.
 #pragma once
 
 #include <vector>

@@ -22,12 +22,12 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kThreadsWanted = 256;      // of a block: eight blocks fill a multiprocessor
-constexpr double kResidentThreads = 1024;    // of a multiprocessor, that hide latency
-constexpr int64_t kRowValuesMax = 32;        // of a row, in a thread's registers
-constexpr int64_t kTermsOfThreadLeast = 4;   // of a divided reduction
-constexpr int64_t kMatrixTermsLeast = 8;     // of a product whose operands are copied
-constexpr int64_t kMatrixStep = 8;           // of these terms at once: 32 bytes of each row
+constexpr int64_t kThreadsWanted = 256;     // of a block: eight blocks fill a multiprocessor
+constexpr double kResidentThreads = 1024;   // of a multiprocessor, that hide latency
+constexpr int64_t kRowValuesMax = 32;       // of a row, in a thread's registers
+constexpr int64_t kTermsOfThreadLeast = 4;  // of a divided reduction
+constexpr int64_t kMatrixTermsLeast = 8;    // of a product whose operands are copied
+constexpr int64_t kMatrixStep = 8;          // of these terms at once: 32 bytes of each row
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t FloorPower(int64_t n) {
@@ -156,8 +156,8 @@ class ThreadChooser {
     while (lanes > 1 && Extent(range) % lanes != 0) lanes /= 2;
     bool consecutive = false;
     for (const Access& access : b.accesses)
-      consecutive = consecutive ||
-                    (In(access.deps, range) && cost_.ConstantStride(access, range) == 1);
+      consecutive =
+          consecutive || (In(access.deps, range) && cost_.ConstantStride(access, range) == 1);
     return consecutive ? lanes : 1;
   }
 
@@ -234,8 +234,8 @@ class ThreadChooser {
     };
     constexpr Size kSizes[] = {
         {4, 4, 2, 2, 2}, {4, 4, 2, 2, 1}, {4, 4, 1, 2, 1}, {4, 2, 1, 2, 1}, {2, 4, 1, 1, 1}};
-    const double others = Points(Deps()) / static_cast<double>(Extent(rows)) /
-                          static_cast<double>(Extent(columns));
+    const double others =
+        Points(Deps()) / static_cast<double>(Extent(rows)) / static_cast<double>(Extent(columns));
     const auto nodes = static_cast<int64_t>(kernel_.groups[main_].nodes.size());
     const Size* size = &kSizes[std::size(kSizes) - 1];
     for (const Size& s : kSizes) {

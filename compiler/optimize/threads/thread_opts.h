@@ -1,4 +1,5 @@
-// Chooses Opts for devices that run blocks of threads, without measuring anything.
+// Chooses Opts for devices that run blocks of threads, without measuring anything: by waves of
+// blocks, occupancy, and what neighbouring threads find in memory.
 #pragma once
 
 #include <vector>

@@ -27,26 +27,26 @@ constexpr int64_t kRowsOfTilesMax =
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
-struct Operand {
+struct RingOperand {
   ValueId map = -1, shared = -1;
   int64_t tile_rows = 0;
-  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+  bool along_rows = false;
   int64_t elements() const { return tile_rows * kDepth; }
   int64_t leading() const { return along_rows ? kWide * kDepth : 0; }
 };
 
 class ProductBuilder {
  public:
-  ProductBuilder(const HopperProduct& product, const HopperTile& tile,
-                 const ProductEpilogue& epilogue)
-      : product_(product), tile_(tile), epilogue_(epilogue) {}
+  ProductBuilder(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
+                 const SumStores& stores)
+      : shape_(shape), tile_(tile), stores_(stores), b_(b) {}
 
-  Program Build() {
-    tiles_m_ = Ceil(product_.m, tile_.rows);
-    tiles_n_ = Ceil(product_.n, tile_.columns);
-    tiles_ = tiles_m_ * tiles_n_ * product_.batch;
+  void Build() {
+    tiles_m_ = Ceil(shape_.m, tile_.rows);
+    tiles_n_ = Ceil(shape_.n, tile_.columns);
+    tiles_ = tiles_m_ * tiles_n_ * shape_.batches();
     blocks_ = tile_.persistent_blocks > 0 ? std::min(tile_.persistent_blocks, tiles_) : tiles_;
-    Open();
+    OpenBlock();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
     b_.Do(Code::kMaxRegisters, {}, {kProducerRegisters, 0, 0});
@@ -58,43 +58,28 @@ class ProductBuilder {
     b_.Do(Code::kMaxRegisters, {}, {kConsumerRegisters, 1, 0});
     Consume(b_.Plus(group, b_.Int(-1)));
     b_.EndIf(consumes);
-    return b_.Take(product_.buffer_count);
   }
 
  private:
   // ---- memories
 
-  Operand Open(int slot, int64_t rows, int64_t tile_rows, bool along_rows) {
-    Operand operand{.tile_rows = tile_rows, .along_rows = along_rows};
-    const int64_t width = ByteWidth(product_.dtype);
-    MappedTensor map{.slot = slot,
-                     .element = product_.dtype == DType::kBF16 ? MappedTensor::Element::kBF16
-                                                               : MappedTensor::Element::kF16,
-                     .swizzled = true};
-    if (along_rows) {
-      map.dims = {rows, product_.k};
-      map.box = {kWide, kDepth};
-    } else {
-      map.dims = {product_.k, rows};
-      map.box = {kDepth, tile_rows};
-    }
-    map.strides = {map.dims[0] * width};
-    if (product_.batch > 1) {
-      map.dims.push_back(product_.batch);
-      map.strides.push_back(rows * product_.k * width);
-      map.box.push_back(1);
-    }
-    operand.map = b_.Map(b_.Buffer(product_.dtype, slot, product_.batch * rows * product_.k), map);
-    operand.shared = b_.Alloc(Space::kShared, product_.dtype, tile_.stages * tile_rows * kDepth);
-    return operand;
+  RingOperand Open(const HopperOperand& operand, int64_t tile_rows) {
+    RingOperand staged{.tile_rows = tile_rows, .along_rows = operand.along_rows};
+    MappedTensor view = operand.view;
+    view.swizzled = true;
+    view.box.assign(view.dims.size(), 1);
+    view.box[0] = kWide;
+    view.box[1] = operand.along_rows ? kDepth : tile_rows;
+    staged.map = b_.Map(b_.Buffer(shape_.dtype, view.slot, operand.elements), view);
+    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * tile_rows * kDepth);
+    return staged;
   }
 
-  void Open() {
+  void OpenBlock() {
     block_ = b_.Special(Grid::kBlock, blocks_);
     thread_ = b_.Special(Grid::kThread, kThreads);
-    c_ = b_.Buffer(product_.c_dtype, product_.c_slot, product_.batch * product_.m * product_.n);
-    a_operand_ = Open(product_.a_slot, product_.m, tile_.rows, product_.a_by_columns);
-    b_operand_ = Open(product_.b_slot, product_.n, tile_.columns, !product_.b_by_columns);
+    a_staged_ = Open(shape_.a, tile_.rows);
+    b_staged_ = Open(shape_.b, tile_.columns);
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, 2 * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
@@ -114,7 +99,7 @@ class ProductBuilder {
     ValueId stage, parity;
   };
   StepPlace PlaceOfStep(ValueId round, ValueId step) {
-    const ValueId count = b_.Plus(b_.Times(round, Ceil(product_.k, kDepth)), step);
+    const ValueId count = b_.Plus(b_.Times(round, Ceil(shape_.k, kDepth)), step);
     return {b_.Modulo(count, tile_.stages), b_.Modulo(b_.Divide(count, tile_.stages), 2)};
   }
   // Steps are counted on by a multiple of the stages, so that no number is negative.
@@ -156,22 +141,21 @@ class ProductBuilder {
 
   void Produce() {
     ForTiles([&](ValueId round, const TilePlace& place) {
-      const ValueId step = b_.Loop(Ceil(product_.k, kDepth));
+      const ValueId step = b_.Loop(Ceil(shape_.k, kDepth));
       const StepPlace at = PlaceOfStep(round, step);
       // Empty for the first time is what precedes phase 0: parity 1.
       const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
       b_.Do(Code::kBarrierWait, {barriers_, Empty(at.stage), parity});
-      const int64_t bytes =
-          (a_operand_.elements() + b_operand_.elements()) * ByteWidth(product_.dtype);
+      const int64_t bytes = (a_staged_.elements() + b_staged_.elements()) * ByteWidth(shape_.dtype);
       b_.Do(Code::kBarrierExpect, {barriers_, Full(at.stage)}, {bytes, 0, 0});
       const ValueId k = b_.Times(step, kDepth);
-      Fetch(a_operand_, at.stage, k, place.row, place.batch);
-      Fetch(b_operand_, at.stage, k, place.column, place.batch);
+      Fetch(a_staged_, at.stage, k, place.row, place.batch);
+      Fetch(b_staged_, at.stage, k, place.column, place.batch);
       b_.End(step);
     });
   }
 
-  void Fetch(const Operand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch) {
+  void Fetch(const RingOperand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch) {
     const int64_t boxes = operand.along_rows ? operand.tile_rows / kWide : 1;
     for (int64_t box = 0; box < boxes; ++box) {
       const ValueId to =
@@ -182,7 +166,12 @@ class ProductBuilder {
         src.insert(src.end(), {rows, k});
       else
         src.insert(src.end(), {k, rows});
-      if (product_.batch > 1) src.push_back(batch);
+      // The innermost of the batch comes first.
+      ValueId left = batch;
+      for (size_t i = shape_.batch.size(); i-- > 0;) {
+        src.push_back(i == 0 ? left : b_.Modulo(left, shape_.batch[i]));
+        left = b_.Divide(left, shape_.batch[i]);
+      }
       b_.Do(Code::kBoxLoad, src);
     }
   }
@@ -197,17 +186,17 @@ class ProductBuilder {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       b_.Do(Code::kGroupFence, {sums});
       const ValueId rows =
-          b_.Plus(b_.Times(place.stage, a_operand_.elements()),
-                  b_.Times(consumer, kWgmmaRows * (a_operand_.along_rows ? kDepth : kWide)));
-      const ValueId columns = b_.Times(place.stage, b_operand_.elements());
+          b_.Plus(b_.Times(place.stage, a_staged_.elements()),
+                  b_.Times(consumer, kWgmmaRows * (a_staged_.along_rows ? kDepth : kWide)));
+      const ValueId columns = b_.Times(place.stage, b_staged_.elements());
       for (int64_t step = 0; step < kSteps; ++step) {
-        const auto at = [&](const Operand& operand, ValueId first) {
+        const auto at = [&](const RingOperand& operand, ValueId first) {
           return b_.Plus(first, b_.Int(step * kWgmmaDepth * (operand.along_rows ? kWide : 1)));
         };
-        b_.Do(Code::kGroupMma,
-              {sums, a_operand_.shared, at(a_operand_, rows), b_operand_.shared,
-               at(b_operand_, columns)},
-              {tile_.columns, a_operand_.leading(), b_operand_.leading()});
+        b_.Do(
+            Code::kGroupMma,
+            {sums, a_staged_.shared, at(a_staged_, rows), b_staged_.shared, at(b_staged_, columns)},
+            {tile_.columns, a_staged_.leading(), b_staged_.leading()});
       }
       b_.Do(Code::kGroupCommit);
     };
@@ -217,7 +206,7 @@ class ProductBuilder {
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {
-      const int64_t steps = Ceil(product_.k, kDepth);
+      const int64_t steps = Ceil(shape_.k, kDepth);
       for (int64_t e = 0; e < tile_.columns / 2; ++e)
         b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
       multiply(PlaceOfStep(round, b_.Int(0)));
@@ -233,7 +222,7 @@ class ProductBuilder {
     });
   }
 
-  // Two neighbouring columns at a time; n is a multiple of 8, so that both are within C or neither.
+  // Two neighbouring columns at a time: n is even, so that both are within C or neither.
   void StoreSums(ValueId sums, ValueId consumer, const TilePlace& place) {
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId row = b_.Plus(b_.Plus(place.row, b_.Times(consumer, kWgmmaRows)),
@@ -243,60 +232,64 @@ class ProductBuilder {
     for (int64_t e = 0; e < tile_.columns / 2; e += 2) {
       // The place of thread 0's element: the others' are as far from it as their thread's first one.
       const MatrixPlace first = WgmmaElement(0, static_cast<int>(e));
-      const ValueId i = b_.Plus(row, b_.Int(first.row)), j = b_.Plus(column, b_.Int(first.column));
-      ValueId inside = -1;
-      if (product_.m % tile_.rows != 0) inside = b_.Less(i, b_.Int(product_.m));
-      if (product_.n % tile_.columns != 0) {
-        const ValueId within = b_.Less(j, b_.Int(product_.n - 1));  // and so is the next
-        inside = inside < 0 ? within : b_.Alu(Op::kAnd, DType::kBool, {inside, within});
+      SumPlace at{place.batch, b_.Plus(row, b_.Int(first.row)),
+                  b_.Plus(column, b_.Int(first.column))};
+      if (shape_.m % tile_.rows != 0) at.inside = b_.Less(at.row, b_.Int(shape_.m));
+      if (shape_.n % tile_.columns != 0) {
+        const ValueId within = b_.Less(at.column, b_.Int(shape_.n - 1));  // and so is the next
+        at.inside = at.inside < 0 ? within : b_.Alu(Op::kAnd, DType::kBool, {at.inside, within});
       }
-      std::array<ValueId, 2> values;
-      for (int64_t lane = 0; lane < 2; ++lane) {
-        const ValueId sum = b_.Load(sums, b_.Int(e + lane));
-        const SumPlace at{place.batch, i, b_.Plus(j, b_.Int(lane))};
-        values[lane] =
-            epilogue_ != nullptr ? epilogue_(b_, at, sum, inside) : b_.Cast(sum, product_.c_dtype);
-      }
-      const ValueId to =
-          b_.Plus(b_.Times(b_.Plus(b_.Times(place.batch, product_.m), i), product_.n), j);
-      Instruction store{.code = Code::kStore, .lanes = 2, .src = {c_, to}};
-      store.src.push_back(b_.Add({.code = Code::kLanes,
-                                  .dtype = product_.c_dtype,
-                                  .lanes = 2,
-                                  .src = {values[0], values[1]}}));
-      if (inside >= 0) store.src.push_back(b_.Splat(inside, 2));
-      b_.Add(std::move(store));
+      stores_(at, b_.Load(sums, b_.Int(e)), b_.Load(sums, b_.Int(e + 1)));
     }
   }
 
-  const HopperProduct& product_;
+  const HopperShape& shape_;
   const HopperTile& tile_;
-  const ProductEpilogue& epilogue_;
-  ProgramBuilder b_;
+  const SumStores& stores_;
+  ProgramBuilder& b_;
   int64_t tiles_m_ = 0, tiles_n_ = 0, tiles_ = 0, blocks_ = 0;
-  ValueId block_ = -1, thread_ = -1, c_ = -1, barriers_ = -1;
-  Operand a_operand_, b_operand_;
+  ValueId block_ = -1, thread_ = -1, barriers_ = -1;
+  RingOperand a_staged_, b_staged_;
 };
+
+// A matrix of `rows` by k, in a buffer of its own.
+HopperOperand WholeMatrix(const HopperProduct& product, int slot, int64_t rows, bool along_rows) {
+  const int64_t width = ByteWidth(product.dtype);
+  HopperOperand operand{.elements = product.batch * rows * product.k, .along_rows = along_rows};
+  operand.view = {.slot = slot,
+                  .element = product.dtype == DType::kBF16 ? MappedTensor::Element::kBF16
+                                                           : MappedTensor::Element::kF16,
+                  .dims = along_rows ? std::vector<int64_t>{rows, product.k}
+                                     : std::vector<int64_t>{product.k, rows}};
+  operand.view.strides = {operand.view.dims[0] * width};
+  if (product.batch > 1) {
+    operand.view.dims.push_back(product.batch);
+    operand.view.strides.push_back(rows * product.k * width);
+  }
+  return operand;
+}
 
 }  // namespace
 
-absl::Status CheckHopperProduct(const HopperProduct& product, const HopperTile& tile) {
+absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) {
   const auto none_for = [](const auto&... what) {
     return absl::UnimplementedError(absl::StrCat("product by warpgroups: ", what...));
   };
-  if (product.dtype != DType::kBF16 && product.dtype != DType::kF16)
-    return none_for("of ", std::string(Name(product.dtype)), "; bf16 and f16 have a form");
-  if (product.m < 1 || product.n < 1 || product.k < 1 || product.batch < 1)
+  if (shape.dtype != DType::kBF16 && shape.dtype != DType::kF16)
+    return none_for("of ", std::string(Name(shape.dtype)), "; bf16 and f16 have a form");
+  if (shape.m < 1 || shape.n < 1 || shape.k < 1 || shape.batches() < 1)
     return none_for("of nothing");
-  const int64_t width = ByteWidth(product.dtype);
-  const std::pair<const char*, int64_t> rows[] = {
-      {"A", product.a_by_columns ? product.m : product.k},
-      {"B", product.b_by_columns ? product.k : product.n}};
-  for (const auto& [name, length] : rows)
-    if (length * width % MappedTensor::kStrideAlign != 0)
-      return none_for("rows of ", name, " have ", length * width, " bytes, no multiple of ",
-                      MappedTensor::kStrideAlign);
-  if (product.n % 8 != 0) return none_for("of ", product.n, " columns, no multiple of 8");
+  if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
+  for (const auto& [name, operand] : {std::pair("A", &shape.a), std::pair("B", &shape.b)}) {
+    const MappedTensor& view = operand->view;
+    if (view.rank() > MappedTensor::kRankMax)
+      return none_for(name, " has ", view.rank(), " dimensions; a view has ",
+                      MappedTensor::kRankMax);
+    for (const int64_t bytes : view.strides)
+      if (bytes < 1 || bytes % MappedTensor::kStrideAlign != 0)
+        return none_for("rows of ", name, " are ", bytes, " bytes apart, no multiple of ",
+                        MappedTensor::kStrideAlign);
+  }
   if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kWide ||
       tile.columns > kWgmmaColumnsMax || tile.columns % kWide != 0)
     return none_for("tiles of ", tile.rows, " x ", tile.columns,
@@ -304,16 +297,44 @@ absl::Status CheckHopperProduct(const HopperProduct& product, const HopperTile& 
   // The place in the ring is then some bits of a count.
   if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
     return none_for(tile.stages, " stages; there are 2, 4 or 8");
-  const int64_t bytes = tile.stages * (tile.rows + tile.columns) * kDepth * width + kSwizzleAlign;
+  const int64_t bytes =
+      tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype) + kSwizzleAlign;
   if (bytes > kSharedBytesMax)
     return none_for("stages of ", bytes, " bytes; a block has ", kSharedBytesMax);
   return absl::OkStatus();
 }
 
+void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
+                      const SumStores& stores) {
+  ProductBuilder(b, shape, tile, stores).Build();
+}
+
 absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
                                           const ProductEpilogue& epilogue) {
-  if (absl::Status status = CheckHopperProduct(product, tile); !status.ok()) return status;
-  Program program = ProductBuilder(product, tile, epilogue).Build();
+  HopperShape shape{.dtype = product.dtype, .m = product.m, .n = product.n, .k = product.k};
+  if (product.batch > 1) shape.batch = {product.batch};
+  shape.a = WholeMatrix(product, product.a_slot, product.m, product.a_by_columns);
+  shape.b = WholeMatrix(product, product.b_slot, product.n, !product.b_by_columns);
+  if (absl::Status status = CheckHopperShape(shape, tile); !status.ok()) return status;
+  ProgramBuilder b;
+  const ValueId c =
+      b.Buffer(product.c_dtype, product.c_slot, product.batch * product.m * product.n);
+  AddHopperProduct(b, shape, tile, [&](SumPlace place, ValueId first, ValueId second) {
+    Instruction values{.code = Code::kLanes, .dtype = product.c_dtype, .lanes = 2};
+    for (const ValueId sum : {first, second}) {
+      SumPlace at = place;
+      if (sum == second) at.column = b.Plus(place.column, b.Int(1));
+      values.src.push_back(epilogue != nullptr ? epilogue(b, at, sum)
+                                               : b.Cast(sum, product.c_dtype));
+    }
+    const ValueId to = b.Plus(
+        b.Times(b.Plus(b.Times(place.batch, product.m), place.row), product.n), place.column);
+    Instruction store{.code = Code::kStore, .lanes = 2, .src = {c, to}};
+    store.src.push_back(b.Add(std::move(values)));
+    if (place.inside >= 0) store.src.push_back(b.Splat(place.inside, 2));
+    b.Add(std::move(store));
+  });
+  Program program = b.Take(product.buffer_count);
   if (absl::Status status = CheckProgram(program, "product by warpgroups"); !status.ok())
     return status;
   program = DropUnused(Hoist(program));

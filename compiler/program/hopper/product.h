@@ -14,12 +14,64 @@
 //   order      tiles that follow each other share columns of B, up to 8 rows of tiles
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
+
+struct HopperTile {
+  int64_t rows = 128;     // of C: 64 for each of two warpgroups
+  int64_t columns = 128;  // a multiple of 64, up to 256
+  int64_t stages = 4;     // 2, 4 or 8
+  // So many blocks compute all tiles, each one after the other, and the copies of a tile begin while
+  // the one before is written. 0: a block for each tile.
+  int64_t persistent_blocks = 0;
+
+  bool operator==(const HopperTile&) const = default;
+};
+
+// A or B. The view's dimensions are k and rows (of B: columns), or rows and k, then those of the
+// batch, the last range of which varies fastest and comes first. Its box is the builder's to choose.
+struct HopperOperand {
+  MappedTensor view;
+  int64_t elements = 0;     // of the buffer
+  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+};
+
+struct HopperShape {
+  DType dtype = DType::kBF16;  // of A and B
+  int64_t m = 0, n = 0, k = 0;
+  std::vector<int64_t> batch;  // extents, outermost first; up to two
+  HopperOperand a, b;
+
+  int64_t batches() const {
+    int64_t count = 1;
+    for (const int64_t extent : batch) count *= extent;
+    return count;
+  }
+};
+
+// Where a sum is, as i64; `inside`, unless it is -1, says whether it is within C.
+struct SumPlace {
+  ValueId batch = -1, row = -1, column = -1, inside = -1;
+};
+// Stores what becomes of the sums of two neighbouring columns, the first of which is at `place`.
+// `inside` is of both where n is even.
+using SumStores = std::function<void(SumPlace place, ValueId first, ValueId second)>;
+
+// Returns OK where the tensor memory accelerator can read the operands and a block has room for the
+// tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
+absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
+
+// Adds all of the program to `b`. The shape is one that CheckHopperShape allows, with an even n.
+void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
+                      const SumStores& stores);
+
+// ---- products of whole matrices in buffers of their own
 
 struct HopperProduct {
   DType dtype = DType::kBF16;  // of A and B
@@ -32,31 +84,12 @@ struct HopperProduct {
   int buffer_count = 3;
 };
 
-struct HopperTile {
-  int64_t rows = 128;     // of C: 64 for each of two warpgroups
-  int64_t columns = 128;  // a multiple of 64, up to 256
-  int64_t stages = 4;
-  // So many blocks compute all tiles, each one after the other, and the copies of a tile begin while
-  // the one before is written. 0: a block for each tile.
-  int64_t persistent_blocks = 0;
-};
-
-// Where a sum is. All are i64.
-struct SumPlace {
-  ValueId batch = -1, row = -1, column = -1;
-};
-// Returns the value to store for `sum`, of f32, in the type of C. Called for each of a thread's
-// elements, within whose matrices `inside`, unless it is -1, says that it is.
-using ProductEpilogue =
-    std::function<ValueId(ProgramBuilder& b, SumPlace place, ValueId sum, ValueId inside)>;
-
-// Returns OK where the tensor memory accelerator can read the operands and a block has room for the
-// tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
-absl::Status CheckHopperProduct(const HopperProduct& product, const HopperTile& tile);
+// Returns the value to store for `sum`, of f32, in the type of C.
+using ProductEpilogue = std::function<ValueId(ProgramBuilder& b, SumPlace place, ValueId sum)>;
 
 // Returns a program that is checked and proved to stay within its buffers. Without an epilogue the
 // sums are converted to C's type.
-// Errors: as CheckHopperProduct; INTERNAL if the program is refused (an epilogue out of range)
+// Errors: as CheckHopperShape; INTERNAL if the program is refused (an epilogue out of range)
 absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const HopperTile& tile,
                                           const ProductEpilogue& epilogue = nullptr);
 

@@ -33,8 +33,8 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
         continue;
       }
     }
-    out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes,
-                   p.active});
+    out.push_back(
+        {static_cast<int64_t>(i), 1, p.offset, p.lanes, place - p.lanes, p.lanes, p.active});
   }
   return out;
 }
@@ -235,8 +235,7 @@ void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<voi
   const ValueId first = local_[r], value = value_[r], place = place_[r];
   local_[r] = b_.Plus(first, lanes_.lane);
   place_[r] = b_.Plus(place, lanes_.lane);
-  value_[r] =
-      bound_[r].cut ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
+  value_[r] = bound_[r].cut ? b_.Plus(value, lanes_.lane) : b_.Plus(bound_[r].base, local_[r]);
   body();
   local_[r] = first;
   place_[r] = place;

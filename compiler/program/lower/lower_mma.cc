@@ -51,8 +51,7 @@ class MmaLowering {
     fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
     const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
     sums_ = b_.Alloc(Space::kPrivate, DType::kF32, sums);
-    for (int64_t i = 0; i < sums; ++i)
-      b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
+    for (int64_t i = 0; i < sums; ++i) b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
     low_.Enter();
     for (int64_t stage = 0; stage + 1 < stages_; ++stage) {
       Fetch(b_.Int(stage), b_.Int(stage));
@@ -135,8 +134,8 @@ class MmaLowering {
       turned = b_.Plus(chunk, b_.Divide(low, 8 / chunks));
     }
     const ValueId in_line = b_.Times(b_.Modulo(turned, chunks), kChunk);
-    const ValueId first = b_.Plus(b_.Times(stage, operand.lines * operand.length),
-                                  b_.Times(line, operand.length));
+    const ValueId first =
+        b_.Plus(b_.Times(stage, operand.lines * operand.length), b_.Times(line, operand.length));
     return b_.Plus(first, in_line);
   }
 
@@ -222,8 +221,7 @@ class MmaLowering {
     const UOp* const load = operand.side->value;
     const int64_t run = operand.side->run;
     Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
-    const ValueId gate =
-        load->src.size() == 3 ? low_.Gate(Conjuncts(load->src[1])) : ValueId{-1};
+    const ValueId gate = load->src.size() == 3 ? low_.Gate(Conjuncts(load->src[1])) : ValueId{-1};
     const ValueId index = low_.Emit(load->src[0]->src[1]);
     copy.src = {operand.memory, target, low_.buffers_[GlobalOfAccess(load).slot()], index};
     const ValueId mask = low_.And(inside, gate);
@@ -281,8 +279,8 @@ class MmaLowering {
     return b_.Add({.code = Code::kLdmatrix,
                    .dtype = product_.dtype,
                    .lanes = 8,
-                   .src = {operand.memory, ElementOf(operand, stage, line, low,
-                                                     across ? own_chunk : step_chunk)},
+                   .src = {operand.memory,
+                           ElementOf(operand, stage, line, low, across ? own_chunk : step_chunk)},
                    .imm = {across ? 1 : 0, 0, 0}});
   }
 
@@ -295,10 +293,8 @@ class MmaLowering {
       for (int64_t i = 0; i < fragments_down_; ++i)
         for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
           const ValueId place = b_.Int(SumOf(i, j, 0));
-          const ValueId before = b_.Add({.code = Code::kLoad,
-                                         .dtype = DType::kF32,
-                                         .lanes = 4,
-                                         .src = {sums_, place}});
+          const ValueId before = b_.Add(
+              {.code = Code::kLoad, .dtype = DType::kF32, .lanes = 4, .src = {sums_, place}});
           b_.Store(sums_, place,
                    b_.Add({.code = Code::kMma,
                            .dtype = DType::kF32,

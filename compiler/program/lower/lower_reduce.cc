@@ -32,7 +32,7 @@ void Lowering::Group(int index) {
         b_.Store(sums.memory[n], PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
     });
   }
-  ReduceLoops(sums, 0);
+  if (!LoopWithCopiesAhead(sums)) ReduceLoops(sums, 0);
   if (sums.plan.shared_by > 1) {
     JoinResults(index, sums);
   } else {

@@ -31,9 +31,9 @@ void Lowering::OpenBlock() {
     if (plan_->groups[g].shared_by == 1) continue;
     for (const UOp* node : kernel_.groups[g].nodes) {
       const DType type = SumType(node->dtype);
-      const auto nodes = std::count_if(
-          kernel_.groups[g].nodes.begin(), kernel_.groups[g].nodes.end(),
-          [&](const UOp* other) { return SumType(other->dtype) == type; });
+      const auto nodes =
+          std::count_if(kernel_.groups[g].nodes.begin(), kernel_.groups[g].nodes.end(),
+                        [&](const UOp* other) { return SumType(other->dtype) == type; });
       const int64_t one = JoiningOf(kernel_, *plan_, g).elements();
       if (one == 0) continue;
       const auto [it, added] = elements.try_emplace(type, 0);
@@ -41,8 +41,7 @@ void Lowering::OpenBlock() {
       it->second = std::max(it->second, one * std::min<int64_t>(nodes, JoinedAtOnce(one, type)));
     }
   }
-  for (const DType type : types)
-    join_[type] = b_.Alloc(Space::kShared, type, elements.at(type));
+  for (const DType type : types) join_[type] = b_.Alloc(Space::kShared, type, elements.at(type));
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
@@ -158,8 +157,8 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
       ++end;
     const ValueId memory = join_.at(type);
     const auto place = [&](size_t n, ValueId warp) {
-      const ValueId result = b_.Plus(PlaceIn(sums.points),
-                                     b_.Int(static_cast<int64_t>(n - begin) * joining.points));
+      const ValueId result =
+          b_.Plus(PlaceIn(sums.points), b_.Int(static_cast<int64_t>(n - begin) * joining.points));
       return b_.Plus(b_.Times(b_.Plus(b_.Times(result, warps), warp), rest),
                      ThreadNumber(joining.rest));
     };
@@ -197,49 +196,115 @@ bool Lowering::CopiesFor(const Reduction& sums) const {
                      [&](const codegen::BlockCopy& copy) { return copy.group == sums.index; });
 }
 
+// A thread writes out so many copies; of more it makes a loop, whose values do not stay in
+// registers.
+constexpr int64_t kCopiesWrittenOutMax = 16;
+
+int64_t Lowering::CopiesOfThread(size_t copy) const {
+  const CopyLayout& layout = copy_layouts_[copy];
+  int64_t runs = 1;
+  for (const CopyDim& dim : layout.dims) runs *= dim.extent;
+  return (runs / layout.lanes + threads_ - 1) / threads_;
+}
+
 void Lowering::CopiesForStep(const Reduction& sums) {
   b_.Barrier();  // the step before is read
   for (size_t i = 0; i < copies_.size(); ++i)
-    if (plan_->copies[i].group == sums.index) CopyForBlock(i);
+    if (plan_->copies[i].group == sums.index)
+      OverCopy(i, -1, [&](ValueId, ValueId place) {
+        b_.Store(copies_[i], place, Emit(plan_->copies[i].load));
+      });
   b_.Barrier();
+  ReadCopies(sums);
+}
+
+void Lowering::ReadCopies(const Reduction& sums) {
   for (size_t i = 0; i < copies_.size(); ++i)
     if (plan_->copies[i].group == sums.index) copied_[plan_->copies[i].load] = i;
 }
 
-// Thread by thread along the dimension in which memory is consecutive, then along the others.
-void Lowering::CopyForBlock(size_t copy) {
-  constexpr int64_t kWrittenOutMax = 16;
+// The elements of the next step are loaded before this one is computed, and wait in registers.
+bool Lowering::LoopWithCopiesAhead(const Reduction& sums) {
+  if (sums.plan.loops.size() != 1 || sums.plan.loops[0].step == 1 || !CopiesFor(sums))
+    return false;
+  std::vector<size_t> copies;
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (plan_->copies[i].group == sums.index) {
+      if (CopiesOfThread(i) > kCopiesWrittenOutMax) return false;
+      copies.push_back(i);
+    }
+  const Tile& tile = sums.plan.loops[0];
+  std::vector<ValueId> ahead;
+  for (const size_t i : copies)
+    ahead.push_back(b_.Alloc(Space::kPrivate, plan_->copies[i].load->dtype,
+                             CopiesOfThread(i) * copy_layouts_[i].lanes));
+  const auto load = [&](ValueId step) {
+    for (size_t c = 0; c < copies.size(); ++c)
+      OverCopy(copies[c], step, [&](ValueId own, ValueId) {
+        b_.Store(ahead[c], own, Emit(plan_->copies[copies[c]].load));
+      });
+  };
+  load(b_.Int(0));
+  OverTile(tile, [&] {
+    b_.Barrier();  // the step before is read
+    for (size_t c = 0; c < copies.size(); ++c)
+      OverCopy(copies[c], b_.Int(0), [&](ValueId own, ValueId place) {
+        b_.Store(copies_[copies[c]], place, b_.Load(ahead[c], own));
+      });
+    b_.Barrier();
+    const ValueId next = b_.Plus(bound_[tile.range].step, b_.Int(1));
+    const ValueId more = b_.Less(next, b_.Int(tile.blocks()));
+    int64_t known = 1;
+    if (!b_.IsConst(more, &known) || known != 0) {
+      const ValueId branch = b_.If(more);
+      load(next);
+      b_.EndIf(branch);
+    }
+    ReadCopies(sums);
+    ReduceBody(sums);
+    copied_.clear();
+  });
+  return true;
+}
+
+// Calls `inside` for each element that this thread copies, with its number among the thread's own
+// and its place in the block's memory, while its ranges are bound: in step `step` of the innermost
+// loop, or (-1) the one that is open. Thread by thread along the dimension in which memory is
+// consecutive, then along the others.
+void Lowering::OverCopy(size_t copy, ValueId step,
+                        const std::function<void(ValueId own, ValueId place)>& inside) {
   const CopyLayout& layout = copy_layouts_[copy];
   std::vector<size_t> order;  // the one that varies fastest first
   if (layout.along >= 0) order.push_back(static_cast<size_t>(layout.along));
   for (size_t d = layout.dims.size(); d-- > 0;)
     if (static_cast<int>(d) != layout.along) order.push_back(d);
-  int64_t chunks = 1;
-  for (const CopyDim& dim : layout.dims) chunks *= dim.extent;
-  chunks /= layout.lanes;
+  int64_t runs = 1;
+  for (const CopyDim& dim : layout.dims) runs *= dim.extent;
+  runs /= layout.lanes;
 
   absl::flat_hash_map<const UOp*, ValueId> memo;
   std::vector<std::vector<const UOp*>> scopes;
   std::swap(memo, memo_);
   std::swap(scopes, memo_scopes_);
   const std::vector<ValueId> values = value_;
-  const int64_t steps = (chunks + threads_ - 1) / threads_;
-  const ValueId step = b_.Loop(steps, steps <= kWrittenOutMax ? How::kUnroll : How::kPlain);
-  ValueId left = b_.Plus(b_.Times(step, threads_), thread_);
-  const ValueId some = chunks % threads_ == 0 ? -1 : b_.If(b_.Less(left, b_.Int(chunks)));
-  ValueId place = b_.Int(0);
+  const int64_t count = CopiesOfThread(copy);
+  const ValueId number = b_.Loop(count, count <= kCopiesWrittenOutMax ? How::kUnroll : How::kPlain);
+  ValueId left = b_.Plus(b_.Times(number, threads_), thread_);
+  const ValueId some = runs % threads_ == 0 ? -1 : b_.If(b_.Less(left, b_.Int(runs)));
+  ValueId own = b_.Times(number, layout.lanes), place = b_.Int(0);
   for (size_t i = 0; i < order.size(); ++i) {
     const CopyDim& dim = layout.dims[order[i]];
+    const int64_t extent = kernel_.ranges[dim.range].extent;
     const int64_t lanes = static_cast<int>(order[i]) == layout.along ? layout.lanes : 1;
-    const int64_t count = dim.extent / lanes;
-    const ValueId number = i + 1 == order.size() ? left : b_.Modulo(left, count);
-    left = b_.Divide(left, count);
-    const ValueId within = b_.Times(number, lanes);
+    const ValueId at = i + 1 == order.size() ? left : b_.Modulo(left, dim.extent / lanes);
+    left = b_.Divide(left, dim.extent / lanes);
+    const ValueId within = b_.Times(at, lanes);
     const Bound& bound = bound_[dim.range];
-    ValueId value = b_.Plus(b_.Times(bound.step, bound.tile_step), within);
-    const bool short_step = dim.reduced && bound.extent() < dim.extent;
-    if (bound.cut || short_step)
-      value = Least(value, b_.Int(kernel_.ranges[dim.range].extent - lanes));
+    const bool ahead = dim.reduced && step >= 0;
+    ValueId value = ahead ? b_.Times(step, dim.extent) : b_.Times(bound.step, bound.tile_step);
+    value = b_.Plus(value, within);
+    if (dim.reduced ? extent % dim.extent != 0 : bound.cut)
+      value = Least(value, b_.Int(extent - lanes));
     value_[dim.range] = value;
     place = b_.Plus(place, b_.Times(within, dim.stride));
   }
@@ -248,11 +313,12 @@ void Lowering::CopyForBlock(size_t copy) {
     const CopyDim& along = layout.dims[static_cast<size_t>(layout.along)];
     value_[along.range] = b_.Plus(value_[along.range], lane);
     place = b_.Plus(place, b_.Times(lane, along.stride));
+    own = b_.Plus(own, lane);
   }
-  b_.Store(copies_[copy], place, Emit(plan_->copies[copy].load));
+  inside(own, place);
   if (lane >= 0) b_.End(lane);
   if (some >= 0) b_.EndIf(some);
-  b_.End(step);
+  b_.End(number);
   value_ = values;
   std::swap(memo, memo_);
   std::swap(scopes, memo_scopes_);

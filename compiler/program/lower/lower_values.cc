@@ -124,8 +124,7 @@ void Lowering::Stores() {
     const RangeSet deps = kernel_.DepsOf(store);
     std::vector<int> points = TiledRanges(deps);
     const auto same = std::find_if(by_points.begin(), by_points.end(), [&](const auto& entry) {
-      return entry.first == points &&
-             (!blocks_ || kernel_.DepsOf(entry.second.front()) == deps);
+      return entry.first == points && (!blocks_ || kernel_.DepsOf(entry.second.front()) == deps);
     });
     if (same != by_points.end()) {
       same->second.push_back(store);

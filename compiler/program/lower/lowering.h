@@ -10,6 +10,7 @@
 //   lower_core.cc     sums of products by matrix units
 //   lower_pack.cc     copies of their operands
 //   lower_mma.cc      products of matrices by those of a GPU, a class of its own
+//   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
 //   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
 //
@@ -54,7 +55,8 @@ inline DType SumType(DType dtype) {
 std::vector<const UOp*> Conjuncts(const UOp* condition);
 
 class Lowering {
-  friend class MmaLowering;  // lower_mma.cc
+  friend class MmaLowering;     // lower_mma.cc
+  friend class HopperLowering;  // lower_hopper.cc
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
@@ -235,7 +237,12 @@ class Lowering {
   // Of reductions of so many elements each.
   static int64_t JoinedAtOnce(int64_t elements, DType type);
   void CopiesForStep(const Reduction& sums);
-  void CopyForBlock(size_t copy);
+  // Returns false where that is not possible: then each step copies before it is computed.
+  bool LoopWithCopiesAhead(const Reduction& sums);
+  void ReadCopies(const Reduction& sums);
+  int64_t CopiesOfThread(size_t copy) const;
+  void OverCopy(size_t copy, ValueId step,
+                const std::function<void(ValueId own, ValueId place)>& inside);
   ValueId PlaceInBlock(size_t copy);
   bool CopiesFor(const Reduction& sums) const;
 
@@ -403,12 +410,12 @@ class Lowering {
   std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
   // By range, inside a statement: its value, its value less the tile's base, and its piece.
   std::vector<ValueId> value_, local_, piece_;
-  std::vector<ValueId> place_;  // its place among the thread's own values
-  std::vector<ValueId> raw_;    // where it is cut: of its first lane, as it was before
+  std::vector<ValueId> place_;   // its place among the thread's own values
+  std::vector<ValueId> raw_;     // where it is cut: of its first lane, as it was before
   std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
   Lanes lanes_;
-  RangeSet mapped_ = 0;  // ranges whose value differs between blocks or threads
-  bool blocks_ = false;  // a plan of blocks of threads
+  RangeSet mapped_ = 0;               // ranges whose value differs between blocks or threads
+  bool blocks_ = false;               // a plan of blocks of threads
   const RangeSet* stored_ = nullptr;  // of these, in a statement of stores: what they vary with
   absl::flat_hash_map<DType, ValueId> join_;  // the block's memory by the type that is joined
   std::vector<ValueId> copies_;               // as in the plan

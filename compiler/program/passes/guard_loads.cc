@@ -60,8 +60,8 @@ class Guarder : Copier {
     Instruction copy = WithNewSources(n);
     const int64_t ends = at(at(n).src[2]).imm[1] - (copy.imm[0] - 1);
     const ValueId index = copy.src[3];
-    const ValueId guard = b_.Alu(Op::kAnd, DType::kBool,
-                                 {b_.Less(b_.Int(-1), index), b_.Less(index, b_.Int(ends))});
+    const ValueId guard =
+        b_.Alu(Op::kAnd, DType::kBool, {b_.Less(b_.Int(-1), index), b_.Less(index, b_.Int(ends))});
     if (copy.src.size() == 5) {
       copy.src[4] = b_.Alu(Op::kAnd, DType::kBool, {guard, copy.src[4]});
     } else {
@@ -77,11 +77,10 @@ absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<Val
   for (const ValueId n : unproved) {
     // A store is refused; so is a load of the program's own memory, which no pass may get wrong.
     const Instruction& access = program.code[n];
-    const bool guarded = access.code == Code::kCopy ||
-                         (access.code == Code::kLoad &&
-                          program.code[access.src[0]].code == Code::kBuffer);
-    if (!guarded)
-      return proof::NotInRange(program, n);
+    const bool guarded =
+        access.code == Code::kCopy ||
+        (access.code == Code::kLoad && program.code[access.src[0]].code == Code::kBuffer);
+    if (!guarded) return proof::NotInRange(program, n);
   }
   Guarder pass(program);
   pass.Run({unproved.begin(), unproved.end()});

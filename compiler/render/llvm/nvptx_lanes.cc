@@ -59,14 +59,13 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
     if (count == 1) {
       whole = alu_.ToMemory(Lane(value, lane), dtype);
     } else {
-      whole = llvm::PoisonValue::get(
-          llvm::FixedVectorType::get(type, static_cast<unsigned>(count)));
+      whole =
+          llvm::PoisonValue::get(llvm::FixedVectorType::get(type, static_cast<unsigned>(count)));
       for (int k = 0; k < count; ++k)
         whole = b_.CreateInsertElement(whole, alu_.ToMemory(Lane(value, lane + k), dtype),
                                        static_cast<uint64_t>(k));
     }
-    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)),
-                          AlignOf(memory, index, lane));
+    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
     lane += count;
   }
 }

@@ -95,8 +95,8 @@ std::vector<int64_t> DivisorsOf(const program::Program& program) {
     const auto source = [&](size_t s) { return known[i.src[s]]; };
     if (i.code == Code::kConst) {
       const auto bits = static_cast<uint64_t>(i.imm[0]);
-      known[n] = bits == 0 ? kDivisorMax
-                           : std::min(kDivisorMax, static_cast<int64_t>(bits & (~bits + 1)));
+      known[n] =
+          bits == 0 ? kDivisorMax : std::min(kDivisorMax, static_cast<int64_t>(bits & (~bits + 1)));
     } else if (i.code == Code::kAlu) {
       switch (i.op) {
         case Op::kAdd:

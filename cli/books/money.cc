@@ -1,5 +1,5 @@
-// `outboard credit`, `cap`, and what `account` says of money: on the accounts file of a data folder,
-// also while its gateway runs.
+// `outboard credit`, `cap`, and what `account` says of money: on the accounts file of a data
+// folder, also while its gateway runs.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,9 +19,9 @@ namespace outboard::cli {
 
 namespace {
 
-using gateway::Budget;
 using gateway::BudgetScope;
 using gateway::MicroUsd;
+using gateway::SpendBudget;
 
 constexpr char kNone[] = "none";
 
@@ -71,7 +71,7 @@ std::string TextOf(const std::optional<MicroUsd>& amount, const char* otherwise)
 absl::Status PrintAccount(const AccountFlags& flags, const OpenBooks& books,
                           const gateway::Tenant& tenant) {
   OB_ASSIGN_OR_RETURN(const MicroUsd balance, books.ledger->Balance(tenant.id));
-  OB_ASSIGN_OR_RETURN(const Budget budget, books.ledger->BudgetOf(tenant.id));
+  OB_ASSIGN_OR_RETURN(const SpendBudget budget, books.ledger->BudgetOf(tenant.id));
   if (flags.json) {
     const bool unlimited = budget.credit_limit == gateway::kNoCreditLimit;
     std::printf(
@@ -131,9 +131,9 @@ absl::Status CreditAdd(const AccountFlags& flags) {
   OB_ASSIGN_OR_RETURN(const MicroUsd amount, AmountFrom("the credit", flags.amount));
   OB_ASSIGN_OR_RETURN(const OpenBooks books, BooksOf(flags, /*create=*/false));
   OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, books.accounts->FindTenant(flags.tenant));
-  const auto posting =
-      books.ledger->Credit(tenant.id, amount, absl::StrCat("credit/", tenant.id.value, "/", flags.id),
-                           gateway::WallNow());
+  const auto posting = books.ledger->Credit(tenant.id, amount,
+                                            absl::StrCat("credit/", tenant.id.value, "/", flags.id),
+                                            gateway::WallNow());
   if (absl::IsAlreadyExists(posting.status()))
     return absl::AlreadyExistsError(
         absl::StrCat("a payment with the id ", flags.id, " was added with another amount"));
@@ -173,7 +173,7 @@ absl::Status CapSet(const AccountFlags& flags) {
     if (!known) return absl::NotFoundError("there is no key with this id");
   }
   OB_RETURN_IF_ERROR(books.ledger->SetCap(scope, name, cap));
-  OB_ASSIGN_OR_RETURN(const Budget budget, books.ledger->BudgetOf(scope, name));
+  OB_ASSIGN_OR_RETURN(const SpendBudget budget, books.ledger->BudgetOf(scope, name));
   const char* const what = scope == BudgetScope::kKey ? "key" : "tenant";
   const std::string& shown = scope == BudgetScope::kKey ? name : flags.tenant;
   if (flags.json) {

@@ -1,0 +1,191 @@
+// Kernels that the compiler makes products by warpgroups of (compiler/program/hopper/plan.h): their
+// programs in the interpreter and their PTX on the PTX machine, against a walk of the kernel; and
+// kernels that it must leave to others.
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/hopper/plan.h"
+#include "compiler/program/interpret.h"
+#include "compiler/proof/in_range.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+enum class After { kNothing, kBiasAndRelu, kResidual, kTwoResults };
+
+struct KernelCase {
+  std::string name;
+  int64_t m = 128, n = 64, k = 128;
+  int64_t batch = 1, heads = 1;  // two ranges that are no single one: [batch, m, heads, k]
+  bool a_turned = false, b_turned = false;
+  DType dtype = DType::kBF16, result = DType::kF32;
+  After after = After::kNothing;
+  int multiprocessors = 132;
+  bool computed = false;  // A is 2 * a: no load
+  int64_t shift = 0;      // of A's index
+};
+
+// y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
+const UOp* KernelOf(Graph& g, const KernelCase& p) {
+  const UOp *const batch = Range(g, 0, p.batch), *const head = Range(g, 1, p.heads),
+                   *const m = Range(g, 2, p.m), *const n = Range(g, 3, p.n),
+                   *const k = ReduceRange(g, 4, p.k);
+  const auto index = [&](const UOp* row, int64_t rows, bool turned) {
+    return turned ? RowMajor(g, {batch, k, head, row}, {p.batch, p.k, p.heads, rows})
+                  : RowMajor(g, {batch, row, head, k}, {p.batch, rows, p.heads, p.k});
+  };
+  const int64_t batches = p.batch * p.heads;
+  const UOp* a_index = index(m, p.m, p.a_turned);
+  if (p.shift != 0) a_index = Add(g, a_index, ConstIndex(g, p.shift));
+  const UOp* a = LoadAt(g, 1, p.dtype, batches * p.m * p.k + p.shift, a_index);
+  if (p.computed) a = Add(g, a, a);
+  const UOp* const b =
+      LoadAt(g, 2, p.dtype, batches * p.k * p.n, index(n, p.n, /*turned=*/!p.b_turned));
+  const UOp* y = Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
+  const int64_t elements = batches * p.m * p.n;
+  const UOp* const at = RowMajor(g, {batch, head, m, n}, {p.batch, p.heads, p.m, p.n});
+  if (p.after == After::kBiasAndRelu)
+    y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
+            ConstFloat(g, DType::kF32, 0));
+  if (p.after == After::kResidual)
+    y = Add(g, y, Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32));
+  std::vector<const UOp*> stores = {StoreAt(g, 0, elements, at, Cast(g, y, p.result))};
+  if (p.after == After::kTwoResults) stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
+  return Sink(g, stores);
+}
+
+codegen::LoopNest NestOf(Graph& guards, const UOp* sink) {
+  return *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+}
+
+void CheckKernel(const KernelCase& test) {
+  SCOPED_TRACE(test.name);
+  Graph g, guards;
+  const UOp* const sink = KernelOf(g, test);
+  const Target target = CudaTarget("sm_90a", test.multiprocessors);
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  // Sums of f32 in another order, then rounded.
+  const double tolerance = test.result == DType::kF32 ? 1e-5 : 8e-3;
+
+  const codegen::LoopNest kernel = NestOf(guards, sink);
+  const auto product = codegen::FindMmaProduct(kernel);
+  ASSERT_TRUE(product.ok()) << product.status();
+  const auto shape = program::HopperShapeOf(kernel, *product);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  const program::HopperPlan plan{*product, *shape, {.columns = 64, .stages = 2}};
+  const auto program = program::ExpandHopper(kernel, plan);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Buffers got = start;
+  const program::RunReport report = program::Interpret(*program, got, {}, {.seed = 3});
+  ASSERT_TRUE(report.ok()) << report.message;
+  ExpectClose(sink, got, want, tolerance);
+  if (testing::Test::HasFatalFailure()) return;
+
+  const auto compiled = CompileKernel(sink, {.target = target});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->object.find(".local"), std::string::npos);
+  ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
+  got = start;
+  const absl::Status ran = RunOnPtxMachine(*compiled, got);
+  ASSERT_TRUE(ran.ok()) << ran;
+  ExpectClose(sink, got, want, tolerance);
+  if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
+    const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
+    ASSERT_TRUE(spilled.ok()) << spilled.status();
+    EXPECT_EQ(*spilled, 0);
+  }
+}
+
+TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
+  const KernelCase cases[] = {
+      {.name = "plain", .m = 256, .n = 256, .k = 192, .multiprocessors = 2},
+      {.name = "a turned", .m = 256, .n = 128, .a_turned = true, .multiprocessors = 2},
+      {.name = "b turned, f16",
+       .m = 256,
+       .n = 128,
+       .b_turned = true,
+       .dtype = DType::kF16,
+       .result = DType::kF16,
+       .multiprocessors = 2},
+      {.name = "both turned, remainders, persistent",
+       .m = 392,
+       .n = 136,
+       .k = 136,
+       .a_turned = true,
+       .b_turned = true,
+       .result = DType::kBF16,
+       .multiprocessors = 2},
+      {.name = "bias and relu",
+       .m = 256,
+       .n = 128,
+       .result = DType::kBF16,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 2},
+      {.name = "residual, remainders",
+       .m = 200,
+       .n = 136,
+       .result = DType::kBF16,
+       .after = After::kResidual,
+       .multiprocessors = 1},
+      {.name = "two results",
+       .m = 256,
+       .n = 128,
+       .after = After::kTwoResults,
+       .multiprocessors = 2},
+      {.name = "batches and heads",
+       .m = 128,
+       .n = 128,
+       .batch = 2,
+       .heads = 3,
+       .b_turned = true,
+       .multiprocessors = 2},
+  };
+  for (const KernelCase& test : cases) {
+    CheckKernel(test);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(HopperKernel, WhatNoViewCanCopy_IsLeftToOthers) {
+  const std::pair<KernelCase, const char*> cases[] = {
+      {{.name = "rows of 252 bytes", .k = 126}, "252 bytes apart"},
+      {{.name = "a computed operand", .computed = true}, "computed"},
+      {{.name = "an index that begins elsewhere", .shift = 8}, "no sum of its loops"},
+  };
+  for (const auto& [test, why] : cases) {
+    SCOPED_TRACE(test.name);
+    Graph g, guards;
+    const UOp* const sink = KernelOf(g, test);
+    const codegen::LoopNest kernel = NestOf(guards, sink);
+    const auto product = codegen::FindMmaProduct(kernel);
+    ASSERT_TRUE(product.ok()) << product.status();
+    const absl::Status status = program::HopperShapeOf(kernel, *product).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_TRUE(absl::StrContains(status.message(), why)) << status;
+  }
+}
+
+TEST(HopperKernel, SmallProductsAndOtherTargets_AreLeftToMma) {
+  const auto uses_wgmma = [](const KernelCase& test, const char* arch) {
+    Graph g;
+    const auto compiled = CompileKernel(KernelOf(g, test), {.target = CudaTarget(arch, 132)});
+    OB_CHECK(compiled.ok());
+    return absl::StrContains(compiled->object, "wgmma");
+  };
+  const KernelCase large{.m = 4096, .n = 4096, .k = 4096};
+  EXPECT_TRUE(uses_wgmma(large, "sm_90a"));
+  EXPECT_FALSE(uses_wgmma(large, "sm_90"));
+  EXPECT_FALSE(uses_wgmma(large, "sm_80"));
+  EXPECT_FALSE(uses_wgmma({.m = 256, .n = 256, .k = 1024}, "sm_90a"));  // 8 blocks of 132
+}
+
+}  // namespace
+}  // namespace outboard::test

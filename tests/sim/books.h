@@ -1,0 +1,250 @@
+// The money of a simulated world: the ledger of production in a file in memory, and beside it a
+// model that shares no code with ledger and meter. After every write the two agree, and M1 to M8
+// hold (docs/testing.md):
+//
+//   M1  what accounts were charged is what the revenue got
+//   M2  a millisecond of a leased device is charged once: ranges begin at 0 and touch
+//   M3  a charge is at most what is held; what is charged and held is at most what was credited
+//   M4  a lease is charged for no more time than passed, a worker for no more than its devices have
+//   M5  what is repeated after a fault of ours is not charged
+//   M6  what was written stays, whatever crashes
+//   M7  the ledger's chain, sums and holds verify
+//   M8  no hold outlives its lease
+//
+// A millisecond of a device costs `price_per_ms` micro-dollars here, so that the model needs no
+// division.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/ledger/ledger.h"
+#include "tests/sim/world.h"
+
+namespace outboard::sim {
+
+class Books {
+ public:
+  static constexpr int64_t kNsPerMs = kMs;
+  static constexpr int kAccounts = 3;
+  static constexpr int64_t kDevicesOfWorker = 2;
+
+  explicit Books(World* world)
+      : world_(world),
+        folder_(MakeFolder()),
+        ledger_(ValueOrDie(gateway::Ledger::Open(folder_ + "/books.db"))),
+        price_per_ms_(world->Between(1, 5)),
+        prepaid_(world->OneIn(2)) {}
+  ~Books() {
+    ledger_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Books(const Books&) = delete;
+  Books& operator=(const Books&) = delete;
+
+  gateway::MicroUsd price_per_hour() const { return {3'600'000 * price_per_ms_}; }
+
+  // ---- the operator
+  void Credit(int64_t tenant, int64_t ms) {
+    const int64_t amount = ms * price_per_ms_;
+    accounts_[tenant].credited += amount;
+    OB_CHECK_OK(
+        ledger_->Credit({tenant}, {amount}, absl::StrCat("credit ", ++credits_), Now()).status());
+  }
+  bool prepaid() const { return prepaid_; }
+
+  // ---- what the gateway decides, when it does
+  void LeaseBegins(const gateway::LeaseId& lease, const std::string& worker) {
+    leases_[lease] = {.worker = worker, .began = world_->now()};
+  }
+  void LeaseEnds(const gateway::LeaseId& lease, const std::string& why) {
+    const auto at = leases_.find(lease);
+    if (at == leases_.end()) return world_->Broken("a lease ends that has not begun");
+    Lease& ended = at->second;
+    ended.over = true;
+    // M5: the time between is not known where the worker was not heard from until the end.
+    if (why == "worker lost" || why == "executor lost") return;
+    const int64_t free_ms = ended.replayed_ns / kMs;
+    const int64_t passed_ms = (world_->now() - ended.began) / kMs;
+    if (ended.charged_ms + free_ms > passed_ms + 1)
+      world_->Broken("M5: of ", passed_ms, " ms of a lease ", free_ms, " repeated work, and ",
+                     ended.charged_ms, " are charged");
+    if (free_ms > 0) world_->Count("repeated for nothing");
+  }
+  // Since then the session has repeated what was done before: of its last lease, if that runs. At
+  // most five seconds at a time count, since nothing is repeated while a connection stalls.
+  void Repeated(const gateway::SessionId& session, int64_t since) {
+    auto at = leases_.upper_bound(gateway::LeaseId{session, UINT64_MAX});
+    if (at == leases_.begin()) return;
+    Lease& lease = (--at)->second;
+    if (at->first.session == session && !lease.over)
+      lease.replayed_ns += std::min(world_->now() - std::max(since, lease.began), 5 * kSecond);
+  }
+  // M4, before the charge is on its way to the disk.
+  void Charged(const gateway::Charge& charge) {
+    const auto at = leases_.find(charge.device.lease);
+    if (at == leases_.end()) return world_->Broken("M4: a charge without a lease");
+    Lease& lease = at->second;
+    lease.charged_ms = charge.to_ms;
+    if (charge.to_ms * kMs > world_->now() - lease.began)
+      world_->Broken("M4: ", charge.to_ms, " ms are charged of a lease of ",
+                     (world_->now() - lease.began) / kMs);
+    int64_t& of_worker = charged_of_worker_[lease.worker];
+    of_worker += charge.to_ms - charge.from_ms;
+    if (of_worker * kMs > kDevicesOfWorker * world_->now())
+      world_->Broken("M4: a worker is charged for more time than it had");
+  }
+
+  // ---- what reaches the disk
+  gateway::HoldAnswer Hold(const gateway::HoldRequest& request) {
+    const auto limit = prepaid_ ? gateway::MicroUsd{0} : gateway::kNoCreditLimit;
+    const auto answer = ledger_->Hold(request, limit);
+    if (!answer.ok()) {
+      world_->Broken("the ledger refuses a hold: ", answer.status().ToString());
+      return {};
+    }
+    Account& account = accounts_[request.tenant.value];
+    const auto [at, is_new] = holds_.try_emplace(request.lease);
+    Held& held = at->second;
+    held.tenant = request.tenant.value;
+    const int64_t wanted_ms = std::max<int64_t>(0, request.to_ms - held.funded_ms);
+    int64_t more_ms = wanted_ms;
+    if (prepaid_)
+      more_ms =
+          std::min(more_ms, std::max<int64_t>(0, account.credited - account.spent - account.held) /
+                                price_per_ms_);
+    if (is_new && more_ms < 1000) more_ms = 0;
+    held.funded_ms += more_ms;
+    account.held += more_ms * price_per_ms_;
+    if (answer->funded_ms != held.funded_ms)
+      world_->Broken("M3: ", answer->funded_ms, " ms are funded, and ", held.funded_ms,
+                     " could be");
+    if (answer->why.ok() != (held.funded_ms >= request.to_ms))
+      world_->Broken("a hold does not say what it lacks");
+    if (!answer->why.ok()) world_->Count("refused money");
+    if (is_new && held.funded_ms == 0) holds_.erase(at);
+    Check();
+    return *answer;
+  }
+  void EndHold(const gateway::LeaseId& lease) {
+    OB_CHECK_OK(ledger_->EndHold(lease));
+    if (const auto at = holds_.find(lease); at != holds_.end()) {
+      accounts_[at->second.tenant].held -=
+          (at->second.funded_ms - at->second.posted_ms) * price_per_ms_;
+      holds_.erase(at);
+    }
+    Check();
+  }
+  // A gateway starts.
+  void EndAllHolds() {
+    OB_CHECK_OK(ledger_->EndAllHolds().status());
+    holds_.clear();
+    for (auto& [tenant, account] : accounts_) account.held = 0;
+    Check();
+  }
+  void Post(const std::vector<gateway::Charge>& charges) {
+    const auto posted = ledger_->PostEach(charges, Now());
+    OB_CHECK_OK(posted.status());
+    for (const gateway::AccountPosting& account : *posted)
+      if (!account.status.ok())
+        world_->Broken("M2: the ledger refuses a charge: ", account.status.ToString());
+    for (const gateway::Charge& charge : charges) PostOne(charge);
+    Check();
+  }
+  gateway::Usage UsageOf(const gateway::SessionId& session) {
+    return ValueOrDie(ledger_->UsageOfSession(session));
+  }
+
+  // When all sessions have ended, and their writes are on disk.
+  void CheckAtEnd() {
+    if (!holds_.empty())
+      world_->Broken("M8: ", holds_.size(), " holds are left where no lease runs");
+    const auto verified = ledger_->Verify();
+    if (!verified.ok()) world_->Broken("M7: ", verified.status().ToString());
+  }
+
+ private:
+  struct Account {
+    int64_t credited = 0, spent = 0, held = 0;
+  };
+  struct Held {
+    int64_t tenant = 0, posted_ms = 0, funded_ms = 0;
+  };
+  struct Lease {
+    std::string worker;
+    int64_t began = 0, charged_ms = 0, replayed_ns = 0;
+    bool over = false;
+  };
+
+  static std::string MakeFolder() {
+    std::string name = access("/dev/shm", W_OK) == 0
+                           ? "/dev/shm/outboard-sim-XXXXXX"
+                           : (std::filesystem::temp_directory_path() / "outboard-sim-XXXXXX");
+    OB_CHECK(mkdtemp(name.data()) != nullptr);
+    return name;
+  }
+  gateway::WallTime Now() const { return {1'780'000'000'000 + world_->now_ms()}; }
+
+  void PostOne(const gateway::Charge& charge) {
+    int64_t& charged_ms = charged_ms_[charge.device];
+    if (charge.from_ms != charged_ms)
+      world_->Broken("M2: time from ", charge.from_ms, " ms is charged after ", charged_ms);
+    charged_ms = charge.to_ms;
+    const int64_t amount = (charge.to_ms - charge.from_ms) * price_per_ms_;
+    if (charge.amount.value != amount)
+      world_->Broken("a charge of ", charge.amount.value, " is due as ", amount);
+    const auto at = holds_.find(charge.device.lease);
+    if (at == holds_.end() || charge.to_ms > at->second.funded_ms)
+      return world_->Broken("M3: a charge up to ", charge.to_ms, " ms is not held");
+    at->second.posted_ms = charge.to_ms;
+    Account& account = accounts_[charge.tenant.value];
+    account.held -= amount;
+    account.spent += amount;
+    revenue_ += amount;
+  }
+
+  void Check() {
+    int64_t spent = 0;
+    for (const auto& [tenant, account] : accounts_) {
+      spent += account.spent;
+      if (prepaid_ && account.spent + account.held > account.credited)
+        world_->Broken("M3: account ", tenant, " has more charged and held than credited");
+      if (account.held < 0) world_->Broken("M3: account ", tenant, " holds less than nothing");
+      const gateway::TenantId id{tenant};
+      const auto balance = ledger_->Balance(id);
+      const auto budget = ledger_->BudgetOf(id);
+      OB_CHECK(balance.ok() && budget.ok());
+      if (balance->value != account.credited - account.spent)
+        world_->Broken("M6: account ", tenant, " has ", balance->value, ", due ",
+                       account.credited - account.spent);
+      if (budget->held.value != account.held)
+        world_->Broken("M6: account ", tenant, " holds ", budget->held.value, ", due ",
+                       account.held);
+    }
+    const auto revenue = ledger_->Balance(gateway::LedgerAccount::Revenue());
+    if (spent != revenue_ || revenue->value != revenue_) world_->Broken("M1: the revenue is off");
+  }
+
+  World* const world_;
+  const std::string folder_;
+  std::unique_ptr<gateway::Ledger> ledger_;
+  const int64_t price_per_ms_;
+  const bool prepaid_;
+  int64_t credits_ = 0, revenue_ = 0;
+  std::map<int64_t, Account> accounts_;
+  std::map<gateway::LeaseId, Held> holds_;
+  std::map<gateway::LeaseId, Lease> leases_;
+  std::map<gateway::LeasedDevice, int64_t> charged_ms_;
+  std::map<std::string, int64_t> charged_of_worker_;
+};
+
+}  // namespace outboard::sim
