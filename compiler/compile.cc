@@ -127,10 +127,13 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
     OB_RETURN_IF_ERROR(LowerByPlan(std::move(kernel), opts, target, options, out));
   } else {
     absl::Status planned = absl::OkStatus();
-    if (!opts.empty()) planned = LowerByPlan(kernel, opts, target, options, out);
-    // What somebody asks for is done, or refused; our own choice may turn out not to fit.
-    if (!planned.ok() && options.opts.has_value()) return planned;
-    if (!planned.ok() && options.dump) absl::StrAppend(&out.dump, planned.ToString(), "\n");
+    if (!opts.empty()) planned = LowerByPlan(std::move(kernel), opts, target, options, out);
+    if (!planned.ok()) {
+      // What somebody asks for is done, or refused; our own choice may turn out not to fit.
+      if (options.opts.has_value()) return planned;
+      if (options.dump) absl::StrAppend(&out.dump, planned.ToString(), "\n");
+      OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
+    }
     if (opts.empty() || !planned.ok()) {
       OB_ASSIGN_OR_RETURN(
           out.program,
