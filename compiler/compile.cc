@@ -87,6 +87,22 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
   return std::nullopt;
 }
 
+// Sets the program and what is known of the plan.
+absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Opt>& opts,
+                         const Target& target, const CompileOptions& options, Lowered& out) {
+  OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), opts, target));
+  OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
+  // The heuristic's copies are at most half of the limit.
+  if (target.block_threads == 1 && options.opts.has_value())
+    OB_RETURN_IF_ERROR(CheckMemory(out.program));
+  out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
+  out.empty = planned.kernel.empty;
+  if (options.dump)
+    out.dump = codegen::OptsToString(opts) + "\n" + PlanToString(planned.kernel, planned.plan);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
@@ -107,21 +123,22 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
   if (!product && target.kind != TargetKind::kOpenCl) opts = OptsFor(kernel, target, options);
   if (product) {
     out.program = *std::move(product);
-  } else if (target.block_threads > 1 && opts.empty()) {
-    OB_ASSIGN_OR_RETURN(
-        out.program,
-        program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
+  } else if (target.block_threads == 1) {
+    OB_RETURN_IF_ERROR(LowerByPlan(std::move(kernel), opts, target, options, out));
   } else {
-    OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
-                        codegen::ApplyOpts(std::move(kernel), opts, target));
-    OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
-    // The heuristic's copies are at most half of the limit.
-    if (target.block_threads == 1 && options.opts.has_value())
-      OB_RETURN_IF_ERROR(CheckMemory(out.program));
-    out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
-    out.empty = planned.kernel.empty;
-    if (options.dump)
-      out.dump = codegen::OptsToString(opts) + "\n" + PlanToString(planned.kernel, planned.plan);
+    absl::Status planned = absl::OkStatus();
+    if (!opts.empty()) planned = LowerByPlan(std::move(kernel), opts, target, options, out);
+    if (!planned.ok()) {
+      // What somebody asks for is done, or refused; our own choice may turn out not to fit.
+      if (options.opts.has_value()) return planned;
+      if (options.dump) absl::StrAppend(&out.dump, planned.ToString(), "\n");
+      OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(guarded));
+    }
+    if (opts.empty() || !planned.ok()) {
+      OB_ASSIGN_OR_RETURN(
+          out.program,
+          program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
+    }
   }
   if (options.dump) out.dump = GraphToString(sink) + out.dump + ToString(out.program);
   return out;

@@ -44,7 +44,7 @@ void GpuAmdFigures() {
       }
     }
   Report(kFigure, static_cast<double>(whole) / all, "", "",
-         absl::StrCat(all, " golden kernels for gfx942 and gfx1100, linked by lld, without spills"));
+         absl::StrCat(all, " golden kernels for gfx942 and gfx1100: linked, and without spills"));
 }
 
 }  // namespace outboard::bench

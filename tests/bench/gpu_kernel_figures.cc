@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <ctime>
 #include <string>
 #include <thread>
@@ -107,7 +108,7 @@ CompiledStep Compile(const std::string& bytes, const Target& target) {
   return step;
 }
 
-// The kernels of a program for one GPU; those that cannot be compiled are counted.
+// The kernels of a program for one GPU; those that cannot be compiled are counted and named.
 std::vector<CompiledKernel> KernelsOf(const test::Program& program, const Target& target,
                                       int& refused) {
   Graph recording;
@@ -119,6 +120,8 @@ std::vector<CompiledKernel> KernelsOf(const test::Program& program, const Target
     absl::StatusOr<CompiledKernel> kernel = compiler.Compile(scheduled.ast);
     if (!kernel.ok()) {
       ++refused;
+      std::fprintf(stderr, "%s for %s: %s\n", program.name.c_str(), target.arch.c_str(),
+                   kernel.status().ToString().c_str());
     } else if (kernel->tasks > 0) {
       kernels.push_back(*std::move(kernel));
     }

@@ -1,5 +1,5 @@
-// Prints what kernels do to a GPU's memory, as the PTX machine counts it, and what a product of bf16
-// matrices comes to (gpu_sector_figures.h, gpu_matmul_figures.h).
+// Prints what kernels do to a GPU's memory, as the PTX machine counts it, and what a product of
+// matrices of bf16 comes to (gpu_sector_figures.h, gpu_matmul_figures.h).
 #pragma once
 
 namespace outboard::bench {
