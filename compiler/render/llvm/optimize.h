@@ -1,4 +1,5 @@
-// What every target does with a module of one kernel: passes over it, and its text or object.
+// What every target does with a module of one kernel: passes over it, and its text or object. What
+// a target does beside that is in its own file (x86.h, nvptx.h, amdgpu/amdgpu.h).
 #pragma once
 
 #include <llvm/IR/Module.h>
