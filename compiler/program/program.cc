@@ -10,12 +10,13 @@ namespace outboard::program {
 
 std::string_view Name(Code code) {
   static constexpr std::string_view kNames[] = {
-      "CONST",      "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",    "LOOP",      "END",
-      "IF",         "ENDIF",    "ALU",      "CAST",      "BITCAST",  "LANES",     "LANE",
-      "LOAD",       "STORE",    "BARRIER",  "COPY",      "COMMIT",   "WAIT",      "MMA",
-      "LDMATRIX", "DOT",        "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT",  "MAP",       "MBINIT",
-      "MBEXPECT",   "MBARRIVE", "MBWAIT",   "BOXLOAD",   "BOXSTORE", "BOXCOMMIT", "BOXWAIT",
-      "PROXYFENCE", "WGFENCE",  "WGMMA",    "WGCOMMIT",  "WGWAIT",   "WGSYNC",    "MAXREGISTERS"};
+      "CONST",       "VAR",        "SPECIAL",  "BUFFER",   "ALLOC",     "LOOP",     "END",
+      "IF",          "ENDIF",      "ALU",      "CAST",     "BITCAST",   "LANES",    "LANE",
+      "LOAD",        "STORE",      "BARRIER",  "COPY",     "COMMIT",    "WAIT",     "MMA",
+      "LDMATRIX",    "DOT",        "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT",  "MAP",
+      "MBINIT",      "MBEXPECT",   "MBARRIVE", "MBWAIT",   "BOXLOAD",   "BOXSTORE", "BOXCOMMIT",
+      "BOXWAIT",     "PROXYFENCE", "WGFENCE",  "WGMMA",    "WGCOMMIT",  "WGWAIT",   "WGSYNC",
+      "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];
 }
 
@@ -72,8 +73,8 @@ int64_t Program::Extent(Grid axis) const {
 
 int64_t Program::shared_bytes() const { return SharedOffset(static_cast<ValueId>(code.size())); }
 
-// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern of
-// the swizzle, whether they have it or not.
+// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern
+// of the swizzle, whether they have it or not.
 int64_t Program::SharedOffset(ValueId alloc) const {
   int64_t bytes = 0;
   for (ValueId n = 0; n < alloc; ++n) {

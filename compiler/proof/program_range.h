@@ -10,7 +10,8 @@
 
 namespace outboard::proof {
 
-// Returns the accesses (LOAD, STORE, COPY, LDMATRIX) that are not proved to be in range in every lane.
+// Returns the accesses (LOAD, STORE, COPY, LDMATRIX) that are not proved to be in range in every
+// lane.
 std::vector<program::ValueId> UnprovedAccesses(const program::Program& program);
 
 // Returns the error INTERNAL that shows one of them.
