@@ -21,8 +21,8 @@
 // For kPtx, `object` is PTX text for NVIDIA's GPUs with one `.visible .entry` named `symbol`,
 // launched as a grid of blocks[] with threads[] threads each; `.maxntid` is threads[]. Its
 // parameters are `.u64`: for each buffer slot 0 .. buffer_count - 1, in order, the buffer's address
-// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot; then, for each of
-// `maps`, 128 bytes, aligned to 64, that the driver makes of it and of its buffer's address
+// in global memory; then, with `reads_vars`, that of the VARs' values, i64 by slot; then, for each
+// of `maps`, 128 bytes, aligned to 64, that the driver makes of it and of its buffer's address
 // (cuTensorMapEncodeTiled), constant for the grid. The text declares its shared memory itself, or
 // at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
 // is the number of blocks.
@@ -38,9 +38,10 @@
 
 namespace outboard {
 
-// A view of a buffer, of two to four dimensions, of which boxes are copied to and from shared memory
-// by the tensor memory accelerator of NVIDIA's sm_90. Dimensions are innermost first; the first one
-// is contiguous. Elements of a box that are outside of the view are read as zeros and not written.
+// A view of a buffer, of two to four dimensions, of which boxes are copied to and from shared
+// memory by the tensor memory accelerator of NVIDIA's sm_90. Dimensions are innermost first; the
+// first one is contiguous. Elements of a box that are outside of the view are read as zeros and not
+// written.
 struct MappedTensor {
   enum class Element : uint8_t { kF16 = 0, kBF16 = 1, kF32 = 2 };
   static constexpr int kRankMin = 2, kRankMax = 4;
@@ -50,8 +51,8 @@ struct MappedTensor {
 
   int32_t slot = 0;  // of the buffer, which starts with the view's first element
   Element element = Element::kF16;
-  // Pieces of 16 bytes of each eight rows of 128 bytes are exchanged (swizzle of 128 bytes), so that
-  // neither rows nor columns meet a bank twice.
+  // Pieces of 16 bytes of each eight rows of 128 bytes are exchanged (swizzle of 128 bytes), so
+  // that neither rows nor columns meet a bank twice.
   bool swizzled = false;
   std::vector<int64_t> dims;     // elements
   std::vector<int64_t> strides;  // bytes, from the second dimension on

@@ -41,7 +41,8 @@ struct Memory {
   uint32_t* written = nullptr;
   uint32_t generation = 1;
   // Of sm_90a: the first element's number among those of the block, -1 unless it is shared; whether
-  // a product holds an element of private memory, and whether it was stored to since the last WGFENCE.
+  // a product holds an element of private memory, and whether it was stored to since the last
+  // WGFENCE.
   int64_t first = -1;
   uint8_t* holds = nullptr;
 

@@ -73,8 +73,8 @@ int64_t Program::Extent(Grid axis) const {
 
 int64_t Program::shared_bytes() const { return SharedOffset(static_cast<ValueId>(code.size())); }
 
-// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern of
-// the swizzle, whether they have it or not.
+// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern
+// of the swizzle, whether they have it or not.
 int64_t Program::SharedOffset(ValueId alloc) const {
   int64_t bytes = 0;
   for (ValueId n = 0; n < alloc; ++n) {

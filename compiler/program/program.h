@@ -67,10 +67,10 @@
 //   MBARRIVE (barriers, index)         the thread arrives; what it did is seen by those who wait
 //   MBWAIT   (barriers, index, parity) until the last phase of that parity is over: at first a
 //                                      wait for parity 1 goes on at once, one for 0 does not
-//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...)   begins a copy of the map's box
-//                                      from these coordinates on, innermost first, to consecutive
-//                                      elements (swizzled: to SwizzledPlace of them). Its bytes
-//                                      count for the barrier's phase
+//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...)   begins a copy of the map's
+//                                      box from these coordinates on, innermost first, to
+//                                      consecutive elements (swizzled: to SwizzledPlace of them).
+//                                      Its bytes count for the barrier's phase
 //   BOXSTORE (shared, index, map, coordinates ...)   begins a copy the other way
 //   BOXCOMMIT                          the thread's BOXSTOREs since the last one form a group
 //   BOXWAIT  imm: n                    until all of the thread's groups but the last n are done
@@ -237,8 +237,9 @@ MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
 // accumulators of WGMMA, as PTX's wgmma.m64nNk16.
 MatrixPlace WgmmaElement(int thread, int element);
 // Where element `row`, `k` of an operand of WGMMA is, from the operand's first one and before the
-// swizzle. `leading` 0: each row has 64 consecutive elements, of which the operand takes 16. Otherwise
-// 64 rows are consecutive, the next k follows, and the next 64 rows are `leading` elements away.
+// swizzle. `leading` 0: each row has 64 consecutive elements, of which the operand takes 16.
+// Otherwise 64 rows are consecutive, the next k follows, and the next 64 rows are `leading`
+// elements away.
 int64_t WgmmaPlace(int64_t leading, int row, int k);
 // The place of an element of `width` bytes in memory with a swizzle of 128 bytes.
 int64_t SwizzledPlace(int64_t element, int width);

@@ -17,7 +17,8 @@ enum class Phase {
 // Checks that sources exist, are in scope, and have the types and lanes that program.h requires;
 // that memory of a block is allocated outside of all scopes; and that all threads of a block reach
 // each barrier, MMA and LDMATRIX, that is, no IF or LOOP around it has a condition or limit that
-// may differ between threads; nor between those of a warpgroup around what a warpgroup runs together.
+// may differ between threads; nor between those of a warpgroup around what a warpgroup runs
+// together.
 //
 // Errors: INTERNAL  names the pass that made the program, the rule, and the instruction
 absl::Status CheckProgram(const Program& program, std::string_view pass,

@@ -190,9 +190,9 @@ bool GroupVariance::Add(ValueId n) {
   if (i.code == Code::kAlu && (i.op == Op::kIDiv || i.op == Op::kCmpLt) && is_thread(i.src[0]) &&
       IsWholeGroups(i.src[1]))
     varies = false;
-  // What a thread reads from memory of its own may have been written by lanes apart; which warpgroup
-  // variables hold is not followed further than this: they are stored where nothing varies, or the
-  // interpreter reports it (Fault::kDivergence).
+  // What a thread reads from memory of its own may have been written by lanes apart; which
+  // warpgroup variables hold is not followed further than this: they are stored where nothing
+  // varies, or the interpreter reports it (Fault::kDivergence).
   return varies_[n] = varies;
 }
 

@@ -1,5 +1,5 @@
-// Instructions for sm_90a: what the spec refuses, what they do in the interpreter of programs and on
-// the PTX machine, and the mistakes that the interpreter finds in whatever order threads run.
+// Instructions for sm_90a: what the spec refuses, what they do in the interpreter of programs and
+// on the PTX machine, and the mistakes that the interpreter finds in whatever order threads run.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -47,13 +47,13 @@ std::function<bool(ProgramBuilder&, Instruction&)> Changing(
 
 bool Drop(ProgramBuilder&, Instruction&) { return false; }
 
-struct Planted {
+struct PlantedMistake {
   const char* name;
   std::function<bool(ProgramBuilder&, Instruction&)> edit;
   std::vector<Fault> faults;  // one of these, in every order
 };
 
-std::vector<Planted> Mistakes() {
+std::vector<PlantedMistake> Mistakes() {
   const auto other_parity = [](ProgramBuilder& b, Instruction& i) {
     i.src[2] = b.Plus(b.Int(1), b.Times(i.src[2], -1));
     return true;
@@ -126,7 +126,7 @@ TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
   const auto program = MakeHopperProduct(product.product, product.tile);
   ASSERT_TRUE(program.ok()) << program.status();
   int found = 0;
-  for (const Planted& planted : Mistakes()) {
+  for (const PlantedMistake& planted : Mistakes()) {
     SCOPED_TRACE(planted.name);
     const Program wrong = Edited(*program, planted.edit);
     ASSERT_NE(wrong, *program);
@@ -221,12 +221,12 @@ TEST(HopperProgram, AStoredBox_IsSwizzledAndWritesNothingOutside) {
 }
 
 TEST(HopperProgram, MistakesAroundAStoredBox_AreFound) {
-  const Planted cases[] = {
+  const PlantedMistake cases[] = {
       {"no fence", Without(Code::kProxyFence), {Fault::kMissingFence}},
       {"no barrier of the warpgroup", Without(Code::kGroupSync), {Fault::kRace}},
       {"nobody waits", Without(Code::kBoxWait), {Fault::kRace}},
   };
-  for (const Planted& planted : cases) {
+  for (const PlantedMistake& planted : cases) {
     SCOPED_TRACE(planted.name);
     for (uint32_t seed = 1; seed <= 4; ++seed) {
       Buffers buffers = FloatsOf(kMatrixRows * kMatrixColumns, -1);

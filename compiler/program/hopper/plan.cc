@@ -96,11 +96,11 @@ class ShapeFinder {
 
 // Parts of a matrix unit's speed, by MMA's 128 x 128 tiles as 1. Estimated from how many bytes of
 // shared memory a tile reads for one product; not measured.
-struct Candidate {
+struct HopperCandidate {
   int64_t columns;
   double speed;
 };
-constexpr Candidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
+constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
 constexpr int64_t kStepsMin = 128;  // two stages: below, the ring never fills
 
 double Waves(int64_t batches, int64_t m, int64_t n, int64_t rows, int64_t columns,
@@ -128,7 +128,7 @@ std::optional<HopperPlan> PlanHopper(const LoopNest& kernel, const Target& targe
       Waves(shape->batches(), shape->m, shape->n, instead.tile.rows, instead.tile.columns, target) *
       area / speed;
   std::optional<HopperPlan> best;
-  for (const Candidate& candidate : kCandidates) {
+  for (const HopperCandidate& candidate : kCandidates) {
     HopperTile tile{.columns = candidate.columns};
     if (!CheckHopperShape(*shape, tile).ok()) continue;
     const double waves =

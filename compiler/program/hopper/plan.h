@@ -1,4 +1,5 @@
-// Which kernels are products by warpgroups, and in which tiles.
+// Decides which kernels are products by warpgroups (product.h), and in which tiles: those whose
+// operands are plain loads that a view can describe, where that is estimated to be faster than MMA.
 #pragma once
 
 #include <optional>
@@ -13,6 +14,7 @@
 
 namespace outboard::program {
 
+// A kernel's product, as boxes of its operands and tiles of its result.
 struct HopperPlan {
   codegen::MmaProduct product;
   HopperShape shape;
@@ -26,9 +28,9 @@ struct HopperPlan {
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);
 
-// Returns the plan in tiles of our choice, or none where the target has no warpgroups that multiply,
-// the operands are no such loads, or `instead` takes less time by our estimate: small products,
-// which small tiles divide among more multiprocessors.
+// Returns the plan in tiles of our choice, or none where the target has no warpgroups that
+// multiply, the operands are no such loads, or `instead` takes less time by our estimate: small
+// products, which small tiles divide among more multiprocessors.
 std::optional<HopperPlan> PlanHopper(const codegen::LoopNest& kernel, const Target& target,
                                      const codegen::MmaPlan& instead);
 

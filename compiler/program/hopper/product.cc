@@ -18,7 +18,8 @@ constexpr int64_t kSteps = kDepth / kWgmmaDepth;
 constexpr int64_t kWide = 64;  // rows that are consecutive where an operand is stored by columns
 constexpr int64_t kConsumers = 2;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
-// 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others get.
+// 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
+// get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr int64_t kSharedBytesMax = 227 << 10;  // of a block, sm_90
 constexpr int64_t kRowsOfTilesMax =
@@ -230,7 +231,8 @@ class ProductBuilder {
                                         b_.Divide(b_.Modulo(in_group, kMmaThreads), 4)));
     const ValueId column = b_.Plus(place.column, b_.Times(b_.Modulo(in_group, 4), 2));
     for (int64_t e = 0; e < tile_.columns / 2; e += 2) {
-      // The place of thread 0's element: the others' are as far from it as their thread's first one.
+      // The place of thread 0's element: the others' are as far from it as their thread's first
+      // one.
       const MatrixPlace first = WgmmaElement(0, static_cast<int>(e));
       SumPlace at{place.batch, b_.Plus(row, b_.Int(first.row)),
                   b_.Plus(column, b_.Int(first.column))};

@@ -3,13 +3,13 @@
 //
 // A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
 // boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of
-// the tile's rows and all of its columns in registers. A stage is full when its bytes have come, and
-// empty when both warpgroups have multiplied it. While one stage is being multiplied, the products of
-// the one before are waited for. What a tile has beyond the matrices is zeros in shared memory, and
-// is not stored.
+// the tile's rows and all of its columns in registers. A stage is full when its bytes have come,
+// and empty when both warpgroups have multiplied it. While one stage is being multiplied, the
+// products of the one before are waited for. What a tile has beyond the matrices is zeros in shared
+// memory, and is not stored.
 //
-//   sums       a product's f32 are added in the order of k, 16 products at a time, as the matrix unit
-//              adds them; the order depends on nothing but k
+//   sums       a product's f32 are added in the order of k, 16 products at a time, as the matrix
+//              unit adds them; the order depends on nothing but k
 //   stages     ring of `stages` x 64 columns of A and rows of B
 //   order      tiles that follow each other share columns of B, up to 8 rows of tiles
 #pragma once
@@ -27,15 +27,16 @@ struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
   int64_t columns = 128;  // a multiple of 64, up to 256
   int64_t stages = 4;     // 2, 4 or 8
-  // So many blocks compute all tiles, each one after the other, and the copies of a tile begin while
-  // the one before is written. 0: a block for each tile.
+  // So many blocks compute all tiles, each one after the other, and the copies of a tile begin
+  // while the one before is written. 0: a block for each tile.
   int64_t persistent_blocks = 0;
 
   bool operator==(const HopperTile&) const = default;
 };
 
 // A or B. The view's dimensions are k and rows (of B: columns), or rows and k, then those of the
-// batch, the last range of which varies fastest and comes first. Its box is the builder's to choose.
+// batch, the last range of which varies fastest and comes first. Its box is the builder's to
+// choose.
 struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
