@@ -120,12 +120,6 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   PlaceQueue(out);
 }
 
-void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
-  const auto it = workers_.find(event.worker);
-  if (it != workers_.end() && event.device < it->second.slots.size())
-    it->second.slots[event.device].out = true;
-}
-
 void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;

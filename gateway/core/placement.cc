@@ -41,6 +41,13 @@ void GatewayCore::PlaceQueue(Out& out) {
   }
 }
 
+// G14.
+void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
+  const auto it = workers_.find(event.worker);
+  if (it != workers_.end() && event.device < it->second.slots.size())
+    it->second.slots[event.device].out = true;
+}
+
 bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
   if (!workers_.at(id).one_account) return true;
   return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
