@@ -481,8 +481,8 @@ class Printer {
     };
     if (divisor->code == Code::kConst && divisor->imm[0] > 0) return by(b);
     if (s.lanes > 1) {
-      // Lane by lane: LLVM 19, which drivers may be made of, takes a division by a vector apart where
-      // it must not (AluEmitter::Divide).
+      // Lane by lane: LLVM 19, which drivers may be made of, takes a division by a vector apart
+      // where it must not (AluEmitter::Divide).
       std::vector<std::string> lanes;
       for (int l = 0; l < s.lanes; ++l) {
         const std::string lane = StrCat(".s", absl::Hex(l));

@@ -171,7 +171,7 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
   };
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
   const int first = setting("OUTBOARD_SEED", 0);
-  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 120);
+  const int last = one ? first + 1 : setting("OUTBOARD_KERNELS", 180);
   int programs = 0, too_large = 0;
   for (int seed = first; seed < last; ++seed) {
     Graph g, guards;

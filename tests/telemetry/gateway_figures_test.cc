@@ -32,6 +32,7 @@ TEST(Census, OfAQueue_SaysWhoWaitsAndHowLong) {
   for (uint64_t i = 1; i <= 3; ++i)
     core.On(ClientOpen{.conn = {i}, .tenant = {7}, .session = {1, i}, .resume_hash = {i, i}},
             At(1 + static_cast<int64_t>(i)));
+  core.On(HoldAnswered{.session = {1, 1}, .number = 1, .answer = {.funded_ms = 60'000}}, At(4));
   core.On(ExecutorAttached{.session = {1, 1}}, At(5));
   core.On(WorkerHeartbeat{.worker = {1}, .alive = {{1, 1}}}, At(6));
   Census census = core.CountAll(At(8));
@@ -60,6 +61,7 @@ TEST(Census, OfASessionThatWorks_SaysHowOldItsSnapshotIs) {
   core.On(WorkerJoined{.worker = {1}, .name = "w", .devices = {DeviceSlot{}}, .node = "w@1"},
           At(1));
   core.On(ClientOpen{.conn = {1}, .tenant = {7}, .session = {1, 1}, .resume_hash = {1, 1}}, At(1));
+  core.On(HoldAnswered{.session = {1, 1}, .number = 1, .answer = {.funded_ms = 60'000}}, At(1));
   core.On(ExecutorAttached{.session = {1, 1}}, At(2));
   EXPECT_DOUBLE_EQ(core.CountAll(At(4)).snapshot_oldest_s, 0) << "it does nothing";
   core.On(SessionProgress{.session = {1, 1}, .busy = true}, At(4));

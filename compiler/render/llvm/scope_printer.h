@@ -16,7 +16,8 @@ class ScopePrinter {
   enum class Counters { kNarrow, kWide };
   ScopePrinter(llvm::LLVMContext& context, Counters counters) : b_(context), counters_(counters) {}
 
-  // Opens a loop over [begin, end), of one integer type, and returns its counter. `sure`: begin is known to be below end.
+  // Opens a loop over [begin, end), of one integer type, and returns its counter. `sure`: begin is
+  // known to be below end.
   llvm::Value* OpenLoop(llvm::Value* begin, llvm::Value* end, bool sure);
   // The same for the instruction `loop`, whose limit, unless null, has the value `limit`. A loop of
   // one pass has no blocks.
