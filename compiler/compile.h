@@ -1,5 +1,5 @@
-// Compiles kernels to x86-64 objects, to PTX for NVIDIA's GPUs, or to source text for devices that
-// compile it themselves.
+// Compiles kernels to x86-64 objects, to PTX for NVIDIA's GPUs, to objects for AMD's, or to source
+// text for devices that compile it themselves.
 //
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
 // contain others. An inner one that does not depend on the outer one's ranges is computed once,

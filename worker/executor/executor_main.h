@@ -1,6 +1,6 @@
 // The executor: one session's process. Applies the ClientFrames of its data socket in order and
 // answers with ServerFrames (executor_sockets.h), until its supervisor closes the control socket or
-// the session ends. Opens no file but in the folder that Begin names, and starts no process: what
+// the session ends. Opens no file of a session, and starts no process: what
 // else it needs, its supervisor passes to it as descriptors (worker/kernels/kernel_client.h).
 #pragma once
 
@@ -38,7 +38,7 @@ struct ExecutorMainOptions {
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// Reads the options from OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH,
+// Reads the options from OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, FLASH, OUTBOARD_IDLE_SEARCH,
 // OUTBOARD_LAUNCH_SECONDS, OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
