@@ -433,6 +433,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   session->snapshot_seq = event.seq;
   session->snapshot_at = now_;
   session->ms_at_snapshot = BillOf(event.session).ms;
+  session->replayed_ns = 0;
   std::erase_if(session->refused,
                 [&](const RefusedItem& item) { return item.seq <= event.seq; });
   telemetry::Count(telemetry::Metric::kSnapshots);

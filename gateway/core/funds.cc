@@ -80,6 +80,8 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   if (session->metered) {
     for (uint32_t device = 0; device < session->slots_held(); ++device)
       meter_.Fund({funds.lease, device}, funds.funded_ms);
+  } else if (const auto refused = refused_.find(session->tenant); refused != refused_.end()) {
+    Stop(*session, refused->second, out);
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
   } else {
@@ -148,7 +150,7 @@ void GatewayCore::Handle(const PostingRefused& event, Out& out) {
   const absl::Status why = absl::InternalError(
       "the ledger refused a posting of this account; its operator has been told, and no session of "
       "it opens until the gateway is started again");
-  if (!refused_.try_emplace(event.tenant, why).second) return;
+  refused_.try_emplace(event.tenant, why);
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_)
     if (session.tenant == event.tenant) ids.push_back(id);
@@ -195,7 +197,8 @@ void GatewayCore::CheckReplay(Session& session, Out& out) {
     EndReplay(session, out);
   else if (!session.replaying && !over && session.busy)
     BeginReplay(session, out);
-  if (over) session.replay_until = session.replayed_ns = 0;
+  // What was free stays counted until the next snapshot, or each crash would begin anew.
+  if (over) session.replay_until = 0;
 }
 
 void GatewayCore::EndReplay(Session& session, Out& out) {

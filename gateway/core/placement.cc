@@ -323,7 +323,9 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
     return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&
            std::count(held.devices.begin(), held.devices.end(), i) == 1;
   });
-  if (fits && session->held_device) {
+  // A process that has a GPU cannot be parked: it gets that one, or ends.
+  if (worker.exclusive && !fits) return false;
+  if (fits && (session->held_device || worker.exclusive)) {
     StartWith(*session, id, held.devices);
     session->done_known = false;
     BeginHold(*session, out);

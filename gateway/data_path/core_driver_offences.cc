@@ -176,7 +176,8 @@ void CoreDriver::LookAtQuarantine() {
 // No offence: an honest worker says so of a device that failed.
 void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
   std::lock_guard lock(mutex_);
-  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why());
+  constexpr size_t kWhyBytesMax = 2048;  // as the worker cuts it
+  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why().substr(0, kWhyBytesMax));
   Tell(DeviceWentOut{worker, out.device()});
 }
 

@@ -217,12 +217,18 @@ absl::StatusOr<HoldAnswer> HoldIn(Database& db, const HoldRequest& request, Micr
         "what the session's devices cost in a minute is beyond what the books can hold");
   OB_RETURN_IF_ERROR(EnsureBudget(db, BudgetScope::kAccount, NameOf(request.tenant)));
   if (request.session_cap.has_value()) {
-    OB_ASSIGN_OR_RETURN(Statement cap,
-                        db.Prepare("INSERT INTO ledger_budget(scope, name, cap) VALUES(?, ?, ?) "
-                                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
+    // The cap may come after the session's first hold: it counts what was spent and held before.
+    OB_ASSIGN_OR_RETURN(
+        Statement cap,
+        db.Prepare("INSERT INTO ledger_budget(scope, name, cap, held, spent) VALUES(?1, ?2, ?3, "
+                   "(SELECT COALESCE(SUM(amount), 0) FROM ledger_hold WHERE session = ?4), "
+                   "COALESCE((SELECT session_amount FROM ledger_use WHERE session = ?4 "
+                   "ORDER BY entry DESC LIMIT 1), 0)) "
+                   "ON CONFLICT DO UPDATE SET cap = excluded.cap"));
     OB_RETURN_IF_ERROR(cap.Bind(1, Number(BudgetScope::kSession))
                            .BindText(2, request.lease.session.Hex())
                            .Bind(3, request.session_cap->value)
+                           .BindBlob(4, request.lease.session.Bytes())
                            .Run());
   }
   if (held.funded_ms >= request.to_ms) return HoldAnswer{held.funded_ms, absl::OkStatus()};

@@ -271,5 +271,35 @@ TEST(CoreFunds, ReplayForNothing_HasAnEnd) {
   }
 }
 
+// A second crash without a snapshot between does not make free what the first one did not.
+TEST(CoreFunds, ReplayAfterReplay_IsNotFreeAnew) {
+  FundsWorld w;
+  w.Join(3);
+  const SessionId id = w.LiveWith(1, kHoldMs, absl::OkStatus());
+  w.Tell(SessionProgress{id, true, 50});
+  const auto pass = [&](int seconds, uint64_t done) {
+    for (int i = 0; i < seconds; ++i) {
+      w.now_ns += kSecondNs;
+      for (uint64_t worker = 1; worker <= 3; ++worker)
+        w.Tell(WorkerHeartbeat{WorkerId{worker}, {id}});
+      w.Tell(SessionProgress{id, true, done});
+      w.Tell(Tick{});
+    }
+  };
+  const auto crash = [&] {
+    w.Tell(ExecutorGone{id, absl::UnavailableError("killed")});
+    w.Answer(w.Asked(), kHoldMs);
+    w.Tell(ExecutorAttached{id, WallTime{}});
+  };
+  pass(5, 50);
+  crash();
+  pass(18, 20);  // 2 * 5 + 10 s are free at most; then it reaches the point
+  pass(1, 51);
+  const int64_t before = w.core.BillOf(id).ms;
+  crash();
+  pass(10, 20);
+  EXPECT_GE(w.core.BillOf(id).ms - before, 5'000);
+}
+
 }  // namespace
 }  // namespace outboard::gateway::test

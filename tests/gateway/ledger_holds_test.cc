@@ -129,6 +129,20 @@ TEST_F(LedgerHoldsTest, EachLimitIsNamed) {
   EXPECT_EQ(Account().held.value, 1'500'000);
 }
 
+TEST_F(LedgerHoldsTest, ACapThatComesDuringALease_CountsWhatWasBefore) {
+  Credit({100 * kDollar.value});
+  EXPECT_EQ(Hold(RequestFor(1)).funded_ms, kMinuteMs);
+  ASSERT_TRUE(Use(1, 0, 15'000).ok());
+  HoldRequest request = RequestFor(1, 2 * kMinuteMs);
+  request.session_cap = MicroUsd{1'500'000};
+  EXPECT_EQ(Hold(request).funded_ms, 90'000);
+  EXPECT_TRUE(absl::IsResourceExhausted(Hold(request).why));
+  EXPECT_TRUE(Use(1, 15'000, 90'000).ok());
+  ASSERT_TRUE(ledger->EndHold(DeviceOf(1).lease).ok());
+  EXPECT_EQ(Account().held.value, 0);
+  EXPECT_TRUE(ledger->Verify().ok());
+}
+
 TEST_F(LedgerHoldsTest, ACreditLimitIsTheAccountsOwn_OrTheGateways) {
   EXPECT_EQ(Hold(RequestFor(1), MicroUsd{100'000}).funded_ms, 6000);
   ASSERT_TRUE(ledger->SetCreditLimit(TenantId{1}, MicroUsd{600'000}).ok());
