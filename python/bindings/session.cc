@@ -68,7 +68,8 @@ class Connection {
       // Also refuses what is no number.
       if (!(*max_cost > 0 && *max_cost <= 1e12))
         ThrowIfError(absl::InvalidArgumentError("max_cost is US dollars, more than none"), at);
-      options->max_cost_micro_usd = static_cast<uint64_t>(std::max(1LL, std::llround(*max_cost * 1e6)));
+      options->max_cost_micro_usd =
+          static_cast<uint64_t>(std::max(1LL, std::llround(*max_cost * 1e6)));
     }
     if (!tell.is_none()) options->tell = TellOf(tell);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);

@@ -1,7 +1,7 @@
 // The executor: one session's process. Applies the ClientFrames of its data socket in order and
 // answers with ServerFrames (executor_sockets.h), until its supervisor closes the control socket or
-// the session ends. Opens no file of a session, and starts no process: what
-// else it needs, its supervisor passes to it as descriptors (worker/kernels/kernel_client.h).
+// the session ends. Opens no file of a session, and starts no process: what else it needs, its
+// supervisor passes to it as descriptors (worker/kernels/kernel_client.h).
 #pragma once
 
 #include <cstdint>
