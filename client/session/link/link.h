@@ -1,5 +1,5 @@
-// Carries a session's frames: over a gRPC stream to a gateway, or, in tests, by calls of an executor
-// core in this process.
+// Carries a session's frames: over a gRPC stream to a gateway, or, in tests, by calls of an
+// executor core in this process.
 // Errors: OnEnd is called with UNAVAILABLE where a connection broke, else with what the peer sent.
 #pragma once
 
