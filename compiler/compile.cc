@@ -99,7 +99,8 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
   out.empty = planned.kernel.empty;
   if (options.dump)
-    out.dump = codegen::OptsToString(opts) + "\n" + PlanToString(planned.kernel, planned.plan);
+    absl::StrAppend(&out.dump, codegen::OptsToString(opts), "\n",
+                    PlanToString(planned.kernel, planned.plan));
   return absl::OkStatus();
 }
 
@@ -190,7 +191,9 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
   };
   absl::StatusOr<CompiledKernel> rendered = render();
   // What the heuristic chose may need more registers than it counted; plain threads need few.
-  if (absl::IsUnimplemented(rendered.status()) && !options.opts.has_value() && !options.no_opt) {
+  const bool too_much = absl::IsUnimplemented(rendered.status()) ||
+                        absl::IsResourceExhausted(rendered.status());
+  if (too_much && !options.opts.has_value() && !options.no_opt) {
     CompileOptions plain = options;
     plain.opts.emplace();
     OB_ASSIGN_OR_RETURN(lowered, Lower(sink, renderer.target(), plain));

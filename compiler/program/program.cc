@@ -73,16 +73,20 @@ int64_t Program::Extent(Grid axis) const {
 
 int64_t Program::shared_bytes() const { return SharedOffset(static_cast<ValueId>(code.size())); }
 
-// In the order of their instructions. Where boxes are copied, memories are aligned to the pattern
-// of the swizzle, whether they have it or not.
+// In the order of their instructions, aligned for the widest access. Where warpgroups work together
+// memories are aligned to the pattern of the swizzle, whether they have it or not.
 int64_t Program::SharedOffset(ValueId alloc) const {
+  constexpr int64_t kWidestAccess = 16;
+  const int64_t align =
+      std::any_of(code.begin(), code.end(), [](const Instruction& i) { return IsHopper(i.code); })
+          ? kSwizzleAlign
+          : kWidestAccess;
   int64_t bytes = 0;
   for (ValueId n = 0; n < alloc; ++n) {
     const Instruction& i = code[n];
     if (i.code != Code::kAlloc) continue;
     const auto space = static_cast<Space>(i.imm[0]);
     if (space != Space::kShared && space != Space::kBarriers) continue;
-    const int64_t align = maps.empty() ? 8 : kSwizzleAlign;
     bytes += (i.imm[1] * ByteWidth(i.dtype) + align - 1) / align * align;
   }
   return bytes;

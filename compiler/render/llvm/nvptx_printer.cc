@@ -37,17 +37,22 @@ DType BitsOf(DType dtype) {
   }
 }
 
-// At a barrier, for no matrix unit.
+// At a barrier, for no matrix unit, with so few values in private memory that half of the registers
+// hold them.
 bool WaitsInLoop(const program::Program& program) {
+  constexpr int64_t kRegisters = 65536, kRegisterBytes = 4, kOthers = 32;  // of a multiprocessor
   int loops = 0;
   bool waits = false;
+  int64_t held = kOthers;
   for (const Instruction& i : program.code) {
     if (i.code == Code::kMma || program::IsHopper(i.code)) return false;
     if (i.code == Code::kLoop) ++loops;
     if (i.code == Code::kEnd) --loops;
     waits = waits || (i.code == Code::kBarrier && loops > 0);
+    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate))
+      held += i.imm[1] * std::max<int64_t>(1, ByteWidth(i.dtype) / kRegisterBytes);
   }
-  return waits;
+  return waits && held <= kRegisters / (2 * program.Extent(Grid::kThread));
 }
 
 bool IsOn(Value* condition) {
