@@ -16,6 +16,12 @@ namespace outboard {
 // What kind of device a target is: selects the code generator, and is part of the fingerprint.
 enum class TargetKind { kCpu, kOpenCl, kCuda, kAmd };
 
+// Threads of a GPU's block that run in step, and may shuffle values and multiply matrices together;
+// a smaller block is one such group.
+inline constexpr int kWarpThreads = 32;
+// The memory that a block of sm_90 may have at most, if its launch asks for that.
+inline constexpr int64_t kHopperSharedBytesMax = 227 << 10;
+
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
 enum class Bf16Products { kNone, kVectors, kTiles };
 

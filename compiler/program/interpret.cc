@@ -158,7 +158,7 @@ bool Interpreter::PassTogether() {
     return false;
   }
   bool passed = false;
-  const int warp = std::min(kMmaThreads, thread_count());
+  const int warp = std::min(kWarpThreads, thread_count());
   for (int first = 0; first + warp <= thread_count(); first += warp) {
     bool together = true;
     for (int t = first; t < first + warp; ++t)
@@ -205,13 +205,13 @@ void Interpreter::Shuffle(const ThreadStep& step, int first, int warp) {
 
 WarpRegisters Interpreter::WarpOf(int first) {
   WarpRegisters warp;
-  for (int t = 0; t < kMmaThreads; ++t) warp[t] = RegistersOf(first + t);
+  for (int t = 0; t < kWarpThreads; ++t) warp[t] = RegistersOf(first + t);
   return warp;
 }
 
 bool Interpreter::LoadMatrices(const ThreadStep& step, int first) {
   MatrixRows rows;
-  for (int t = 0; t < kMmaThreads; ++t) {
+  for (int t = 0; t < kWarpThreads; ++t) {
     const Memory& memory = MemoryOf(step.src[0], first + t);
     const int64_t element = RegistersOf(first + t)[step.src[1]];
     if (element % 8 != 0)

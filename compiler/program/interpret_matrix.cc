@@ -9,7 +9,7 @@ void MultiplyMatrices(const WarpRegisters& threads, int32_t a_place, int32_t b_p
                       int32_t c_place, int32_t out_place) {
   double a[16][16], b[16][8], c[16][8];
   const auto each = [&](MmaOperand operand, int lanes, int32_t place, const auto& visit) {
-    for (int t = 0; t < kMmaThreads; ++t)
+    for (int t = 0; t < kWarpThreads; ++t)
       for (int lane = 0; lane < lanes; ++lane)
         visit(MmaElement(operand, t, lane), threads[t][place + lane]);
   };
@@ -28,7 +28,7 @@ void MultiplyMatrices(const WarpRegisters& threads, int32_t a_place, int32_t b_p
 
 void DistributeMatrices(const MatrixRows& rows, bool transposed, const WarpRegisters& threads,
                         int32_t out) {
-  for (int t = 0; t < kMmaThreads; ++t)
+  for (int t = 0; t < kWarpThreads; ++t)
     for (int lane = 0; lane < 8; ++lane) {
       const int row = t / 4, column = t % 4 * 2 + lane % 2, matrix = lane / 2;
       threads[t][out + lane] =

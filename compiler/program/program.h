@@ -63,7 +63,8 @@
 //   MAP      (buffer) imm: number      Program::maps[number], a view of the buffer
 //   MBINIT   (barriers, index) imm: n  makes a barrier. Each of its phases, numbered from 0, ends
 //                                      when n threads have arrived and all expected bytes have come
-//   MBEXPECT (barriers, index) imm: bytes   the phase expects so many bytes more; then MBARRIVE
+//   MBEXPECT (barriers, index) imm: bytes   the phase also ends only when these bytes were
+//                                      copied; then MBARRIVE
 //   MBARRIVE (barriers, index)         the thread arrives; what it did is seen by those who wait
 //   MBWAIT   (barriers, index, parity) until the last phase of that parity is over: at first a
 //                                      wait for parity 1 goes on at once, one for 0 does not
@@ -163,8 +164,6 @@ enum class Rounding : int64_t { kEach = 0, kWithProduct = 1 };
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
-inline constexpr int kMmaThreads = 32;
-inline constexpr int kShuffleThreads = 32;  // a warp; of a smaller block, all of it
 inline constexpr int64_t kTileSide = 16;
 inline constexpr int kTilesMax = 8;
 inline constexpr int kWarpgroupThreads = 128;

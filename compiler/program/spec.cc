@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/program/spec_hopper.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 namespace {
@@ -225,10 +226,10 @@ class Checker {
       case Code::kShuffle:
         if (i.src.size() != 1) return counted(1, 1);
         if (!IsValue(i.src[0], i.dtype, 1) || i.lanes != 1) return "is no such scalar";
-        if (i.imm[0] < 1 || i.imm[0] >= std::min<int64_t>(threads_, kShuffleThreads) ||
+        if (i.imm[0] < 1 || i.imm[0] >= std::min<int64_t>(threads_, kWarpThreads) ||
             (i.imm[0] & (i.imm[0] - 1)) != 0)
           return absl::StrCat("bit ", i.imm[0], " of a thread's number");
-        return (threads_ & (threads_ - 1)) != 0 && threads_ % kShuffleThreads != 0
+        return (threads_ & (threads_ - 1)) != 0 && threads_ % kWarpThreads != 0
                    ? "in a block of no whole groups"
                    : "";
       case Code::kMma:
@@ -240,7 +241,7 @@ class Checker {
             i.dtype != DType::kF32 || i.lanes != 4)
           return "operands of other types";
         if (i.imm[0] < 0 || i.imm[0] >= at(i.src[1]).lanes / 4) return "no such half";
-        if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
+        if (threads_ % kWarpThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kLdmatrix:
         if (i.src.size() != 2) return counted(2, 2);
@@ -249,7 +250,7 @@ class Checker {
         if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) != 2 || i.lanes != 8)
           return "is not 8 lanes of the memory's type, of 16 bits";
         if (i.imm[0] != 0 && i.imm[0] != 1) return "is neither transposed nor not";
-        if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
+        if (threads_ % kWarpThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kDot:
         if (i.src.size() != 3) return counted(3, 3);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/substitute.h"
 #include "base/check.h"
+#include "compiler/render/launch_shape.h"
 
 namespace outboard::render {
 namespace {
@@ -558,16 +559,9 @@ class Printer {
 absl::StatusOr<CompiledKernel> RenderOpenClC(const Program& program, const std::string& symbol,
                                              const Target& device) {
   constexpr int64_t kBlocksPerProcessor = 4;  // of one thread, which share the tasks
-  CompiledKernel out;
-  out.form = CompiledKernel::Form::kOpenClC;
-  out.symbol = symbol;
-  out.buffer_count = program.buffer_count;
-  out.blocks[0] = program.Extent(Grid::kBlock);
-  out.threads[0] = program.Extent(Grid::kThread);
+  CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kOpenClC);
   if (out.threads[0] == 1)
     out.blocks[0] = std::min(out.blocks[0], kBlocksPerProcessor * device.threads);
-  out.shared_bytes = program.shared_bytes();
-  out.reads_vars = program.reads_vars();
   out.tasks = program.code.empty() ? 0 : out.blocks[0];
   if (out.threads[0] > device.block_threads || out.shared_bytes > device.shared_bytes)
     return absl::ResourceExhaustedError(StrCat("device ", device.name,

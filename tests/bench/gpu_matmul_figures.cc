@@ -1,23 +1,16 @@
 #include "tests/bench/gpu_matmul_figures.h"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "tests/bench/gpu_machine_code.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/ptx_run.h"
@@ -51,56 +44,6 @@ absl::StatusOr<CompiledKernel> Compiled(int64_t side, int64_t steps, const codeg
   CompileOptions options{.target = CudaTarget(kArch, kMultiprocessors)};
   options.opts = {{codegen::OptKind::kMma, 2, codegen::MmaAmount(tile)}};
   return CompileKernel(Product(g, side, steps), options);
-}
-
-// Of the loop with the most matrix instructions: a jump back, and what is between its target and
-// it.
-double InstructionsPerProduct(const std::string& listing) {
-  std::vector<std::string> lines;
-  std::vector<std::pair<std::string, size_t>> labels;  // and the instructions before
-  for (const absl::string_view line : absl::StrSplit(listing, '\n')) {
-    if (absl::StartsWith(line, ".L_") && absl::StrContains(line, ":"))
-      labels.emplace_back(line.substr(0, line.find(':')), lines.size());
-    if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "/*") &&
-        absl::StrContains(line, ";"))
-      lines.emplace_back(line);
-  }
-  double best = 0, most = 0;
-  for (size_t end = 0; end < lines.size(); ++end) {
-    if (!absl::StrContains(lines[end], "BRA")) continue;
-    for (const auto& [label, begin] : labels) {
-      if (begin > end || !absl::StrContains(lines[end], absl::StrCat("(", label, ")"))) continue;
-      double products = 0;
-      for (size_t i = begin; i <= end; ++i) products += absl::StrContains(lines[i], "HMMA");
-      if (products <= most) continue;
-      most = products;
-      best = static_cast<double>(end - begin + 1) / products;
-    }
-  }
-  return best;
-}
-
-absl::StatusOr<std::string> WordsOf(const std::string& command) {
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  OB_CHECK(pipe != nullptr);
-  std::string words;
-  char piece[4096];
-  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
-  if (pclose(pipe) != 0) return absl::InternalError(words);
-  return words;
-}
-
-absl::StatusOr<std::string> Disassembled(const std::string& ptxas, const std::string& nvdisasm,
-                                         const std::string& ptx) {
-  std::string folder = std::filesystem::temp_directory_path() / "outboard_sass_XXXXXX";
-  OB_CHECK(mkdtemp(folder.data()) != nullptr);
-  std::ofstream(folder + "/kernel.ptx") << ptx;
-  auto words = WordsOf(absl::StrCat("'", ptxas, "' -arch=", kArch, " '", folder,
-                                    "/kernel.ptx' -o '", folder, "/kernel.cubin' 2>&1"));
-  if (words.ok())
-    words = WordsOf(absl::StrCat("'", nvdisasm, "' '", folder, "/kernel.cubin' 2>&1"));
-  std::filesystem::remove_all(folder);
-  return words;
 }
 
 // Two numbers of a few bits each, so that every sum is exact.
@@ -173,8 +116,14 @@ absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
   if (!ptxas.empty()) {
     OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::Assemble(ptxas, large.object, kArch));
     if (!nvdisasm.empty()) {
-      OB_ASSIGN_OR_RETURN(const std::string listing, Disassembled(ptxas, nvdisasm, large.object));
-      figures.instructions_per_hmma = InstructionsPerProduct(listing);
+      OB_ASSIGN_OR_RETURN(const MachineCode code,
+                          MachineCodeOf(ptxas, nvdisasm, large.object, kArch));
+      const std::vector<CodeLoop> loops = LoopsWith("HMMA", code.listing);
+      const auto main_loop =
+          std::max_element(loops.begin(), loops.end(), [](const CodeLoop& a, const CodeLoop& b) {
+            return a.products < b.products;
+          });
+      figures.instructions_per_hmma = main_loop == loops.end() ? 0 : main_loop->PerProduct();
     }
   }
   OB_RETURN_IF_ERROR(RunOnMachine(plan->tile, figures));

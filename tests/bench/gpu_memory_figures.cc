@@ -2,13 +2,33 @@
 
 #include <string>
 
+#include "tests/bench/gpu_hopper_figures.h"
 #include "tests/bench/gpu_matmul_figures.h"
 #include "tests/bench/gpu_sector_figures.h"
 #include "tests/bench/report.h"
 
 namespace outboard::bench {
 
+namespace {
+
+constexpr char kNoTools[] = "no ptxas or nvdisasm; scripts/setup --assembler fetches them";
+
+void ProductsByWarpgroups() {
+  const auto product = MeasureGpuHopper();
+  if (!product.ok() || !product->instructions_per_hgmma)
+    return ReportSkipped("ptx_instructions_per_hgmma",
+                         product.ok() ? kNoTools : std::string(product.status().message()));
+  Report("ptx_instructions_per_hgmma", *product->instructions_per_hgmma, "count", "",
+         "in the main loop, the most of eight products of matrices of 8,192 by persistent blocks; "
+         "at most 16 are wanted");
+  Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
+         "of these products; 0 are wanted");
+}
+
+}  // namespace
+
 void GpuMemoryFigures() {
+  ProductsByWarpgroups();
   constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
   constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
   if (const auto figures = GpuSectorFigures(); !figures.ok()) {
@@ -23,9 +43,7 @@ void GpuMemoryFigures() {
     return ReportSkipped("ptx_instructions_per_hmma", std::string(product.status().message()));
   Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
   Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
-  if (!product->instructions_per_hmma)
-    return ReportSkipped("ptx_instructions_per_hmma",
-                         "no ptxas or nvdisasm; scripts/setup --assembler fetches them");
+  if (!product->instructions_per_hmma) return ReportSkipped("ptx_instructions_per_hmma", kNoTools);
   Report("ptx_instructions_per_hmma", *product->instructions_per_hmma, "count", "",
          "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
 }

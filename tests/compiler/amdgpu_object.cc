@@ -2,12 +2,12 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "tests/support/command_output.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::test {
@@ -16,17 +16,6 @@ namespace {
 constexpr const char* kTools[] = {"ld.lld", "llvm-objdump", "llvm-readelf"};
 
 std::string ToolAt(const std::string& name) { return absl::StrCat(OUTBOARD_LLVM_TOOLS, "/", name); }
-
-// What the command prints, errors included.
-absl::StatusOr<std::string> Said(const std::string& command) {
-  std::FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  OB_CHECK(pipe != nullptr);
-  std::string words;
-  char piece[4096];
-  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) words.append(piece, count);
-  if (pclose(pipe) != 0) return absl::InternalError(words);
-  return words;
-}
 
 // The number behind `name` in the notes.
 absl::StatusOr<int64_t> NumberOf(const std::string& notes, const std::string& name) {
@@ -51,16 +40,17 @@ absl::StatusOr<AmdgpuCode> LinkAndDisassemble(const std::string& object, const s
   const std::string in = folder / "kernel.o", out = folder / "kernel.co";
   std::ofstream(in, std::ios::binary) << object;
   OB_RETURN_IF_ERROR(
-      Said(absl::StrCat(ToolAt("ld.lld"), " -shared --no-undefined -o ", out, " ", in)).status());
+      OutputOf(absl::StrCat(ToolAt("ld.lld"), " -shared --no-undefined -o ", out, " ", in))
+          .status());
   OB_ASSIGN_OR_RETURN(const std::string notes,
-                      Said(absl::StrCat(ToolAt("llvm-readelf"), " --notes ", out)));
+                      OutputOf(absl::StrCat(ToolAt("llvm-readelf"), " --notes ", out)));
   AmdgpuCode code;
   OB_ASSIGN_OR_RETURN(code.private_bytes, NumberOf(notes, ".private_segment_fixed_size:"));
   OB_ASSIGN_OR_RETURN(const int64_t scalars, NumberOf(notes, ".sgpr_spill_count:"));
   OB_ASSIGN_OR_RETURN(const int64_t vectors, NumberOf(notes, ".vgpr_spill_count:"));
   code.spills = scalars + vectors;
-  OB_ASSIGN_OR_RETURN(code.text, Said(absl::StrCat(ToolAt("llvm-objdump"), " -d --mcpu=", arch,
-                                                   " ", out)));
+  OB_ASSIGN_OR_RETURN(
+      code.text, OutputOf(absl::StrCat(ToolAt("llvm-objdump"), " -d --mcpu=", arch, " ", out)));
   return code;
 }
 

@@ -185,7 +185,7 @@ TEST(Amdgpu, ASumWithAProduct_IsOneInstructionOnlyWhereTheProgramAllowsIt) {
 TEST(Amdgpu, WhatItLacks_IsRefusedByName) {
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, 32 * 4);
-  const ValueId thread = b.Special(Grid::kThread, program::kMmaThreads);
+  const ValueId thread = b.Special(Grid::kThread, kWarpThreads);
   const auto lanes = [&](DType dtype, int count) {
     return b.Add({.code = Code::kLanes, .dtype = dtype, .lanes = count,
                   .src = {b.Const(dtype, 0)}});

@@ -330,7 +330,7 @@ TEST(Nvptx, ProductsOfMatrices) {
     ProgramBuilder b;
     const ValueId out = b.Buffer(DType::kF32, 0, 16 * 8), x = b.Buffer(dtype, 1, 16 * 16),
                   y = b.Buffer(dtype, 2, 16 * 8);
-    const ValueId thread = b.Special(Grid::kThread, program::kMmaThreads);
+    const ValueId thread = b.Special(Grid::kThread, kWarpThreads);
     // Which element a lane holds is linear in the thread's group and its place there.
     const ValueId group = b.Divide(thread, 4), place = b.Times(b.Modulo(thread, 4), 2);
     const auto lanes = [&](ValueId memory, DType type, std::vector<ValueId> indices) {

@@ -8,6 +8,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/program/program.h"
 #include "compiler/program/spec.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 namespace {
@@ -189,7 +190,7 @@ TEST(ProgramInterpret, AMatrixUnitMultiplies) {
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, 128), left = b.Buffer(DType::kBF16, 1, 256),
                 right = b.Buffer(DType::kBF16, 2, 128);
-  const ValueId thread = b.Special(Grid::kThread, kMmaThreads);
+  const ValueId thread = b.Special(Grid::kThread, kWarpThreads);
   const ValueId group = b.Divide(thread, 4), member = b.Modulo(thread, 4);
   const auto fragment = [&](ValueId memory, MmaOperand operand, int lanes, int64_t columns) {
     Instruction vector{.code = Code::kLanes, .dtype = b.at(memory).dtype, .lanes = lanes};
@@ -241,7 +242,7 @@ Program MatricesOf(int64_t rows, bool transposed, MatrixMistake mistake) {
   const auto is = [&](MatrixMistake m) { return m == mistake; };
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kBF16, 0, 256), in = b.Buffer(DType::kBF16, 1, 8 * rows);
-  const ValueId thread = b.Special(Grid::kThread, kMmaThreads);
+  const ValueId thread = b.Special(Grid::kThread, kWarpThreads);
   const ValueId tile = b.Alloc(Space::kShared, DType::kBF16, 264);
   const ValueId place = b.Times(thread, 8);
   const ValueId to = is(MatrixMistake::kCopyInTheMiddle) ? b.Plus(place, b.Int(4)) : place;
@@ -271,7 +272,7 @@ TEST(ProgramInterpret, Matrices_LieAcrossAWarpAsProgramHSays) {
         StoreFloat(DType::kBF16, static_cast<double>(i % 251), &buffers[1][2 * i]);
       const RunReport report = Interpret(program, buffers, {});
       ASSERT_TRUE(report.ok()) << report.message;
-      for (int thread = 0; thread < kMmaThreads; ++thread)
+      for (int thread = 0; thread < kWarpThreads; ++thread)
         for (int lane = 0; lane < 8; ++lane) {
           int row = thread / 4, column = thread % 4 * 2 + lane % 2;
           if (transposed) std::swap(row, column);

@@ -68,7 +68,6 @@ struct Joining {
   int64_t elements() const;
 };
 Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group);
-inline constexpr int64_t kWarpThreads = 32;
 
 // Bytes of the block's memory for joining at once; a group with more joins some of its reductions
 // after the others.

@@ -9,6 +9,7 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 namespace {
@@ -21,7 +22,6 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
-constexpr int64_t kSharedBytesMax = 227 << 10;  // of a block, sm_90
 constexpr int64_t kRowsOfTilesMax =
     8;  // that follow each other: their A and B stay in the L2 cache
 
@@ -227,8 +227,8 @@ class ProductBuilder {
   void StoreSums(ValueId sums, ValueId consumer, const TilePlace& place) {
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId row = b_.Plus(b_.Plus(place.row, b_.Times(consumer, kWgmmaRows)),
-                                b_.Plus(b_.Times(b_.Divide(in_group, kMmaThreads), 16),
-                                        b_.Divide(b_.Modulo(in_group, kMmaThreads), 4)));
+                                b_.Plus(b_.Times(b_.Divide(in_group, kWarpThreads), 16),
+                                        b_.Divide(b_.Modulo(in_group, kWarpThreads), 4)));
     const ValueId column = b_.Plus(place.column, b_.Times(b_.Modulo(in_group, 4), 2));
     for (int64_t e = 0; e < tile_.columns / 2; e += 2) {
       // The place of thread 0's element: the others' are as far from it as their thread's first
@@ -301,8 +301,8 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
     return none_for(tile.stages, " stages; there are 2, 4 or 8");
   const int64_t bytes =
       tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype) + kSwizzleAlign;
-  if (bytes > kSharedBytesMax)
-    return none_for("stages of ", bytes, " bytes; a block has ", kSharedBytesMax);
+  if (bytes > kHopperSharedBytesMax)
+    return none_for("stages of ", bytes, " bytes; a block has ", kHopperSharedBytesMax);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/target.h"
 
 namespace outboard::program {
 
@@ -24,7 +25,7 @@ using codegen::MmaTile;
 
 namespace {
 
-constexpr int64_t kWarp = 32, kFragment = 16, kChunk = 8, kSumsOfFragment = 8;
+constexpr int64_t kFragment = 16, kChunk = 8, kSumsOfFragment = 8;
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -101,8 +102,8 @@ class MmaLowering {
     const ValueId row = b_.Plus(b_.Times(group, side_by_side), b_.Modulo(in_group, side_by_side));
     rows_.origin = b_.Times(row, tile_.rows);
     columns_.origin = b_.Times(b_.Divide(in_group, side_by_side), tile_.columns);
-    const ValueId warp = b_.Divide(thread_, kWarp);
-    lane_ = b_.Modulo(thread_, kWarp);
+    const ValueId warp = b_.Divide(thread_, kWarpThreads);
+    lane_ = b_.Modulo(thread_, kWarpThreads);
     rows_.warp = b_.Modulo(warp, tile_.warps_down);
     columns_.warp = b_.Divide(warp, tile_.warps_down);
     rows_.side = &product_.rows;

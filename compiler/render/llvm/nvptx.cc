@@ -1,12 +1,9 @@
 #include "compiler/render/llvm/nvptx.h"
 
-#include <llvm/IR/InstIterator.h>
-#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
-#include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
@@ -15,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
 
@@ -56,23 +54,15 @@ class Renderer : public NvptxRenderer {
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
-    CompiledKernel out;
-    out.form = CompiledKernel::Form::kPtx;
-    out.symbol = symbol;
-    out.buffer_count = program.buffer_count;
-    out.blocks[0] = program.Extent(Grid::kBlock);
-    out.threads[0] = program.Extent(Grid::kThread);
-    out.shared_bytes = program.shared_bytes();
-    out.reads_vars = program.reads_vars();
-    out.tasks = program.code.empty() ? 0 : out.blocks[0];
+    CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kPtx);
     // Of CUDA: the grid's first axis.
     constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
     // Warpgroups that divide registers and copy boxes ask for as much as a block may have at all.
     const bool hopper = std::any_of(program.code.begin(), program.code.end(),
                                     [](const auto& i) { return program::IsHopper(i.code); });
-    constexpr int64_t kThreadsMax = 1024, kSharedBytesMax = 227 << 10;  // of sm_90
+    constexpr int64_t kThreadsMax = 1024;  // of sm_90
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
-    const int64_t shared_bytes_max = hopper ? kSharedBytesMax : target_.shared_bytes;
+    const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
     out.maps = program.maps;
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
@@ -87,25 +77,14 @@ class Renderer : public NvptxRenderer {
     module.setTargetTriple(kTriple);
     module.setDataLayout(machine_->createDataLayout());
     OB_RETURN_IF_ERROR(NvptxPrinter(program, target_, module).Run(symbol));
-    if (ir != nullptr) {
-      llvm::raw_string_ostream stream(*ir);
-      module.print(stream, nullptr);
-    }
-    OB_RETURN_IF_ERROR(Optimize(module, no_opt));
+    if (ir != nullptr) *ir = TextOf(module);
+    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
     return out;
   }
 
  private:
-  absl::Status Optimize(llvm::Module& module, bool no_opt) const {
-    OB_RETURN_IF_ERROR(OptimizeFunctions(module, machine_.get(), no_opt));
-    for (const llvm::Function& function : module)
-      for (const llvm::Instruction& instruction : llvm::instructions(function))
-        OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
-    return absl::OkStatus();
-  }
-
   const Target target_;
   const std::unique_ptr<llvm::TargetMachine> machine_;
 };

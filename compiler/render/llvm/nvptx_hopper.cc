@@ -67,8 +67,8 @@ void NvptxPrinter::OpenBlockMemory() {
   block_memory_->setAlignment(llvm::Align(program::kSwizzleAlign));
   for (const Instruction& i : program_.code) {
     if (i.code != Code::kMaxRegisters) continue;
-    // The assembler then gives a thread all registers that one block leaves room for, which is what
-    // warpgroups divide anew.
+    // The assembler then gives a thread all registers that one block leaves room for. Warpgroups
+    // divide those among themselves.
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
             b_.getContext(),

@@ -19,7 +19,7 @@ using program::Instruction;
 
 Align NvptxPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   const int width = ByteWidth(at(memory).dtype);
-  // LLVM takes some vectors of bytes apart by a thread's stack, so it is told of none.
+  // One by one: LLVM puts some vectors of bytes on a thread's stack to take them apart.
   if (at(index).lanes > 1 || width == 1) return Align(static_cast<uint64_t>(width));
   const auto of_lane = static_cast<int64_t>(lane == 0 ? kDivisorMax : lane & -lane);
   const int64_t bytes = width * std::min(divisors_[index], of_lane);

@@ -1,6 +1,8 @@
 #include "compiler/render/llvm/optimize.h"
 
 #include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 
 namespace outboard::render {
 
@@ -41,6 +44,21 @@ absl::Status OptimizeFunctions(llvm::Module& module, llvm::TargetMachine* machin
   for (llvm::Function& function : module)
     if (!function.isDeclaration()) passes.run(function, functions);
   return absl::OkStatus();
+}
+
+absl::Status OptimizeInRegisters(llvm::Module& module, llvm::TargetMachine* machine, bool no_opt) {
+  OB_RETURN_IF_ERROR(OptimizeFunctions(module, machine, no_opt));
+  for (const llvm::Function& function : module)
+    for (const llvm::Instruction& instruction : llvm::instructions(function))
+      OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
+  return absl::OkStatus();
+}
+
+std::string TextOf(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
 }
 
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,

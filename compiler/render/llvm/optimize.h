@@ -16,6 +16,13 @@ namespace outboard::render {
 // finds the module invalid (a bug of ours).
 absl::Status OptimizeFunctions(llvm::Module& module, llvm::TargetMachine* machine, bool no_opt);
 
+// The same for a GPU. Checks that all private memory became registers: a thread's stack would lie
+// behind all caches.
+absl::Status OptimizeInRegisters(llvm::Module& module, llvm::TargetMachine* machine, bool no_opt);
+
+// LLVM's own text of the module, for people.
+std::string TextOf(const llvm::Module& module);
+
 // Returns the module as assembler text or as an object. Errors: INTERNAL if the target has none.
 absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine* machine,
                                      llvm::CodeGenFileType type);

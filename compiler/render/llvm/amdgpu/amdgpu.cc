@@ -2,8 +2,6 @@
 
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/InstIterator.h>
-#include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicsAMDGPU.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
@@ -18,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
 
@@ -129,15 +128,7 @@ class Renderer final : public AmdgpuRenderer {
 
   absl::StatusOr<CompiledKernel> Render(const program::Program& program, const std::string& symbol,
                                         bool no_opt, std::string* ir) override {
-    CompiledKernel out;
-    out.form = CompiledKernel::Form::kElfAmdgpu;
-    out.symbol = symbol;
-    out.buffer_count = program.buffer_count;
-    out.blocks[0] = program.Extent(Grid::kBlock);
-    out.threads[0] = program.Extent(Grid::kThread);
-    out.shared_bytes = program.shared_bytes();
-    out.reads_vars = program.reads_vars();
-    out.tasks = program.code.empty() ? 0 : out.blocks[0];
+    CompiledKernel out = LaunchShapeOf(program, symbol, CompiledKernel::Form::kElfAmdgpu);
     constexpr int64_t kItemsMax = (int64_t{1} << 32) - 1;  // of a dispatch packet's grid
     if (out.threads[0] > target_.block_threads || out.shared_bytes > target_.shared_bytes ||
         out.blocks[0] > kItemsMax / out.threads[0])
@@ -162,14 +153,8 @@ class Renderer final : public AmdgpuRenderer {
     module.setTargetTriple(kTriple);
     module.setDataLayout(machine_->createDataLayout());
     OB_RETURN_IF_ERROR(AmdgpuPrinter(program, target_, wave_threads_, module).Run(symbol));
-    if (ir != nullptr) {
-      llvm::raw_string_ostream stream(*ir);
-      module.print(stream, nullptr);
-    }
-    OB_RETURN_IF_ERROR(OptimizeFunctions(module, machine_.get(), no_opt));
-    for (const llvm::Function& function : module)
-      for (const llvm::Instruction& instruction : llvm::instructions(function))
-        OB_CHECK(!llvm::isa<llvm::AllocaInst>(instruction));
+    if (ir != nullptr) *ir = TextOf(module);
+    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine_.get(), llvm::CodeGenFileType::ObjectFile));
     if (!refused.empty())
