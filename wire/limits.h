@@ -57,6 +57,11 @@ inline constexpr size_t kOpenBytesMax = size_t{128} << 10;
 inline constexpr size_t kOpenKernelUsesMax = 1000;
 inline constexpr size_t kOpenNameBytesMax = 100;  // printable
 
+// Devices of one session, and axes of their mesh. More than the 54 of a shelf of nine nodes, few
+// enough that a frame which goes to each of them is no burden.
+inline constexpr uint32_t kSessionDevicesMax = 64;
+inline constexpr size_t kMeshAxesMax = 4;
+
 inline constexpr size_t kSessionIdBytes = 16;
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kHashBytes = 32;

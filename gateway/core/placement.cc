@@ -63,6 +63,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   std::vector<WorkerId> fitting;
   for (const auto& [id, worker] : workers_) {
     if (parked && session.SeatOn(id) == nullptr) continue;
+    if (session.is_group() && !worker.serves_groups) continue;
     if (worker.free() >= session.devices_wanted && Admits(id, session.tenant))
       fitting.push_back(id);
   }
@@ -90,7 +91,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots, session.refused});
+                         session.seats.front().slots, session.refused, session.mesh});
   }
   return true;
 }
@@ -100,7 +101,7 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   Worker& worker = workers_.at(id);
   for (uint32_t i : slots) worker.slots[i].holder = session.id;
   if (session.seats.empty()) {
-    session.seats.push_back({id, {}, /*attached=*/false});
+    session.seats.push_back({id, {}, std::vector<bool>(session.devices_wanted)});
     session.done_seq = std::max(session.done_seq, session.snapshot_seq);
     session.done_known = true;  // a new executor has no more
   }
@@ -124,8 +125,8 @@ void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
 // What a client was told once not to keep, it has let go of: recoverable never comes back.
 void GatewayCore::GoLive(Session& session, Out& out) {
   const bool first = session.epoch == 0;
-  session.recoverable =
-      options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
+  session.recoverable = options_.snapshot_ns > 0 && session.client_recovers &&
+                        !session.is_group() && (first || session.recoverable);  // G15
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = now_;
@@ -139,7 +140,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PriceOf(session), session.recoverable, session.snapshot_root});
+                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -315,8 +316,9 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   Session* session = Find(held.session);
   Worker& worker = workers_.at(id);
-  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
-      worker.set_aside || !Admits(id, session->tenant))
+  if (session == nullptr || session->state != State::kOrphaned ||
+      held.devices.size() != session->devices_wanted || worker.set_aside ||
+      !Admits(id, session->tenant))
     return false;
   session->placement = held.placement;
   const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
@@ -333,7 +335,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   }
   session->state = State::kParked;
   session->done_known = false;
-  session->seats = {{id, {}, /*attached=*/false}};
+  session->seats = {{id, {}, std::vector<bool>(session->devices_wanted)}};
   session->node = worker.node;
   session->since = now_;
   if (IsSome(session->conn)) queue_.push_back(session->id);

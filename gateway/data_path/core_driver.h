@@ -124,9 +124,9 @@ class CoreDriver {
   // Attaches an executor and returns the relay of its session.
   // Errors: PERMISSION_DENIED  the session does not wait for an executor with this token
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
-                                                ExecutorEndpoint* endpoint);
-  // The stream of `relay`'s executor has ended.
-  void Detached(SessionId session, const Relay* relay);
+                                                ExecutorEndpoint* endpoint, uint32_t rank = 0);
+  // The stream of `relay`'s executor of this rank has ended.
+  void Detached(SessionId session, const Relay* relay, uint32_t rank = 0);
   // Returns the tenant of the executor that holds this attach token.
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
@@ -189,6 +189,7 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
   Session& Entry(const SessionId& session);
@@ -196,7 +197,7 @@ class CoreDriver {
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
-  void BeginRelay(SessionId id, TenantId tenant, bool replays);
+  void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);

@@ -16,11 +16,12 @@ std::optional<MicroUsd> CoreDriver::MaxCostOf(const proto::Open& open) {
   return MicroUsd{static_cast<int64_t>(open.max_cost_micro_usd())};
 }
 
-void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
+void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(
-      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_);
+      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_,
+      static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
@@ -38,7 +39,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
-    BeginRelay(action.sessions[i].session, action.tenants[i], /*replays=*/false);
+    BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
+               /*replays=*/false);
     Entry(action.sessions[i].session).had_by.insert(worker->identity);
   }
   worker->endpoint->Send(std::move(command));
@@ -49,7 +51,7 @@ void CoreDriver::Do(Assign& action) {
   if (worker == nullptr) return;
   const Token token = host_->DrawToken();
   // The relay is there before the worker can know the session.
-  BeginRelay(action.session, action.tenant, /*replays=*/true);
+  BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
@@ -58,6 +60,9 @@ void CoreDriver::Do(Assign& action) {
   assign.set_attach_token(BytesOf(token));
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  assign.mutable_mesh()->Assign(action.mesh.begin(), action.mesh.end());
+  if (action.devices.size() > 1 && action.mesh.empty())
+    assign.add_mesh(static_cast<uint32_t>(action.devices.size()));
   for (const RefusedItem& item : action.refused) {
     proto::RefusedItem& refused = *assign.add_refused();
     refused.set_seq(item.seq);

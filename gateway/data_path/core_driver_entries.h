@@ -41,6 +41,7 @@ struct CoreDriver::Session {
   struct Ending {
     MonoTime since;
     std::optional<ExecutorGone> report;  // the worker's; none: the stream has ended
+    uint32_t rank = 0;                   // whose
   };
   std::shared_ptr<Relay> relay;   // D1
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null

@@ -306,7 +306,9 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
       }
       break;
     }
-    case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
+    case proto::ClientItem::kSave:
+      if (rank_ == 0) ApplySave(seq, item.save());
+      break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
     default: outcome = state_.Fetch(seq, item.fetch()); break;
   }
@@ -328,6 +330,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
 
 void ExecutorCore::Retain(uint64_t seq, Answer kept) {
   if (seq <= received_seq_) return;  // E9
+  if (rank_ != 0 && kept.array != nullptr) return;
   SendKept(seq, kept);
   if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
     EndSession(status);
