@@ -22,7 +22,7 @@
 //       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
 //       is placed where that memory is needed.
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
-//   G15 A session of several devices has an executor for each, all or none of them: it goes live
+//   G16 A session of several devices has an executor for each, all or none of them: it goes live
 //       when all have attached, and ends when one of them does, since it has no snapshots.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
@@ -483,10 +483,10 @@ std::string GatewayCore::CheckInvariants() const {
     if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
     if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
-    if (holds && s.slots_held() != s.devices_wanted) return "G15: devices of " + id.Hex();
-    if (s.is_group() && s.recoverable) return "G15: " + id.Hex();
+    if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
+    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
     for (const Seat& seat : s.seats) {
-      if (seat.attached.size() != s.devices_wanted) return "G15: ranks of " + id.Hex();
+      if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)

@@ -1,5 +1,5 @@
 // The part of GatewayCore that knows a session's executors: which rank is where, who has attached,
-// and what follows when one of them ends (G9, G15).
+// and what follows when one of them ends (G9, G16).
 #include <algorithm>
 #include <utility>
 

@@ -126,7 +126,7 @@ void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
 void GatewayCore::GoLive(Session& session, Out& out) {
   const bool first = session.epoch == 0;
   session.recoverable = options_.snapshot_ns > 0 && session.client_recovers &&
-                        !session.is_group() && (first || session.recoverable);  // G15
+                        !session.is_group() && (first || session.recoverable);  // G16
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = now_;
@@ -316,15 +316,17 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   Session* session = Find(held.session);
   Worker& worker = workers_.at(id);
-  if (session == nullptr || session->state != State::kOrphaned ||
-      held.devices.size() != session->devices_wanted || worker.set_aside ||
-      !Admits(id, session->tenant))
+  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
+      worker.set_aside || !Admits(id, session->tenant))
     return false;
+  const bool are_all = held.devices.size() == session->devices_wanted;
+  if (session->is_group() && !are_all) return false;  // G16
   session->placement = held.placement;
-  const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
+  const auto is_free = [&](uint32_t i) {
     return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&
            std::count(held.devices.begin(), held.devices.end(), i) == 1;
-  });
+  };
+  const bool fits = are_all && std::ranges::all_of(held.devices, is_free);
   // A process that has a GPU cannot be parked: it gets that one, or ends.
   if (worker.exclusive && !fits) return false;
   if (fits && (session->held_device || worker.exclusive)) {

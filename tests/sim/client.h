@@ -142,7 +142,7 @@ class Client {
     Flush();
   }
 
-  // G15: a session of several devices ends with the first of them that is lost.
+  // G16: a session of several devices ends with the first of them that is lost.
   bool MayBeLost(const absl::Status& why) {
     if (devices_ == 1 || why.ok()) return false;
     const std::map<std::string, int>& counts = world_->counts();
