@@ -130,8 +130,7 @@ class Run {
   absl::StatusOr<ValueRef> Evaluate(const Frame& frame, const Plan::Step& step) {
     const UOp* const node = step.node;
     const auto source = [&](int i) -> const ValueRef& { return frame.values[step.sources[i]]; };
-    if ((static_cast<int>(InfoOf(node->op).level) & static_cast<int>(Level::kTensor)) == 0 ||
-        node->op == Op::kBuffer || node->op == Op::kMulAcc)
+    if (!IsLegalAt(node->op, Level::kTensor) || node->op == Op::kBuffer || node->op == Op::kMulAcc)
       return BadInput(node, "cannot be interpreted");
 
     switch (node->op) {
@@ -140,17 +139,10 @@ class Run {
         if (frames_.size() > 1) return frame.arguments[ParamOf(node).slot()];
         break;
       case Op::kContiguous:
-      case Op::kDetach: return source(0);
+      case Op::kDetach:
+      case Op::kLayout: return source(0);
       case Op::kAssign: return source(1);
       case Op::kGetTuple: return source(0)->sources[GetTupleOf(node).index()];
-      case Op::kShard:
-      case Op::kUnshard:
-      case Op::kAllReduce:
-      case Op::kCopy:
-        if (!IsOnOneDevice(node))
-          return absl::UnimplementedError(
-              absl::StrCat(NodeToString(node), ": more than one device"));
-        return source(0);
       default: break;
     }
 
