@@ -238,6 +238,7 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   session.resume_hash = event.resume_hash;
   session.devices_wanted = event.devices;
   session.mesh = event.mesh;
+  session.spread = event.spread;
   session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;

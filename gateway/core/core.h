@@ -94,6 +94,7 @@ class GatewayCore {
     uint64_t epoch = 0;
     uint32_t devices_wanted = 1;  // its ranks
     std::vector<uint32_t> mesh;   // empty: one axis of them
+    std::string spread;
     std::vector<Seat> seats;  // of its executors
     std::string node;         // of its worker, or of the last one
     uint64_t placement = 0;   // of the last Assign

@@ -160,6 +160,7 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   std::string key_id = {};                // whose cap counts
   std::optional<MicroUsd> max_cost = {};  // of the session
   std::vector<uint32_t> mesh = {};        // its product is `devices`; empty: one axis
+  std::string spread = {};                // of Open
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -243,7 +244,8 @@ struct Assign {  // with a fresh attach token
   uint64_t placement = 0;  // rises with each Assign of a session
   std::vector<uint32_t> devices;  // one for each rank
   std::vector<RefusedItem> refused = {};
-  std::vector<uint32_t> mesh = {};  // empty: one device
+  std::vector<uint32_t> mesh = {};  // empty: one axis
+  std::string spread = {};
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;

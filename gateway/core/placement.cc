@@ -91,7 +91,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots, session.refused, session.mesh});
+                         session.seats.front().slots, session.refused, session.mesh, session.spread});
   }
   return true;
 }

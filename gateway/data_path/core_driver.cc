@@ -39,6 +39,7 @@
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay.h"
+#include "gateway/groups/graph_sharder.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
@@ -99,6 +100,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       planted_(planted),
       gate_(std::make_unique<GraphAdmission>()),
       graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
+      sharder_(std::make_unique<GraphSharder>()),
       observer_(&nobody),
       core_(options) {}
 
@@ -253,7 +255,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
-                    MaxCostOf(open), {open.mesh().begin(), open.mesh().end()}});
+                    MaxCostOf(open), {open.mesh().begin(), open.mesh().end()}, open.spread()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -332,7 +334,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string name = absl::StrCat(known_as, "#", id.value);
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
-      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
+      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
+             reg.has_collectives()});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());

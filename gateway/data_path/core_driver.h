@@ -47,6 +47,8 @@ class GraphAdmission;
 class WorkerQuarantine;
 struct SetAsideWorker;
 class GraphBytes;
+class GraphSharder;
+class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
@@ -198,6 +200,7 @@ class CoreDriver {
   void Connect(const Live& live);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
@@ -222,6 +225,7 @@ class CoreDriver {
   const DriverPlanted planted_;
   const std::unique_ptr<GraphAdmission> gate_;
   const std::unique_ptr<GraphBytes> graphs_;
+  const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
 

@@ -7,6 +7,7 @@
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
+#include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
@@ -23,6 +24,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
       id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_,
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
+  session.relay->SetRuns(session.runs);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -46,10 +48,21 @@ void CoreDriver::Do(Welcome& action) {
   worker->endpoint->Send(std::move(command));
 }
 
+// Nothing: every rank computes all.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
+  if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
+  shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
+  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
+  const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
+  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+}
+
 void CoreDriver::Do(Assign& action) {
   const Worker* const worker = FindWorker(action.worker);
   if (worker == nullptr) return;
   const Token token = host_->DrawToken();
+  Entry(action.session).runs = RunsFor(action, *worker);
   // The relay is there before the worker can know the session.
   BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);

@@ -101,8 +101,8 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;
   }
-  if (!Relay::IsHeavy(frame)) {
-    std::shared_ptr<Relay> relay = this->relay();
+  const std::shared_ptr<Relay> relay = this->relay();
+  if (!Relay::IsHeavy(frame) && (relay == nullptr || !relay->MustWrite(endpoint_, frame))) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
     host_->StepPasses(admitted_->identity.tenant);
     bool pause = false;

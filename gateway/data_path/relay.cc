@@ -80,6 +80,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   if (answers_ != nullptr) answers_->Restart();
+  if (runs_ != nullptr) runs_->Restart();
   opened_ = false;
   start_ = start;
   DropGraph();
@@ -247,6 +248,16 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   });
 }
 
+bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
+  if (runs_ == nullptr) return false;
+  {
+    std::lock_guard lock(mutex_);
+    if (client_ != client || frame.epoch() != start_.epoch) return false;
+  }
+  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame);
+  return prepared.ok() && !*prepared;  // FromClient says what is wrong
+}
+
 absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
   const uint64_t came_ns = trace_.Now();
@@ -266,6 +277,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
     if (item.has_take_snapshot())
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
+    if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
+      return absl::InvalidArgumentError("Whole is a gateway's to send");
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
@@ -294,8 +307,21 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       out.add_items()->Swap(&item);
     }
   }
+  std::vector<std::shared_ptr<const WrittenGraph>> written;
+  if (runs_ != nullptr) {
+    {
+      std::lock_guard lock(mutex_);
+      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+    }
+    const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/true, out);
+    if (!prepared.ok()) return prepared.status();
+  }
   std::lock_guard lock(mutex_);
   if (client_ != client || epoch != start_.epoch || !has_all()) return absl::OkStatus();
+  if (runs_ != nullptr) {
+    runs_->Rewrite(out, written);
+    SendWritten(written);
+  }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
   if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
@@ -335,6 +361,33 @@ absl::StatusOr<std::optional<Relay::Joined>> Relay::Join(ClientEndpoint* client,
   return Joined{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
 }
 
+namespace {
+void FillPiece(const std::string& id, const std::string& bytes, size_t at, proto::Graph& piece) {
+  piece.set_id(id);
+  piece.set_total_bytes(bytes.size());
+  piece.set_offset(at);
+  piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
+}
+}  // namespace
+
+// A frame for each piece, under the lock: what follows them may name the graph.
+void Relay::SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& graphs) {
+  for (const std::shared_ptr<const WrittenGraph>& graph : graphs) {
+    for (size_t at = 0; at == 0 || at < graph->bytes.size(); at += wire::kPieceBytesMax) {
+      proto::ClientFrame frame;
+      frame.set_epoch(start_.epoch);
+      proto::Graph& piece = *frame.add_items()->mutable_graph();
+      FillPiece(graph->id, graph->bytes, at, piece);
+      piece.set_device_level(!graph->is_clients);
+      if (!graph->status.ok()) {
+        piece.set_refused_code(static_cast<uint32_t>(graph->status.code()));
+        piece.set_refused(std::string(graph->status.message()));
+      }
+      SendToAll(std::move(frame));
+    }
+  }
+}
+
 // Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
 // be good.
 absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out) {
@@ -345,6 +398,8 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
   const uint64_t check_ns = trace_.Now();
   absl::Status verdict = gate_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());
+  if (runs_ != nullptr && verdict.ok()) return runs_->AddGraph(graph.id(), bytes);
+  if (runs_ != nullptr) runs_->AddRefused(graph.id());
   if (!verdict.ok()) {
     proto::Graph& refused = *out.add_items()->mutable_graph();
     refused.set_id(graph.id());
@@ -353,11 +408,7 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
     return absl::OkStatus();
   }
   for (size_t at = 0; at == 0 || at < bytes.size(); at += wire::kPieceBytesMax) {
-    proto::Graph& piece = *out.add_items()->mutable_graph();
-    piece.set_id(graph.id());
-    piece.set_total_bytes(bytes.size());
-    piece.set_offset(at);
-    piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
+    FillPiece(graph.id(), bytes, at, *out.add_items()->mutable_graph());
     if (out.ByteSizeLong() < wire::kPieceBytesMax) continue;
     std::lock_guard lock(mutex_);
     uint64_t epoch = out.epoch();
@@ -415,7 +466,10 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
         offence_ = telemetry::WorkerOffence::kUnsentItem;
         done.set_through_seq(sent_seq_);
       }
-      if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
+      if (done.through_seq() > done_seq_) {
+        done_seq_ = done.through_seq();
+        if (runs_ != nullptr) runs_->Done(done_seq_);
+      }
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
       done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
@@ -428,6 +482,13 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
     } else if (item.has_failed()) {
       proto::Failed& failed = *item.mutable_failed();
       failed.set_worker(start_.worker);
+      // Nodes of a written graph are not the client's.
+      if (runs_ != nullptr)
+        if (const auto original = runs_->Original(failed.graph_id()); original.has_value()) {
+          failed.set_graph_id(*original);
+          failed.clear_op();
+          failed.clear_node();
+        }
       if (failed.seq() != 0) {
         telemetry::Count(telemetry::Metric::kStepFailures);
         if (observer_ != nullptr)

@@ -33,6 +33,7 @@
 #include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
+#include "gateway/groups/group_runs.h"
 #include "gateway/groups/rank_answers.h"
 #include "proto/cloud.pb.h"
 #include "telemetry/metric.h"
@@ -61,6 +62,9 @@ class Relay {
   // ---- the driver
   // Of all relays; before any frame. Without it graphs are not counted.
   void CountGraphs(GraphBytes* graphs) { graphs_ = graphs; }
+  // Of a session on several devices, before any frame: writes its graphs for its ranks. Without it
+  // every rank gets the client's graphs, and computes all of them.
+  void SetRuns(std::shared_ptr<GroupRuns> runs) { runs_ = std::move(runs); }
   void SetExecutor(ExecutorEndpoint* executor, uint32_t rank = 0);
   // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
@@ -95,6 +99,8 @@ class Relay {
   // ---- the client's stream
   // True if FromClient would verify, hash or read the disk: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
+  // Likewise, where a graph is to be written for the ranks first.
+  bool MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame);
   // Passes a frame to the executor. An error ends the session (INVALID_ARGUMENT,
   // RESOURCE_EXHAUSTED, and those of BlobUses). Sets `pause` if reading must stop until the relay
   // calls ResumeReading.
@@ -117,6 +123,7 @@ class Relay {
   void ResumeClient();
   void ResumeExecutors();
   bool has_all() const;  // executors
+  void SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
   void SendToAll(proto::ClientFrame frame);
   struct RankStream;
   RankStream* Find(const ExecutorEndpoint* executor);
@@ -148,6 +155,7 @@ class Relay {
   ClientEndpoint* client_ = nullptr;
   std::vector<RankStream> executors_;    // by rank
   std::unique_ptr<RankAnswers> answers_;  // null: there is one rank
+  std::shared_ptr<GroupRuns> runs_;       // null: all ranks get what the client sends
   ValuesEndpoint* values_ = nullptr;
   bool client_paused_ = false;
   EpochStart start_;

@@ -46,7 +46,7 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
   WrittenGraph written;
   written.id = encoded.id.ToBytes();
   written.is_clients = written.id == use.graph_id;
-  if (!written.is_clients) written.bytes = std::move(encoded.bytes);
+  written.bytes = std::move(encoded.bytes);
   for (size_t i = 0; i < sink->src.size(); ++i)
     written.results.push_back({sink->src[i]->dtype, DimsOf(sink->src[i]), sharded.results[i]});
   return written;

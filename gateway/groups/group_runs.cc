@@ -24,6 +24,11 @@ absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   return absl::OkStatus();
 }
 
+void GroupRuns::AddRefused(const std::string& id) {
+  std::lock_guard lock(mutex_);
+  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id, std::nullopt);
+}
+
 absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
   std::lock_guard lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
@@ -98,14 +103,16 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run) {
   const GraphUse use = UseOf(run);
-  std::shared_ptr<const WrittenGraph> written = sharder_->Find(tenant_, use);
+  const auto graph = graphs_.find(run.graph_id());
+  if (graph == graphs_.end())
+    return absl::InvalidArgumentError(
+        absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
+  static const auto nothing = std::make_shared<const WrittenGraph>();
+  std::shared_ptr<const WrittenGraph> written =
+      graph->second.has_value() ? sharder_->Find(tenant_, use) : nothing;
   if (written == nullptr) {
     if (!may_write) return false;
-    const auto graph = graphs_.find(run.graph_id());
-    if (graph == graphs_.end())
-      return absl::InvalidArgumentError(
-          absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
-    written = sharder_->Write(tenant_, use, graph->second);
+    written = sharder_->Write(tenant_, use, *graph->second);
   }
   if (!written->is_clients) originals_.try_emplace(written->id, run.graph_id());
   for (const uint32_t input : run.donate())
@@ -118,7 +125,7 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
     if (static_cast<size_t>(i) < written->results.size() && !is_stacked)
       defined.stored = written->results[i];
   }
-  items_[seq] = {.run = std::move(written)};
+  if (written != nothing) items_[seq] = {.run = std::move(written)};
   return true;
 }
 

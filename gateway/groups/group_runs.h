@@ -46,6 +46,8 @@ class GroupRuns {
   // A graph of the client's that was verified.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
   absl::Status AddGraph(const std::string& id, std::string bytes);
+  // One that was refused; ranks know why, and Runs of it fail.
+  void AddRefused(const std::string& id);
   // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and
   // `may_write` is false: call it again where that may take its time.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
@@ -84,7 +86,8 @@ class GroupRuns {
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Handle> handles_;
-  absl::flat_hash_map<std::string, std::string> graphs_;  // the client's, by id
+  // The client's, by id; nothing: it was refused.
+  absl::flat_hash_map<std::string, std::optional<std::string>> graphs_;
   size_t graph_bytes_ = 0;
   absl::flat_hash_map<std::string, std::string> originals_;  // by the id of what was written
   uint64_t seen_seq_ = 0;

@@ -32,7 +32,7 @@ class Fleet {
  public:
   Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
     const int workers = world_.OneIn(3) ? 1 : 3;
-    const bool has_groups = world_.OneIn(3);
+    const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
                                                   has_groups ? 3 : 2, planted));

@@ -52,7 +52,7 @@ class Worker {
   void CrashExecutor() {
     if (executors_.empty()) return;
     auto executor = executors_.begin();
-    std::advance(executor, world_->Draw() % executors_.size());
+    if (devices_ > 2) std::advance(executor, world_->Draw() % executors_.size());
     world_->ExecutorTrace(node_, ": an executor crashes");
     world_->Count("lost");
     TellEnded(executor->first, executor->second->placement);

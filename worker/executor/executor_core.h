@@ -133,6 +133,8 @@ class ExecutorCore {
   bool TryApply(const proto::ClientItem& item);  // false: waits
   void EndSession(const absl::Status& status);
   void ApplySave(uint64_t seq, const proto::Save& save);
+  using Wholes = google::protobuf::RepeatedPtrField<proto::Whole>;
+  SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
   void Retain(uint64_t seq, Answer kept);
