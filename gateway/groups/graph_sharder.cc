@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
 #include "gateway/base/limits.h"
@@ -66,7 +67,7 @@ absl::StatusOr<WrittenGraph> WriteGather(const shard::Mesh& mesh,
 // A Run of what cannot be written fails by this name, with that status.
 std::string NameOfRefused(const GraphUse& use) {
   std::string name = absl::StrCat("refused ", use.graph_id, " on ", shard::ToString(use.mesh), " ",
-                                  shard::Name(use.spread));
+                                  std::string(shard::Name(use.spread)));
   for (const shard::Layout& layout : use.inputs)
     absl::StrAppend(&name, ";", shard::ToString(layout));
   for (const bool is_state : use.state) name += is_state ? '1' : '0';

@@ -40,8 +40,10 @@ struct GraphUse {
   friend bool operator==(const GraphUse&, const GraphUse&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphUse& use) {
-    return H::combine(std::move(h), use.graph_id, use.mesh.sizes, use.spread, use.inputs, use.state,
-                      use.results);
+    for (const std::optional<shard::Layout>& layout : use.results)
+      h = H::combine(std::move(h), layout.has_value(), layout.value_or(shard::Layout{}));
+    return H::combine(std::move(h), use.graph_id, use.mesh.sizes, use.spread, use.inputs,
+                      use.state);
   }
 };
 

@@ -71,10 +71,6 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
 
-void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
-  context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
-}
-
 AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
   AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
   kernels.fleet_secret = options.fleet_secret;
@@ -208,7 +204,7 @@ class Supervisor::Impl {
 
   absl::Status JoinOnce() {
     grpc::ClientContext context;
-    Authorize(context, options_.fleet_secret);
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_secret));
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
