@@ -32,6 +32,7 @@ struct DevicePool {
   uint64_t memory_bytes = 0;     // of its smallest device; 0: not reported
   MicroUsd price_per_hour;       // of its dearest device
   std::optional<TenantId> only;  // the account that its worker serves alone just now
+  bool operator==(const DevicePool&) const = default;
 };
 
 // What a request asks for. Requests with the same wish fit in the same places, but for the account.

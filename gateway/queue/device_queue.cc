@@ -137,6 +137,7 @@ void DeviceQueue::Remove(const SessionId& session, DevicePools& pools) {
 PlaceHints DeviceQueue::HintsOf(const DeviceRequest& request) {
   return {.account = request.account,
           .class_before = request.class_before,
+          .warm = request.warm,
           .last_resort = request.last_resort};
 }
 

@@ -37,6 +37,7 @@ struct DeviceRequest {
   DeviceWish wish = {};
   bool goes_first = false;  // it was open, and its executor was lost
   std::string class_before = {};
+  std::vector<WorkerId> warm = {};  // as in PlaceHints
   std::optional<WorkerId> last_resort = {};
   // Sessions of one account that start together, or wait: they name the same gang, and how many
   // they are.
@@ -76,6 +77,10 @@ class DeviceQueue {
   void Took(TenantId account, uint32_t devices, MonoTime now);
   void Gave(TenantId account, uint32_t devices, MonoTime now);
   uint32_t HeldBy(TenantId account) const;
+  // Whether the quota of its account allows it.
+  bool MayHold(const DeviceRequest& request) const {
+    return quota_ == 0 || HeldBy(request.account) + uint64_t{request.wish.devices} <= quota_;
+  }
   // Counts what is held as used, up to now; call about once a second.
   void Accrue(MonoTime now);
 

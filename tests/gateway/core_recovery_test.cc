@@ -172,7 +172,7 @@ TEST(GatewayCoreRecovery, ACrashedExecutorIsReplacedOnTheSameWorkerWhereThereIsN
 TEST(GatewayCoreRecovery, AnotherWorkerGoesBeforeTheOneThatLostIt) {
   World w(Recoverable());
   w.Join(1, 2);
-  w.Join(2);
+  w.Join(2, 2);
   SessionId id = w.OpenLive(1);
   w.Tell(ExecutorGone{id, absl::UnavailableError("signal 11"), true, 1});
   ASSERT_NE(w.Get<Assign>(), nullptr);

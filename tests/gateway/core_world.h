@@ -73,6 +73,13 @@ struct World {
     Tell(ClientOpen{ConnId{conn}, tenant, 1, id, Token{1, conn}, WallTime{}});
     return id;
   }
+  // With a client that waits for a device for so long.
+  SessionId OpenFor(double seconds, uint64_t conn, TenantId tenant = kTenant) {
+    ClientOpen open{ConnId{conn}, tenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+    open.queue_ns = static_cast<int64_t>(seconds * 1e9);
+    Tell(open);
+    return open.session;
+  }
   SessionId OpenLive(uint64_t conn, TenantId tenant = kTenant) {
     SessionId id = Open(conn, tenant);
     Tell(ExecutorAttached{id, WallTime{}});
