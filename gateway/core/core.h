@@ -98,6 +98,9 @@ class GatewayCore {
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
     bool busy = false;
+    // Its client is connected and has no work: no device, and not in the queue.
+    bool resting = false;
+    bool rest_told = false;    // that it will be
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
     absl::Status stopped;      // OK, or for want of what money; as `denied`
@@ -148,8 +151,8 @@ class GatewayCore {
     MonoTime asked;         // when its client asked for it
     MonoTime leased;        // when the current or last lease began
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
-    MonoTime idle_since;    // kDetached, and kStarting without a client
-    MonoTime client_left;   // valid without a client
+    MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
+    MonoTime client_left;   // valid without a client, and while it rests: since when
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -174,6 +177,7 @@ class GatewayCore {
   void Handle(const ClientResume& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
+  void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
@@ -214,6 +218,11 @@ class GatewayCore {
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
+  // ---- idle while connected (resting.cc)
+  void CheckRest(Session& session, Out& out);
+  void Rest(Session& session, Out& out);
+  void Wake(Session& session, Out& out);
+  void CheckDisk(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);

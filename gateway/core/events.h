@@ -77,6 +77,12 @@ struct CoreOptions {
   // steps in flight end on time that is paid for.
   int64_t stop_lead_ns = 5 * kSecondNs;
   int64_t ask_again_ns = 2 * kSecondNs;  // for money, after a refusal
+  // A session that is connected and without work gives its device back after rest_ns, and is told
+  // so rest_lead_ns before. 0: it keeps it, and pays, for as long as it is connected.
+  int64_t rest_ns = 60 * kSecondNs;
+  int64_t rest_lead_ns = 30 * kSecondNs;
+  // A parked session that waits for nothing goes to disk, where it costs no worker's memory.
+  int64_t disk_after_ns = 600 * kSecondNs;
   int64_t heartbeat_ns = 1 * kSecondNs;
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
   uint32_t sessions_per_tenant_max = 64;
@@ -176,6 +182,9 @@ struct ClientClosed {  // its session ends
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
 };
+struct ClientActs {  // it sent work while its session rested
+  ConnId conn;
+};
 struct ClientDenied {  // its key no longer stands: ends its stream, its session stays for a resume
   ConnId conn;
   absl::Status why;
@@ -224,8 +233,8 @@ struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
                  WorkerGone,
-                 SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied,
-                 ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
+                 SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientActs,
+                 ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
                  PostingRefused, Tick, StopAll>;
 
 // ---- actions
@@ -270,6 +279,17 @@ struct Moving {  // the session's executor was lost; another Live follows
 struct Detach {  // no client is connected: frames from the executor have no destination
   SessionId session;
 };
+struct IdleSoon {  // told before RestBegins, unless there is work
+  ConnId conn;
+  int64_t idle_s = 0, left_s = 0;
+};
+// No device is held for the session, nor billed, until its client sends work: ClientActs follows,
+// and another Live. Frames of the epoch go nowhere from now on.
+struct RestBegins {
+  ConnId conn;
+  SessionId session;
+  int64_t idle_s = 0;
+};
 struct RequestSnapshot {  // of a parked session, now; SnapshotKept follows
   SessionId session;
 };
@@ -280,6 +300,7 @@ struct Shelved {  // it was put away for its memory: EndExecutor and DropExecuto
 };
 struct Queued {  // no device is free yet; again whenever its place changes
   ConnId conn;
+  bool is_first = false;                   // of this wait
   uint64_t before = 0;                     // sessions that go before it
   std::optional<int64_t> expected_s = {};  // nothing: not known yet
   WaitReason reason = WaitReason::kDevices;
@@ -332,7 +353,7 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            RequestSnapshot, Shelved, Queued, Moving, EndClient, Post, TakeHold,
+                            IdleSoon, RestBegins, RequestSnapshot, Shelved, Queued, Moving, EndClient, Post, TakeHold,
                             EndHold, Forget,
                             WriteSession, WriteLease>;
 

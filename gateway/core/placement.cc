@@ -55,7 +55,8 @@ void GatewayCore::GoLive(Session& session, Out& out) {
       options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
   session.state = State::kLive;
   session.snapshot_asked.reset();
-  session.since = now_;
+  session.since = session.idle_since = now_;
+  session.rest_told = false;
   if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
   if (first) {
     telemetry::Count(telemetry::Metric::kSessionsOpened);
@@ -156,7 +157,8 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
     if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
-    if (session.recoverable && !IsSome(session.conn) && session.memory_bytes > 0)
+    const bool waits = IsSome(session.conn) && !session.resting;
+    if (session.recoverable && !waits && session.memory_bytes > 0)
       may_go.push_back(&session);
   }
   std::sort(may_go.begin(), may_go.end(), [&](const Session* a, const Session* b) {
@@ -251,7 +253,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   session->node = worker.node;
   session->since = now_;
   Touch(*session);
-  if (IsSome(session->conn)) queue_.Add(RequestOf(*session), now_);
+  if (IsSome(session->conn) && !session->resting) queue_.Add(RequestOf(*session), now_);
   return true;
 }
 
@@ -277,11 +279,11 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
-  const bool has_client = IsSome(session.conn);
-  session.state = has_client ? State::kQueued : State::kShelved;
+  const bool waits = IsSome(session.conn) && !session.resting;
+  session.state = waits ? State::kQueued : State::kShelved;
   if (!nothing_yet)
-    PutRow(session, has_client ? SessionRowState::kOpen : SessionRowState::kDetached, out);
-  if (!has_client) return;
+    PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
+  if (!waits) return;
   if (!nothing_yet) {
     telemetry::Count(telemetry::Metric::kSessionsMoved);
     out.push_back(Moving{session.conn,

@@ -253,9 +253,10 @@ void GatewayCore::TellPlace(Session& session, const QueuePlace& place, Out& out)
     const int64_t every_ns = place.before <= kNearFront ? kTellNearNs : kTellFarNs;
     if (now_.ns - session.told_at.ns < every_ns || !IsNews(*session.told, place)) return;
   }
+  const bool is_first = !session.told.has_value();
   session.told = place;
   session.told_at = now_;
-  out.push_back(Queued{session.conn, place.before, place.expected_s, place.reason});
+  out.push_back(Queued{session.conn, is_first, place.before, place.expected_s, place.reason});
 }
 
 absl::Status GatewayCore::NoDevice(const Session& session) const {
