@@ -143,6 +143,11 @@ bool Relay::has_executor(uint32_t rank) const {
   return rank < executors_.size() && executors_[rank].endpoint != nullptr;
 }
 
+bool Relay::is_streaming() const {
+  std::lock_guard lock(mutex_);
+  return executor_paused_;
+}
+
 void Relay::RequestSnapshot() {
   std::lock_guard lock(mutex_);
   if (!has_all()) return;

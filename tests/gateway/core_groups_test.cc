@@ -51,13 +51,29 @@ TEST(CoreGroups, AGroup_GetsADeviceForEachRankOfOneWorker) {
   EXPECT_EQ(assign->mesh, std::vector<uint32_t>{3});
 }
 
-TEST(CoreGroups, AGroup_ThatDoesNotFitHoldsNothing) {
+TEST(CoreGroups, AGroup_ThatDoesNotFitNowHoldsNothing) {
+  GroupWorld w;
+  w.JoinOf(1, 3);
+  const SessionId one = w.OpenOn(1, 1);
+  w.OpenOn(2, 3);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.AttachAll(one, 1);
+  w.Tell(ClientClosed{ConnId{1}, {}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 3u);
+}
+
+TEST(CoreGroups, AGroup_ThatFitsNowhereIsRefusedAtOnce) {
   GroupWorld w;
   w.JoinOf(1, 2);
   w.OpenOn(1, 3);
-  EXPECT_EQ(w.Get<Assign>(), nullptr);
-  EXPECT_NE(w.Get<Queued>(), nullptr);
-  EXPECT_EQ(w.core.devices_busy(), 0u);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  const absl::Status why = w.Get<EndClient>()->why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted);
+  for (const char* number : {"devices = 3", "2"})
+    EXPECT_NE(why.message().find(number), std::string::npos) << why;
 }
 
 TEST(CoreGroups, AGroup_GoesLiveWhenAllHaveAttached) {
