@@ -55,8 +55,9 @@ void Relay::SetExecutor(ExecutorEndpoint* executor, uint32_t rank) {
 }
 
 Relay::RankStream* Relay::Find(const ExecutorEndpoint* executor) {
-  const auto found = std::find_if(executors_.begin(), executors_.end(),
-                                  [&](const RankStream& rank) { return rank.endpoint == executor; });
+  const auto found =
+      std::find_if(executors_.begin(), executors_.end(),
+                   [&](const RankStream& rank) { return rank.endpoint == executor; });
   return found == executors_.end() ? nullptr : &*found;
 }
 

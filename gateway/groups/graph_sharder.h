@@ -34,7 +34,7 @@ struct GraphUse {
   shard::Mesh mesh;
   shard::Spread spread = shard::Spread::kAuto;
   std::vector<shard::Layout> inputs;
-  std::vector<bool> state;                             // ShardOptions::state
+  std::vector<bool> state;                            // ShardOptions::state
   std::vector<std::optional<shard::Layout>> results;  // ShardOptions::results
 
   friend bool operator==(const GraphUse&, const GraphUse&) = default;

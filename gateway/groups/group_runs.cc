@@ -16,9 +16,9 @@ absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   std::lock_guard lock(mutex_);
   if (graphs_.contains(id)) return absl::OkStatus();
   if (graphs_.size() >= kGroupGraphsMax || graph_bytes_ + bytes.size() > kGroupGraphBytesMax)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the graphs of a session on several devices are over the limit of ", kGroupGraphsMax,
-        " or of ", kGroupGraphBytesMax, " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graphs of a session on several devices are over the limit of ",
+                     kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
   graph_bytes_ += bytes.size();
   graphs_[id] = std::move(bytes);
   return absl::OkStatus();
@@ -37,8 +37,8 @@ absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame
     if (!looked.ok() || !*looked) return looked;
     seen_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax)
-      return absl::ResourceExhaustedError(absl::StrCat("the session has ", handles_.size(),
-                                                       " handles; limit ", kGroupHandlesMax));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the session has ", handles_.size(), " handles; limit ", kGroupHandlesMax));
   }
   return true;
 }
@@ -46,9 +46,7 @@ absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame
 absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& item) {
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run());
-    case proto::ClientItem::kPut:
-      handles_[item.put().handle()] = {};
-      break;
+    case proto::ClientItem::kPut: handles_[item.put().handle()] = {}; break;
     case proto::ClientItem::kRelease:
       for (const uint64_t handle : item.release().handles()) handles_.erase(handle);
       break;

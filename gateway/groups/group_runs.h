@@ -54,11 +54,10 @@ class GroupRuns {
   absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame);
   // Changes the items, which are prepared, into those for the ranks, and adds the graphs that they
   // name to `graphs`, unless that happened in this epoch.
-  void Rewrite(proto::ClientFrame& frame,
-               std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
+  void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
-  void Restart();                    // a new epoch: what was sent may not have arrived
-  void Done(uint64_t through_seq);   // all ranks have applied the items up to this one
+  void Restart();                   // a new epoch: what was sent may not have arrived
+  void Done(uint64_t through_seq);  // all ranks have applied the items up to this one
   // The client's graph that the named one was written for, if it was.
   std::optional<std::string> Original(const std::string& graph_id);
 
@@ -91,8 +90,8 @@ class GroupRuns {
   size_t graph_bytes_ = 0;
   absl::flat_hash_map<std::string, std::string> originals_;  // by the id of what was written
   uint64_t seen_seq_ = 0;
-  std::map<uint64_t, Item> items_;   // that not all ranks have applied
-  std::set<std::string> sent_;       // graphs, in this epoch
+  std::map<uint64_t, Item> items_;  // that not all ranks have applied
+  std::set<std::string> sent_;      // graphs, in this epoch
 };
 
 }  // namespace outboard::gateway

@@ -22,9 +22,9 @@ void RankAnswers::Acknowledged(uint64_t through_seq) {
 }
 
 uint64_t RankAnswers::LeastDone() const {
-  return std::min_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
-           return a.done_seq < b.done_seq;
-         })->done_seq;
+  return std::min_element(ranks_.begin(), ranks_.end(),
+                          [](const Rank& a, const Rank& b) { return a.done_seq < b.done_seq; })
+      ->done_seq;
 }
 
 absl::Status RankAnswers::Merge(uint32_t rank, uint64_t sent_seq, proto::ServerFrame& frame) {
@@ -121,9 +121,9 @@ absl::Status RankAnswers::CheckFailures() {
     failures_.erase(failures_.begin());
     for (size_t rank = 0; rank < ranks_.size(); ++rank)
       if (ranks_[rank].opened_seq < seq && (failure.ranks >> rank & 1) == 0)
-        return absl::InternalError(
-            absl::StrCat("item ", seq, " failed on rank ", failure.rank, " of ", ranks_.size(),
-                         " and not on rank ", rank, ": ", failure.message));
+        return absl::InternalError(absl::StrCat("item ", seq, " failed on rank ", failure.rank,
+                                                " of ", ranks_.size(), " and not on rank ", rank,
+                                                ": ", failure.message));
   }
   return absl::OkStatus();
 }

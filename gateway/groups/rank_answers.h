@@ -67,11 +67,11 @@ class RankAnswers {
 
   std::vector<Rank> ranks_;
   size_t opened_ = 0;
-  uint64_t told_seq_ = 0;  // the last Done that went to the client
+  uint64_t told_seq_ = 0;     // the last Done that went to the client
   uint64_t checked_seq_ = 0;  // ranks agree about the items up to this one
-  bool told_end_ = false;  // a Failed of the session
+  bool told_end_ = false;     // a Failed of the session
   bool lied_ = false;
-  Items held_;             // until all have opened
+  Items held_;                            // until all have opened
   std::map<uint64_t, Failure> failures_;  // by item, until all ranks are done with it
   std::set<uint64_t> failed_;             // items whose failure went to the client in this epoch
 };

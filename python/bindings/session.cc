@@ -48,9 +48,10 @@ std::function<void(const std::string&)> TellOf(nb::object callable) {
 
 uint32_t CountOf(const char* what, int64_t number, const At& at) {
   if (number < 1 || number > int64_t{wire::kSessionDevicesMax})
-    ThrowIfError(absl::InvalidArgumentError(absl::StrCat(what, " = ", number, ": a session has 1 to ",
-                                                         wire::kSessionDevicesMax, " devices")),
-                 at);
+    ThrowIfError(
+        absl::InvalidArgumentError(absl::StrCat(what, " = ", number, ": a session has 1 to ",
+                                                wire::kSessionDevicesMax, " devices")),
+        at);
   return static_cast<uint32_t>(number);
 }
 

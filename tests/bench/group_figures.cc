@@ -94,8 +94,8 @@ void GroupFigures() {
   };
   Report("devices_round_trips_per_step",
          per_step(before_two.blocking_round_trips, after_two.blocking_round_trips), "",
-         absl::StrFormat("on one device %.3f", per_step(before_one.blocking_round_trips,
-                                                        after_one.blocking_round_trips)),
+         absl::StrFormat("on one device %.3f",
+                         per_step(before_one.blocking_round_trips, after_one.blocking_round_trips)),
          "two devices, the value of each step read");
   Report("devices_bytes_up_per_step", per_step(before_two.bytes_up, after_two.bytes_up), "B",
          absl::StrFormat("on one device %.1f", per_step(before_one.bytes_up, after_one.bytes_up)),
@@ -103,11 +103,11 @@ void GroupFigures() {
   const session::Stats before_unread = two->stats();
   for (int i = 0; i < kStepsOfRound; ++i) on_two.Step(/*fetch=*/false);
   OB_CHECK_OK(two->Sync());
-  Report("devices_round_trips_unread",
-         static_cast<double>(two->stats().blocking_round_trips -
-                             before_unread.blocking_round_trips),
-         "", "", absl::StrFormat("%d steps on two devices without a value read, and one Sync",
-                                 kStepsOfRound));
+  Report(
+      "devices_round_trips_unread",
+      static_cast<double>(two->stats().blocking_round_trips - before_unread.blocking_round_trips),
+      "", "",
+      absl::StrFormat("%d steps on two devices without a value read, and one Sync", kStepsOfRound));
   const std::set<std::string> ids = {on_one.graph_id().ToBytes(), on_two.graph_id().ToBytes()};
   Report("devices_graph_ids", static_cast<double>(ids.size()), "", "",
          "of one program on one and on two devices");

@@ -61,7 +61,8 @@ TEST_F(GroupsTest, ATraining_OnTwoDevices_HasTheLossesOfOneAndIsBilledForTwo) {
     ASSERT_EQ(losses.size(), 60u);
     if (expected.empty()) expected = losses;
     for (size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i], expected[i], 1e-4 * std::abs(expected[i])) << devices << ", step " << i;
+      EXPECT_NEAR(losses[i], expected[i], 1e-4 * std::abs(expected[i]))
+          << devices << ", step " << i;
   }
   const test::Ended usage = Outboard("usage --json --data " + cluster_.data());
   EXPECT_NE(usage.out.find("\"devices\": 2"), std::string::npos) << usage.out;

@@ -16,13 +16,13 @@ struct GroupWorld : test::World {
 
   void JoinOf(uint64_t worker, uint32_t devices, std::vector<HeldExecutor> held = {},
               bool serves_groups = true) {
-    Tell(WorkerJoined{.worker = WorkerId{worker},
-                      .name = "box#" + std::to_string(worker),
-                      .devices = std::vector<DeviceSlot>(devices, DeviceSlot{.price_per_hour =
-                                                                                 kPrice}),
-                      .node = "node" + std::to_string(worker % 10),
-                      .held = std::move(held),
-                      .serves_groups = serves_groups});
+    Tell(WorkerJoined{
+        .worker = WorkerId{worker},
+        .name = "box#" + std::to_string(worker),
+        .devices = std::vector<DeviceSlot>(devices, DeviceSlot{.price_per_hour = kPrice}),
+        .node = "node" + std::to_string(worker % 10),
+        .held = std::move(held),
+        .serves_groups = serves_groups});
   }
   SessionId OpenOn(uint64_t conn, uint32_t devices) {
     const SessionId id{0, conn};
@@ -117,8 +117,8 @@ TEST(CoreGroups, ALostRank_EndsTheGroupAndIsNamed) {
   w.JoinOf(1, 2);
   const SessionId id = w.OpenOn(1, 2);
   w.AttachAll(id, 2);
-  w.Tell(ExecutorGone{
-      .session = id, .why = absl::UnavailableError("killed by signal 9"), .rank = 1});
+  w.Tell(
+      ExecutorGone{.session = id, .why = absl::UnavailableError("killed by signal 9"), .rank = 1});
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   const absl::Status why = w.Get<EndClient>()->why;
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);

@@ -122,7 +122,8 @@ TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIs) {
 TEST_F(GroupRunsTest, Graphs_AreBounded) {
   absl::Status status;
   for (int i = 0; i < 5 && status.ok(); ++i)
-    status = runs_.AddGraph(std::string(32, static_cast<char>('a' + i)), std::string(20 << 20, 'x'));
+    status =
+        runs_.AddGraph(std::string(32, static_cast<char>('a' + i)), std::string(20 << 20, 'x'));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
 }
 
@@ -137,8 +138,8 @@ TEST_F(GroupRunsTest, WhatCannotBeWritten_IsRefusedByAName) {
 }
 
 TEST_F(GroupRunsTest, Gather_MakesADeviceGraphOfTheParts) {
-  const auto gather = sharder_.Gather(
-      kTenant, shard::Mesh{{2}}, {.dtype = DType::kF32, .dims = {5, 3}, .layout = {{0}}});
+  const auto gather = sharder_.Gather(kTenant, shard::Mesh{{2}},
+                                      {.dtype = DType::kF32, .dims = {5, 3}, .layout = {{0}}});
   ASSERT_TRUE(gather->status.ok()) << gather->status;
   Graph g;
   const auto sink = DecodeGraph(g, gather->bytes, Level::kDevice);

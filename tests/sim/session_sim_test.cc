@@ -3,8 +3,8 @@
 // so long that their sessions are put away for the next. In every seeded world each session ends in
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
-// (docs/testing.md, tests/sim/books.h). A session of several devices may end with the loss of one, for
-// it has no snapshots; until then its values are those, too.
+// (docs/testing.md, tests/sim/books.h). A session of several devices may end with the loss of one,
+// for it has no snapshots; until then its values are those, too.
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.

@@ -4,7 +4,7 @@
 //   gateway --Join------> commands  (assign, release)    one control stream, reconnected when it
 //                                                        breaks; executors stay meanwhile
 //           <--events---            (register, heartbeat, session ended)
-//   gateway <--frames---> executor                     one per device of a session (executor_host.h)
+//   gateway <--frames---> executor                     one for each device of a session
 //
 // One spare executor is always running, in its sandbox and with its compile box warm, so that a
 // session opens at once.
