@@ -48,7 +48,9 @@ struct GraphUse {
 };
 
 struct WrittenGraph {
-  absl::Status status;  // why it cannot be written; then `id` is a name for that
+  // Why it cannot be written: INVALID_ARGUMENT, UNIMPLEMENTED or RESOURCE_EXHAUSTED of ShardGraph.
+  // Then `id` is a name for that.
+  absl::Status status;
   std::string id, bytes;
   // Nothing was to be written: it is the client's graph, with its id.
   bool is_clients = false;

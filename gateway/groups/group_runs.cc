@@ -1,6 +1,6 @@
 // Invariants
-//   L1  handles_ has what the items up to seen_seq_ define, and items_ what was written for those of
-//       them that not all ranks are known to have applied.
+//   L1  handles_ has what the items up to seen_seq_ define, and items_ what was written for those
+//       of them that not all ranks are known to have applied.
 //   L2  A graph leaves before the first item of an epoch that names it.
 #include "gateway/groups/group_runs.h"
 

@@ -4,8 +4,8 @@
 // graph was written here.
 //
 //   Put       defines a whole array
-//   Run       names the written graph; an input or result that is state, fetched or carried into the
-//             next repetition is told to who writes it
+//   Run       names the written graph; an input or result that is state, fetched or carried into
+//             the next repetition is told to who writes it
 //   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in cloud.proto)
 //   Release, donated inputs   end a handle
 //

@@ -22,7 +22,7 @@ namespace outboard::worker {
 class SessionExecutors {
  public:
   // `on_first_end`: called once, from a thread of an executor's host, with the rank that ended
-  // first and the status that it ended with.
+  // first and how: OK, UNAVAILABLE or another code of ExecutorHostOptions::on_end.
   SessionExecutors(proto::Assign assign,
                    std::function<void(uint32_t rank, const absl::Status&)> on_first_end);
   ~SessionExecutors();  // ends them, at the same time, and waits for it

@@ -43,7 +43,8 @@ struct ExecutorHostOptions {
   std::unique_ptr<ChildOutput> output;      // of the executor; null: it has this process's
   // Called before on_end if the executor ended because of its device; `words` for people.
   std::function<void(DeviceFailure failure, const std::string& words)> on_device_failure;
-  // Called once, from a thread of the host, with the status that the session ended with.
+  // Called once, from a thread of the host, with how it ended: OK in order, UNAVAILABLE by itself,
+  // DEADLINE_EXCEEDED by a step that was too long, INTERNAL with its device.
   std::function<void(absl::Status)> on_end;
 };
 
