@@ -448,13 +448,14 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeOverSockets(Member member,
   bool fits = static_cast<int64_t>(sockets.size()) == member.ranks() && member.rank >= 0 &&
               member.rank < member.ranks();
   for (size_t rank = 0; fits && rank < sockets.size(); ++rank)
-    fits = (sockets[rank] < 0) == (static_cast<int64_t>(rank) == member.rank);
+    fits = sockets[rank] >= 0 || static_cast<int64_t>(rank) == member.rank;
   if (!fits) {
     close_all();
     return absl::InvalidArgumentError(absl::StrCat("rank ", member.rank, " of ", member.ranks(),
                                                    " needs a socket to each other rank"));
   }
-  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int wake = std::exchange(sockets[static_cast<size_t>(member.rank)], -1);
+  if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) {
     close_all();
     return absl::UnavailableError(absl::StrCat("no eventfd: ", std::strerror(errno)));

@@ -18,7 +18,8 @@
 
 namespace outboard::collective {
 
-// sockets[r] is connected to rank r: a stream socket, owned from now on; -1 at the own rank.
+// sockets[r] is connected to rank r: a stream socket, owned from now on. At the own rank: an
+// eventfd that does not block, or -1 where this process may make one itself.
 // Errors: INVALID_ARGUMENT  not one socket for each other rank
 //         UNAVAILABLE       the system gives no thread, or no descriptor to wake it by
 absl::StatusOr<std::unique_ptr<Collective>> MakeOverSockets(Member member,
