@@ -69,7 +69,8 @@ int64_t StepOfRung(const SweepPlan& plan, size_t rung) {
 void Trial::Note(const SweepPlan& plan, std::optional<int64_t> reported_step,
                  std::optional<double> value) {
   if (value.has_value()) {
-    metric = *value;
+    // Of the two ways that a trial can report, one may be read later than the other.
+    if (reported_step.value_or(step) >= step) metric = *value;
     if (!std::isfinite(*value)) {
       note = absl::StrCat(plan.metric, " is ", *value, " at step ", reported_step.value_or(step));
     } else if (!best.has_value() || Rank(plan, *value) < Rank(plan, *best)) {
