@@ -306,7 +306,8 @@ SweepCommand::SweepCommand(Command app)
       show_(sweep_.Subcommand("show", "Print the results of a sweep")) {
   sweep_.Add("-p,--parameter", &flags_.parameters,
              "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
-             ":5 is the number of points in a grid; may be given several times");
+             ":5 is the number of points in a grid; may be given several times")
+      .OneEach();
   sweep_.Add("-n,--trials", &flags_.trials, "How many; of a grid all").Between(0, 1'000'000'000);
   sweep_.Add("--strategy", &flags_.strategy,
              "grid, random, or halving, which stops trials that fall behind (default: a grid if "

@@ -30,7 +30,10 @@ def report(step: int, **values: Any) -> None:
 
     Raises ValueError (outboard.InvalidArgument) for a step below 0.
     """
-    _core.report(step, values if _core.is_trial() else {})
+    numbers = {}
+    if _core.is_trial():
+        numbers = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    _core.report(step, numbers)
 
 
 def _folder() -> pathlib.Path:

@@ -46,7 +46,7 @@ TEST_F(SweepCliTest, AGridRunsToItsEnd) {
       "echo \"step=1 loss=$(($1 * $2))\"\n"
       "echo \"step=2 loss=$(($1 + $2)) cost_micro_usd=5\" >&$OUTBOARD_REPORT_FD\n");
   const test::Ended ended =
-      Run({"-p", "a=2,3", "-p", "b=4,5", "-j", "2", "--", "sh", script, "{a}", "{b}"});
+      Run({"-j", "2", "-p", "a=2,3", "-p", "b=4,5", "--", "sh", "-u", script, "{a}", "{b}"});
   ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
   EXPECT_NE(ended.out.find("4 of 4 trials ended"), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("best: loss 6 at trial 1 (a=2 b=4)"), std::string::npos) << ended.out;
