@@ -1,4 +1,5 @@
-// `outboard sweep` and its subcommands (docs/sweeps.md).
+// `outboard sweep` and its subcommands (docs/sweeps.md): what they are given, and the process that
+// runs the trials in the background.
 #pragma once
 
 #include <cstdint>

@@ -34,8 +34,7 @@ ReportLine ReadReportLine(std::string_view line) {
     std::string_view number = word.substr(equals + 1);
     if (number.starts_with('+')) number.remove_prefix(1);
     double value = 0;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), value);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
     const std::string_view rest(end, number.data() + number.size() - end);
     if (!IsMetricName(name) || error != std::errc() ||
         rest.find_first_not_of(",;)]") != std::string_view::npos)

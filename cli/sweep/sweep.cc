@@ -84,7 +84,7 @@ class LiveTable {
  public:
   LiveTable() : on_terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-  void Show(const SweepPlan& plan, const std::vector<Trial>& trials) {
+  void Show(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
     if (!on_terminal_) return Tell(plan, trials);
     winsize size{};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -104,8 +104,8 @@ class LiveTable {
 
  private:
   // A line where a trial's state has changed.
-  void Tell(const SweepPlan& plan, const std::vector<Trial>& trials) {
-    for (const Trial& trial : trials) {
+  void Tell(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
+    for (const SweepTrial& trial : trials) {
       const auto [it, is_new] = told_.emplace(trial.number, TrialState::kWaiting);
       if (it->second == trial.state) continue;
       it->second = trial.state;
@@ -128,13 +128,15 @@ enum class AfterInterrupt { kStop, kLeave, kGoOn };
 
 AfterInterrupt AskAfterInterrupt() {
   if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return AfterInterrupt::kStop;
-  std::fprintf(stderr, "\nStop the trials (s), leave them running (l), or go on watching (Enter)? ");
+  std::fprintf(stderr,
+               "\nStop the trials (s), leave them running (l), or go on watching (Enter)? ");
   char line[16] = {};
   // Ctrl-C once more is an answer, too.
   sigset_t interrupt;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
-  struct sigaction before{}, ends{};
+  struct sigaction before {
+  }, ends{};
   ends.sa_handler = [](int) {};
   sigaction(SIGINT, &ends, &before);
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
@@ -156,18 +158,19 @@ int Watch(const SweepFolder& folder) {
   bool interrupted = false;
   for (;;) {
     const std::optional<int> runner = folder.RunnerPid();  // before its last words are read
-    const absl::StatusOr<std::vector<Trial>> trials = folder.ReadTrials(*plan);
+    const absl::StatusOr<std::vector<SweepTrial>> trials = folder.ReadTrials(*plan);
     if (!trials.ok()) return Report(trials.status());
     table.Show(*plan, *trials);
     if (!runner.has_value()) {
       std::printf("%s\n%s/results.csv\n", SweepSummary(*plan, *trials).c_str(),
                   folder.path().c_str());
-      const auto left = std::ranges::count_if(*trials, [](const Trial& t) { return !t.ended(); });
+      const auto left =
+          std::ranges::count_if(*trials, [](const SweepTrial& t) { return !t.ended(); });
       if (left > 0)
         std::printf("%d trials are left: outboard sweep resume %s\n", static_cast<int>(left),
                     folder.id().c_str());
       if (interrupted) return kInterrupted;
-      const auto failed = std::ranges::count(*trials, TrialState::kFailed, &Trial::state);
+      const auto failed = std::ranges::count(*trials, TrialState::kFailed, &SweepTrial::state);
       return failed > 0 || left > 0 ? 1 : 0;
     }
     const timespec wait{0, std::chrono::nanoseconds(kLookEvery).count()};
@@ -175,9 +178,10 @@ int Watch(const SweepFolder& folder) {
     const AfterInterrupt answer = interrupted ? AfterInterrupt::kStop : AskAfterInterrupt();
     table.Forget();
     if (answer == AfterInterrupt::kLeave) {
-      std::printf("sweep %s goes on; outboard sweep watch %s shows it, outboard sweep stop %s ends "
-                  "it\n",
-                  folder.id().c_str(), folder.id().c_str(), folder.id().c_str());
+      std::printf(
+          "sweep %s goes on; outboard sweep watch %s shows it, outboard sweep stop %s ends "
+          "it\n",
+          folder.id().c_str(), folder.id().c_str(), folder.id().c_str());
       return 0;
     }
     if (answer == AfterInterrupt::kStop && !interrupted) {
@@ -214,8 +218,8 @@ int RunSweep(const SweepFlags& flags) {
   const absl::StatusOr<SweepFolder> folder = SweepFolder::Create(plan);
   if (!folder.ok()) return Report(folder.status());
   std::fprintf(stderr, "sweep %s: %d trials (%s), at most %d at once; logs in %s\n",
-               folder->id().c_str(), plan.trials, NameOf(plan.strategy),
-               plan.at_once, folder->path().c_str());
+               folder->id().c_str(), plan.trials, NameOf(plan.strategy), plan.at_once,
+               folder->path().c_str());
   return StartAndWatch(*folder, flags.detach);
 }
 
@@ -259,10 +263,12 @@ int RunList() {
       std::printf("%s  %s\n", id.c_str(), std::string(plan.status().message()).c_str());
       continue;
     }
-    const absl::StatusOr<std::vector<Trial>> trials = folder->ReadTrials(*plan);
-    const bool whole = trials.ok() && std::ranges::all_of(*trials, &Trial::ended);
+    const absl::StatusOr<std::vector<SweepTrial>> trials = folder->ReadTrials(*plan);
+    const bool whole = trials.ok() && std::ranges::all_of(*trials, &SweepTrial::ended);
     std::printf("%s  %-8s  %s  %s\n", id.c_str(),
-                folder->RunnerPid().has_value() ? "running" : whole ? "done" : "unfinished",
+                folder->RunnerPid().has_value() ? "running"
+                : whole                         ? "done"
+                                                : "unfinished",
                 trials.ok() ? SweepSummary(*plan, *trials).c_str()
                             : std::string(trials.status().message()).c_str(),
                 absl::StrJoin(plan->command, " ").c_str());
@@ -275,7 +281,7 @@ int RunShow(const SweepFlags& flags) {
   if (!folder.ok()) return Report(folder.status());
   const absl::StatusOr<SweepPlan> plan = folder->ReadPlan();
   if (!plan.ok()) return Report(plan.status());
-  const absl::StatusOr<std::vector<Trial>> trials = folder->ReadTrials(*plan);
+  const absl::StatusOr<std::vector<SweepTrial>> trials = folder->ReadTrials(*plan);
   if (!trials.ok()) return Report(trials.status());
   std::string text;
   if (flags.json) {
@@ -297,34 +303,39 @@ std::atomic<bool> stop_trials{false};
 
 SweepCommand::SweepCommand(Command app)
     : sweep_(app.Subcommand(
-          "sweep", "Run a program with many settings: sweep -p lr=1e-4..1e-2:log -n 8 -- ./train "
-                   "--lr {lr} (docs/sweeps.md)")),
+          "sweep",
+          "Run a program with many settings: sweep -p lr=1e-4..1e-2:log -n 8 -- ./train "
+          "--lr {lr} (docs/sweeps.md)")),
       resume_(sweep_.Subcommand("resume", "Go on with a sweep that was interrupted")),
       watch_(sweep_.Subcommand("watch", "Show the table of a sweep that runs")),
       stop_(sweep_.Subcommand("stop", "End the trials that run; resume goes on with them")),
       list_(sweep_.Subcommand("ls", "List sweeps, the newest first")),
       show_(sweep_.Subcommand("show", "Print the results of a sweep")) {
-  sweep_.Add("-p,--parameter", &flags_.parameters,
-             "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
-             ":5 is the number of points in a grid; may be given several times")
+  sweep_
+      .Add("-p,--parameter", &flags_.parameters,
+           "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
+           ":5 is the number of points in a grid; may be given several times")
       .OneEach();
   sweep_.Add("-n,--trials", &flags_.trials, "How many; of a grid all").Between(0, 1'000'000'000);
   sweep_.Add("--strategy", &flags_.strategy,
              "grid, random, or halving, which stops trials that fall behind (default: a grid if "
              "every parameter is a list and there is no -n, else random)");
-  sweep_.Add("-j,--at-once", &flags_.at_once,
-             "Trials at a time; those without a free device wait for one, at no cost")
+  sweep_
+      .Add("-j,--at-once", &flags_.at_once,
+           "Trials at a time; those without a free device wait for one, at no cost")
       .Between(1, kTrialsAtOnceMax);
   sweep_.Add("--seed", &flags_.seed, "Of what is drawn").ShowDefault("0");
   sweep_.Add("--metric", &flags_.metric, "What is compared, by the name that trials report")
       .ShowDefault();
   sweep_.Add("--larger", &flags_.larger_is_better, "The larger the better");
-  sweep_.Add("--first-rung", &flags_.first_rung,
-             "halving: the step at which trials are compared first")
+  sweep_
+      .Add("--first-rung", &flags_.first_rung,
+           "halving: the step at which trials are compared first")
       .Positive();
-  sweep_.Add("--keep-one-of", &flags_.keep_one_of,
-             "halving: of so many trials at a rung one goes on, and the next rung is so many times "
-             "as far")
+  sweep_
+      .Add("--keep-one-of", &flags_.keep_one_of,
+           "halving: of so many trials at a rung one goes on, and the next rung is so many times "
+           "as far")
       .Between(2, 100);
   sweep_.Add("command", &flags_.command, "Behind --: the program, with {NAME} where a value goes");
   for (Command command : {sweep_, resume_}) {
@@ -352,7 +363,7 @@ int SweepCommand::Run() {
 }
 
 int SweepTrialsMain(const std::string& id) {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = [](int) { stop_trials = true; };
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);

@@ -71,9 +71,9 @@ absl::StatusOr<SweepFolder> SweepFolder::Create(const SweepPlan& plan) {
       if (errno == EEXIST) continue;
       return DiskError(folder.path_);
     }
-    std::vector<Trial> trials;
+    std::vector<SweepTrial> trials;
     for (std::vector<std::string>& values : plan.ValuesOf()) {
-      Trial& trial = trials.emplace_back();
+      SweepTrial& trial = trials.emplace_back();
       trial.number = static_cast<int>(trials.size());
       trial.values = std::move(values);
     }
@@ -119,13 +119,13 @@ absl::Status SweepFolder::WritePlan(const SweepPlan& plan) const {
   return Write("sweep.json", plan.ToJson());
 }
 
-absl::StatusOr<std::vector<Trial>> SweepFolder::ReadTrials(const SweepPlan& plan) const {
+absl::StatusOr<std::vector<SweepTrial>> SweepFolder::ReadTrials(const SweepPlan& plan) const {
   const absl::StatusOr<std::string> text = ReadFile(path_ + "/trials.json");
   if (!text.ok()) return text.status();
   return TrialsFromJson(plan, *text);
 }
 
-absl::Status SweepFolder::WriteTrials(const std::vector<Trial>& trials) const {
+absl::Status SweepFolder::WriteTrials(const std::vector<SweepTrial>& trials) const {
   return Write("trials.json", TrialsToJson(trials));
 }
 

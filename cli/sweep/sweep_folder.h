@@ -39,8 +39,8 @@ class SweepFolder {
   absl::StatusOr<SweepPlan> ReadPlan() const;
   // Replaces the plan: `resume` may raise --max-cost and --at-once.
   absl::Status WritePlan(const SweepPlan& plan) const;
-  absl::StatusOr<std::vector<Trial>> ReadTrials(const SweepPlan& plan) const;
-  absl::Status WriteTrials(const std::vector<Trial>& trials) const;
+  absl::StatusOr<std::vector<SweepTrial>> ReadTrials(const SweepPlan& plan) const;
+  absl::Status WriteTrials(const std::vector<SweepTrial>& trials) const;
   // Replaces a file of the folder: after a crash it has the old bytes or the new ones.
   absl::Status Write(const std::string& name, std::string_view bytes) const;
 

@@ -30,8 +30,8 @@ void Split(std::string_view argument, const Text& text, const Placeholder& place
   size_t done = 0;
   for (size_t at = 0; (at = argument.find('{', at)) != std::string_view::npos;) {
     size_t end = at + 1;
-    while (end < argument.size() && (absl::ascii_isalnum(argument[end]) || argument[end] == '_' ||
-                                     argument[end] == '-'))
+    while (end < argument.size() &&
+           (absl::ascii_isalnum(argument[end]) || argument[end] == '_' || argument[end] == '-'))
       ++end;
     const bool is_name = end > at + 1 && end < argument.size() && argument[end] == '}' &&
                          !absl::ascii_isdigit(argument[at + 1]);
@@ -81,20 +81,21 @@ absl::Status SweepPlan::Complete(const std::string& strategy_name, int number) {
   std::vector<bool> used(all.size());
   std::string unknown;
   for (const std::string& argument : command) {
-    Split(argument, [](std::string_view) {}, [&](std::string_view name) {
-      const auto it = std::ranges::find(all, name, &SweptParameter::name);
-      if (it == all.end() && unknown.empty()) unknown = std::string(name);
-      if (it != all.end()) used[it - all.begin()] = true;
-    });
+    Split(
+        argument, [](std::string_view) {},
+        [&](std::string_view name) {
+          const auto it = std::ranges::find(all, name, &SweptParameter::name);
+          if (it == all.end() && unknown.empty()) unknown = std::string(name);
+          if (it != all.end()) used[it - all.begin()] = true;
+        });
   }
   if (!unknown.empty()) return wrong("{", unknown, "}: there is no -p ", unknown, "=");
   for (size_t i = 0; i < all.size(); ++i)
     if (!used[i])
       return wrong("-p ", parameters[i], ": the command does not have {", all[i].name(), "}");
 
-  const bool has_range = std::ranges::any_of(all, [](const SweptParameter& parameter) {
-    return parameter.GridValues().empty();
-  });
+  const bool has_range = std::ranges::any_of(
+      all, [](const SweptParameter& parameter) { return parameter.GridValues().empty(); });
   if (strategy_name.empty()) {
     strategy = has_range || number > 0 ? SweepStrategy::kRandom : SweepStrategy::kGrid;
   } else {
@@ -163,8 +164,9 @@ std::vector<std::string> SweepPlan::CommandOf(const std::vector<std::string>& va
   std::vector<std::string> filled;
   for (const std::string& argument : command) {
     std::string& out = filled.emplace_back();
-    Split(argument, [&](std::string_view text) { out += text; },
-          [&](std::string_view name) { out += values[std::ranges::find(all, name) - all.begin()]; });
+    Split(
+        argument, [&](std::string_view text) { out += text; },
+        [&](std::string_view name) { out += values[std::ranges::find(all, name) - all.begin()]; });
   }
   return filled;
 }

@@ -35,11 +35,11 @@ struct RunningTrial {
 
 class SweepRunner {
  public:
-  SweepRunner(const SweepFolder& folder, SweepPlan plan, std::vector<Trial> trials)
+  SweepRunner(const SweepFolder& folder, SweepPlan plan, std::vector<SweepTrial> trials)
       : folder_(folder), plan_(std::move(plan)), trials_(std::move(trials)) {}
 
   absl::Status Run(const std::atomic<bool>& stop) {
-    for (Trial& trial : trials_)
+    for (SweepTrial& trial : trials_)
       if (!trial.ended()) trial.Restart();
     absl::Status status = Save();
     bool stopping = false;
@@ -63,28 +63,28 @@ class SweepRunner {
   std::optional<std::optional<int64_t>> NextBound() const {
     if (!plan_.max_cost_micro_usd.has_value()) return std::optional<int64_t>();
     int64_t left = *plan_.max_cost_micro_usd, waiting = 0;
-    for (const Trial& trial : trials_) {
+    for (const SweepTrial& trial : trials_) {
       left -= trial.cost_micro_usd;
       waiting += trial.state == TrialState::kWaiting ? 1 : 0;
     }
     // What running ones may still use.
     for (const auto& [number, running] : running_)
-      left -= std::max<int64_t>(0, *running.bound_micro_usd -
-                                       (trials_[number - 1].cost_micro_usd - running.cost_before));
+      left -= std::max<int64_t>(
+          0, *running.bound_micro_usd - (trials_[number - 1].cost_micro_usd - running.cost_before));
     const int64_t bound = waiting == 0 ? 0 : left / waiting;
     if (bound < kLeastMicroUsd) return std::nullopt;
     return std::optional<int64_t>(bound);
   }
 
   void StartMore() {
-    for (Trial& trial : trials_) {
+    for (SweepTrial& trial : trials_) {
       if (static_cast<int>(running_.size()) >= plan_.at_once) return;
       if (trial.state != TrialState::kWaiting) continue;
       const std::optional<std::optional<int64_t>> bound = NextBound();
       if (!bound.has_value()) {
         // What running ones leave over may do; without any this is the end.
         if (running_.empty())
-          for (Trial& other : trials_)
+          for (SweepTrial& other : trials_)
             if (other.state == TrialState::kWaiting) other.note = "no money is left for it";
         return;
       }
@@ -112,13 +112,13 @@ class SweepRunner {
     poll(all.data(), all.size(), kPollMs);
   }
 
-  void OnReport(Trial& trial, RunningTrial& running, const ReportLine& report) {
+  void OnReport(SweepTrial& trial, RunningTrial& running, const ReportLine& report) {
     changed_ = true;
     if (report.cost_micro_usd.has_value())
       trial.cost_micro_usd =
           std::max(trial.cost_micro_usd, running.cost_before + *report.cost_micro_usd);
-    const auto it = std::ranges::find(report.values, plan_.metric,
-                                      &std::pair<std::string, double>::first);
+    const auto it =
+        std::ranges::find(report.values, plan_.metric, &std::pair<std::string, double>::first);
     const bool has_metric = it != report.values.end();
     if (!has_metric && !report.step.has_value()) return;
     const size_t rungs = trial.at_rungs.size();
@@ -141,7 +141,7 @@ class SweepRunner {
 
   // Returns whether it has ended.
   bool ReadOne(int number, RunningTrial& running, bool stopping) {
-    Trial& trial = trials_[static_cast<size_t>(number) - 1];
+    SweepTrial& trial = trials_[static_cast<size_t>(number) - 1];
     const auto read = [&] {
       running.process.Read([&](const ReportLine& report) { OnReport(trial, running, report); });
     };
@@ -156,8 +156,7 @@ class SweepRunner {
                                 StepOfRung(plan_, std::max<size_t>(1, trial.at_rungs.size()) - 1));
     } else if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) {
       trial.state = TrialState::kDone;
-      if (!trial.metric.has_value())
-        trial.note = absl::StrCat("it reported no ", plan_.metric);
+      if (!trial.metric.has_value()) trial.note = absl::StrCat("it reported no ", plan_.metric);
     } else if (stopping) {
       trial.Restart();
       trial.note = "interrupted";
@@ -182,7 +181,7 @@ class SweepRunner {
 
   const SweepFolder& folder_;
   const SweepPlan plan_;
-  std::vector<Trial> trials_;
+  std::vector<SweepTrial> trials_;
   std::map<int, RunningTrial> running_;
   bool changed_ = false;
   Clock::time_point saved_at_{};
@@ -195,7 +194,7 @@ absl::Status RunTrials(const SweepFolder& folder, const std::atomic<bool>& stop)
   if (!lock.ok()) return lock.status();
   absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
   if (!plan.ok()) return plan.status();
-  absl::StatusOr<std::vector<Trial>> trials = folder.ReadTrials(*plan);
+  absl::StatusOr<std::vector<SweepTrial>> trials = folder.ReadTrials(*plan);
   if (!trials.ok()) return trials.status();
   absl::Status status = SweepRunner(folder, *std::move(plan), *std::move(trials)).Run(stop);
   close(*lock);

@@ -29,7 +29,7 @@ std::string CsvField(const std::string& text) {
   return out + "\"";
 }
 
-int Group(const Trial& trial) {
+int Group(const SweepTrial& trial) {
   switch (trial.state) {
     case TrialState::kRunning: return 0;
     case TrialState::kDone:
@@ -42,16 +42,19 @@ int Group(const Trial& trial) {
 
 }  // namespace
 
-std::string SweepSummary(const SweepPlan& plan, const std::vector<Trial>& trials) {
+std::string SweepSummary(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
   int64_t cost = 0;
-  for (const Trial& trial : trials) cost += trial.cost_micro_usd;
-  const auto in = [&](TrialState state) { return std::ranges::count(trials, state, &Trial::state); };
-  const auto ended = std::ranges::count_if(trials, &Trial::ended);
+  for (const SweepTrial& trial : trials) cost += trial.cost_micro_usd;
+  const auto in = [&](TrialState state) {
+    return std::ranges::count(trials, state, &SweepTrial::state);
+  };
+  const auto ended = std::ranges::count_if(trials, &SweepTrial::ended);
   std::string text = absl::StrCat(ended, " of ", trials.size(), " trials ended");
-  if (in(TrialState::kRunning) > 0) absl::StrAppend(&text, ", ", in(TrialState::kRunning), " running");
+  if (in(TrialState::kRunning) > 0)
+    absl::StrAppend(&text, ", ", in(TrialState::kRunning), " running");
   if (in(TrialState::kFailed) > 0) absl::StrAppend(&text, ", ", in(TrialState::kFailed), " failed");
   absl::StrAppend(&text, "; ", Dollars(cost));
-  if (const Trial* best = BestOf(plan, trials)) {
+  if (const SweepTrial* best = BestOf(plan, trials)) {
     std::vector<std::string> values;
     const std::vector<std::string> names = plan.names();
     for (size_t i = 0; i < names.size(); ++i)
@@ -62,15 +65,15 @@ std::string SweepSummary(const SweepPlan& plan, const std::vector<Trial>& trials
   return text;
 }
 
-std::vector<std::string> SweepTable(const SweepPlan& plan, const std::vector<Trial>& trials,
+std::vector<std::string> SweepTable(const SweepPlan& plan, const std::vector<SweepTrial>& trials,
                                     size_t rows, size_t columns) {
-  const auto rank = [&](const Trial& trial) {
+  const auto rank = [&](const SweepTrial& trial) {
     if (!trial.best.has_value()) return std::numeric_limits<double>::infinity();
     return plan.larger_is_better ? -*trial.best : *trial.best;
   };
-  std::vector<const Trial*> shown;
-  for (const Trial& trial : trials) shown.push_back(&trial);
-  std::ranges::stable_sort(shown, [&](const Trial* a, const Trial* b) {
+  std::vector<const SweepTrial*> shown;
+  for (const SweepTrial& trial : trials) shown.push_back(&trial);
+  std::ranges::stable_sort(shown, [&](const SweepTrial* a, const SweepTrial* b) {
     if (Group(*a) != Group(*b)) return Group(*a) < Group(*b);
     return Group(*a) == 1 && rank(*a) < rank(*b);
   });
@@ -79,11 +82,11 @@ std::vector<std::string> SweepTable(const SweepPlan& plan, const std::vector<Tri
 
   std::vector<std::vector<std::string>> cells = {{"trial"}};
   for (const std::string& name : plan.names()) cells[0].push_back(name);
-  for (const std::string& name : {std::string("state"), std::string("step"), plan.metric,
-                                  "best " + plan.metric, std::string("ms/step"),
-                                  std::string("cost"), std::string("")})
+  for (const std::string& name :
+       {std::string("state"), std::string("step"), plan.metric, "best " + plan.metric,
+        std::string("ms/step"), std::string("cost"), std::string("")})
     cells[0].push_back(name);
-  for (const Trial* trial : shown) {
+  for (const SweepTrial* trial : shown) {
     std::vector<std::string>& row = cells.emplace_back();
     row.push_back(absl::StrCat(trial->number));
     row.insert(row.end(), trial->values.begin(), trial->values.end());
@@ -116,28 +119,28 @@ std::vector<std::string> SweepTable(const SweepPlan& plan, const std::vector<Tri
   return lines;
 }
 
-std::string ResultsAsCsv(const SweepPlan& plan, const std::vector<Trial>& trials) {
+std::string ResultsAsCsv(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
   std::string csv = "trial";
   for (const std::string& name : plan.names()) absl::StrAppend(&csv, ",", CsvField(name));
   absl::StrAppend(&csv, ",state,step,", CsvField(plan.metric), ",", CsvField("best_" + plan.metric),
                   "\n");
-  for (const Trial& trial : trials) {
+  for (const SweepTrial& trial : trials) {
     absl::StrAppend(&csv, trial.number);
     for (const std::string& value : trial.values) absl::StrAppend(&csv, ",", CsvField(value));
     absl::StrAppend(&csv, ",", NameOf(trial.state), ",",
-                    trial.step < 0 ? "" : absl::StrCat(trial.step), ",",
-                    NumberOr(trial.metric, ""), ",", NumberOr(trial.best, ""), "\n");
+                    trial.step < 0 ? "" : absl::StrCat(trial.step), ",", NumberOr(trial.metric, ""),
+                    ",", NumberOr(trial.best, ""), "\n");
   }
   return csv;
 }
 
-std::string ResultsAsJsonLines(const SweepPlan& plan, const std::vector<Trial>& trials) {
+std::string ResultsAsJsonLines(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
   const std::vector<std::string> names = plan.names();
   const auto number = [](double value) {
     return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(absl::StrCat(value));
   };
   std::string lines;
-  for (const Trial& trial : trials) {
+  for (const SweepTrial& trial : trials) {
     nlohmann::json parameters = nlohmann::json::object();
     for (size_t i = 0; i < names.size(); ++i) parameters[names[i]] = trial.values[i];
     nlohmann::json json = {{"trial", trial.number},

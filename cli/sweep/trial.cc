@@ -46,7 +46,7 @@ const char* NameOf(TrialState state) {
   return "";
 }
 
-void Trial::Restart() {
+void SweepTrial::Restart() {
   state = TrialState::kWaiting;
   step = -1;
   metric.reset();
@@ -66,8 +66,8 @@ int64_t StepOfRung(const SweepPlan& plan, size_t rung) {
   return step;
 }
 
-void Trial::Note(const SweepPlan& plan, std::optional<int64_t> reported_step,
-                 std::optional<double> value) {
+void SweepTrial::Note(const SweepPlan& plan, std::optional<int64_t> reported_step,
+                      std::optional<double> value) {
   if (value.has_value()) {
     // Of the two ways that a trial can report, one may be read later than the other.
     if (reported_step.value_or(step) >= step) metric = *value;
@@ -84,12 +84,13 @@ void Trial::Note(const SweepPlan& plan, std::optional<int64_t> reported_step,
     at_rungs.push_back(metric.value_or(std::nan("")));
 }
 
-bool StopsAtRung(const SweepPlan& plan, const std::vector<Trial>& all, const Trial& trial) {
+bool StopsAtRung(const SweepPlan& plan, const std::vector<SweepTrial>& all,
+                 const SweepTrial& trial) {
   if (plan.strategy != SweepStrategy::kHalving || trial.at_rungs.empty()) return false;
   const size_t rung = trial.at_rungs.size() - 1;
   const double mine = Rank(plan, trial.at_rungs[rung]);
   size_t reached = 0, better = 0;
-  for (const Trial& other : all) {
+  for (const SweepTrial& other : all) {
     if (other.at_rungs.size() <= rung) continue;
     ++reached;
     if (&other != &trial && Rank(plan, other.at_rungs[rung]) < mine) ++better;
@@ -98,18 +99,18 @@ bool StopsAtRung(const SweepPlan& plan, const std::vector<Trial>& all, const Tri
   return better >= keep;
 }
 
-const Trial* BestOf(const SweepPlan& plan, const std::vector<Trial>& trials) {
-  const Trial* best = nullptr;
-  for (const Trial& trial : trials)
+const SweepTrial* BestOf(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
+  const SweepTrial* best = nullptr;
+  for (const SweepTrial& trial : trials)
     if (trial.best.has_value() &&
         (best == nullptr || Rank(plan, *trial.best) < Rank(plan, *best->best)))
       best = &trial;
   return best;
 }
 
-std::string TrialsToJson(const std::vector<Trial>& trials) {
+std::string TrialsToJson(const std::vector<SweepTrial>& trials) {
   nlohmann::json all = nlohmann::json::array();
-  for (const Trial& trial : trials) {
+  for (const SweepTrial& trial : trials) {
     nlohmann::json json = {{"number", trial.number},
                            {"state", NameOf(trial.state)},
                            {"step", trial.step},
@@ -125,20 +126,22 @@ std::string TrialsToJson(const std::vector<Trial>& trials) {
   return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-absl::StatusOr<std::vector<Trial>> TrialsFromJson(const SweepPlan& plan, std::string_view text) {
+absl::StatusOr<std::vector<SweepTrial>> TrialsFromJson(const SweepPlan& plan,
+                                                       std::string_view text) {
   try {
     const nlohmann::json all = nlohmann::json::parse(text);
     const std::vector<std::vector<std::string>> values = plan.ValuesOf();
     if (!all.is_array() || all.size() != values.size())
       return absl::InvalidArgumentError("the trials on disk are not those of the sweep's plan");
-    std::vector<Trial> trials;
+    std::vector<SweepTrial> trials;
     for (size_t i = 0; i < values.size(); ++i) {
       const nlohmann::json& json = all[i];
-      Trial& trial = trials.emplace_back();
+      SweepTrial& trial = trials.emplace_back();
       trial.number = static_cast<int>(i) + 1;
       trial.values = values[i];
       const std::string state = json.at("state");
-      const auto it = std::ranges::find_if(kStates, [&](TrialState s) { return NameOf(s) == state; });
+      const auto it =
+          std::ranges::find_if(kStates, [&](TrialState s) { return NameOf(s) == state; });
       if (it == std::end(kStates))
         return absl::InvalidArgumentError(absl::StrCat("\"", state, "\" is no state of a trial"));
       trial.state = *it;

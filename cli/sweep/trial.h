@@ -20,7 +20,7 @@ enum class TrialState {
 };
 const char* NameOf(TrialState state);
 
-struct Trial {
+struct SweepTrial {
   int number = 0;  // from 1
   std::vector<std::string> values;
   TrialState state = TrialState::kWaiting;
@@ -52,14 +52,16 @@ struct Trial {
 //
 // Returns whether `trial`, which has just passed a rung, is to be stopped. A metric that is not
 // finite is worse than all others.
-bool StopsAtRung(const SweepPlan& plan, const std::vector<Trial>& all, const Trial& trial);
+bool StopsAtRung(const SweepPlan& plan, const std::vector<SweepTrial>& all,
+                 const SweepTrial& trial);
 int64_t StepOfRung(const SweepPlan& plan, size_t rung);
 
 // The best trial by `best`; nullptr: none has reported a finite metric.
-const Trial* BestOf(const SweepPlan& plan, const std::vector<Trial>& trials);
+const SweepTrial* BestOf(const SweepPlan& plan, const std::vector<SweepTrial>& trials);
 
-std::string TrialsToJson(const std::vector<Trial>& trials);
+std::string TrialsToJson(const std::vector<SweepTrial>& trials);
 // Errors: INVALID_ARGUMENT  not the trials of this plan
-absl::StatusOr<std::vector<Trial>> TrialsFromJson(const SweepPlan& plan, std::string_view text);
+absl::StatusOr<std::vector<SweepTrial>> TrialsFromJson(const SweepPlan& plan,
+                                                       std::string_view text);
 
 }  // namespace outboard::cli

@@ -37,8 +37,8 @@ void CloseAll(std::initializer_list<int> fds) {
 std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
   std::vector<std::string> all = added;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view name = std::string_view(*variable).substr(
-        0, std::string_view(*variable).find('=') + 1);
+    const std::string_view name =
+        std::string_view(*variable).substr(0, std::string_view(*variable).find('=') + 1);
     if (std::ranges::none_of(added, [&](const std::string& a) { return a.starts_with(name); }))
       all.emplace_back(*variable);
   }
@@ -111,8 +111,7 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
   int error = 0;
   const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
   close(failure[0]);
-  if (failed)
-    return absl::UnavailableError(absl::StrCat(command[0], ": ", std::strerror(error)));
+  if (failed) return absl::UnavailableError(absl::StrCat(command[0], ": ", std::strerror(error)));
   for (const int fd : {process.output_, process.reports_}) fcntl(fd, F_SETFL, O_NONBLOCK);
   return process;
 }
@@ -159,7 +158,8 @@ void TrialProcess::ReadFrom(int& fd, std::string& partial, bool is_output,
     total += static_cast<size_t>(count);
     std::string_view bytes(piece, static_cast<size_t>(count));
     // A full disk loses the log, not the sweep.
-    if (is_output) [[maybe_unused]] const ssize_t written = write(log_, bytes.data(), bytes.size());
+    if (is_output) [[maybe_unused]]
+      const ssize_t written = write(log_, bytes.data(), bytes.size());
     for (size_t end; (end = bytes.find_first_of("\n\r")) != std::string_view::npos;) {
       partial += bytes.substr(0, end);
       on_line(std::exchange(partial, ""));

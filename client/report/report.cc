@@ -16,9 +16,8 @@ namespace outboard {
 namespace {
 
 bool IsReportName(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && !absl::ascii_isdigit(name[0]) &&
-         name != "step" && name != "cost_micro_usd" &&
-         std::ranges::all_of(name, [](char c) {
+  return !name.empty() && name.size() <= 64 && !absl::ascii_isdigit(name[0]) && name != "step" &&
+         name != "cost_micro_usd" && std::ranges::all_of(name, [](char c) {
            return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '/' || c == '-';
          });
 }

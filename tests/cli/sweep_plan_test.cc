@@ -1,4 +1,6 @@
 // What `outboard sweep` tries, reads and stops, without a process.
+#include "cli/sweep/sweep_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <set>
 
 #include "cli/sweep/report_line.h"
-#include "cli/sweep/sweep_plan.h"
 #include "cli/sweep/sweep_table.h"
 #include "cli/sweep/trial.h"
 
@@ -148,14 +149,14 @@ class HalvingTest : public ::testing::Test {
     ASSERT_TRUE(plan_.Complete("halving", 9).ok());
     trials_.resize(9);
   }
-  // Trial `i` comes to `step` with this loss; returns whether it is stopped.
+  // SweepTrial `i` comes to `step` with this loss; returns whether it is stopped.
   bool Reach(size_t i, int64_t step, double loss) {
     const size_t rungs = trials_[i].at_rungs.size();
     trials_[i].Note(plan_, step, loss);
     return trials_[i].at_rungs.size() > rungs && StopsAtRung(plan_, trials_, trials_[i]);
   }
   SweepPlan plan_;
-  std::vector<Trial> trials_;
+  std::vector<SweepTrial> trials_;
 };
 
 TEST_F(HalvingTest, ThoseThatFallBehindAreStopped) {
@@ -182,7 +183,7 @@ TEST_F(HalvingTest, LargerMayBeBetter) {
 TEST(TrialTest, OutlivesTheDisk) {
   SweepPlan plan = PlanOf({"a=1,2,3"}, {"run", "{a}"});
   ASSERT_TRUE(plan.Complete("", 0).ok());
-  std::vector<Trial> trials(3);
+  std::vector<SweepTrial> trials(3);
   for (int i = 0; i < 3; ++i) trials[i].number = i + 1, trials[i].values = plan.ValuesOf()[i];
   trials[0].Note(plan, 3, 0.5);
   trials[0].Note(plan, 4, std::nan(""));
@@ -190,7 +191,7 @@ TEST(TrialTest, OutlivesTheDisk) {
   trials[0].note = "exit code 1: \xff,\"";
   trials[1].state = TrialState::kDone;
   trials[1].Note(plan, 7, 0.25);
-  const absl::StatusOr<std::vector<Trial>> again = TrialsFromJson(plan, TrialsToJson(trials));
+  const absl::StatusOr<std::vector<SweepTrial>> again = TrialsFromJson(plan, TrialsToJson(trials));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(ResultsAsCsv(plan, *again), ResultsAsCsv(plan, trials));
   EXPECT_EQ(ResultsAsCsv(plan, trials),
@@ -206,7 +207,7 @@ TEST(TrialTest, OutlivesTheDisk) {
 TEST(SweepTableTest, NothingOfANoteSteersTheTerminal) {
   SweepPlan plan = PlanOf({"a=1,2"}, {"run", "{a}"});
   ASSERT_TRUE(plan.Complete("", 0).ok());
-  std::vector<Trial> trials(2);
+  std::vector<SweepTrial> trials(2);
   for (int i = 0; i < 2; ++i) trials[i].number = i + 1, trials[i].values = plan.ValuesOf()[i];
   trials[0].note = "\x1b[2Jgone";
   for (const std::string& line : SweepTable(plan, trials, 1, 60)) {

@@ -85,8 +85,8 @@ TEST_F(SweepCliTest, ATrialThatFailsSaysWhyAndTheOthersGoOn) {
   const test::Ended ended = Run({"-p", "a=1,2,3,4", "--", "sh", script, "{a}"});
   EXPECT_EQ(ended.code, 1);
   const std::string rows = Run({"show"}).out;
-  for (const char* words : {"exit code 3: cannot open it", "ended by Killed",
-                            "it reported no loss", "loss is nan at step 5"})
+  for (const char* words : {"exit code 3: cannot open it", "ended by Killed", "it reported no loss",
+                            "loss is nan at step 5"})
     EXPECT_NE(rows.find(words), std::string::npos) << words << "\n" << rows;
   EXPECT_NE(ended.out.find("2 failed"), std::string::npos) << ended.out;
   const test::Ended absent = Run({"-p", "a=1", "--", "no-such-program", "{a}"});
@@ -112,15 +112,15 @@ TEST_F(SweepCliTest, HalvingStopsWhatFallsBehind) {
 
 // The sum of the bounds is never above the sweep's, and what is left over goes to later ones.
 TEST_F(SweepCliTest, MoneyIsDivided) {
-  const std::string script = Script(
-      "echo \"step=1 loss=$CLOUD_MAX_COST cost_micro_usd=$1\" >&$OUTBOARD_REPORT_FD\n");
-  test::Ended ended = Run({"-p", "a=100000,1100000,7", "--max-cost", "1.2", "-j", "1", "--", "sh",
-                           script, "{a}"});
+  const std::string script =
+      Script("echo \"step=1 loss=$CLOUD_MAX_COST cost_micro_usd=$1\" >&$OUTBOARD_REPORT_FD\n");
+  test::Ended ended =
+      Run({"-p", "a=100000,1100000,7", "--max-cost", "1.2", "-j", "1", "--", "sh", script, "{a}"});
   EXPECT_EQ(ended.code, 1) << ended.out;
   EXPECT_EQ(Csv(),
             "trial,a,state,step,loss,best_loss\n"
-            "1,100000,done,1,0.4,0.4\n"      // a third of 1.2
-            "2,1100000,done,1,0.55,0.55\n"   // half of 1.1
+            "1,100000,done,1,0.4,0.4\n"     // a third of 1.2
+            "2,1100000,done,1,0.55,0.55\n"  // half of 1.1
             "3,7,waiting,,,\n");
   EXPECT_NE(Run({"show"}).out.find("no money is left for it"), std::string::npos);
   ended = Run({"resume", "--max-cost", "2"});
@@ -157,8 +157,8 @@ TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {
 
 TEST_F(SweepCliTest, StoppedItGoesOnLater) {
   const std::string script = Script("echo step=1 loss=$1; sleep $2\n");
-  test::Ended ended = Run({"-p", "a=1,2", "-p", "s=0.1,60", "-j", "4", "--detach", "--", "sh",
-                           script, "{a}", "{s}"});
+  test::Ended ended = Run(
+      {"-p", "a=1,2", "-p", "s=0.1,60", "-j", "4", "--detach", "--", "sh", script, "{a}", "{s}"});
   ASSERT_EQ(ended.code, 0) << ended.err;
   ended = Run({"stop"});
   EXPECT_EQ(ended.code, 0);
