@@ -73,8 +73,10 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   config.parameters.resize(addresses.size() * sizeof(uint64_t));
   if (!addresses.empty())
     std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
+  for (int copy = 0; copy < kernel.copies; ++copy)
   for (const MappedTensor& map : kernel.maps) {
-    const ptx::TensorMap encoded = EncodeMap(map, addresses[static_cast<size_t>(map.slot)]);
+    const ptx::TensorMap encoded =
+        EncodeMap(map, addresses[static_cast<size_t>(copy * kernel.buffer_count + map.slot)]);
     constexpr size_t kAlign = 64;
     const size_t at = (config.parameters.size() + kAlign - 1) / kAlign * kAlign;
     config.parameters.resize(at + sizeof encoded);
