@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math_f64.h"
@@ -104,9 +105,19 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
+// What one of several copies is planned for: its share of the device, since all run at once.
+Target ShareOf(Target target, int64_t copies) {
+  target.multiprocessors = (target.multiprocessors + copies - 1) / copies;
+  return target;
+}
+
+absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  const int64_t copies = CopiesOf(sink);
+  if (copies > 1 && device.kind != TargetKind::kCuda)
+    return absl::UnimplementedError("kernel: several copies, on another device than CUDA's");
+  const Target target = ShareOf(device, copies);
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
   // Other devices have a library for these.
@@ -141,6 +152,7 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
           program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
     }
   }
+  out.program.copies = static_cast<int>(copies);
   if (options.dump) out.dump = GraphToString(sink) + out.dump + ToString(out.program);
   return out;
 }
@@ -200,8 +212,8 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     rendered = render();
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
-  out.flops = lowered.flops;
-  out.bytes = lowered.bytes;
+  out.flops = lowered.flops * out.copies;
+  out.bytes = lowered.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
     std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),

@@ -32,6 +32,8 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
           absl::StrCat("node ", i, " (", std::string(Name(node.op)), "): more than one device"));
   }
   if (level == Level::kTensor) {
+    if (!root->arg.empty())
+      return absl::InvalidArgumentError("SINK: only a kernel may have copies");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)
         return absl::InvalidArgumentError("SINK: a result is no value");

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
@@ -64,6 +65,12 @@ class Renderer : public NvptxRenderer {
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
     const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
     out.maps = program.maps;
+    if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
+                                             static_cast<int64_t>(program.maps.size()));
+        program.copies > 1 && bytes > kParameterBytesMax)
+      return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
+                                                " bytes of parameters; limit ",
+                                                kParameterBytesMax));
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(

@@ -72,7 +72,7 @@ void NvptxPrinter::OpenBlockMemory() {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
             b_.getContext(),
-            {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(b_.getContext(), "minctasm"),
+            {llvm::ValueAsMetadata::get(entry_), llvm::MDString::get(b_.getContext(), "minctasm"),
              llvm::ConstantAsMetadata::get(b_.getInt32(1))}));
     return;
   }

@@ -42,8 +42,13 @@ void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, 
     const int count = Together(memory, index, lane, end);
     Type* const whole =
         count == 1 ? type : llvm::FixedVectorType::get(type, static_cast<unsigned>(count));
-    Value* const value = b_.CreateAlignedLoad(whole, Address(memory, Index(index, lane)),
-                                              AlignOf(memory, index, lane));
+    llvm::LoadInst* const value = b_.CreateAlignedLoad(
+        whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
+    // A parameter that nobody writes says so itself; an address from the table of copies cannot.
+    if (HasCopies() && at(memory).code == program::Code::kBuffer &&
+        !written_[static_cast<size_t>(at(memory).imm[0])])
+      value->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                         llvm::MDNode::get(b_.getContext(), {}));
     for (int k = 0; k < count; ++k)
       out.push_back(alu_.FromMemory(
           count == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(k)), dtype));

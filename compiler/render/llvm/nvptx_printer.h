@@ -63,6 +63,7 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::Module& module_;
   AluEmitter alu_;
   llvm::Function* kernel_ = nullptr;
+  llvm::Function* entry_ = nullptr;  // what is launched: kernel_, or what calls it for each copy
 
  private:
   using Elements = std::vector<llvm::Value*>;  // variables of a private memory
@@ -98,6 +99,11 @@ class NvptxPrinter : protected ScopePrinter {
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
   void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
 
+  // ---- several copies in one launch (launch/nvptx_copies.cc)
+  bool HasCopies() const { return program_.copies > 1; }
+  void AddEntry(const std::string& symbol);
+  void CallKernel();
+
   // ---- sm_90a (nvptx_hopper.cc)
   void AddMaps();          // after the kernel's other parameters
   void OpenBlockMemory();  // all of it in one piece, whose size the launch sets
@@ -120,6 +126,7 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
+  std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
   absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
 };
