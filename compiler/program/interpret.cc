@@ -164,7 +164,8 @@ bool Interpreter::PassBarriers() {
     if (hopper_ != nullptr) hopper_->JoinThreads(first, count);
     for (int t = first; t < first + count; ++t) GoOn(t);
   };
-  if (AreAt(State::kAtCluster, 0, thread_count())) {
+  if (std::all_of(threads_.begin(), threads_.end(),
+                  [](const Thread& t) { return t.state == State::kAtCluster; })) {
     NextEpoch();
     pass(0, thread_count());
     return true;

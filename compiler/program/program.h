@@ -83,7 +83,8 @@
 //                                      read (1): until their shared memory may be written again
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
-//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster
+//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
+//                                      warpgroup of which may get to another one
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
 //                                      accumulators

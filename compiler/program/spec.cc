@@ -309,11 +309,11 @@ class Checker {
     if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
       return absl::StrCat("over ", kTilesMax, " tiles");
     if (i.code == Code::kBarrier || i.code == Code::kMma || i.code == Code::kShuffle ||
-        i.code == Code::kLdmatrix || i.code == Code::kClusterSync)
+        i.code == Code::kLdmatrix)
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
-    if (IsOfWarpgroup(i.code))
+    if (IsOfWarpgroup(i.code) || i.code == Code::kClusterSync)
       for (const Scope& scope : open_)
         if (scope.varies_in_group)
           return absl::StrCat("in a scope that a warpgroup may enter apart: %", scope.opener);

@@ -170,6 +170,9 @@ std::vector<PlantedMistake> ClusterMistakes() {
       {"a copy for a block beyond the cluster",
        Changing(Code::kBoxLoad, 1, imm(4)),
        {Fault::kOutOfRange}},
+      {"one warpgroup does not meet the others",
+       Changing(Code::kClusterSync, 1, Drop),
+       {Fault::kDivergence, Fault::kMisuse}},
       {"a copy for one block alone", Changing(Code::kBoxLoad, 1, imm(1)), {Fault::kEndlessWait}},
       {"a stage is released in one block alone",
        Changing(Code::kBarrierArrive, 1, Drop),
@@ -218,7 +221,7 @@ TEST(HopperProgram, AClusterThatDoesNotMeet_IsNoProgram) {
   ASSERT_TRUE(program.ok()) << program.status();
   const std::pair<std::function<bool(ProgramBuilder&, Instruction&)>, const char*> cases[] = {
       {Changing(Code::kClusterSync, 0, Drop), "before a CLUSTERSYNC"},
-      {Changing(Code::kClusterSync, 1, Drop), "no CLUSTERSYNC comes after"},
+      {Changing(Code::kClusterSync, 2, Drop), "no CLUSTERSYNC comes after"},
       {Changing(Code::kBoxLoad, 1,
                 [](ProgramBuilder&, Instruction& i) {
                   i.imm[0] = 7;

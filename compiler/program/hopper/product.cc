@@ -58,20 +58,20 @@ class ProductBuilder {
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     Produce();
     b_.EndIf(one);
+    MeetCluster();
+    if (tile_.split > 1) MeetCluster();
     b_.EndIf(produces);
     const ValueId consumes = b_.If(b_.Less(b_.Int(0), group));
     b_.Do(Code::kMaxRegisters, {}, {kConsumerRegisters, 1, 0});
-    Consume(b_.Plus(group, b_.Int(-1)));
-    if (tile_.split == 1) results_.Finish();
-    b_.EndIf(consumes);
-    // Others copy to this block's memory, and arrive at its barriers, until they are done.
-    if (tile_.cluster * tile_.split > 1) b_.Do(Code::kClusterSync);
-    if (tile_.split == 1) return;
-    const ValueId joins = b_.If(b_.Less(b_.Int(0), group));
-    Join(b_.Plus(group, b_.Int(-1)));
+    const ValueId consumer = b_.Plus(group, b_.Int(-1));
+    Consume(consumer);
+    if (tile_.split > 1) {
+      MeetCluster();
+      Join(consumer);
+    }
     results_.Finish();
-    b_.EndIf(joins);
-    b_.Do(Code::kClusterSync);
+    MeetCluster();
+    b_.EndIf(consumes);
   }
 
  private:
@@ -82,6 +82,12 @@ class ProductBuilder {
     return std::min(whole, tiles);
   }
   int64_t OrderOf() const { return std::min(tile_.order, tiles_m_); }
+  // Others copy to this block's memory, arrive at its barriers or read its parts until they are
+  // done. Each warpgroup does so where it is: behind both branches a thread would have no more
+  // registers than the one that copies.
+  void MeetCluster() {
+    if (tile_.cluster * tile_.split > 1) b_.Do(Code::kClusterSync);
+  }
   int64_t Partners() const { return tile_.cluster; }
 
   // ---- memories
@@ -117,7 +123,7 @@ class ProductBuilder {
     }
     b_.EndIf(one);
     if (tile_.cluster * tile_.split > 1)
-      b_.Do(Code::kClusterSync);
+      MeetCluster();
     else
       b_.Barrier();
   }
