@@ -72,13 +72,16 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
   const bool asked = options.opts.has_value();
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
                       codegen::PlanMma(kernel, target, asked ? &*options.opts : nullptr));
-  if (!plan) return std::nullopt;
-  if (const auto hopper = asked ? std::nullopt : program::PlanHopper(kernel, target, *plan)) {
+  OB_ASSIGN_OR_RETURN(
+      const std::optional<program::HopperPlan> hopper,
+      program::PlanHopper(kernel, target, asked ? &*options.opts : nullptr, plan));
+  if (hopper) {
     absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
-    absl::StrAppend(dump, "WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
-                    " stages: ", program.status().ToString(), "\n");
-    if (program.ok()) return *std::move(program);
+    absl::StrAppend(dump, "WGMMA ", program::WgmmaAmount(hopper->tile), ": ",
+                    program.status().ToString(), "\n");
+    if (program.ok() || asked) return program;
   }
+  if (!plan) return std::nullopt;
   absl::StatusOr<program::Program> program = program::ExpandMma(kernel, *plan);
   absl::StrAppend(dump, "MMA ", codegen::MmaAmount(plan->tile), ": ", program.status().ToString(),
                   "\n");

@@ -46,6 +46,14 @@ void InitializeOnce() {
   });
 }
 
+// LLVM 19 prints no size of clusters.
+void MakeClusters(std::string& ptx, int64_t blocks) {
+  constexpr std::string_view kBefore = ".maxntid";
+  const size_t at = ptx.find(kBefore);
+  OB_CHECK(at != std::string::npos);
+  ptx.insert(at, absl::StrCat(".explicitcluster\n.reqnctapercluster ", blocks, ", 1, 1\n"));
+}
+
 class Renderer : public NvptxRenderer {
  public:
   Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine)
@@ -88,6 +96,7 @@ class Renderer : public NvptxRenderer {
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
+    if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     return out;
   }
 

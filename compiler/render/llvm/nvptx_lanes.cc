@@ -56,7 +56,9 @@ void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, 
   }
 }
 
-void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value) {
+void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
+  const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
+  const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
@@ -71,7 +73,11 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
         whole = b_.CreateInsertElement(whole, alu_.ToMemory(Lane(value, lane + k), dtype),
                                        static_cast<uint64_t>(k));
     }
-    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
+    // A swizzle moves pieces of 16 bytes, which no access crosses.
+    Value* const place = Index(index, lane);
+    b_.CreateAlignedStore(whole,
+                          swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
+                          AlignOf(memory, index, lane));
     lane += count;
   }
 }

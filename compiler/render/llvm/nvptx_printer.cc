@@ -236,7 +236,7 @@ void NvptxPrinter::Print(ValueId n) {
     case Code::kCopy: Copy(n); return;
     case Code::kBarrier: Barrier(); return;
     default:
-      if (program::IsHopper(i.code)) return PrintHopper(n);
+      if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
       values_[n] = Compute(n);
       return;
   }
@@ -276,6 +276,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kMma: return MatrixProduct(n);
     case Code::kShuffle: return Shuffle(n);
     case Code::kLdmatrix: return LoadMatrices(n);
+    case Code::kClusterLoad: return LoadOfCluster(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -470,7 +471,7 @@ void NvptxPrinter::Store(ValueId n) {
       return;
     }
     if (condition != nullptr) OpenIf(condition);
-    StoreLanes(memory, i.src[1], begin, end, i.src[2]);
+    StoreLanes(i, begin, end);
     if (condition != nullptr) CloseIf();
   });
 }

@@ -97,7 +97,7 @@ class NvptxPrinter : protected ScopePrinter {
   int Together(ValueId memory, ValueId index, int begin, int end) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
-  void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
+  void StoreLanes(const program::Instruction& store, int begin, int end);
 
   // ---- several copies in one launch (launch/nvptx_copies.cc)
   bool HasCopies() const { return program_.copies > 1; }
@@ -113,6 +113,10 @@ class NvptxPrinter : protected ScopePrinter {
   void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
                         llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  // The place that a swizzle gives element `index` of the block's memory.
+  llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
+  void ArriveInCluster(ValueId n);
+  Values LoadOfCluster(ValueId n);
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   void BoxCopy(ValueId n);
   void GroupProduct(ValueId n);
