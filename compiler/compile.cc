@@ -19,6 +19,7 @@
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -70,11 +71,19 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
                                                              std::string* dump) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
+  const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
+                      program::PlanOnlineMma(kernel, target, opts));
+  if (online) {
+    absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
+    absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
+                    program.status().ToString(), "\n");
+    if (program.ok() || asked) return program;
+  }
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
-                      codegen::PlanMma(kernel, target, asked ? &*options.opts : nullptr));
-  OB_ASSIGN_OR_RETURN(
-      const std::optional<program::HopperPlan> hopper,
-      program::PlanHopper(kernel, target, asked ? &*options.opts : nullptr, plan));
+                      codegen::PlanMma(kernel, target, opts));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::HopperPlan> hopper,
+                      program::PlanHopper(kernel, target, opts, plan));
   if (hopper) {
     absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
     absl::StrAppend(dump, "WGMMA ", program::WgmmaAmount(hopper->tile), ": ",
