@@ -71,6 +71,14 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
   app.Add("--sessions-per-account", &flags.sessions_per_account,
           "Sessions that a tenant may have at a time")
       .Positive();
+  app.Add("--devices-per-account", &flags.devices_per_account,
+          "Devices that a tenant may hold at a time; 0: any number")
+      .Between(0, 1 << 20);
+  app.Add("--idle", &flags.idle_s,
+          "Seconds after which a connected session without work gives its device back and is not "
+          "billed; its client is told half a minute before; 0: never")
+      .Between(0, 86'400)
+      .ShowDefault("60; with --ephemeral 0");
   app.Add("--openings-per-minute", &flags.openings_per_minute,
           "Sessions that a tenant may open or resume within a minute")
       .Positive();

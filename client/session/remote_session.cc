@@ -96,6 +96,10 @@ RemoteSession::RemoteSession(SessionOptions options)
       trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
   if (options_.trace != nullptr) core_.WantTrace();
   if (options_.max_cost_micro_usd.has_value()) core_.BoundCost(*options_.max_cost_micro_usd);
+  if (options_.queue_timeout.has_value())
+    core_.BoundWait(static_cast<uint32_t>(std::clamp<int64_t>(
+        options_.queue_timeout->count(), 0, std::numeric_limits<uint32_t>::max())));
+  if (!options_.gang.empty()) core_.JoinGang(options_.gang, options_.gang_size);
 }
 
 RemoteSession::~RemoteSession() {

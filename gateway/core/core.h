@@ -12,9 +12,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,6 +98,9 @@ class GatewayCore {
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
     bool busy = false;
+    // Its client is connected and has no work: no device, and not in the queue.
+    bool resting = false;
+    bool rest_told = false;    // that it will be
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
     absl::Status stopped;      // OK, or for want of what money; as `denied`
@@ -130,6 +133,12 @@ class GatewayCore {
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
+    std::optional<int64_t> queue_ns;  // as its client asked
+    std::string gang;
+    uint32_t gang_size = 1;
+    std::optional<QueuePlace> told;  // of the queue, and when
+    MonoTime told_at;
+    MonoTime hope_at;  // when the fleet last had what it waits for
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;   // the worker of the last loss
     std::vector<uint32_t> lost_slots;  // and what it held there
@@ -142,8 +151,8 @@ class GatewayCore {
     MonoTime asked;         // when its client asked for it
     MonoTime leased;        // when the current or last lease began
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
-    MonoTime idle_since;    // kDetached, and kStarting without a client
-    MonoTime client_left;   // valid without a client
+    MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
+    MonoTime client_left;   // valid without a client, and while it rests: since when
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -168,6 +177,7 @@ class GatewayCore {
   void Handle(const ClientResume& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
+  void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
@@ -180,9 +190,26 @@ class GatewayCore {
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
+  // ---- the wait for a device (waiting.cc)
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
-  bool TryPlace(Session& session, Out& out);
+  void LeaveQueue(const SessionId& session) { queue_.Remove(session, pools_); }
+  // Both of a session that waits and fits, and a gang as a whole. False: parked state has to be
+  // saved first.
+  bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
+  bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
+  void Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out);
+  std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
+  DeviceRequest RequestOf(const Session& session) const;
+  bool IsHopeless(Session& session);
+  void GiveUpWaiting(Session& session, absl::Status why, Out& out);
+  void TellQueue(Out& out);
+  void TellPlace(Session& session, const QueuePlace& place, Out& out);
+  // Refuses what the fleet never has.
+  absl::Status CheckWish(const DeviceWish& wish) const;
+  void Touch(const Session& session);  // what its workers have free has changed
+  void SyncPools();
+  std::vector<DevicePool> PoolsOf(WorkerId worker) const;
   // G10: no other tenant has an executor on it, or it serves several at a time.
   bool Admits(WorkerId worker, TenantId tenant) const;
   void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
@@ -191,6 +218,11 @@ class GatewayCore {
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
+  // ---- idle while connected (resting.cc)
+  void CheckRest(Session& session, Out& out);
+  void Rest(Session& session, Out& out);
+  void Wake(Session& session, Out& out);
+  void CheckDisk(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
@@ -241,7 +273,11 @@ class GatewayCore {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
-  std::deque<SessionId> queue_;
+  DeviceQueue queue_;
+  DevicePools pools_;                 // of workers_, but for those that are stale
+  std::set<WorkerId> stale_workers_;
+  MonoTime told_queue_;
+  std::map<TenantId, std::vector<WorkerId>> warm_;  // the last that served it, latest first
   std::map<TenantId, absl::Status> refused_;  // accounts whose charges the ledger refuses
 };
 

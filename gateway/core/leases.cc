@@ -37,6 +37,8 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     }
   }
   const uint32_t devices = session.slots_held();
+  if (devices > 0) queue_.Gave(session.tenant, devices, now_);
+  Touch(session);
   if (session.metered) {
     LeaseId lease{session.id, session.grant};
     std::vector<Charge> charges;

@@ -244,7 +244,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
-                    MaxCostOf(open)});
+                    MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -257,7 +257,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   }
   client->resume_token = *token;
   Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow(), identity.key_id,
-                    MaxCostOf(open)});
+                    MaxCostOf(open), QueueNsOf(open)});
 }
 
 void CoreDriver::Close(ConnId conn) {
@@ -273,6 +273,11 @@ void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
 void CoreDriver::Deny(ConnId conn, const absl::Status& why) {
   std::lock_guard lock(mutex_);
   Tell(ClientDenied{conn, why});
+}
+
+void CoreDriver::ClientActs(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(gateway::ClientActs{conn});
 }
 
 absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, const Identity& identity,
@@ -492,7 +497,7 @@ void CoreDriver::TellProgress() {
 
 void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
-    Tell(SessionProgress{id, session.relay->busy(),
+    Tell(SessionProgress{id, session.relay->busy() || session.relay->is_streaming(),
                          planted_.bill_replay ? 0 : session.relay->done_seq()});
 }
 

@@ -100,6 +100,7 @@ class CoreDriver {
   void Deny(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
+  void ClientActs(ConnId conn);  // it sent work while its session rested
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -166,6 +167,8 @@ class CoreDriver {
   void Do(EndWorker& action);
   void Do(Live& action);
   void Do(Detach& action);
+  void Do(IdleSoon& action);
+  void Do(RestBegins& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);
@@ -195,6 +198,7 @@ class CoreDriver {
   Worker* FindWorker(WorkerId worker) const;
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
+  static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, bool replays);
   void DropRelay(Session& session);
@@ -206,7 +210,8 @@ class CoreDriver {
   void TellEnding(SessionId session);  // if there is one
   void TellOverdueEndings();
   void EndTheSilent();
-  void Notify(const Client& client, int kind, const std::string& text, uint64_t count);
+  void Notify(const Client& client, int kind, const std::string& text, uint64_t count,
+              std::optional<int64_t> expected_s = {});
   static bool KnowsToken(const Session& session, Token token);
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can
   void RefuseWhatCannotBeWritten();

@@ -46,6 +46,13 @@ absl::Status TakeOpen(proto::Open& open) {
     return absl::FailedPreconditionError(
         absl::StrCat("Open: the most that the session may cost is beyond what the books can hold, ",
                      ToString(MicroUsd{kAmountMaxMicroUsd})));
+  if (!IsName(open.gang()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("Open: a gang's name has at most ", wire::kOpenNameBytesMax,
+                     " printable characters"));
+  if (!open.gang().empty() && (open.gang_size() < 1 || open.gang_size() > wire::kGangSizeMax))
+    return absl::InvalidArgumentError(absl::StrCat("Open: a gang of ", open.gang_size(),
+                                                   " sessions; from 1 to ", wire::kGangSizeMax));
   // A new session has used no kernel yet.
   if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();

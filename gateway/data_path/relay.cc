@@ -113,6 +113,11 @@ bool Relay::has_executor() const {
   return executor_ != nullptr;
 }
 
+bool Relay::is_streaming() const {
+  std::lock_guard lock(mutex_);
+  return executor_paused_;
+}
+
 void Relay::RequestSnapshot() {
   std::lock_guard lock(mutex_);
   if (executor_ == nullptr) return;

@@ -78,6 +78,7 @@ class Relay {
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
                       uint64_t epoch, uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
+  bool is_streaming() const;  // the executor waits until its client has taken what was sent
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
   TenantId tenant() const { return tenant_; }
