@@ -122,6 +122,10 @@ int Main(int argc, char** argv) {
   Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
       .Between(1, 64);
+  up.Add("--devices", &server.devices,
+         "Devices of each worker: as many sessions of one device at a time, or fewer of several "
+         "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
+      .Between(1, 64);
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");

@@ -279,12 +279,6 @@ absl::Status BitcastRule(Step& s) {
   return Unimplemented(s.node, "bits have none; DETACH says that none is wanted");
 }
 
-absl::Status DeviceRule(Step& s) {
-  if (!IsOnOneDevice(s.node)) return Unimplemented(s.node, "more than one device");
-  s.gives[0] = s.dy;
-  return absl::OkStatus();
-}
-
 // ---- functions of several nodes -----------------------------------------------------------------
 
 // log2 x under a product y log2 x; nullptr if neither factor is one, or both are.
@@ -392,7 +386,12 @@ constexpr auto kTable = [] {
     s.gives[1] = s.dy;
     return absl::OkStatus();
   });
-  for (const Op op : {Op::kShard, Op::kUnshard, Op::kCopy, Op::kAllReduce}) set(op, DeviceRule);
+  set(Op::kLayout, OB_GRADIENT(dy));
+  for (const Op op :
+       {Op::kUnshard, Op::kReduceScatter, Op::kAllReduce, Op::kAllToAll, Op::kCopy})
+    set(op, [](Step& s) {
+      return Unimplemented(s.node, "gradients are taken before a graph is spread over devices");
+    });
   return t;
 }();
 

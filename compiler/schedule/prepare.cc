@@ -76,14 +76,14 @@ class Preparer {
     const auto source = [&](int i) { return frame.made.at(node->src[i]); };
     switch (node->op) {
       case Op::kDetach:
-      case Op::kShard:
-      case Op::kUnshard:
-      case Op::kCopy:
-      case Op::kAllReduce: return source(0);
+      case Op::kLayout: return source(0);
       case Op::kAssign: return source(1);
       case Op::kGetTuple: return source(0)->src[GetTupleOf(node).index()];
       default: break;
     }
+    if (IsCollective(node->op))
+      return absl::UnimplementedError(
+          absl::StrCat(std::string(Name(node->op)), ": a program of one device has no partner"));
     const int own = node->own_sources();
     std::vector<const UOp*> src;
     for (int i = 0; i < own; ++i) src.push_back(source(i));

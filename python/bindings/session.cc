@@ -4,12 +4,14 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/report/report.h"
 #include "client/session/current_session.h"
@@ -18,6 +20,7 @@
 #include "client/tensor/session_scope.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/here.h"
+#include "wire/limits.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -44,12 +47,22 @@ std::function<void(const std::string&)> TellOf(nb::object callable) {
   };
 }
 
+uint32_t CountOf(const char* what, int64_t number, const At& at) {
+  if (number < 1 || number > int64_t{wire::kSessionDevicesMax})
+    ThrowIfError(
+        absl::InvalidArgumentError(absl::StrCat(what, " = ", number, ": a session has 1 to ",
+                                                wire::kSessionDevicesMax, " devices")),
+        at);
+  return static_cast<uint32_t>(number);
+}
+
 class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
-             uint32_t devices, const nb::object& tell,
+             const std::optional<int64_t>& devices, const nb::object& tell,
              const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca,
-             const std::optional<double>& max_cost) {
+             const std::optional<double>& max_cost, const std::optional<std::vector<int64_t>>& mesh,
+             const std::optional<std::string>& spread) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
@@ -64,7 +77,18 @@ class Connection {
       options->protection = *std::move(protection);
     }
     if (key) options->key = *key;
-    options->devices = devices;
+    // A mesh alone says how many devices there are.
+    if (devices) options->devices = CountOf("devices", *devices, at);
+    if (mesh) {
+      if (!devices) options->devices = 1;
+      for (const int64_t size : *mesh) {
+        options->mesh.push_back(CountOf("a mesh's axis", size, at));
+        if (!devices && options->devices <= wire::kSessionDevicesMax)
+          options->devices *= options->mesh.back();
+      }
+    }
+    if (spread) options->spread = *spread;
+    ThrowIfError(options->CheckDevices(), at);
     if (max_cost) {
       // Also refuses what is no number.
       if (!(*max_cost > 0 && *max_cost <= 1e12))
@@ -168,12 +192,15 @@ void BindStats(nb::module_& module) {
 void BindSession(nb::module_& module) {
   BindStats(module);
   nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
-      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
-                    const nb::object&, const std::optional<std::string>&,
-                    const std::optional<std::string>&, const std::optional<double>&>(),
-           "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none(),
+      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<int64_t>&, const nb::object&,
+                    const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<double>&, const std::optional<std::vector<int64_t>>&,
+                    const std::optional<std::string>&>(),
+           "host"_a.none(), "key"_a.none(), "devices"_a.none(), "tell"_a.none(),
            "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none(),
-           "max_cost"_a.none() = nb::none())
+           "max_cost"_a.none() = nb::none(), "mesh"_a.none() = nb::none(),
+           "spread"_a.none() = nb::none())
       .def_static(
           "current",
           [] {

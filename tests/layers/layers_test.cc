@@ -43,6 +43,7 @@ const std::vector<Layer> kLayers = {
     {"compiler/reference/", {"base/", "compiler/ir/", "compiler/reference/"}},
     {"compiler/proof/",
      {"base/", "compiler/ir/", "compiler/proof/", "compiler/program/program.h"}},
+    {"compiler/shard/", {"base/", "compiler/ir/", "compiler/rewrite/", "compiler/shard/"}},
     {"compiler/schedule/",
      {"base/", "compiler/ir/", "compiler/optimize/cost.h", "compiler/rewrite/",
       "compiler/schedule/", "compiler/target.h"}},
