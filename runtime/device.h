@@ -183,6 +183,10 @@ class Device {
                                std::span<const int64_t> box, int element_bytes);
   virtual absl::Status Fill(DeviceAddress to, unsigned char byte, int64_t bytes) = 0;
 
+  // Returns where this process reads and writes the bytes at `address` itself, once queued work is
+  // done (Synchronize); nullptr: it cannot, and they must be copied.
+  virtual char* HostBytes(DeviceAddress address) { return nullptr; }
+
   // A fast path for the kernel search only: returns the device address of host memory if the device
   // can use host memory directly; the memory must live until the next Synchronize. nullopt: the
   // device cannot, and the bytes must be uploaded.

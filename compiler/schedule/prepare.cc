@@ -81,9 +81,6 @@ class Preparer {
       case Op::kGetTuple: return source(0)->src[GetTupleOf(node).index()];
       default: break;
     }
-    if (IsCollective(node->op))
-      return absl::UnimplementedError(
-          absl::StrCat(std::string(Name(node->op)), ": a program of one device has no partner"));
     const int own = node->own_sources();
     std::vector<const UOp*> src;
     for (int i = 0; i < own; ++i) src.push_back(source(i));

@@ -18,6 +18,7 @@
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
 #include "worker/engine/repeat.h"
+#include "worker/engine/transfers.h"
 #include "worker/executor/failed_node.h"
 #include "worker/tuning/tuner.h"
 
@@ -44,14 +45,23 @@ std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
     results.push_back(buffer.kind == schedule::ScheduledBuffer::Kind::kOutput
                           ? static_cast<int>(buffer.index)
                           : kNoResult);
-  for (size_t k = schedule.kernels.size(); k-- > 0;) {
-    const std::vector<int>& buffers = schedule.kernels[k].buffers;
-    int first = kNoResult;  // of what is stored, which has the first slots
-    for (size_t slot = 0; slot < schedule.kernels[k].ast->src.size(); ++slot)
-      if (const int result = results[buffers[slot]]; result != kNoResult)
+  const auto needed_by = [&](std::span<const int> stored, std::span<const int> read) {
+    int first = kNoResult;
+    for (const int b : stored)
+      if (const int result = results[b]; result != kNoResult)
         first = first == kNoResult ? result : std::min(first, result);
-    for (const int b : buffers)
+    for (const int b : read)
       if (results[b] == kNoResult) results[b] = first;
+  };
+  for (auto step = schedule.steps.rbegin(); step != schedule.steps.rend(); ++step) {
+    if (step->kind == schedule::ScheduledStep::Kind::kKernel) {
+      const schedule::ScheduledKernel& kernel = schedule.kernels[step->index];
+      // What is stored has the first slots.
+      needed_by(std::span(kernel.buffers).first(kernel.ast->src.size()), kernel.buffers);
+    } else if (step->kind == schedule::ScheduledStep::Kind::kStart) {
+      for (const int t : schedule.buckets[step->index])
+        needed_by({&schedule.transfers[t].receive, 1}, {&schedule.transfers[t].send, 1});
+    }
   }
   return results;
 }
@@ -62,7 +72,8 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 }
 
 struct ExecutionPlan {
-  schedule::Schedule schedule;  // without its kernels' graphs
+  // Without its kernels' graphs; its steps have the numbers of launches.
+  schedule::Schedule schedule;
   std::vector<Launch> launches;
   int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
   std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
@@ -110,11 +121,13 @@ class CompiledEngine final : public Engine {
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t> donated) override {
-    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
-    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
-                        RunPlan(*plan, sink, std::move(inputs), bindings));
-    OB_RETURN_IF_ERROR(Finish());
+    OB_ASSIGN_OR_RETURN(const std::vector<Binding> bound, WithRank(bindings));
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bound));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, AgreedPlan(id, sink, inputs, bound, donated));
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+        RunPlan(*plan, sink, std::move(inputs), bound);
+    if (results.ok()) results = AfterFinish(*std::move(results));
+    OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
     return results;
   }
 
@@ -123,17 +136,19 @@ class CompiledEngine final : public Engine {
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition) override {
-    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, repeat.CarriedInputs()));
-    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
-                        RunAll(
-                            *this, sink, std::move(inputs), bindings, repeat,
-                            [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
-                              return RunPlan(*plan, sink, std::move(now), bound);
-                            },
-                            on_repetition));
-    OB_RETURN_IF_ERROR(Finish());
+    OB_ASSIGN_OR_RETURN(const std::vector<Binding> all, WithRank(bindings));
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, all));
+    OB_RETURN_IF_ERROR(CheckRepeat(sink, all, repeat));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan,
+                        AgreedPlan(id, sink, inputs, all, repeat.CarriedInputs()));
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results = RunAll(
+        *this, sink, std::move(inputs), all, repeat,
+        [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
+          return RunPlan(*plan, sink, std::move(now), bound);
+        },
+        on_repetition);
+    if (results.ok()) results = AfterFinish(*std::move(results));
+    OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
     return results;
   }
 
@@ -145,6 +160,42 @@ class CompiledEngine final : public Engine {
     const absl::Status status = WaitForQueued();
     AddDeviceTime(start);
     return status;
+  }
+
+  absl::StatusOr<std::vector<DeviceArrayPtr>> AfterFinish(std::vector<DeviceArrayPtr> results) {
+    OB_RETURN_IF_ERROR(Finish());
+    return results;
+  }
+
+  // As PlanFor. In a group the first Run of a plan is one that all ranks can begin.
+  absl::StatusOr<ExecutionPlan*> AgreedPlan(const GraphId& id, const UOp* sink,
+                                            const std::vector<DeviceArrayPtr>& inputs,
+                                            std::span<const Binding> bindings,
+                                            std::span<const int64_t> donated) {
+    if (group() == nullptr || plans_.contains(KeyOf(id, donated)))
+      return PlanFor(id, sink, donated);
+    const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
+      OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
+      OB_ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
+      OB_RETURN_IF_ERROR(CheckRoom(*plan, sink, dims_of, inputs));
+      return plan;
+    };
+    const absl::StatusOr<ExecutionPlan*> plan = try_it();
+    if (absl::Status agreed = Agree(*group(), plan.status()); !agreed.ok()) {
+      Forget(KeyOf(id, donated));  // all ranks ask each other again
+      return agreed;
+    }
+    return plan;
+  }
+
+  static absl::StatusOr<std::vector<std::vector<int64_t>>> DimsOf(
+      const UOp* sink, std::span<const Binding> bindings) {
+    std::vector<std::vector<int64_t>> dims_of;  // of the outputs
+    for (const UOp* result : sink->src) {
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
+      dims_of.push_back(std::move(dims));
+    }
+    return dims_of;
   }
 
   absl::Status WaitForQueued() {
@@ -199,11 +250,7 @@ class CompiledEngine final : public Engine {
     std::vector<runtime::DeviceAddress> input_data;  // also of those that become results
     input_data.reserve(inputs.size());
     for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->address());
-    std::vector<std::vector<int64_t>> dims_of;  // of the outputs
-    for (const UOp* result : sink->src) {
-      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
-      dims_of.push_back(std::move(dims));
-    }
+    OB_ASSIGN_OR_RETURN(std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
     OB_RETURN_IF_ERROR(CheckRoom(plan, sink, dims_of, inputs));
     std::vector<std::shared_ptr<DeviceArray>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
@@ -241,18 +288,16 @@ class CompiledEngine final : public Engine {
           break;
       }
     }
-    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kVarSlotMax);
+    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kRankSlot + 1);
     for (const Binding& binding : bindings)
-      if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
+      if (binding.slot >= 0 && binding.slot <= limits::kRankSlot)
         vars[binding.slot] = binding.value;
     if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
     const Clock::time_point start = Clock::now();
     if (IsRecorded(plan)) {
       OB_RETURN_IF_ERROR(RunAtOnce(plan, sink, memory, vars));
     } else {
-      for (size_t i = 0; i < plan.launches.size(); ++i)
-        OB_RETURN_IF_ERROR(
-            AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
+      OB_RETURN_IF_ERROR(RunSteps(plan, sink, memory, vars));
     }
     for (size_t i = 0; i < memory.size(); ++i)
       if (const schedule::ScheduledBuffer& buffer = plan.schedule.buffers[i];
@@ -265,6 +310,26 @@ class CompiledEngine final : public Engine {
     AddDeviceTime(start);
     stats_.kernels_launched += plan.launches.size();
     return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
+  }
+
+  absl::Status RunSteps(const ExecutionPlan& plan, const UOp* sink,
+                        const std::vector<runtime::DeviceAddress>& memory,
+                        const std::vector<int64_t>& vars) {
+    using Kind = schedule::ScheduledStep::Kind;
+    Transfers transfers(group(), &device(), &plan.schedule, &memory);
+    for (const auto& [kind, index] : plan.schedule.steps) {
+      if (kind == Kind::kKernel) {
+        OB_RETURN_IF_ERROR(
+            AboutResult(RunKernel(plan, index, memory, vars), sink, plan.launches[index].result));
+      } else if (kind == Kind::kStart) {
+        if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());
+        OB_RETURN_IF_ERROR(transfers.Start(index));
+      } else {
+        const TraceSpan span(trace_, "wait for ranks");
+        OB_RETURN_IF_ERROR(transfers.Wait(index));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // Before anything is launched. Errors: RESOURCE_EXHAUSTED, about the result that needs the most
@@ -322,6 +387,7 @@ class CompiledEngine final : public Engine {
   // True if the device queues the whole plan faster than its kernels, and none is looked at alone.
   bool IsRecorded(const ExecutionPlan& plan) const {
     return device().properties().records_launches && debug_ < 2 && trace_ == nullptr &&
+           plan.schedule.transfers.empty() &&
            std::ranges::none_of(plan.launches,
                                 [](const Launch& launch) { return launch.kernel->timed(); });
   }
@@ -393,10 +459,22 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                         std::span<const int64_t> donated) {
+  static PlanKey KeyOf(const GraphId& id, std::span<const int64_t> donated) {
     PlanKey key{id, {donated.begin(), donated.end()}};
     std::sort(key.donated.begin(), key.donated.end());
+    return key;
+  }
+
+  void Forget(const PlanKey& key) {
+    const auto found = plans_.find(key);
+    if (found == plans_.end()) return;
+    uses_.erase(found->second.use);
+    plans_.erase(found);
+  }
+
+  absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
+                                         std::span<const int64_t> donated) {
+    PlanKey key = KeyOf(id, donated);
     if (const auto found = plans_.find(key); found != plans_.end()) {
       uses_.splice(uses_.end(), uses_, found->second.use);
       return found->second.plan.get();
@@ -534,6 +612,20 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
+  // A kernel's step becomes that of the launch which it begins; those inside of one go.
+  static void NumberByLaunch(const std::vector<WantedKernel>& wanted,
+                             std::vector<schedule::ScheduledStep>& steps) {
+    absl::flat_hash_map<size_t, int> launch_of;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      launch_of.emplace(wanted[i].first, static_cast<int>(i));
+    std::erase_if(steps, [&](schedule::ScheduledStep& step) {
+      if (step.kind != schedule::ScheduledStep::Kind::kKernel) return false;
+      const auto launch = launch_of.find(static_cast<size_t>(step.index));
+      if (launch != launch_of.end()) step.index = launch->second;
+      return launch == launch_of.end();
+    });
+  }
+
   absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
                                                           std::span<const int64_t> donated) {
     const TraceSpan span(trace_, "plan");
@@ -575,6 +667,7 @@ class CompiledEngine final : public Engine {
     }
     schedule.kernels.clear();  // their graph ends with this function
     plan->schedule = std::move(schedule);
+    NumberByLaunch(wanted, plan->schedule.steps);
     if (debug_ >= 1)
       std::fprintf(stderr,
                    "plan: %zu launches, %zu kernels compiled, %.1f MB of temporaries, %.1f MB of results, "

@@ -1,0 +1,27 @@
+// Ranks in processes of one machine, connected by a socket for each pair.
+//
+// Whoever starts the processes makes the sockets (socketpair(2)) and passes the ends, so a process
+// needs neither network nor names: an executor uses this from within its sandbox. A thread of the
+// Collective moves bytes while the caller computes, straight out of and into the caller's memory.
+//
+// What a pair exchanges are frames: a header and the block of one transfer. A header names the
+// epoch, the group, the number of the transfer in it and its bytes; a frame of another epoch, or of
+// another transfer than this rank has started, ends the group. A rank that aborts sends its reason
+// to all; a socket that closes without one tells that its rank's process has ended.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/collective/collective.h"
+
+namespace outboard::collective {
+
+// sockets[r] is connected to rank r: a stream socket, owned from now on; -1 at the own rank.
+// Errors: INVALID_ARGUMENT  not one socket for each other rank
+//         UNAVAILABLE       the system gives no thread, or no descriptor to wake it by
+absl::StatusOr<std::unique_ptr<Collective>> MakeOverSockets(Member member,
+                                                            std::vector<int> sockets);
+
+}  // namespace outboard::collective
