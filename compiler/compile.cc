@@ -72,7 +72,9 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
                       codegen::PlanMma(kernel, target, asked ? &*options.opts : nullptr));
   if (!plan) return std::nullopt;
-  if (const auto hopper = asked ? std::nullopt : program::PlanHopper(kernel, target, *plan)) {
+  const bool two_bytes = ByteWidth(plan->product.dtype) == 2;  // what PlanHopper knows
+  if (const auto hopper =
+          asked || !two_bytes ? std::nullopt : program::PlanHopper(kernel, target, *plan)) {
     absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
     absl::StrAppend(dump, "WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
                     " stages: ", program.status().ToString(), "\n");

@@ -173,6 +173,9 @@ inline bool IsOnOneDevice(const UOp* node) {
   return ShardOf(node).devices() == 1;
 }
 
+// Returns whether operands of products of f32 that are summed may be rounded to TF32.
+inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && !sink->arg.empty(); }
+
 // ---- kernels ------------------------------------------------------------------------------------
 
 // GLOBAL: a buffer of a kernel, by its slot.

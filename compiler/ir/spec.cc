@@ -462,7 +462,6 @@ bool TakesArguments(Op op) {
     case Op::kFunction:
     case Op::kCall:
     case Op::kTuple:
-    case Op::kSink:
     case Op::kIndex:
     case Op::kLoad:
     case Op::kStore: return false;
@@ -505,6 +504,8 @@ Result Infer(const Node& n) {
     case Op::kCopy:
     case Op::kAllReduce: return CheckDevices(n);
     case Op::kSink:
+      if (n.arg.size() > 1 || (n.arg.size() == 1 && n.arg[0] != 1))
+        return Broken(n.op, "takes no argument or 1");
       for (const UOp* s : n.src)
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
