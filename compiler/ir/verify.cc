@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 
@@ -33,7 +34,7 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
       return broken(absl::StrCat("slot ", node.arg[0], " has two ranges"));
   }
   if (level != Level::kKernel) {
-    if (!root->arg.empty())
+    if (CopiesOf(root) != 1)
       return absl::InvalidArgumentError("SINK: only a kernel may have copies");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)

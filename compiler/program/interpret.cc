@@ -199,8 +199,10 @@ bool Interpreter::PassTogether() {
     const ThreadStep& step = plan_.steps[threads_[first].pc];
     if (step.code == Code::kShuffle) Shuffle(step, first, warp);
     if (step.code == Code::kMma)
-      MultiplyMatrices(WarpOf(first), step.src[0], step.src[1] + 4 * static_cast<int32_t>(step.imm),
-                       step.src[2], step.out);
+      MultiplyMatrices(
+          step.what.operand, WarpOf(first), step.src[0],
+          step.src[1] + 2 * MmaPacked(step.what.operand) * static_cast<int32_t>(step.imm),
+          step.src[2], step.out);
     if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
     for (int t = first; t < first + warp; ++t) GoOn(t);
     passed = true;
@@ -239,15 +241,16 @@ bool Interpreter::LoadMatrices(const ThreadStep& step, int first) {
   for (int t = 0; t < kWarpThreads; ++t) {
     const Memory& memory = MemoryOf(step.src[0], first + t);
     const int64_t element = RegistersOf(first + t)[step.src[1]];
-    if (element % 8 != 0)
+    const int count = 16 / ByteWidth(memory.dtype);
+    if (element % count != 0)
       return Report(Fault::kMisaligned, step.at, first + t,
                     absl::StrCat("a row begins at element ", element));
-    for (int64_t e = element; e < element + 8; ++e)
+    for (int64_t e = element; e < element + count; ++e)
       if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
         return false;
-    LoadLanes(memory.dtype, memory.Address(element), 8, rows[t].data());
+    LoadLanes(memory.dtype, memory.Address(element), count, rows[t].data());
   }
-  DistributeMatrices(rows, step.imm == 1, WarpOf(first), step.out);
+  DistributeMatrices(step.what.result, rows, step.imm == 1, WarpOf(first), step.out);
   return true;
 }
 

@@ -116,12 +116,13 @@ bool Program::reads_vars() const {
                      [](const Instruction& i) { return i.code == Code::kVar; });
 }
 
-MatrixPlace MmaElement(MmaOperand operand, int thread, int lane) {
+MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane) {
   const int group = thread / 4, member = thread % 4;
+  const int number = lane / packed, in_register = member * packed + lane % packed;
   switch (operand) {
     case MmaOperand::kA:
-      return {group + (lane / 2 % 2) * 8, member * 2 + lane % 2 + (lane / 4) * 8};
-    case MmaOperand::kB: return {member * 2 + lane % 2 + (lane / 2) * 8, group};
+      return {group + number % 2 * 8, in_register + number / 2 * 4 * packed};
+    case MmaOperand::kB: return {in_register + number * 4 * packed, group};
     default: return {group + (lane / 2) * 8, member * 2 + lane % 2};
   }
 }

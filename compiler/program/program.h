@@ -40,15 +40,18 @@
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to
 //                                      16: by all threads of a warp together
-//   MMA      (a, b, c) imm: half       c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
-//                                      together; see MmaElement for which thread has what. A b of 8
-//                                      lanes is two matrices side by side, of which `half` is used
-//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 x 8 numbers of 16 bits, by 32
-//                                      threads together. A thread's index, a multiple of 8, is
-//                                      that of a row: of row t % 8 of matrix t / 8. Lanes 2 m and
-//                                      2 m + 1 of its value are two elements of matrix m: of row
-//                                      t / 4, from column 2 (t % 4) on; transposed: of column
-//                                      t / 4, from row 2 (t % 4) on
+//   MMA      (a, b, c) imm: half       c + a * b of matrices of 16 x k and k x 8, by 32 threads
+//                                      together; see MmaElement for which thread has what. k is 16
+//                                      for bf16 and f16, 8 for f32: of these the unit reads the
+//                                      first 19 bits (TF32), as if the others were 0. A b of twice
+//                                      as many lanes is two matrices side by side, of which `half`
+//                                      is used. How sums are rounded: interpret_matrix.h
+//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 rows of 16 bytes, by 32 threads
+//                                      together. A thread's index, aligned to 16 bytes, is that of
+//                                      a row: of row t % 8 of matrix t / 8. Its value is, of each
+//                                      matrix, the four bytes of row t / 4 that are number t % 4;
+//                                      transposed, of types of 16 bits alone: of column t / 4, from
+//                                      row 2 (t % 4) on
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0
@@ -240,15 +243,19 @@ struct Program {
 std::string ToString(const Program& program);
 std::string ToString(const Program& program, ValueId number);
 
+// Numbers of a type that lie in one register of 32 bits of MMA's a or b, and how far its k goes.
+inline int MmaPacked(DType dtype) { return 4 / ByteWidth(dtype); }
+inline int MmaDepth(DType dtype) { return 8 * MmaPacked(dtype); }
 // The row and column of the element that thread `thread` of 32 holds in lane `lane` of an operand
-// of MMA: a (16 x 16, 8 lanes), b (16 x 8, 4 lanes), c (16 x 8, 4 lanes), as PTX's m16n8k16.
+// of MMA, as PTX's m16n8k16 (two packed numbers a register) and m16n8k8 (one): a has four
+// registers, b two, c four sums.
 struct MatrixPlace {
   int row = 0;
   int column = 0;
 };
 // The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
-MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
+MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane);
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
 // accumulators of WGMMA, as PTX's wgmma.m64nNk16.
 MatrixPlace WgmmaElement(int thread, int element);

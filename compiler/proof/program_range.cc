@@ -230,7 +230,9 @@ class Checker {
           if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
           break;
         case Code::kLdmatrix:
-          if (never == 0 && !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 7)) found.push_back(n);
+          if (never == 0 &&
+              !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 16 / ByteWidth(i.dtype) - 1))
+            found.push_back(n);
           break;
         case Code::kTileLoad:
         case Code::kTileStore: {

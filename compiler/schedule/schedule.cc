@@ -249,6 +249,22 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   return kernels;
 }
 
+bool SumsProductsOfF32(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast))
+    if (node->op == Op::kReduceLoop && ReduceOf(node).op() == Op::kAdd &&
+        node->dtype == DType::kF32 && node->src[0]->op == Op::kMul)
+      return true;
+  return false;
+}
+
+// What the graph allows, its kernels say; those that it does not concern are the same with and
+// without, so that they are compiled once.
+void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
+  for (FusedKernel& kernel : kernels)
+    if (SumsProductsOfF32(kernel.ast))
+      kernel.ast = graph.MakeChecked(Op::kSink, DType::kVoid, kernel.ast->src, {1, 1});
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
@@ -271,6 +287,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target, sent));
+  if (AllowsTf32(sink) && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
   return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
 }
 

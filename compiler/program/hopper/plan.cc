@@ -152,6 +152,7 @@ struct HopperCandidate {
 };
 constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
 constexpr int64_t kStepsMin = 128;  // two stages: below, the ring never fills
+constexpr int kWgmmaOperandBytes = 2;   // operands of more or less have no form here
 // What a block takes before its first product and after its last one, and for joining parts, in
 // steps of k. Estimated: some microseconds.
 constexpr int64_t kFillSteps = 256, kJoinSteps = 384;
@@ -284,6 +285,8 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
     if (!able) return NoViewOf("the target is no sm_90a");
     absl::StatusOr<MmaProduct> product = codegen::FindMmaProduct(kernel);
     if (!product.ok()) return product.status();
+    if (ByteWidth(product->dtype) != kWgmmaOperandBytes)
+      return absl::InvalidArgumentError("WGMMA: operands that are no 16-bit floats");
     const std::vector<int>& reduced = kernel.groups[0].ranges;
     if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
       return absl::InvalidArgumentError("WGMMA: the axis is not the one that is summed over");
@@ -292,7 +295,8 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
         MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
     return plan;
   }
-  if (opts != nullptr || !able || !instead || instead->product.steps < kStepsMin)
+  if (opts != nullptr || !able || !instead || instead->product.steps < kStepsMin ||
+      ByteWidth(instead->product.dtype) != kWgmmaOperandBytes)
     return std::nullopt;
   absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead->product);
   if (!shape.ok()) return std::nullopt;

@@ -28,15 +28,6 @@ constexpr unsigned kGlobal = 1, kShared = 3;
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
 
-DType BitsOf(DType dtype) {
-  switch (ByteWidth(dtype)) {
-    case 1: return DType::kU8;
-    case 2: return DType::kU16;
-    case 4: return DType::kU32;
-    default: return DType::kU64;
-  }
-}
-
 // At a barrier, for no matrix unit, with so few values in private memory that half of the registers
 // hold them.
 bool WaitsInLoop(const program::Program& program) {
@@ -91,6 +82,10 @@ absl::Status NvptxPrinter::Supports() const {
       case Code::kAlu:
         if (IsTranscendental(i.op))
           return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
+        break;
+      case Code::kMma:
+        if (ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
+          return none_for("MMA of 8-bit floats");
         break;
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");

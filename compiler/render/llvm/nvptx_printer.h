@@ -23,6 +23,16 @@
 
 namespace outboard::render {
 
+// The integer type of the same width.
+inline DType BitsOf(DType dtype) {
+  switch (ByteWidth(dtype)) {
+    case 1: return DType::kU8;
+    case 2: return DType::kU16;
+    case 4: return DType::kU32;
+    default: return DType::kU64;
+  }
+}
+
 class NvptxPrinter : protected ScopePrinter {
  public:
   NvptxPrinter(const program::Program& program, const Target& target, llvm::Module& module);
@@ -79,7 +89,8 @@ class NvptxPrinter : protected ScopePrinter {
   Values Bitcast(ValueId n);
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
-  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  llvm::Value* Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
+  llvm::Value* SmallProduct(DType type, llvm::ArrayRef<llvm::Value*> args);
   void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
 
   // ---- memory
@@ -132,7 +143,7 @@ class NvptxPrinter : protected ScopePrinter {
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
+  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX: its registers
 };
 
 }  // namespace outboard::render
