@@ -61,6 +61,8 @@ struct ServerFlags {
   uint64_t quota_objects = gateway::kStoreObjectsMax;
   int connections_per_address = gateway::kConnectionsPerAddressMax;
   int sessions_per_account = static_cast<int>(gateway::CoreOptions().sessions_per_tenant_max);
+  int devices_per_account = 0;  // 0: any number
+  std::optional<int> idle_s;    // up, gateway, serve
   int openings_per_minute = gateway::kOpeningsPerMinute;
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve

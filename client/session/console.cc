@@ -1,5 +1,7 @@
 #include "client/session/console.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -65,6 +67,25 @@ void Teller::TellOfPlainText(const std::string& target) const {
   Tell(absl::StrCat("key and data go to ", target,
                     " unencrypted; over a network that is not yours unset CLOUD_INSECURE"),
        /*over_progress=*/false);
+}
+
+bool Teller::MayTellPlace(const std::string& line, std::chrono::steady_clock::time_point now) {
+  if (!tell_ && isatty(STDERR_FILENO) != 0) {
+    std::fprintf(stderr, "\r\033[Koutboard: %s", line.c_str());
+    std::fflush(stderr);
+    place_shown_ = true;
+    return false;
+  }
+  if (place_shown_ && now - place_told_ <= kTellEvery) return false;
+  place_shown_ = true;
+  place_told_ = now;
+  return true;
+}
+
+void Teller::EndPlace() {
+  if (!std::exchange(place_shown_, false) || tell_ || isatty(STDERR_FILENO) == 0) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
 }
 
 bool Teller::MayTellNotice(std::chrono::steady_clock::time_point now) {

@@ -19,7 +19,7 @@ namespace outboard::session {
 // program.
 //
 // Threads: Tell from any thread, with no lock held that the program's function could need;
-// MayTellNotice from one at a time.
+// MayTellNotice, MayTellPlace and EndPlace from one at a time.
 // Errors: Unreachable returns UNAVAILABLE.
 
 inline constexpr std::chrono::seconds kTellEvery{10};  // repeat interval, and the limit's period
@@ -47,11 +47,17 @@ class Teller {
   void Tell(const std::string& line, bool over_progress) const;
   // Once per process, before the key is sent to another machine: warns that nothing is encrypted.
   void TellOfPlainText(const std::string& target) const;
+  // A place in the queue. On a terminal it is shown at once, in place of the last; else true: it may
+  // be told as a line, the first at once and others now and then.
+  bool MayTellPlace(const std::string& line, std::chrono::steady_clock::time_point now);
+  void EndPlace();  // there is a device: clears what is on the terminal
   // Limits notices of the gateway, which must not flood the program's output.
   bool MayTellNotice(std::chrono::steady_clock::time_point now);
 
  private:
   const std::function<void(const std::string&)> tell_;
+  bool place_shown_ = false;
+  std::chrono::steady_clock::time_point place_told_;
   int notices_ = 0;  // written since
   std::chrono::steady_clock::time_point notices_since_;
 };

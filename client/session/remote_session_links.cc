@@ -24,9 +24,14 @@ absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link) {
   core_.Advance(Now());
   core_.Open(options_.devices);
   Flush();
-  const absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout, [this] {
+  const auto decided = [this] {
     return core_.state() == SessionCore::State::kOpen || ended();
-  });
+  };
+  absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout,
+                                   [&] { return decided() || core_.waits_for_device(); });
+  // The gateway has said that it waits, and says when that is over.
+  if (interrupted.ok() && core_.waits_for_device())
+    interrupted = Sleep(lock, Clock::time_point::max(), decided);
   if (!interrupted.ok()) {
     // A device that is given just now is given back, not kept until the gateway misses us.
     core_.Close();
@@ -53,6 +58,9 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
     Flush();
     OpenValues();
     if (ended()) StopClock();
+    if (auto line = core_.TakeQueueLine(); line && teller_.MayTellPlace(*line, Clock::now()))
+      lines.push_back(*std::move(line));
+    if (!core_.waits_for_device()) teller_.EndPlace();
     for (std::string& notice : core_.TakeNotices())
       if (teller_.MayTellNotice(Clock::now())) lines.push_back(std::move(notice));
     changed_.notify_all();
@@ -202,9 +210,12 @@ void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
     core_.Advance(Now());
     core_.Resume();
     Flush();
-    changed_.wait_for(lock, options_.open_timeout, [this] {
+    const auto decided = [this] {
       return core_.state() != SessionCore::State::kOpening || link_ended_ || stopping_;
-    });
+    };
+    changed_.wait_for(lock, options_.open_timeout,
+                      [&] { return decided() || core_.waits_for_device(); });
+    if (core_.waits_for_device()) changed_.wait(lock, decided);
     if (core_.state() == SessionCore::State::kOpening) core_.OnLinkLost();
     if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline)
       core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));

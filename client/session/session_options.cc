@@ -1,18 +1,26 @@
 #include "client/session/session_options.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/micros.h"
 #include "client/session/address.h"
 #include "client/trace/trace.h"
+#include "wire/limits.h"
 
 namespace outboard::session {
 
 namespace {
+
+constexpr int kQueueSecondsMax = 1'000'000;  // beyond a week nobody is thinking of seconds
 
 std::string_view Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -21,8 +29,39 @@ std::string_view Variable(const char* name) {
 
 }  // namespace
 
+absl::Status SessionOptions::CheckDevices() const {
+  if (devices == 0 || devices > wire::kSessionDevicesMax)
+    return absl::InvalidArgumentError(absl::StrCat("devices = ", devices, ": a session has 1 to ",
+                                                   wire::kSessionDevicesMax));
+  if (mesh.size() > wire::kMeshAxesMax)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a mesh of ", mesh.size(), " axes; limit ", wire::kMeshAxesMax));
+  uint64_t product = 1;  // of at most four numbers, each cut off above the limit
+  for (const uint32_t size : mesh) product *= std::min(size, wire::kSessionDevicesMax + 1);
+  if (!mesh.empty() && product != devices)
+    return absl::InvalidArgumentError(absl::StrCat("mesh = ", absl::StrJoin(mesh, " x "), " has ",
+                                                   product, " places for ", devices, " devices"));
+  if (spread == "stages")
+    return absl::UnimplementedError(
+        "spread = \"stages\": pipeline stages are not there yet; write \"auto\", \"data\", "
+        "\"fsdp\" or \"tensor\"");
+  if (!spread.empty() && spread != "auto" && spread != "data" && spread != "fsdp" &&
+      spread != "tensor")
+    return absl::InvalidArgumentError(
+        absl::StrCat("spread = \"", absl::CHexEscape(spread),
+                     "\": write \"auto\", \"data\", \"fsdp\" or \"tensor\""));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
+  if (const std::string devices(Variable("CLOUD_DEVICES")); !devices.empty()) {
+    if (!absl::SimpleAtoi(devices, &options.devices) || !options.CheckDevices().ok())
+      return absl::InvalidArgumentError(absl::StrCat("CLOUD_DEVICES is \"",
+                                                     absl::CHexEscape(devices),
+                                                     "\": write a number of devices, 1 to ",
+                                                     wire::kSessionDevicesMax));
+  }
   options.trace = trace::Trace::OfProcess();
   if (options.trace != nullptr)
     if (absl::Status status = options.trace->Check(); !status.ok()) return status;
@@ -50,6 +89,26 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
           absl::StrCat("CLOUD_MAX_COST is \"", absl::CHexEscape(std::string(most)),
                        "\": write US dollars, such as 2 or 0.50; unset it for no bound"));
     options.max_cost_micro_usd = static_cast<uint64_t>(*micros);
+  }
+  if (const std::string wait(Variable("CLOUD_QUEUE_S")); !wait.empty()) {
+    double seconds = 0;
+    if (!absl::SimpleAtod(wait, &seconds) || !(seconds >= 0 && seconds <= kQueueSecondsMax))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "CLOUD_QUEUE_S is \"", absl::CHexEscape(wait),
+          "\": write the seconds to wait for a device, up to ", kQueueSecondsMax,
+          "; unset it to wait as long as it takes"));
+    options.queue_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+  }
+  if (const std::string gang(Variable("CLOUD_GANG")); !gang.empty()) {
+    const size_t colon = gang.rfind(':');
+    options.gang = gang.substr(0, colon);
+    if (colon == std::string::npos || options.gang.empty() ||
+        !absl::SimpleAtoi(gang.substr(colon + 1), &options.gang_size) || options.gang_size < 1 ||
+        options.gang_size > wire::kGangSizeMax)
+      return absl::InvalidArgumentError(absl::StrCat(
+          "CLOUD_GANG is \"", absl::CHexEscape(gang),
+          "\": write a name and how many sessions start together, up to ", wire::kGangSizeMax,
+          ", such as sweep7:8"));
   }
   return options;
 }

@@ -33,6 +33,8 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
       return broken(absl::StrCat("slot ", node.arg[0], " has two ranges"));
   }
   if (level != Level::kKernel) {
+    if (!root->arg.empty())
+      return absl::InvalidArgumentError("SINK: only a kernel may have copies");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)
         return absl::InvalidArgumentError("SINK: a result is no value");

@@ -15,7 +15,7 @@ std::string_view Name(Code code) {
       "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "SHUFFLE",
       "MMA",   "LDMATRIX", "DOT",      "TILEZERO",  "TILELOAD", "TILESTORE", "TILEDOT",
       "MAP",   "MBINIT",   "MBEXPECT", "MBARRIVE",  "MBWAIT",  "BOXLOAD", "BOXSTORE",
-      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "WGFENCE", "WGMMA", "WGCOMMIT", "WGWAIT",
+      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "CLUSTERSYNC", "CLUSTERLOAD", "WGFENCE", "WGMMA", "WGCOMMIT", "WGWAIT",
       "WGSYNC", "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];
 }
@@ -34,7 +34,7 @@ bool HasValue(Code code) {
     case Code::kTileLoad:
     case Code::kTileStore:
     case Code::kTileDot: return false;
-    default: return !IsHopper(code) || code == Code::kMap;
+    default: return !IsHopper(code) || code == Code::kMap || code == Code::kClusterLoad;
   }
 }
 

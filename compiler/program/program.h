@@ -24,10 +24,12 @@
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
 //   LANE     (vector) imm: lane        one of its scalars
 //   LOAD     (memory, index) or (memory, index, mask, otherwise)
-//   STORE    (memory, index, value) or (memory, index, value, mask)
+//   STORE    (memory, index, value) or (memory, index, value, mask) imm: swizzled
 //                                      elements: a scalar i64 index and several lanes mean
 //                                      consecutive ones, a vector index one for each lane. A lane
 //                                      whose mask is false touches nothing
+//                                      Swizzled (1): memory of the block of whole patterns, and
+//                                      element e means SwizzledPlace of e
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
 //   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned   begins a copy of
@@ -65,18 +67,25 @@
 //                                      when n threads have arrived and all expected bytes have come
 //   MBEXPECT (barriers, index) imm: bytes   the phase also ends only when these bytes were
 //                                      copied; then MBARRIVE
-//   MBARRIVE (barriers, index)         the thread arrives; what it did is seen by those who wait
+//   MBARRIVE (barriers, index, rank?)  the thread arrives; what it did is seen by those who wait.
+//                                      With a rank: at the barrier of that block of the cluster
 //   MBWAIT   (barriers, index, parity) until the last phase of that parity is over: at first a
 //                                      wait for parity 1 goes on at once, one for 0 does not
-//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...)   begins a copy of the map's
-//                                      box from these coordinates on, innermost first, to
+//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...) imm: ranks   begins a copy of
+//                                      the map's box from these coordinates on, innermost first, to
 //                                      consecutive elements (swizzled: to SwizzledPlace of them).
-//                                      Its bytes count for the barrier's phase
+//                                      Its bytes count for the barrier's phase. Ranks, unless it
+//                                      is 0: a bit for each block of the cluster that gets the box,
+//                                      in its own memory and with its own barrier
 //   BOXSTORE (shared, index, map, coordinates ...)   begins a copy the other way
 //   BOXCOMMIT                          the thread's BOXSTOREs since the last one form a group
-//   BOXWAIT  imm: n                    until all of the thread's groups but the last n are done
+//   BOXWAIT  imm: n, read              until all of the thread's groups but the last n are done;
+//                                      read (1): until their shared memory may be written again
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
+//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
+//                                      warpgroup of which may get to another one
+//   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
 //                                      accumulators
 //   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading
@@ -146,6 +155,8 @@ enum class Code : uint8_t {
   kBoxCommit,
   kBoxWait,
   kProxyFence,
+  kClusterSync,
+  kClusterLoad,
   kGroupFence,
   kGroupMma,
   kGroupCommit,
@@ -170,6 +181,8 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWgmmaRows = 64;
 inline constexpr int kWgmmaDepth = 16;
 inline constexpr int kWgmmaColumnsMax = 256;
+// Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
+inline constexpr int kClusterMax = 8;
 // Eight rows of 128 bytes: the pattern of a swizzle repeats, so its memory is aligned to it.
 inline constexpr int64_t kSwizzleAlign = 1024;
 
@@ -204,6 +217,10 @@ struct Program {
   std::vector<Instruction> code;
   int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
+  int copies = 1;                  // each over buffers of its own (compiler/ir/copies.h)
+  // So many blocks that follow each other run together, and reach each other's shared memory: a
+  // cluster, of sm_90a. A block's rank is its number modulo this. Divides the number of blocks.
+  int64_t cluster = 1;
 
   // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;
@@ -281,8 +298,12 @@ class ProgramBuilder {
   const Instruction& at(ValueId value) const { return program_.code[value]; }
   // Buffers that the whole program only reads, by slot: equal loads of them are one value too.
   void SetReadOnly(std::vector<bool> slots) { read_only_ = std::move(slots); }
-  // What MAPs that are added by their number mean.
-  void SetMaps(std::vector<MappedTensor> maps) { program_.maps = std::move(maps); }
+  // What a program has beside its instructions, and MAPs that are added by their number.
+  void SetAround(const Program& program) {
+    program_.maps = program.maps;
+    program_.cluster = program.cluster;
+  }
+  void SetCluster(int64_t blocks) { program_.cluster = blocks; }
   bool IsReadOnly(ValueId memory) const;
   // Returns whether `value` is a CONST of an integer type or bool, and sets `number` to it.
   bool IsConst(ValueId value, int64_t* number) const;

@@ -21,7 +21,8 @@ class Checker {
       : program_(program),
         phase_(phase),
         threads_(program.Extent(Grid::kThread)),
-        in_groups_(program) {}
+        in_groups_(program),
+        clusters_(program) {}
 
   // The rule that is broken and where; empty where none is.
   std::string Run(ValueId* where) {
@@ -37,7 +38,8 @@ class Checker {
       if (!broken.empty()) return broken;
     }
     *where = count - 1;
-    return open_.empty() ? "" : "a scope is not closed";
+    if (!open_.empty()) return "a scope is not closed";
+    return clusters_.BrokenAtEnd();
   }
 
  private:
@@ -204,6 +206,11 @@ class Checker {
         if (std::string broken = counted(3, 4); !broken.empty()) return broken;
         if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
         if (!IsValue(i.src[2], at(i.src[0]).dtype, i.lanes)) return "the value has another type";
+        if (i.imm[0] != 0 && (!IsShared(i.src[0]) || i.imm[0] != 1 ||
+                              at(i.src[0]).imm[1] * ByteWidth(at(i.src[0]).dtype) %
+                                      kSwizzleAlign !=
+                                  0))
+          return "is swizzled in memory of no whole patterns";
         if (i.lanes > 1 && i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes))
           return "the mask has other lanes";
         return i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes)
@@ -306,10 +313,11 @@ class Checker {
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
-    if (IsOfWarpgroup(i.code))
+    if (IsOfWarpgroup(i.code) || i.code == Code::kClusterSync)
       for (const Scope& scope : open_)
         if (scope.varies_in_group)
           return absl::StrCat("in a scope that a warpgroup may enter apart: %", scope.opener);
+    if (std::string broken = clusters_.Broken(n); !broken.empty()) return broken;
     copies_ = copies_ || i.code == Code::kCopy;
     hopper_ = hopper_ || IsHopper(i.code);
     if (copies_ && hopper_) return "COPY beside instructions of sm_90a";
@@ -328,6 +336,7 @@ class Checker {
   Phase phase_;
   int64_t threads_;
   GroupVariance in_groups_;
+  ClusterRules clusters_;
   int tiles_ = 0;
   bool copies_ = false, hopper_ = false;
   std::vector<bool> visible_, varies_;

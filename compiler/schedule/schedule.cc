@@ -15,6 +15,7 @@
 #include "compiler/schedule/fuse_kernels.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
@@ -30,8 +31,8 @@ namespace {
 // rest temporaries.
 class Assembler {
  public:
-  Assembler(const UOp* sink, std::vector<FusedKernel> kernels)
-      : sink_(sink), kernels_(std::move(kernels)) {
+  Assembler(const UOp* sink, std::vector<FusedKernel> kernels, const Target& target)
+      : sink_(sink), kernels_(std::move(kernels)), target_(target) {
     for (size_t i = 0; i < sink->src.size(); ++i)
       outputs_.emplace(sink->src[i], static_cast<int>(i));
   }
@@ -39,14 +40,31 @@ class Assembler {
   Schedule Run(Graph& graph, std::span<const int64_t> donated) {
     DropCopies();
     const WrittenOver over = WriteInPlace(graph, kernels_, sink_->src, donated);
+    Schedule single = Placed(over, SingleLaunches(kernels_.size()));
+    if (target_.kind != TargetKind::kCuda) return single;
+    Schedule grouped = Placed(over, GroupLaunches(kernels_, over));
+    // What waits for others keeps its inputs alive.
+    constexpr int64_t kMoreMemoryPart = 8;
+    const bool fits =
+        grouped.arena_bytes <= single.arena_bytes + single.arena_bytes / kMoreMemoryPart;
+    return fits ? grouped : single;
+  }
+
+ private:
+  Schedule Placed(const WrittenOver& over, const Launches& launches) {
+    schedule_ = {};
+    known_.clear();
+    lifetimes_.clear();
     for (const UOp* result : sink_->src) {
       const auto input = over.find(result);
       schedule_.over.push_back(
           input == over.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
     }
-    for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
-      const FusedKernel& merged = kernels_[step];
-      ScheduledKernel kernel{merged.ast, {}};
+    int step = -1;  // kernels of one launch are one: all that they use is alive together
+    for (size_t place = 0; place < launches.order.size(); ++place) {
+      const FusedKernel& merged = kernels_[launches.order[place]];
+      ScheduledKernel kernel{merged.ast, {}, launches.together[place]};
+      if (kernel.together > 0) ++step;
       for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
       schedule_.kernels.push_back(std::move(kernel));
     }
@@ -54,7 +72,6 @@ class Assembler {
     return std::move(schedule_);
   }
 
- private:
   void DropCopies() {
     absl::flat_hash_map<const UOp*, const UOp*> made_as;  // a temporary -> what is a copy of it
     std::erase_if(kernels_, [&](const FusedKernel& kernel) {
@@ -115,6 +132,7 @@ class Assembler {
 
   const UOp* sink_;
   std::vector<FusedKernel> kernels_;
+  const Target& target_;
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
   absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
   std::vector<Lifetime> lifetimes_;
@@ -177,7 +195,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target));
-  return Assembler(prepared, std::move(merged)).Run(graph, donated);
+  return Assembler(prepared, std::move(merged), target).Run(graph, donated);
 }
 
 std::string KernelToString(const Schedule& schedule, size_t index) {
@@ -207,10 +225,21 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
                       " writes ", absl::StrJoin(writes, " "));
 }
 
+namespace {
+
+std::string TogetherToString(int together) {
+  if (together == 1) return "";
+  return together == 0 ? ", in the launch above"
+                       : absl::StrCat(", one launch with the next ", together - 1);
+}
+
+}  // namespace
+
 std::string ScheduleToString(const Schedule& schedule) {
   std::string out;
   for (size_t i = 0; i < schedule.kernels.size(); ++i)
-    absl::StrAppend(&out, "kernel ", i, ": ", KernelToString(schedule, i), "\n");
+    absl::StrAppend(&out, "kernel ", i, ": ", KernelToString(schedule, i),
+                    TogetherToString(schedule.kernels[i].together), "\n");
   return out;
 }
 

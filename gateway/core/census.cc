@@ -22,15 +22,12 @@ Census GatewayCore::CountAll(MonoTime now) const {
   for (const auto& [id, session] : sessions_) {
     ++census.by_state.at(static_cast<size_t>(session.state));
     ++census.by_tenant[session.tenant.value];
+    if (queue_.Has(id))
+      census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session.since));
     if (session.state == State::kLive && session.recoverable && session.busy)
       census.snapshot_oldest_s = std::max(census.snapshot_oldest_s, Age(now, session.snapshot_at));
   }
   census.queued = queue_.size();
-  for (const SessionId& id : queue_) {
-    const auto session = sessions_.find(id);
-    if (session == sessions_.end()) continue;
-    census.queue_oldest_s = std::max(census.queue_oldest_s, Age(now, session->second.since));
-  }
   census.workers = workers_.size();
   for (const auto& [id, worker] : workers_) {
     census.workers_set_aside += worker.set_aside;

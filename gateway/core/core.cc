@@ -4,12 +4,13 @@
 //       is known; the seat holds slots in all of these but kParked. No session has two seats yet.
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
-//   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached and
-//       kShelved none.
-//   G5  The queue holds exactly the sessions in kQueued and those in kParked that have a
-//       connection.
+//   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
+//       and kShelved only while it rests.
+//   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
+//       connection and do not rest. Only kParked, kShelved and kOrphaned rest.
 //   G6  An epoch rises with every Live of a session.
-//   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick.
+//   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick. In the
+//       queue it is the client's own, or starts when no device of the fleet could serve it.
 //   G8  An executor is replaced only if nothing was opened yet, or if the client retains all items
 //       that no snapshot includes; and at most moves_max times within move_window_ns.
 //   G9  Messages of a replaced executor are ignored: they name an earlier placement, or another
@@ -22,10 +23,16 @@
 //       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
 //       is placed where that memory is needed.
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
+//   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
+//   G16 A session of several devices has an executor for each, all or none of them: it goes live
+//       when all have attached, and ends when one of them does, since it has no snapshots.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
+//   kLive --without work for long/Rest--> kParked, or of an exclusive device kShelved, resting
+//   resting --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
+//   kParked, and waits for nothing, for long/CheckDisk, Shelve--> kShelved
 //   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
 //   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
 //             kShelved
@@ -39,6 +46,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,25 +66,10 @@ uint32_t GatewayCore::Worker::free() const {
       std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
 }
 
-const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
-  const auto seat = std::find_if(seats.begin(), seats.end(),
-                                 [&](const Seat& seat) { return seat.worker == worker; });
-  return seat == seats.end() ? nullptr : &*seat;
-}
-
-bool GatewayCore::Session::attached() const {
-  return !seats.empty() &&
-         std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.attached; });
-}
-
-uint32_t GatewayCore::Session::slots_held() const {
-  size_t held = 0;
-  for (const Seat& seat : seats) held += seat.slots.size();
-  return static_cast<uint32_t>(held);
-}
-
 GatewayCore::GatewayCore(CoreOptions options)
-    : options_(options), meter_(MeterOptions{.unheard_max_ns = options.lease_ttl_ns}) {}
+    : options_(options),
+      meter_(MeterOptions{.unheard_max_ns = options.lease_ttl_ns}),
+      queue_(options.devices_per_tenant_max) {}
 
 std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
   now_ = std::max(now_, now);
@@ -96,11 +89,13 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.set_aside = event.set_aside;
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
+  worker.serves_groups = event.serves_groups;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
     if (device < worker.slots.size()) worker.slots[device].out = true;
   worker.heard = now_;
+  stale_workers_.insert(event.worker);
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
     if (!Adopt(held, event.worker, out)) continue;
@@ -152,7 +147,9 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
 
 void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
   auto it = workers_.find(event.worker);
-  if (it != workers_.end()) it->second.draining = true;
+  if (it == workers_.end()) return;
+  it->second.draining = true;
+  stale_workers_.insert(event.worker);
 }
 
 // G11. Nobody knows since when its results were wrong: a session goes back to its last snapshot.
@@ -160,6 +157,7 @@ void GatewayCore::Handle(const WorkerSetAside& event, Out& out) {
   const auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;
   it->second.set_aside = event.aside;
+  stale_workers_.insert(event.worker);
   if (!event.aside) return PlaceQueue(out);
   std::vector<SessionId> moved;
   for (const auto& [id, session] : sessions_)
@@ -181,6 +179,7 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
       may_return ? telemetry::WorkerLoss::kDisconnected : telemetry::WorkerLoss::kSilent);
   const std::string how = absl::StrCat(it->second.name, " (", why, ")");
   it->second.draining = true;  // what its sessions give back must not be given to those who wait
+  stale_workers_.insert(id);
   std::vector<SessionId> lost;
   for (const auto& [session_id, session] : sessions_) {
     if (session.SeatOn(id) != nullptr) lost.push_back(session_id);
@@ -194,6 +193,10 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
     }
   }
   workers_.erase(id);
+  stale_workers_.erase(id);
+  pools_.Erase(id);
+  for (auto& [tenant, warm] : warm_) std::erase(warm, id);
+  std::erase_if(warm_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 // ---- clients ------------------------------------------------------------------------------------
@@ -233,11 +236,9 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   if (draining_)
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
-  if (event.devices > 1) {
-    return refuse(absl::UnimplementedError(
-                      absl::StrCat("devices = ", event.devices, ": this version gives one")),
-                  telemetry::Refusal::kInvalid);
-  }
+  SyncPools();
+  if (absl::Status never = CheckWish({.devices = event.devices}); !never.ok())
+    return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
   });
@@ -254,14 +255,19 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   session.tenant = event.tenant;
   session.key_id = event.key_id;
   session.max_cost = event.max_cost;
+  session.queue_ns = event.queue_ns;
+  session.gang = event.gang;
+  session.gang_size = event.gang_size;
   session.resume_hash = event.resume_hash;
   session.devices_wanted = event.devices;
+  session.mesh = event.mesh;
+  session.spread = event.spread;
   session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;
   session.since = session.asked = now_;
   conns_[event.conn] = event.session;
-  if (!TryPlace(session, out)) Enqueue(session, out);
+  Enqueue(session, out);
 }
 
 void GatewayCore::Handle(const ClientResume& event, Out& out) {
@@ -286,6 +292,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
+  session->queue_ns = event.queue_ns;
   session->key_id = event.key_id;
   // Its steps in flight still end; it asks for money again once they have.
   if (!session->stopped.ok() && session->state == State::kDetached)
@@ -299,7 +306,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
         EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
   }
   session->conn = event.conn;
-  session->denied = false;
+  session->denied = session->resting = false;
   session->wall = event.wall;
   conns_[event.conn] = session->id;
   switch (session->state) {
@@ -309,10 +316,10 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
     case State::kQueued:
     case State::kOrphaned: return;
     case State::kShelved: session->state = State::kQueued; break;
-    case State::kParked: std::erase(queue_, session->id); break;
+    case State::kParked: LeaveQueue(session->id); break;
   }
   session->since = now_;
-  if (!TryPlace(*session, out)) Enqueue(*session, out);
+  Enqueue(*session, out);
 }
 
 void GatewayCore::Handle(const ClientClosed& event, Out& out) {
@@ -347,15 +354,16 @@ void GatewayCore::Handle(const ClientDenied& event, Out& out) {
 void GatewayCore::LeaveClient(Session& session, Out& out) {
   conns_.erase(session.conn);
   session.conn = {};
+  session.resting = false;
   session.client_left = session.idle_since = now_;
   switch (session.state) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
-      std::erase(queue_, session.id);
+      LeaveQueue(session.id);
       session.state = State::kShelved;
       PutRow(session, SessionRowState::kDetached, out);
       break;
-    case State::kParked: std::erase(queue_, session.id); break;
+    case State::kParked: LeaveQueue(session.id); break;
     case State::kStarting:
     case State::kOrphaned: PutRow(session, SessionRowState::kDetached, out); break;
     case State::kDetached:
@@ -363,68 +371,7 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
   }
 }
 
-// ---- executors ----------------------------------------------------------------------------------
-
-bool GatewayCore::IsTheClients(const SessionId& id, TenantId tenant, const Token& hash) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.tenant == tenant && it->second.resume_hash == hash;
-}
-
-bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.state == State::kLive && it->second.conn == conn &&
-         it->second.epoch == epoch;
-}
-
-bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && seq >= it->second.snapshot_seq;
-}
-
-bool GatewayCore::Awaits(const SessionId& id) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.attached() &&
-         (it->second.state == State::kStarting || it->second.state == State::kParked);
-}
-
-bool GatewayCore::HasSeat(const SessionId& id) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.seats.empty();
-}
-
-std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id) const {
-  if (!HasSeat(id)) return std::nullopt;
-  return sessions_.at(id).seats.front().worker;
-}
-
-bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
-  return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
-}
-
-void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
-  if (!Awaits(event.session)) return;
-  Session& session = *Find(event.session);
-  session.seats.front().attached = true;
-  session.wall = event.wall;
-  session.idle_since = now_;
-  GoLiveIfReady(session, out);
-  if (session.state == State::kParked && session.snapshot_asked.has_value()) {
-    session.snapshot_asked.reset();  // there was nobody to ask
-    AskForSnapshot(session, out);
-  }
-}
-
-void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
-  Session* session = Find(event.session);
-  if (session == nullptr || session->seats.empty()) return;
-  if (event.placement != 0 && event.placement != session->placement) return;  // G9
-  if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
-  std::string how = "the executor ended";
-  if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
-  if (event.crashed) return Replace(*session, how, out);
-  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
-  End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
-}
+// ---- what executors did -------------------------------------------------------------------------
 
 void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   if (!MayKeep(event.session, event.seq)) return;
@@ -445,8 +392,12 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
 void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr) return;
-  if (event.busy || session->busy) session->idle_since = now_;
+  const bool advanced = event.done_seq > session->done_seq;
+  if (event.busy || session->busy || advanced) session->idle_since = now_;
   session->busy = event.busy;
+  // What its client sent at the moment when it began to rest; the executor has it, and no client.
+  if (session->resting && session->state == State::kParked && (event.busy || advanced))
+    Wake(*session, out);
   if (event.done_seq > 0 && !session->seats.empty()) {
     session->done_seq = std::max(session->done_seq, event.done_seq);
     session->done_known = true;
@@ -474,7 +425,9 @@ void GatewayCore::Handle(const Tick&, Out& out) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
   }
+  if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
   PlaceQueue(out);
+  TellQueue(out);
 }
 
 // G7. May end the session.
@@ -483,7 +436,10 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool has_client = IsSome(session.conn);
   const bool moved = session.state == State::kQueued && session.epoch > 0;
   const bool queued =
-      session.state == State::kQueued || (session.state == State::kParked && has_client);
+      session.state == State::kQueued ||
+      (session.state == State::kParked && has_client && !session.resting);
+  const int64_t hopeless_ns =
+      queued && IsHopeless(session) ? Since(now_, std::max(session.since, session.hope_at)) : 0;
   const bool stopped = !session.stopped.ok();
   const bool idle =
       session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
@@ -497,10 +453,12 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (is_left) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);
-  } else if (moved && in_state > options_.move_ns) {
+  } else if (moved && hopeless_ns > options_.move_ns) {
     End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);
-  } else if (queued && !moved && in_state > options_.queue_ns) {
-    End(session.id, NoDevice(session), SessionRowState::kClosed, "no device", out);
+  } else if (queued && !moved && hopeless_ns > options_.queue_ns) {
+    GiveUpWaiting(session, NoDevice(session), out);
+  } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
+    GiveUpWaiting(session, NoDevice(session), out);
   } else if (session.state == State::kStarting && !session.attached() &&
              in_state > options_.start_ns) {
     Replace(session, "it started no executor in time", out);
@@ -510,6 +468,13 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     Park(session, out);
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
     Replace(session, session.lost_how, out);
+  } else if (session.state == State::kLive) {
+    CheckRest(session, out);
+  } else if (session.state == State::kParked && !queued) {
+    CheckDisk(session, out);
+  } else if (session.resting && Since(now_, session.client_left) > options_.stopped_grace_ns) {
+    End(session.id, absl::CancelledError("the session had no work for too long"),
+        SessionRowState::kClosed, "abandoned", out);
   }
 }
 
@@ -551,9 +516,9 @@ uint32_t GatewayCore::devices_busy() const {
 }
 
 std::string GatewayCore::CheckInvariants() const {
-  std::set<SessionId> queued(queue_.begin(), queue_.end());
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
-  size_t held = 0;
+  std::map<TenantId, uint32_t> held_by;
+  size_t held = 0, queued = 0;
   for (const auto& [id, s] : sessions_) {
     const auto in = [&](std::initializer_list<State> states) {
       return std::find(states.begin(), states.end(), s.state) != states.end();
@@ -562,7 +527,10 @@ std::string GatewayCore::CheckInvariants() const {
     if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
     if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
+    if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
+    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
     for (const Seat& seat : s.seats) {
+      if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
@@ -573,23 +541,44 @@ std::string GatewayCore::CheckInvariants() const {
       }
     }
     held += s.slots_held();
+    held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
-    if (in({State::kDetached, State::kShelved}) && has_conn) return "G4: connection: " + id.Hex();
+    if ((in({State::kDetached}) || (in({State::kShelved}) && !s.resting)) && has_conn)
+      return "G4: connection: " + id.Hex();
+    if (s.resting && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
+      return "G5: rests: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    const bool waits = s.state == State::kQueued || (s.state == State::kParked && has_conn);
-    if (waits != queued.contains(id)) return "G5: " + id.Hex();
+    const bool waits =
+        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.resting);
+    if (waits != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += waits;
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
-        !in({State::kStarting, State::kDetached, State::kParked}))
+        !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))
       return "G13: " + id.Hex();
     if (s.moved.size() > options_.moves_max) return "G8: moved too often: " + id.Hex();
   }
   if (held != devices_busy()) return "G1: a slot is held by no session";
-  if (queued.size() != queue_.size()) return "G5: twice in the queue";
+  if (queued != queue_.size()) return "G5: the queue has somebody who is gone";
+  for (const auto& [tenant, devices] : held_by)
+    if (queue_.HeldBy(tenant) != devices) return "G15: what an account holds";
+  std::vector<DevicePool> pools;
+  for (const auto& [id, worker] : workers_)
+    for (DevicePool& pool : PoolsOf(id)) pools.push_back(std::move(pool));
+  std::vector<DevicePool> known = pools_.All();
+  const auto by_worker = [](const DevicePool& a, const DevicePool& b) {
+    return std::tie(a.worker, a.device_class) < std::tie(b.worker, b.device_class);
+  };
+  std::sort(known.begin(), known.end(), by_worker);
+  std::sort(pools.begin(), pools.end(), by_worker);
+  const auto is_stale = [&](const DevicePool& pool) { return stale_workers_.contains(pool.worker); };
+  std::erase_if(known, is_stale);
+  std::erase_if(pools, is_stale);
+  if (known != pools) return "G15: what is free";
   return "";
 }
 

@@ -12,9 +12,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,14 +37,14 @@ class GatewayCore {
   bool Has(const SessionId& session) const { return sessions_.contains(session); }
   // True if a snapshot that includes item `seq` replaces the session's last one.
   bool MayKeep(const SessionId& session, uint64_t seq) const;
-  // True if the session's executor has yet to attach.
-  bool Awaits(const SessionId& session) const;
+  // True if the session's executor of this rank has yet to attach.
+  bool Awaits(const SessionId& session, uint32_t rank = 0) const;
   // True if it goes live only when a hold is there, and that was asked for.
   bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
-  // Of the session's executor; none: it has none.
-  std::optional<WorkerId> WorkerOf(const SessionId& session) const;
+  // Of the session's executor of this rank; none: it has none.
+  std::optional<WorkerId> WorkerOf(const SessionId& session, uint32_t rank = 0) const;
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
@@ -81,6 +81,7 @@ class GatewayCore {
     bool one_account = false;
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
+    bool serves_groups = false;
     uint32_t free() const;
   };
 
@@ -91,13 +92,18 @@ class GatewayCore {
     State state = State::kQueued;
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
-    uint32_t devices_wanted = 1;
+    uint32_t devices_wanted = 1;  // its ranks
+    std::vector<uint32_t> mesh;   // empty: one axis of them
+    std::string spread;
     std::vector<Seat> seats;  // of its executors
     std::string node;         // of its worker, or of the last one
     uint64_t placement = 0;   // of the last Assign
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
     bool busy = false;
+    // Its client is connected and has no work: no device, and not in the queue.
+    bool resting = false;
+    bool rest_told = false;    // that it will be
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
     absl::Status stopped;      // OK, or for want of what money; as `denied`
@@ -130,6 +136,12 @@ class GatewayCore {
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
+    std::optional<int64_t> queue_ns;  // as its client asked
+    std::string gang;
+    uint32_t gang_size = 1;
+    std::optional<QueuePlace> told;  // of the queue, and when
+    MonoTime told_at;
+    MonoTime hope_at;  // when the fleet last had what it waits for
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;   // the worker of the last loss
     std::vector<uint32_t> lost_slots;  // and what it held there
@@ -142,14 +154,20 @@ class GatewayCore {
     MonoTime asked;         // when its client asked for it
     MonoTime leased;        // when the current or last lease began
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
-    MonoTime idle_since;    // kDetached, and kStarting without a client
-    MonoTime client_left;   // valid without a client
+    MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
+    MonoTime client_left;   // valid without a client, and while it rests: since when
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors
+    // Where an executor is: its seat, and its place there. Nothing: it has none.
+    struct Place {
+      size_t seat, index;
+    };
+    std::optional<Place> PlaceOf(uint32_t rank) const;
+    bool is_group() const { return devices_wanted > 1; }
     bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };
@@ -168,6 +186,7 @@ class GatewayCore {
   void Handle(const ClientResume& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
+  void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
@@ -180,9 +199,27 @@ class GatewayCore {
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
+  // ---- the wait for a device (waiting.cc)
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
-  bool TryPlace(Session& session, Out& out);
+  void LeaveQueue(const SessionId& session) { queue_.Remove(session, pools_); }
+  // Both of a session that waits and fits, and a gang as a whole. False: parked state has to be
+  // saved first.
+  bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
+  bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
+  bool Serves(WorkerId worker, const Session& session) const;
+  void Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out);
+  std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
+  DeviceRequest RequestOf(const Session& session) const;
+  bool IsHopeless(Session& session);
+  void GiveUpWaiting(Session& session, absl::Status why, Out& out);
+  void TellQueue(Out& out);
+  void TellPlace(Session& session, const QueuePlace& place, Out& out);
+  // Refuses what the fleet never has.
+  absl::Status CheckWish(const DeviceWish& wish) const;
+  void Touch(const Session& session);  // what its workers have free has changed
+  void SyncPools();
+  std::vector<DevicePool> PoolsOf(WorkerId worker) const;
   // G10: no other tenant has an executor on it, or it serves several at a time.
   bool Admits(WorkerId worker, TenantId tenant) const;
   void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
@@ -191,6 +228,11 @@ class GatewayCore {
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
+  // ---- idle while connected (resting.cc)
+  void CheckRest(Session& session, Out& out);
+  void Rest(Session& session, Out& out);
+  void Wake(Session& session, Out& out);
+  void CheckDisk(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
@@ -228,10 +270,11 @@ class GatewayCore {
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
   std::vector<MicroUsd> PricesOf(const Session& session) const;  // of each device that it holds
-  MicroUsd PriceOf(const Session& session) const;
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;
+  // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
+  std::string RankText(const Session& session, uint32_t rank) const;
   static absl::Status WorkerLost(const std::string& how);
 
   const CoreOptions options_;
@@ -241,7 +284,11 @@ class GatewayCore {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
-  std::deque<SessionId> queue_;
+  DeviceQueue queue_;
+  DevicePools pools_;                 // of workers_, but for those that are stale
+  std::set<WorkerId> stale_workers_;
+  MonoTime told_queue_;
+  std::map<TenantId, std::vector<WorkerId>> warm_;  // the last that served it, latest first
   std::map<TenantId, absl::Status> refused_;  // accounts whose charges the ledger refuses
 };
 

@@ -37,6 +37,8 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     }
   }
   const uint32_t devices = session.slots_held();
+  if (devices > 0) queue_.Gave(session.tenant, devices, now_);
+  Touch(session);
   if (session.metered) {
     LeaseId lease{session.id, session.grant};
     std::vector<Charge> charges;
@@ -70,12 +72,6 @@ std::vector<MicroUsd> GatewayCore::PricesOf(const Session& session) const {
       prices.push_back(session.price.value_or(DeviceAt(seat, i).price_per_hour));
   }
   return prices;
-}
-
-MicroUsd GatewayCore::PriceOf(const Session& session) const {
-  MicroUsd sum;
-  for (const MicroUsd price : PricesOf(session)) sum.value += price.value;
-  return sum;
 }
 
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,

@@ -1,5 +1,6 @@
-// The part of GatewayCore that decides where a session's executor is: the queue, going live and
-// parking, and what follows when a worker or an executor is lost (G2, G5, G8, G9).
+// The part of GatewayCore that decides where a session's executor is: going live and parking, and
+// what follows when a worker or an executor is lost (G2, G8, G9). Who gets a device is in
+// waiting.cc.
 #include <algorithm>
 #include <utility>
 
@@ -17,90 +18,14 @@ absl::Status GatewayCore::WorkerLost(const std::string& how) {
                    "from is not billed"));
 }
 
-// ---- a device
-// ------------------------------------------------------------------------------------
-
-// What was open already goes first, and is not turned away.
-void GatewayCore::Enqueue(Session& session, Out& out) {
-  const bool moved = session.state == State::kQueued && session.epoch > 0;
-  if (!moved && queue_.size() >= options_.queue_max) {
-    End(session.id, NoDevice(session), SessionRowState::kClosed, "no device", out);
-    return;
-  }
-  out.push_back(Queued{session.conn, moved ? 0 : queue_.size()});
-  queue_.insert(moved ? queue_.begin() : queue_.end(), session.id);
-}
-
-void GatewayCore::PlaceQueue(Out& out) {
-  if (draining_) return;
-  std::deque<SessionId> waiting;
-  waiting.swap(queue_);
-  for (const SessionId& id : waiting) {
-    Session* session = Find(id);
-    if (session != nullptr && !TryPlace(*session, out)) queue_.push_back(id);
-  }
-}
-
-// G14.
-void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
-  const auto it = workers_.find(event.worker);
-  if (it != workers_.end() && event.device < it->second.slots.size())
-    it->second.slots[event.device].out = true;
-}
-
-bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
-  if (!workers_.at(id).one_account) return true;
-  return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
-  });
-}
-
-// First fit in the order in which the workers joined, the worker and the devices that lost the
-// session last; a parked session can only go back to where its state is. Where parked ones have to
-// be saved first it waits (G13), if there is room nowhere else.
-bool GatewayCore::TryPlace(Session& session, Out& out) {
-  const bool parked = session.state == State::kParked;
-  std::vector<WorkerId> fitting;
-  for (const auto& [id, worker] : workers_) {
-    if (parked && session.SeatOn(id) == nullptr) continue;
-    if (worker.free() >= session.devices_wanted && Admits(id, session.tenant))
-      fitting.push_back(id);
-  }
-  std::stable_partition(fitting.begin(), fitting.end(),
-                        [&](WorkerId id) { return id != session.lost_on; });
-  std::vector<uint32_t> slots;
-  const auto take = [&](WorkerId id, bool where_it_was_lost) {
-    const std::vector<Slot>& all = workers_.at(id).slots;
-    for (uint32_t i = 0; i < all.size() && slots.size() < session.devices_wanted; ++i) {
-      const bool lost_there =
-          id == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
-      if (all[i].free() && lost_there == where_it_was_lost) slots.push_back(i);
-    }
-  };
-  const auto chosen = std::find_if(fitting.begin(), fitting.end(), [&](WorkerId id) {
-    slots.clear();
-    take(id, false);
-    take(id, true);
-    return MakeRoomFor(id, slots, &session, out);
-  });
-  if (chosen == fitting.end()) return false;
-  telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
-  StartWith(session, *chosen, std::move(slots));
-  BeginHold(session, out);
-  if (!parked) {
-    ++session.placement;
-    out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
-                         session.seats.front().slots, session.refused});
-  }
-  return true;
-}
+// ---- a device ----------------------------------------------------------------------------------
 
 // A parked session keeps its seat, and with it whether the executor is attached.
 void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> slots) {
   Worker& worker = workers_.at(id);
   for (uint32_t i : slots) worker.slots[i].holder = session.id;
   if (session.seats.empty()) {
-    session.seats.push_back({id, {}, /*attached=*/false});
+    session.seats.push_back({id, {}, std::vector<bool>(session.devices_wanted)});
     session.done_seq = std::max(session.done_seq, session.snapshot_seq);
     session.done_known = true;  // a new executor has no more
   }
@@ -109,6 +34,8 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   session.node = worker.node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
+  queue_.Took(session.tenant, session.slots_held(), now_);
+  Touch(session);
 }
 
 // With a client, an executor, and money for both.
@@ -124,11 +51,12 @@ void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
 // What a client was told once not to keep, it has let go of: recoverable never comes back.
 void GatewayCore::GoLive(Session& session, Out& out) {
   const bool first = session.epoch == 0;
-  session.recoverable =
-      options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
+  session.recoverable = options_.snapshot_ns > 0 && session.client_recovers &&
+                        !session.is_group() && (first || session.recoverable);  // G16
   session.state = State::kLive;
   session.snapshot_asked.reset();
-  session.since = now_;
+  session.since = session.idle_since = now_;
+  session.rest_told = false;
   if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
   if (first) {
     telemetry::Count(telemetry::Metric::kSessionsOpened);
@@ -139,7 +67,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PriceOf(session), session.recoverable, session.snapshot_root});
+                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -185,6 +113,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Shelve(Session& session, Out& out) {
+  Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
   out.push_back(DropExecutor{session.id});
@@ -228,7 +157,8 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
     if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
-    if (session.recoverable && !IsSome(session.conn) && session.memory_bytes > 0)
+    const bool waits = IsSome(session.conn) && !session.resting;
+    if (session.recoverable && !waits && session.memory_bytes > 0)
       may_go.push_back(&session);
   }
   std::sort(may_go.begin(), may_go.end(), [&](const Session* a, const Session* b) {
@@ -260,7 +190,7 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
   Session& session = sessions_.at(id);
   StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
-  std::erase(queue_, id);
+  LeaveQueue(id);
   for (const Seat& seat : session.seats) out.push_back(EndExecutor{seat.worker, id});
   if (session.epoch > 0) {
     telemetry::CountAs(telemetry::Metric::kSessionsEnded, row == SessionRowState::kLost
@@ -278,20 +208,6 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
   PlaceQueue(out);
 }
 
-absl::Status GatewayCore::NoDevice(const Session& session) const {
-  if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
-  const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
-    return entry.second.one_account && entry.second.free() > 0;
-  });
-  if (std::all_of(workers_.begin(), workers_.end(),
-                  [](const auto& entry) { return entry.second.set_aside; }))
-    return absl::UnavailableError("every worker of this gateway was set aside by it");
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no device is free: ", devices_busy(), " of ", devices_total(), " are in use, ",
-                   queue_.size(), " sessions wait",
-                   of_one == 0 ? "" : "; workers with a free device serve one account at a time"));
-}
-
 // ---- what is lost
 // --------------------------------------------------------------------------------
 
@@ -299,7 +215,7 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
 void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
   session.held_device = session.slots_held() > 0;
   StopLease(session, /*lost=*/true, "worker lost", out);
-  std::erase(queue_, session.id);
+  LeaveQueue(session.id);
   session.seats.clear();
   session.snapshot_asked.reset();
   session.busy = false;
@@ -318,11 +234,14 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
       worker.set_aside || !Admits(id, session->tenant))
     return false;
+  const bool are_all = held.devices.size() == session->devices_wanted;
+  if (session->is_group() && !are_all) return false;  // G16
   session->placement = held.placement;
-  const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
+  const auto is_free = [&](uint32_t i) {
     return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&
            std::count(held.devices.begin(), held.devices.end(), i) == 1;
-  });
+  };
+  const bool fits = are_all && std::ranges::all_of(held.devices, is_free);
   // A process that has a GPU cannot be parked: it gets that one, or ends.
   if (worker.exclusive && !fits) return false;
   if (fits && (session->held_device || worker.exclusive)) {
@@ -333,10 +252,11 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   }
   session->state = State::kParked;
   session->done_known = false;
-  session->seats = {{id, {}, /*attached=*/false}};
+  session->seats = {{id, {}, std::vector<bool>(session->devices_wanted)}};
   session->node = worker.node;
   session->since = now_;
-  if (IsSome(session->conn)) queue_.push_back(session->id);
+  Touch(*session);
+  if (IsSome(session->conn) && !session->resting) queue_.Add(RequestOf(*session), now_);
   return true;
 }
 
@@ -351,7 +271,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.lost_how = how;
   if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
   StopLease(session, /*lost=*/true, "worker lost", out);
-  std::erase(queue_, session.id);
+  LeaveQueue(session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
     out.push_back(EndExecutor{seat.worker, session.id});
     session.lost_on = seat.worker;
@@ -362,17 +282,17 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
-  const bool has_client = IsSome(session.conn);
-  session.state = has_client ? State::kQueued : State::kShelved;
+  const bool waits = IsSome(session.conn) && !session.resting;
+  session.state = waits ? State::kQueued : State::kShelved;
   if (!nothing_yet)
-    PutRow(session, has_client ? SessionRowState::kOpen : SessionRowState::kDetached, out);
-  if (!has_client) return;
+    PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
+  if (!waits) return;
   if (!nothing_yet) {
     telemetry::Count(telemetry::Metric::kSessionsMoved);
     out.push_back(Moving{session.conn,
                          absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
   }
-  if (!TryPlace(session, out)) Enqueue(session, out);
+  Enqueue(session, out);
 }
 
 // G8.

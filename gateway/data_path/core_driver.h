@@ -47,6 +47,8 @@ class GraphAdmission;
 class WorkerQuarantine;
 struct SetAsideWorker;
 class GraphBytes;
+class GraphSharder;
+class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
@@ -100,6 +102,7 @@ class CoreDriver {
   void Deny(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
+  void ClientActs(ConnId conn);  // it sent work while its session rested
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -124,9 +127,9 @@ class CoreDriver {
   // Attaches an executor and returns the relay of its session.
   // Errors: PERMISSION_DENIED  the session does not wait for an executor with this token
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
-                                                ExecutorEndpoint* endpoint);
-  // The stream of `relay`'s executor has ended.
-  void Detached(SessionId session, const Relay* relay);
+                                                ExecutorEndpoint* endpoint, uint32_t rank = 0);
+  // The stream of `relay`'s executor of this rank has ended.
+  void Detached(SessionId session, const Relay* relay, uint32_t rank = 0);
   // Returns the tenant of the executor that holds this attach token.
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
@@ -166,6 +169,8 @@ class CoreDriver {
   void Do(EndWorker& action);
   void Do(Live& action);
   void Do(Detach& action);
+  void Do(IdleSoon& action);
+  void Do(RestBegins& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);
@@ -189,14 +194,17 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
   Session& Entry(const SessionId& session);
   Worker* FindWorker(WorkerId worker) const;
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
+  static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
-  void BeginRelay(SessionId id, TenantId tenant, bool replays);
+  void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
@@ -206,7 +214,8 @@ class CoreDriver {
   void TellEnding(SessionId session);  // if there is one
   void TellOverdueEndings();
   void EndTheSilent();
-  void Notify(const Client& client, int kind, const std::string& text, uint64_t count);
+  void Notify(const Client& client, int kind, const std::string& text, uint64_t count,
+              std::optional<int64_t> expected_s = {});
   static bool KnowsToken(const Session& session, Token token);
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can
   void RefuseWhatCannotBeWritten();
@@ -221,6 +230,7 @@ class CoreDriver {
   const DriverPlanted planted_;
   const std::unique_ptr<GraphAdmission> gate_;
   const std::unique_ptr<GraphBytes> graphs_;
+  const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
 

@@ -1,27 +1,49 @@
 // How CoreDriver carries out what the core decides (D1, D3 and D6 of core_driver.cc).
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/token.h"
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
+#include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
+
+namespace {
+
+const char* TextOf(WaitReason reason) {
+  switch (reason) {
+    case WaitReason::kQuota: return "waiting for a device: the account has all that it may have";
+    case WaitReason::kGang: return "waiting for the other sessions of the gang";
+    case WaitReason::kDevices: break;
+  }
+  return "waiting for a device";
+}
+
+}  // namespace
 
 std::optional<MicroUsd> CoreDriver::MaxCostOf(const proto::Open& open) {
   if (!open.has_max_cost_micro_usd()) return std::nullopt;
   return MicroUsd{static_cast<int64_t>(open.max_cost_micro_usd())};
 }
 
-void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
+std::optional<int64_t> CoreDriver::QueueNsOf(const proto::Open& open) {
+  if (!open.has_queue_ms_max()) return std::nullopt;
+  return int64_t{open.queue_ms_max()} * 1'000'000;
+}
+
+void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(
-      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_);
+      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_,
+      static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
+  session.relay->SetRuns(session.runs);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -38,18 +60,30 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
-    BeginRelay(action.sessions[i].session, action.tenants[i], /*replays=*/false);
+    BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
+               /*replays=*/false);
     Entry(action.sessions[i].session).had_by.insert(worker->identity);
   }
   worker->endpoint->Send(std::move(command));
+}
+
+// Nothing: every rank computes all.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
+  if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
+  shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
+  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
+  const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
+  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
 }
 
 void CoreDriver::Do(Assign& action) {
   const Worker* const worker = FindWorker(action.worker);
   if (worker == nullptr) return;
   const Token token = host_->DrawToken();
+  Entry(action.session).runs = RunsFor(action, *worker);
   // The relay is there before the worker can know the session.
-  BeginRelay(action.session, action.tenant, /*replays=*/true);
+  BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
@@ -58,6 +92,9 @@ void CoreDriver::Do(Assign& action) {
   assign.set_attach_token(BytesOf(token));
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  assign.mutable_mesh()->Assign(action.mesh.begin(), action.mesh.end());
+  if (action.devices.size() > 1 && action.mesh.empty())
+    assign.add_mesh(static_cast<uint32_t>(action.devices.size()));
   for (const RefusedItem& item : action.refused) {
     proto::RefusedItem& refused = *assign.add_refused();
     refused.set_seq(item.seq);
@@ -116,6 +153,7 @@ void CoreDriver::Connect(const Live& live) {
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
+  client->port->SetResting(false);
   observer_->OnLive({live.session, live.tenant, client->port->request_id()}, live.epoch,
                     NameOf(live.seats.front().worker), client->open.client_name(),
                     client->open.client_version());
@@ -141,6 +179,29 @@ void CoreDriver::Do(Detach& action) {
   if (session != nullptr && session->relay != nullptr) session->relay->DropClient(nullptr);
 }
 
+void CoreDriver::Do(IdleSoon& action) {
+  if (const Client* const client = FindClient(action.conn))
+    Notify(*client, proto::Notice::DEVICE_IDLE,
+           absl::StrCat("no work for ", action.idle_s, " s: in ", action.left_s,
+                        " s the device is given back, and billing pauses; the session's state is kept"),
+           static_cast<uint64_t>(action.left_s));
+}
+
+void CoreDriver::Do(RestBegins& action) {
+  const Client* const client = FindClient(action.conn);
+  if (client == nullptr) return;
+  client->port->SetResting(true);
+  if (const Session* const session = Find(action.session);
+      session != nullptr && session->relay != nullptr)
+    session->relay->DropClient(nullptr);
+  observer_->OnRest({action.session, client->identity.tenant, client->port->request_id()},
+                    action.idle_s);
+  Notify(*client, proto::Notice::DEVICE_RELEASED,
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
+                      "billed; the next work takes one again"),
+         0);
+}
+
 void CoreDriver::Do(RequestSnapshot& action) {
   const Session* const session = Find(action.session);
   if (session != nullptr && session->relay != nullptr && !planted_.asks_no_snapshot)
@@ -153,8 +214,11 @@ void CoreDriver::Do(Shelved& action) {
 
 void CoreDriver::Do(Queued& action) {
   if (const Client* const client = FindClient(action.conn)) {
-    observer_->OnQueued({{}, client->identity.tenant, client->port->request_id()}, action.before);
-    Notify(*client, proto::Notice::QUEUED, "waiting for a device", action.before);
+    if (action.is_first)
+      observer_->OnQueued({{}, client->identity.tenant, client->port->request_id()},
+                          action.before);
+    Notify(*client, proto::Notice::QUEUED, TextOf(action.reason), action.before,
+           action.expected_s);
   }
 }
 
@@ -165,13 +229,15 @@ void CoreDriver::Do(Moving& action) {
   }
 }
 
-void CoreDriver::Notify(const Client& client, int kind, const std::string& text, uint64_t count) {
+void CoreDriver::Notify(const Client& client, int kind, const std::string& text, uint64_t count,
+                        std::optional<int64_t> expected_s) {
   proto::ServerFrame frame;
   if (client.relay != nullptr) frame.set_epoch(client.relay->epoch());
   proto::Notice& notice = *frame.add_items()->mutable_notice();
   notice.set_kind(static_cast<proto::Notice::Kind>(kind));
   notice.set_count(count);
   notice.set_text(text);
+  if (expected_s.has_value()) notice.set_expected_s(static_cast<uint32_t>(*expected_s));
   client.endpoint().Send(std::move(frame));
 }
 

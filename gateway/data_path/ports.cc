@@ -1,5 +1,6 @@
 #include "gateway/data_path/ports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,26 +102,33 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;
   }
-  if (!Relay::IsHeavy(frame)) {
-    std::shared_ptr<Relay> relay = this->relay();
+  const std::shared_ptr<Relay> relay = this->relay();
+  if (!Relay::IsHeavy(frame) && (relay == nullptr || !relay->MustWrite(endpoint_, frame))) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
     host_->StepPasses(admitted_->identity.tenant);
-    bool pause = false;
-    absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) Fail(status);
-    return !pause;
+    return Pass(std::move(frame));
   }
   if (!endpoint_->Hold()) return false;
   host_->PostFor(admitted_->identity.tenant, [this, frame = std::move(frame)]() mutable {
-    bool pause = false;
-    absl::Status status;
-    std::shared_ptr<Relay> relay = this->relay();
-    if (relay != nullptr) status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) Fail(status);
-    if (!pause) endpoint_->ResumeReading();
+    if (Pass(std::move(frame))) endpoint_->ResumeReading();
     endpoint_->Unhold();
   });
   return false;
+}
+
+// That the session rests is looked at afterwards: it is set before the relay drops the client, so a
+// frame that went nowhere is always told of.
+bool ClientPort::Pass(proto::ClientFrame frame) {
+  const std::shared_ptr<Relay> relay = this->relay();
+  if (relay == nullptr) return true;
+  const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), [](const auto& item) {
+    return item.has_run() || item.has_put() || item.has_fetch() || item.has_save();
+  });
+  bool pause = false;
+  if (absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause); !status.ok())
+    Fail(status);
+  if (has_work && resting_.exchange(false)) driver_->ClientActs(conn_);
+  return !pause;
 }
 
 // Ends the session, as any violation of the protocol does.
@@ -146,10 +154,11 @@ void ClientPort::OnGone() { driver_->RemoveClient(conn_); }
 
 // ---- an executor --------------------------------------------------------------------------------
 
-absl::Status ExecutorPort::Attach(SessionId session, Token token) {
-  auto relay = driver_->Attach(session, token, endpoint_);
+absl::Status ExecutorPort::Attach(SessionId session, Token token, uint32_t rank) {
+  auto relay = driver_->Attach(session, token, endpoint_, rank);
   if (!relay.ok()) return relay.status();
   session_ = session;
+  rank_ = rank;
   relay_ = *std::move(relay);
   left_ = false;
   return absl::OkStatus();
@@ -161,13 +170,13 @@ bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
   return !pause;
 }
 
-void ExecutorPort::OnDrained() { relay_->ExecutorDrained(); }
+void ExecutorPort::OnDrained() { relay_->ExecutorDrained(endpoint_); }
 
 void ExecutorPort::Leave() {
   if (left_.exchange(true)) return;
   // The driver may have forgotten the session, but a client's stream may still hold the relay.
   relay_->DropExecutor(endpoint_);
-  driver_->Detached(session_, relay_.get());
+  driver_->Detached(session_, relay_.get(), rank_);
 }
 
 // ---- a worker -----------------------------------------------------------------------------------

@@ -46,6 +46,9 @@ class ClientPort {
 
   // Called by the driver, under its lock, before the executor gets Open.
   void SetRelay(std::shared_ptr<Relay> relay);
+  // Called by the driver, under its lock: the session gave its device back, and the next work that
+  // its client sends is to be told of (CoreDriver::ClientActs); false: it has one again.
+  void SetResting(bool resting) { resting_ = resting; }
   ClientEndpoint& endpoint() { return *endpoint_; }
   const std::string& request_id() const { return credentials_.request_id; }
   // Of the client, once its key is known to be good; value 0: not yet.
@@ -53,6 +56,7 @@ class ClientPort {
 
  private:
   bool Open(proto::ClientFrame frame);
+  bool Pass(proto::ClientFrame frame);  // false: to pause
   void Fail(const absl::Status& why);
   void Refuse(const absl::Status& why);  // before there is a session
   std::shared_ptr<Relay> relay();
@@ -66,6 +70,7 @@ class ClientPort {
   std::unique_ptr<const Admitted> admitted_;  // set before the first frame
   bool opened_ = false;                       // the first frame was read
   std::atomic<int64_t> account_{0};           // of admitted_, for any thread
+  std::atomic<bool> resting_{false};
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;
 };
@@ -77,8 +82,8 @@ class ExecutorPort {
       : driver_(driver), endpoint_(endpoint) {}
 
   // Called first, once. On an error no other call follows.
-  // Errors: PERMISSION_DENIED  no session waits for an executor with this token
-  absl::Status Attach(SessionId session, Token token);
+  // Errors: PERMISSION_DENIED  no session waits for an executor with this token and rank
+  absl::Status Attach(SessionId session, Token token, uint32_t rank = 0);
   // Returns false to pause: pass no further frame until ExecutorEndpoint::ResumeReading.
   bool OnFrame(proto::ServerFrame frame);
   void OnDrained();
@@ -88,6 +93,7 @@ class ExecutorPort {
   CoreDriver* const driver_;
   ExecutorEndpoint* const endpoint_;
   SessionId session_;
+  uint32_t rank_ = 0;
   std::shared_ptr<Relay> relay_;
   std::atomic<bool> left_{true};  // or not attached
 };

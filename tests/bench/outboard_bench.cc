@@ -21,6 +21,7 @@
 #include "tests/bench/flood_figures.h"
 #include "tests/bench/gpu_failure_figures.h"
 #include "tests/bench/gpu_figures.h"
+#include "tests/bench/group_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
@@ -259,6 +260,7 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
+                                     {"devices", GroupFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

@@ -369,7 +369,9 @@ TEST_F(SessionGatewayTest, NoWorkerAndNoFreeDevice) {
   StartWorker();
   auto first = Connect();
   ASSERT_NE(first, nullptr);
-  absl::Status status = Session::Connect(Options()).status();
+  session::SessionOptions impatient = Options();
+  impatient.queue_timeout = std::chrono::milliseconds(300);
+  absl::Status status = Session::Connect(impatient).status();
   test::ExpectAsDocumented("No device is free", status);
   EXPECT_NE(std::string(status.message()).find("1 of 1"), std::string::npos) << status;
   ASSERT_TRUE(first->Close().ok());

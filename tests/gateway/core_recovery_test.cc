@@ -172,7 +172,7 @@ TEST(GatewayCoreRecovery, ACrashedExecutorIsReplacedOnTheSameWorkerWhereThereIsN
 TEST(GatewayCoreRecovery, AnotherWorkerGoesBeforeTheOneThatLostIt) {
   World w(Recoverable());
   w.Join(1, 2);
-  w.Join(2);
+  w.Join(2, 2);
   SessionId id = w.OpenLive(1);
   w.Tell(ExecutorGone{id, absl::UnavailableError("signal 11"), true, 1});
   ASSERT_NE(w.Get<Assign>(), nullptr);
@@ -331,7 +331,7 @@ TEST(GatewayCoreRecovery, G7AMovingSessionDoesNotWaitForEver) {
   for (int i = 0; i < 130 && w.core.session_count() > 0; ++i) w.After(0.5);
   ASSERT_NE(w.Get<EndClient>(), nullptr);
   outboard::test::ExpectAsDocumented(
-      "A worker is lost, there are snapshots, and no device is free for 60 s",
+      "A worker is lost, there are snapshots, and for 60 s no other could serve the session",
       w.Get<EndClient>()->why);
 }
 

@@ -61,7 +61,7 @@ TEST(GatewayCore, ASecondCostsWhatItsSlotCosts) {
   for (const auto& [conn, slot, price] : {std::tuple(1, 0u, cheap), std::tuple(2, 1u, dear)}) {
     w.OpenLive(conn);
     const Live& live = *w.Get<Live>();
-    EXPECT_EQ(live.seats, (std::vector<Seat>{{WorkerId{1}, {slot}, /*attached=*/true}}));
+    EXPECT_EQ(live.seats, (std::vector<Seat>{{WorkerId{1}, {slot}, /*attached=*/{true}}}));
     EXPECT_EQ(live.price_per_hour.value, price.value);
   }
   w.After(4.0, ClientClosed{ConnId{1}});
@@ -85,24 +85,157 @@ TEST(GatewayCore, QueuesInOrderAndPlacesWhenADeviceIsFree) {
   EXPECT_EQ(w.Get<Assign>()->session, third);
 }
 
-TEST(GatewayCore, G7TheQueueHasAnEnd) {
-  struct Case {
-    bool worker;
+TEST(GatewayCore, G7TheQueueEndsWhereNoWorkerCouldEverServe) {
+  const struct {
+    const char* what;
     absl::StatusCode code;
-  } cases[] = {{false, absl::StatusCode::kUnavailable},
-               {true, absl::StatusCode::kResourceExhausted}};
-  for (const Case& c : cases) {
+  } cases[] = {{"no worker", absl::StatusCode::kUnavailable},
+               {"draining", absl::StatusCode::kResourceExhausted},
+               {"out of service", absl::StatusCode::kResourceExhausted},
+               {"set aside", absl::StatusCode::kUnavailable}};
+  for (const auto& c : cases) {
     World w;
-    if (c.worker) {
-      w.Join(1);
-      w.OpenLive(1);
-    }
+    const std::string what = c.what;
+    if (what != "no worker") w.Join(1);
+    if (what == "draining") w.Tell(WorkerDraining{WorkerId{1}});
+    if (what == "out of service") w.Tell(DeviceWentOut{WorkerId{1}, 0});
+    if (what == "set aside") w.Tell(WorkerSetAside{WorkerId{1}});
     w.Open(2);
-    if (c.worker) w.Pass(20, {WorkerId{1}});
-    w.After(c.worker ? 0.5 : 20.5);
-    ASSERT_NE(w.Get<EndClient>(), nullptr) << c.worker;
-    EXPECT_EQ(w.Get<EndClient>()->why.code(), c.code);
+    w.Pass(20, {WorkerId{1}});
+    EXPECT_EQ(w.core.session_count(), 1u) << what;
+    w.After(0.5);
+    ASSERT_NE(w.Get<EndClient>(), nullptr) << what;
+    EXPECT_EQ(w.Get<EndClient>()->why.code(), c.code) << what;
   }
+}
+
+TEST(GatewayCore, TheQueueHasNoEndUnlessTheClientAsksForOne) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  const SessionId patient = w.Open(2);
+  w.OpenFor(30, 3);
+  w.Pass(30, {WorkerId{1}}, {SessionId{0, 1}});
+  EXPECT_EQ(w.core.session_count(), 3u);
+  w.After(0.5);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->conn, ConnId{3});
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
+  w.Pass(3600, {WorkerId{1}}, {SessionId{0, 1}});
+  w.Tell(ClientClosed{ConnId{1}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, patient);
+}
+
+// Ten programs on two workers: all of them run, two at a time.
+TEST(GatewayCore, TenProgramsOnTwoWorkersAllRun) {
+  World w;
+  w.Join(1);
+  w.Join(2);
+  std::set<uint64_t> running, done;
+  const auto start = [&] {
+    for (bool more = true; more;) {
+      more = false;
+      for (const Action& action : std::vector<Action>(w.actions))
+        if (const auto* assign = std::get_if<Assign>(&action)) {
+          running.insert(assign->session.lo);
+          w.Tell(ExecutorAttached{assign->session, WallTime{}});
+          more = true;
+          break;
+        }
+    }
+  };
+  for (uint64_t conn = 1; conn <= 10; ++conn) {
+    w.Open(conn);
+    start();
+  }
+  EXPECT_EQ(running.size(), 2u);
+  while (!running.empty()) {
+    std::vector<SessionId> alive;
+    for (const uint64_t id : running) alive.push_back({0, id});
+    w.Pass(60, {WorkerId{1}, WorkerId{2}}, alive);
+    const uint64_t first = *running.begin();
+    running.erase(first);
+    done.insert(first);
+    w.Tell(ClientClosed{ConnId{first}});
+    EXPECT_TRUE(w.Get<EndClient>()->why.ok()) << first;
+    start();
+  }
+  EXPECT_EQ(done.size(), 10u);
+}
+
+// One account's many sessions do not shut another out.
+TEST(GatewayCore, AnAccountThatHasUsedLessGoesFirst) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  for (uint64_t conn = 2; conn <= 6; ++conn) w.Open(conn);
+  const SessionId other = w.Open(7, kOther);
+  ASSERT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.Get<Queued>()->before, 0u);
+  w.Pass(10, {WorkerId{1}}, {SessionId{0, 1}});
+  w.Tell(ClientClosed{ConnId{1}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, other);
+}
+
+TEST(GatewayCore, PlaceAndExpectedWaitAreToldAsTheyChange) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  w.Open(2);
+  EXPECT_EQ(w.Get<Queued>()->before, 0u);
+  EXPECT_EQ(w.Get<Queued>()->expected_s, std::nullopt);
+  w.Open(3);
+  EXPECT_EQ(w.Get<Queued>()->before, 1u);
+  w.history.clear();
+  w.Pass(5, {WorkerId{1}}, {SessionId{0, 1}});
+  for (const Action& action : w.history) EXPECT_FALSE(std::holds_alternative<Queued>(action));
+  w.Tell(ClientClosed{ConnId{1}});
+  w.history.clear();
+  w.Pass(2, {WorkerId{1}}, {SessionId{0, 2}});
+  int told = 0;
+  for (const Action& action : w.history)
+    if (const auto* queued = std::get_if<Queued>(&action)) {
+      EXPECT_EQ(queued->conn, ConnId{3});
+      EXPECT_EQ(queued->before, 0u);
+      ++told;
+    }
+  EXPECT_EQ(told, 1);
+}
+
+TEST(GatewayCore, AQuotaBoundsWhatAnAccountHolds) {
+  CoreOptions options;
+  options.devices_per_tenant_max = 1;
+  World w(options);
+  w.Join(1, 2);
+  w.OpenLive(1);
+  const SessionId second = w.Open(2);
+  ASSERT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.Get<Queued>()->reason, WaitReason::kQuota);
+  w.Open(3, kOther);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  w.Tell(ClientClosed{ConnId{1}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, second);
+}
+
+TEST(GatewayCore, AGangIsPlacedTogether) {
+  World w;
+  w.Join(1, 2);
+  const auto join = [&](uint64_t conn) {
+    ClientOpen open{ConnId{conn}, kTenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+    open.gang = "sweep";
+    open.gang_size = 2;
+    w.Tell(open);
+  };
+  join(1);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Queued>()->reason, WaitReason::kGang);
+  join(2);
+  EXPECT_EQ(std::count_if(w.actions.begin(), w.actions.end(),
+                          [](const Action& a) { return std::holds_alternative<Assign>(a); }),
+            2);
 }
 
 TEST(GatewayCore, RefusalsByCode) {
@@ -110,8 +243,6 @@ TEST(GatewayCore, RefusalsByCode) {
   options.sessions_per_tenant_max = 1;
   World w(options);
   w.Join(1);
-  w.Tell(ClientOpen{ConnId{1}, kTenant, 2, SessionId{0, 1}, {}, {}});
-  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnimplemented);
   w.OpenLive(2);
   w.Open(3);
   EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
@@ -383,7 +514,7 @@ TEST(GatewayCore, G10AWorkerOfOneAccountTakesNoOther) {
   w.Tell(ClientClosed{ConnId{2}});
   ASSERT_NE(w.Get<Assign>(), nullptr);
   EXPECT_EQ(w.Get<Assign>()->tenant, kOther);
-  w.Open(4);
+  w.OpenFor(20, 4);
   EXPECT_EQ(w.Get<Assign>(), nullptr);
   w.Pass(20.5, {WorkerId{1}});
   w.After(0.5);
@@ -398,7 +529,7 @@ TEST(GatewayCore, G10AWorkerOfOneAccountTakesNoOther) {
 TEST(GatewayCore, G10OtherWorkersTakeWhatItDoesNot) {
   World w;
   w.Join(1, 2, {}, /*one_account=*/true);
-  w.Join(2, 1);
+  w.Join(2, 2);
   w.OpenLive(1);
   w.Open(2, kOther);
   ASSERT_NE(w.Get<Assign>(), nullptr);

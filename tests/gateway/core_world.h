@@ -17,7 +17,9 @@ inline constexpr TenantId kTenant{7};
 
 // A core with its clock, and the last actions by kind.
 struct World {
-  explicit World(CoreOptions options = {}) : core(options) {}
+  // `rests`: sessions without work give their devices back. Few tests say that theirs have some.
+  explicit World(CoreOptions options = {}, bool rests = false)
+      : core((options.rest_ns = rests ? options.rest_ns : 0, options)) {}
 
   void Tell(const Event& event) {
     actions = core.On(event, MonoTime{now_ns});
@@ -72,6 +74,13 @@ struct World {
     SessionId id{0, conn};
     Tell(ClientOpen{ConnId{conn}, tenant, 1, id, Token{1, conn}, WallTime{}});
     return id;
+  }
+  // With a client that waits for a device for so long.
+  SessionId OpenFor(double seconds, uint64_t conn, TenantId tenant = kTenant) {
+    ClientOpen open{ConnId{conn}, tenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+    open.queue_ns = static_cast<int64_t>(seconds * 1e9);
+    Tell(open);
+    return open.session;
   }
   SessionId OpenLive(uint64_t conn, TenantId tenant = kTenant) {
     SessionId id = Open(conn, tenant);

@@ -68,7 +68,7 @@ const std::vector<Layer> kLayers = {
     // What tensors are built on knows nothing of them.
     {"client/session/",
      {"base/", "proto/", "wire/", "compiler/ir/", "client/session/", "client/files/",
-      "client/trace/"}},
+      "client/report/report_channel.h", "client/trace/"}},
     {"client/examples/",
      {"base/", "compiler/ir/", "compiler/rewrite/", "compiler/gradient/", "client/",
       "cli/arguments.h"}},

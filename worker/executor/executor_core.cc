@@ -308,7 +308,9 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     }
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
-    default: outcome = state_.Fetch(seq, item.fetch()); break;
+    default:
+      outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+      break;
   }
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
   if (!outcome.session.ok()) {
@@ -326,8 +328,20 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   return true;
 }
 
+// The gateway has sent them before; what it has not sent fails.
+SessionState::WholeGraphs ExecutorCore::WholeGraphsOf(const Wholes& wholes) const {
+  static const KnownGraph unknown{.status = absl::InternalError("a graph that was not sent")};
+  SessionState::WholeGraphs graphs;
+  for (const proto::Whole& whole : wholes) {
+    const KnownGraph* const graph = graphs_.Find(whole.graph_id());
+    graphs[whole.index()] = graph != nullptr ? graph : &unknown;
+  }
+  return graphs;
+}
+
 void ExecutorCore::Retain(uint64_t seq, Answer kept) {
   if (seq <= received_seq_) return;  // E9
+  if (rank_ != 0 && kept.array != nullptr) return;
   SendKept(seq, kept);
   if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
     EndSession(status);

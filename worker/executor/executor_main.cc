@@ -164,7 +164,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     watchdog.Working(working);
   };
   const auto preempted = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
-  const bool uses_idle_time = options.idle_search && tunes && !options.reference;
+  bool uses_idle_time = options.idle_search && tunes && !options.reference;
   enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
   const auto tell_activity = [&sockets](bool working) {
     proto::NodeEvent event;
@@ -194,6 +194,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+      if (command.has_begin()) core.SetRank(command.begin().rank());
+      // Ranks that changed to other kernels at different items would compute different bits.
+      if (command.begin().mesh_size() > 0) uses_idle_time = false;
       for (const proto::RefusedItem& item : command.begin().refused())
         core.Refuse(item.seq(),
                     absl::Status(static_cast<absl::StatusCode>(item.code()), item.message()));

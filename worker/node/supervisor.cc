@@ -1,6 +1,7 @@
 // Invariants
-//   V1  A session has one executor and one connection to the gateway (executor_host.h);
-//       SessionEnded reports how it ended.
+//   V1  A session has an executor for each of its devices, all or none of them, each with one
+//       connection to the gateway (executor_host.h); SessionEnded reports how the first of them
+//       ended, and the others end with it.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
 //   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors
@@ -42,6 +43,7 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
@@ -68,10 +70,6 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
-
-void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
-  context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
-}
 
 AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
   AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
@@ -200,13 +198,13 @@ class Supervisor::Impl {
     options_.gateway = channels->control;
     options_.bulk = channels->bulk;
     fleet_ = proto::Fleet::NewStub(options_.gateway);
-    for (const auto& [id, relay] : sessions_) relay->UseBulk(options_.bulk);
+    for (const auto& [id, executors] : sessions_) executors->UseBulk(options_.bulk);
     return absl::OkStatus();
   }
 
   absl::Status JoinOnce() {
     grpc::ClientContext context;
-    Authorize(context, options_.fleet_secret);
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_secret));
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
@@ -303,16 +301,13 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
+    entry.set_serves_groups(true);
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
     std::lock_guard lock(mutex_);
-    for (const auto& [id, relay] : sessions_) {
+    for (const auto& [id, executors] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
-      proto::HeldSession& held = *entry.add_sessions();
-      held.set_session_id(id);
-      held.set_attach_token(relay->assign().attach_token());
-      *held.mutable_devices() = relay->assign().devices();
-      held.set_placement(relay->assign().placement());
+      *entry.add_sessions() = executors->Described();
     }
     return event;
   }
@@ -330,9 +325,9 @@ class Supervisor::Impl {
     while (joined_ && !stopping_) {
       proto::WorkerEvent event;
       event.mutable_heartbeat()->set_beat(++beat);
-      for (const auto& [id, relay] : sessions_) {
+      for (const auto& [id, executors] : sessions_) {
         event.mutable_heartbeat()->add_sessions(id);
-        event.mutable_heartbeat()->add_memory_bytes(relay->memory_bytes());
+        event.mutable_heartbeat()->add_memory_bytes(executors->memory_bytes());
       }
       lock.unlock();
       Tell(event);
@@ -379,11 +374,15 @@ class Supervisor::Impl {
       telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
   }
 
-  bool IsTaken(uint32_t device) {
+  bool IsHeld(uint32_t device) {  // by the executors of a session
     std::lock_guard lock(mutex_);
     return std::ranges::any_of(sessions_, [&](const auto& session) {
       return std::ranges::count(session.second->assign().devices(), device) > 0;
     });
+  }
+  bool IsTaken(uint32_t device) {  // also by one that begins
+    return IsHeld(device) ||
+           (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
 
   // nullopt: none, of GPUs.
@@ -396,37 +395,64 @@ class Supervisor::Impl {
   }
 
   // What the session has paid for, and no more.
-  absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
+  absl::Status PrepareSpare(const proto::Assign& assign, uint32_t rank, uint64_t memory_bytes_max) {
     // What a session of a GPU holds is there; what its process has here is the driver's, copies in
     // flight, and the file of its snapshots.
     const auto here = static_cast<uint64_t>(devices_.host_memory_bytes());
     OB_RETURN_IF_ERROR(LimitSessionMemory(
         spare_.pid(), devices_.are_gpus() ? std::max(memory_bytes_max, here) : memory_bytes_max));
     if (devices_.are_gpus()) return absl::OkStatus();  // it is where it was started
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_.device();
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(rank) : spare_.device();
     if (device == spare_.device() || CoresOf(device).empty()) return absl::OkStatus();
     return spare_.MoveTo(device, CoresOf(device));
   }
 
   void OnAssign(const proto::Assign& assign) {
-    const std::string id = assign.session_id();
     {
       std::lock_guard lock(mutex_);
-      if (sessions_.contains(id)) return;
+      if (sessions_.contains(assign.session_id())) return;
     }
-    if (const absl::Status free = TakeGpu(assign); !free.ok()) return TellEnded(assign, free);
+    auto executors = std::make_unique<SessionExecutors>(
+        assign, [this, assign](uint32_t rank, const absl::Status& status) {
+          {
+            std::lock_guard lock(mutex_);  // before the gateway hears of it and assigns it again
+            ended_.push_back(assign.session_id());
+          }
+          TellEnded(assign, rank, status);
+        });
+    assigning_ = &assign;
+    uint32_t rank = 0;
+    absl::Status started;
+    for (; started.ok() && rank < SessionExecutors::RanksOf(assign); ++rank)
+      started = StartExecutor(assign, rank, *executors);
+    assigning_ = nullptr;
+    if (!started.ok()) {  // all or none
+      executors->Silence();
+      executors.reset();
+      return TellEnded(assign, rank - 1, started);
+    }
+    executors->Attach(*fleet_, local_socket_);
+    {
+      std::lock_guard lock(mutex_);
+      sessions_[assign.session_id()] = std::move(executors);
+    }
+    StartSpare();
+  }
+
+  // Errors: UNAVAILABLE
+  absl::Status StartExecutor(const proto::Assign& assign, uint32_t rank,
+                             SessionExecutors& executors) {
+    OB_RETURN_IF_ERROR(TakeGpu(assign, rank));
     StartSpare();  // if the last one could not be started, or has ended
-    if (!spare_.running() || draining_) {
-      TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
-                                                         : "an executor cannot be started"));
-      return;
-    }
+    if (!spare_.running() || draining_)
+      return absl::UnavailableError(draining_ ? "the worker is draining"
+                                              : "an executor cannot be started");
     auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
-    if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
+    if (const absl::Status prepared = PrepareSpare(assign, rank, memory); !prepared.ok()) {
       spare_.Stop();
       StartSpare();
-      return TellEnded(assign, prepared);
+      return prepared;
     }
     ExecutorHostOptions session;
     session.assign = assign;
@@ -444,37 +470,26 @@ class Supervisor::Impl {
         OnDeviceFailure(device, failure, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
-    session.on_end = [this, assign](absl::Status status) {
-      {
-        std::lock_guard lock(mutex_);
-        ended_.push_back(
-            assign.session_id());  // before the gateway hears of it and may assign it again
-      }
-      TellEnded(assign, status);
-    };
-    auto relay = std::make_unique<ExecutorHost>(std::move(session), spare_.TakeProcess());
-    relay->Attach(*fleet_, local_socket_);
+    executors.Add(std::move(session), spare_.TakeProcess());
     has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
-    telemetry::LogInfo("executor_assigned", {{"session", absl::BytesToHexString(id)},
-                                             {"memory_bytes_max", memory}});
-    {
-      std::lock_guard lock(mutex_);
-      sessions_[id] = std::move(relay);
-    }
-    StartSpare();
+    telemetry::LogInfo("executor_assigned",
+                       {{"session", absl::BytesToHexString(assign.session_id())},
+                        {"rank", rank},
+                        {"memory_bytes_max", memory}});
+    return absl::OkStatus();
   }
 
-  // Has the spare on the GPU that the gateway names.
+  // Has the spare on the GPU that the gateway names for this rank.
   // Errors: UNAVAILABLE  it is out of service, or another session's process has it
-  absl::Status TakeGpu(const proto::Assign& assign) {
+  absl::Status TakeGpu(const proto::Assign& assign, uint32_t rank) {
     if (!devices_.are_gpus()) return absl::OkStatus();
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
-    if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
-      return absl::UnavailableError("a session has one GPU of this worker");
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(rank) : 0;
+    if (device >= static_cast<uint32_t>(options_.devices))
+      return absl::UnavailableError(absl::StrCat("this worker has no GPU ", device));
     if (devices_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
-    if (IsTaken(device))
+    if (IsHeld(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
     if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);
@@ -491,17 +506,16 @@ class Supervisor::Impl {
   }
 
   void OnRelease(const std::string& id) {
-    std::unique_ptr<ExecutorHost> relay = TakeSession(id);
-    relay.reset();  // joins its threads
+    TakeSession(id).reset();  // joins its threads
   }
 
-  std::unique_ptr<ExecutorHost> TakeSession(const std::string& id) {
+  std::unique_ptr<SessionExecutors> TakeSession(const std::string& id) {
     std::lock_guard lock(mutex_);
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return nullptr;
-    auto relay = std::move(found->second);
+    auto executors = std::move(found->second);
     sessions_.erase(found);
-    return relay;
+    return executors;
   }
 
   // Sessions that ended by themselves: their threads are done or about to be.
@@ -517,35 +531,28 @@ class Supervisor::Impl {
   // V3. On the thread of Run, which alone adds and removes sessions.
   void KeepSessions(const std::set<std::string>& kept) {
     std::vector<std::string> over;
-    for (const auto& [id, relay] : sessions_) {
+    for (const auto& [id, executors] : sessions_) {
       if (!kept.contains(id)) over.push_back(id);
     }
     for (const std::string& id : over) OnRelease(id);
-    for (const auto& [id, relay] : sessions_) relay->Attach(*fleet_, local_socket_);
+    for (const auto& [id, executors] : sessions_) executors->Attach(*fleet_, local_socket_);
   }
 
   void EndSessions() {
-    std::map<std::string, std::unique_ptr<ExecutorHost>> sessions;
+    std::map<std::string, std::unique_ptr<SessionExecutors>> sessions;
     {
       std::lock_guard lock(mutex_);
       sessions.swap(sessions_);
     }
-    for (auto& [id, relay] : sessions) relay->End();
+    for (auto& [id, executors] : sessions) executors->End();
     sessions.clear();
     std::lock_guard lock(mutex_);
     ended_.clear();
   }
 
-  void TellEnded(const proto::Assign& assign, const absl::Status& status) {
+  void TellEnded(const proto::Assign& assign, uint32_t rank, const absl::Status& status) {
     proto::WorkerEvent event;
-    event.mutable_session_ended()->set_session_id(assign.session_id());
-    event.mutable_session_ended()->set_placement(assign.placement());
-    event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
-    event.mutable_session_ended()->set_message(std::string(status.message()));
-    if (const std::optional<uint64_t> seq = OneMoreTryOf(status)) {
-      event.mutable_session_ended()->set_one_more_try(true);
-      event.mutable_session_ended()->set_seq(*seq);
-    }
+    *event.mutable_session_ended() = SessionEndedOf(assign, rank, status);
     Tell(event);
   }
 
@@ -560,6 +567,7 @@ class Supervisor::Impl {
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   SpareExecutor spare_;
+  const proto::Assign* assigning_ = nullptr;  // the one that begins; of Run's thread
   AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
@@ -571,7 +579,7 @@ class Supervisor::Impl {
   std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
   grpc::ClientContext* join_context_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
-  std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;
+  std::map<std::string, std::unique_ptr<SessionExecutors>> sessions_;
   std::vector<std::string> ended_;
 
   std::mutex write_mutex_;  // of stream_, which takes one write at a time

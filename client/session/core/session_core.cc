@@ -44,6 +44,20 @@ size_t BytesOf(const proto::KernelUse& entry) {
   return entry.ByteSizeLong() + kKernelUseOverheadBytes;
 }
 
+// Others' text on the user's terminal: nothing that a terminal obeys.
+std::string Printable(std::string line) {
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return line;
+}
+
+// As exact as a guess is: "40 s", "12 min", "3 h".
+std::string Wait(uint32_t seconds) {
+  if (seconds < 90) return absl::StrCat(seconds, " s");
+  if (seconds < 90 * 60) return absl::StrCat((seconds + 30) / 60, " min");
+  return absl::StrCat((seconds + 1800) / 3600, " h");
+}
+
 bool IsRun(const proto::ClientItem& item) { return item.has_run(); }
 
 // An item that is sent again asks for nothing that is here already.
@@ -74,9 +88,16 @@ void SessionCore::Open(uint32_t devices) {
   wire::SetRange(wire::kProtocolOfClients, *open->mutable_protocol());
   wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
   open->set_devices(devices);
+  open->mutable_mesh()->Assign(mesh_.begin(), mesh_.end());
+  open->set_spread(spread_);
   open->set_client_name("outboard-cpp");
   open->set_trace(trace_);
   if (max_cost_micro_usd_.has_value()) open->set_max_cost_micro_usd(*max_cost_micro_usd_);
+  if (queue_ms_max_.has_value()) open->set_queue_ms_max(*queue_ms_max_);
+  if (!gang_.empty()) {
+    open->set_gang(gang_);
+    open->set_gang_size(gang_size_);
+  }
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
@@ -262,6 +283,12 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
                            "their last bits (", is.substr(0, kClassBytesMax), ", before: ",
                            was.substr(0, kClassBytesMax), ")"));
   opened_ = opened;
+  queue_line_.reset();
+  queue_line_is_new_ = false;
+  if (std::max(1u, opened.devices()) != devices_)
+    return End(absl::FailedPreconditionError(
+        absl::StrCat("asked for ", devices_, " devices and got ", opened.devices(),
+                     ": the gateway is of an older version, or the address is not a gateway's")));
   // A gateway from before this bound would let the session cost anything.
   if (max_cost_micro_usd_.has_value() && opened.max_cost_micro_usd() != *max_cost_micro_usd_)
     return End(absl::FailedPreconditionError(
@@ -383,23 +410,32 @@ void SessionCore::OnNeed(const proto::Need& need) {
   }
 }
 
-// Others' text on the user's terminal: short, and nothing that a terminal obeys.
 void SessionCore::AddNotice(std::string line) {
   if (notices_.size() >= kNoticesWaitingMax) return;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  line = Printable(std::move(line));
   if (!line.empty()) notices_.push_back(std::move(line));
 }
 
 void SessionCore::OnNotice(const proto::Notice& notice) {
   std::string line = notice.text().substr(0, kNoticeBytesMax);
-  if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
-    absl::StrAppend(&line, " (", notice.count(),
-                    notice.count() == 1 ? " session is" : " sessions are", " before this one)");
-  AddNotice(std::move(line));
+  if (notice.kind() != proto::Notice::QUEUED) return AddNotice(std::move(line));
+  std::string place = notice.count() == 0 ? "next in line"
+                      : notice.count() == 1
+                          ? "1 session is before this one"
+                          : absl::StrCat(notice.count(), " sessions are before this one");
+  if (notice.has_expected_s()) absl::StrAppend(&place, ", about ", Wait(notice.expected_s()));
+  queue_line_ = absl::StrCat(Printable(std::move(line)), " (", place, ")");
+  queue_line_is_new_ = true;
+}
+
+std::optional<std::string> SessionCore::TakeQueueLine() {
+  if (!std::exchange(queue_line_is_new_, false)) return std::nullopt;
+  return queue_line_;
 }
 
 void SessionCore::OnLinkLost() {
+  queue_line_.reset();
+  queue_line_is_new_ = false;
   if (state_ == State::kOpen || state_ == State::kOpening) state_ = State::kLost;
   out_.Restart(out_.epoch());
 }

@@ -42,10 +42,21 @@ class SessionCore {
   void Advance(SendWindow::Time now) { now_ = now; }
 
   // ---- events of the program; TakeFrames returns the frames
-  void Open(uint32_t devices);
+  void Open(uint32_t devices);  // as many as Opened is to have
   void WantTrace() { trace_ = true; }  // before Open
+  // How its devices are arranged, and the work divided among them. Before Open.
+  void Spread(std::vector<uint32_t> mesh, std::string spread) {
+    mesh_ = std::move(mesh);
+    spread_ = std::move(spread);
+  }
   // The most that the session may cost. Before Open.
   void BoundCost(uint64_t micro_usd) { max_cost_micro_usd_ = micro_usd; }
+  // The longest wait for a device, and the sessions that start together with this one. Before Open.
+  void BoundWait(uint32_t queue_ms) { queue_ms_max_ = queue_ms; }
+  void JoinGang(std::string name, uint32_t size) {
+    gang_ = std::move(name);
+    gang_size_ = size;
+  }
   // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
@@ -96,6 +107,11 @@ class SessionCore {
   uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();
   std::vector<std::string> TakeNotices();  // from the gateway since the last call, for people
+  // Whether the gateway has said, since this was opened or resumed, that it waits for a device, or
+  // does so now while it is open.
+  bool waits_for_device() const { return queue_line_.has_value(); }
+  // Its place in the queue, for people, if that has changed since the last call.
+  std::optional<std::string> TakeQueueLine();
   const proto::Opened& opened() const { return opened_; }
   bool can_resume() const { return !opened_.resume_token().empty(); }
   void FillStats(Stats& stats) const;
@@ -132,8 +148,13 @@ class SessionCore {
   absl::Status status_;
   SendWindow::Time now_{0};
   uint32_t devices_ = 1;
+  std::vector<uint32_t> mesh_;
+  std::string spread_;
   bool trace_ = false;
   std::optional<uint64_t> max_cost_micro_usd_;
+  std::optional<uint32_t> queue_ms_max_;
+  std::string gang_;
+  uint32_t gang_size_ = 1;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
@@ -151,6 +172,8 @@ class SessionCore {
   std::set<uint64_t> failed_;  // items in the resend buffer whose failure was reported
   absl::Status first_failure_;
   std::vector<std::string> notices_;
+  std::optional<std::string> queue_line_;
+  bool queue_line_is_new_ = false;
   bool large_values_ = false;
   bool ack_due_ = false;  // something arrived that the executor retains until an Ack
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
@@ -45,6 +46,14 @@ void InitializeOnce() {
   });
 }
 
+// LLVM 19 prints no size of clusters.
+void MakeClusters(std::string& ptx, int64_t blocks) {
+  constexpr std::string_view kBefore = ".maxntid";
+  const size_t at = ptx.find(kBefore);
+  OB_CHECK(at != std::string::npos);
+  ptx.insert(at, absl::StrCat(".explicitcluster\n.reqnctapercluster ", blocks, ", 1, 1\n"));
+}
+
 class Renderer : public NvptxRenderer {
  public:
   Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine)
@@ -64,6 +73,12 @@ class Renderer : public NvptxRenderer {
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
     const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
     out.maps = program.maps;
+    if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
+                                             static_cast<int64_t>(program.maps.size()));
+        program.copies > 1 && bytes > kParameterBytesMax)
+      return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
+                                                " bytes of parameters; limit ",
+                                                kParameterBytesMax));
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -81,6 +96,7 @@ class Renderer : public NvptxRenderer {
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
+    if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     return out;
   }
 

@@ -1,0 +1,286 @@
+// The part of GatewayCore that waits for a device: who is in the queue (G5), what the queue knows of
+// the fleet (G15), and what those who wait are told. Who goes next, and where, is decided by
+// gateway/queue.
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/core/core.h"
+#include "telemetry/counters.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+// Places near the front matter to people, and change; of the others each change is not news.
+constexpr uint64_t kNearFront = 10;
+constexpr int64_t kTellNearNs = 1 * kSecondNs;
+constexpr int64_t kTellFarNs = 10 * kSecondNs;
+// Workers that are remembered to have what an account's programs need: kernels and blobs.
+constexpr size_t kWarmMax = 4;
+
+bool IsNews(const QueuePlace& told, const QueuePlace& now) {
+  if (told.before != now.before || told.reason != now.reason ||
+      told.expected_s.has_value() != now.expected_s.has_value())
+    return true;
+  const int64_t was = told.expected_s.value_or(0), is = now.expected_s.value_or(0);
+  return std::abs(was - is) > std::max<int64_t>(5, was / 4);
+}
+
+}  // namespace
+
+// ---- what is free -------------------------------------------------------------------------------
+
+void GatewayCore::Touch(const Session& session) {
+  for (const Seat& seat : session.seats) stale_workers_.insert(seat.worker);
+}
+
+std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
+  const Worker& worker = workers_.at(id);
+  std::optional<TenantId> only;
+  if (worker.one_account) {
+    for (const auto& [session_id, session] : sessions_)
+      if (session.SeatOn(id) != nullptr) only = session.tenant;
+  }
+  std::map<std::string, DevicePool> pools;
+  for (const Slot& slot : worker.slots) {
+    const auto [it, is_new] = pools.try_emplace(slot.device.device_class);
+    DevicePool& pool = it->second;
+    if (is_new) {
+      pool.worker = id;
+      pool.device_class = slot.device.device_class;
+      pool.memory_bytes = slot.device.memory_bytes;
+      pool.only = only;
+    }
+    pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);
+    pool.price_per_hour = std::max(pool.price_per_hour, slot.device.price_per_hour);
+    if (slot.out || worker.draining || worker.set_aside) continue;
+    ++pool.total;
+    pool.free += slot.free();
+  }
+  std::vector<DevicePool> all;
+  for (auto& [name, pool] : pools) all.push_back(std::move(pool));
+  return all;
+}
+
+void GatewayCore::SyncPools() {
+  for (const WorkerId id : std::exchange(stale_workers_, {})) {
+    if (!workers_.contains(id)) continue;
+    for (DevicePool& pool : PoolsOf(id)) pools_.Set(std::move(pool));
+  }
+}
+
+// G14.
+void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
+  const auto it = workers_.find(event.worker);
+  if (it == workers_.end() || event.device >= it->second.slots.size()) return;
+  it->second.slots[event.device].out = true;
+  stale_workers_.insert(event.worker);
+}
+
+bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
+  if (!workers_.at(id).one_account) return true;
+  return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
+  });
+}
+
+// ---- the queue ----------------------------------------------------------------------------------
+
+// What was open already goes first; a parked session can only go back to where its state is.
+DeviceRequest GatewayCore::RequestOf(const Session& session) const {
+  DeviceRequest request{.session = session.id, .account = session.tenant};
+  request.wish.devices = session.devices_wanted;
+  if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
+  request.goes_first = session.state == State::kQueued && session.epoch > 0;
+  request.last_resort = session.lost_on;
+  if (const auto warm = warm_.find(session.tenant); warm != warm_.end())
+    request.warm = warm->second;
+  if (session.epoch == 0) {
+    request.gang = session.gang;
+    request.gang_size = session.gang_size;
+  }
+  return request;
+}
+
+// Ends with the session on its way, in the queue, or turned away.
+void GatewayCore::Enqueue(Session& session, Out& out) {
+  const DeviceRequest request = RequestOf(session);
+  session.told.reset();
+  session.hope_at = now_;
+  // A device that is free where its state is has nobody who could take it at once: others wait for
+  // its memory there, which it keeps.
+  if (session.state == State::kParked && queue_.MayHold(request)) {
+    SyncPools();
+    if (TryPlaceOne(session, pools_.Pick(request.wish, {.account = session.tenant}), out)) return;
+  }
+  queue_.Add(request, now_);
+  PlaceQueue(out);
+  if (!queue_.Has(session.id)) return;
+  if (!request.goes_first && queue_.size() > options_.queue_max)
+    return GiveUpWaiting(session, NoDevice(session), out);
+  for (const QueuePlace& place : queue_.Positions(now_))
+    if (place.session == session.id) TellPlace(session, place, out);
+}
+
+void GatewayCore::PlaceQueue(Out& out) {
+  if (draining_) return;
+  std::set<SessionId> passed;
+  for (;;) {
+    SyncPools();
+    const std::vector<DeviceGrant> grants = queue_.Next(pools_, passed);
+    if (grants.empty()) return;
+    if (TryPlace(grants, out)) continue;
+    for (const DeviceGrant& grant : grants) passed.insert(grant.session);
+  }
+}
+
+bool GatewayCore::TryPlace(const std::vector<DeviceGrant>& grants, Out& out) {
+  if (grants.size() == 1) {
+    Session& session = sessions_.at(grants.front().session);
+    return TryPlaceOne(session, grants.front().parts, out);
+  }
+  // Of two that are placed on one worker the first takes its slots before the second chooses, so
+  // room is made for all of them before any is placed.
+  for (const DeviceGrant& grant : grants) {
+    Session& session = sessions_.at(grant.session);
+    const PlacedPart& part = grant.parts.front();
+    if (!Serves(part.worker, session) ||
+        !MakeRoomFor(part.worker, SlotsFor(session, part), &session, out))
+      return false;
+  }
+  for (const DeviceGrant& grant : grants) {
+    Session& session = sessions_.at(grant.session);
+    const PlacedPart& part = grant.parts.front();
+    Place(session, part.worker, SlotsFor(session, part), out);
+  }
+  return true;
+}
+
+// Where parked sessions have to be saved first it waits (G13), if there is room nowhere else.
+bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out) {
+  const DeviceRequest request = RequestOf(session);
+  std::set<WorkerId> barred;
+  while (parts.has_value()) {
+    const PlacedPart& part = parts->front();
+    std::vector<uint32_t> slots = SlotsFor(session, part);
+    if (Serves(part.worker, session) && MakeRoomFor(part.worker, slots, &session, out)) {
+      Place(session, part.worker, std::move(slots), out);
+      return true;
+    }
+    barred.insert(part.worker);
+    SyncPools();
+    parts = pools_.Pick(request.wish, {.account = session.tenant,
+                                       .warm = request.warm,
+                                       .last_resort = session.lost_on,
+                                       .barred = &barred});
+  }
+  return false;
+}
+
+// A worker from before sessions of several devices starts one executor.
+bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
+  return !session.is_group() || workers_.at(worker).serves_groups;
+}
+
+// Devices that it did not lose, if there are enough.
+std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const PlacedPart& part) const {
+  const std::vector<Slot>& all = workers_.at(part.worker).slots;
+  std::vector<uint32_t> slots;
+  for (const bool where_it_was_lost : {false, true}) {
+    for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
+      const bool lost_there =
+          part.worker == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
+      if (all[i].free() && all[i].device.device_class == part.device_class &&
+          lost_there == where_it_was_lost)
+        slots.push_back(i);
+    }
+  }
+  return slots;
+}
+
+void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out) {
+  const bool parked = session.state == State::kParked;
+  telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
+  LeaveQueue(session.id);
+  std::vector<WorkerId>& warm = warm_[session.tenant];
+  std::erase(warm, worker);
+  warm.insert(warm.begin(), worker);
+  if (warm.size() > kWarmMax) warm.resize(kWarmMax);
+  StartWith(session, worker, std::move(slots));
+  BeginHold(session, out);
+  if (parked) return;
+  ++session.placement;
+  out.push_back(Assign{worker, session.id, session.tenant, session.placement,
+                       session.seats.front().slots, session.refused, session.mesh,
+                       session.spread});
+}
+
+// ---- those who wait -----------------------------------------------------------------------------
+
+absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
+  const uint32_t largest = pools_.Largest(wish);
+  if (options_.devices_per_tenant_max > 0 && wish.devices > options_.devices_per_tenant_max)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("devices = ", wish.devices, ": an account may hold ",
+                     options_.devices_per_tenant_max, " at a time"));
+  if (wish.devices <= largest || largest == 0) return absl::OkStatus();  // 0: one may be joining
+  return absl::ResourceExhaustedError(
+      absl::StrCat("devices = ", wish.devices, ": the largest that this fleet has together is ",
+                   largest, " of one class"));
+}
+
+bool GatewayCore::IsHopeless(Session& session) {
+  SyncPools();
+  if (pools_.Largest(RequestOf(session).wish) >= session.devices_wanted) session.hope_at = now_;
+  return session.hope_at < now_;
+}
+
+// Its state stays, if it has one.
+void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
+  if (session.epoch == 0)
+    return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
+  telemetry::CountRefused(telemetry::Refusal::kNoDevice);
+  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id)});
+  LeaveClient(session, out);
+}
+
+void GatewayCore::TellQueue(Out& out) {
+  if (now_.ns - told_queue_.ns < kTellNearNs) return;
+  told_queue_ = now_;
+  if (queue_.size() == 0) return;
+  for (const QueuePlace& place : queue_.Positions(now_))
+    if (Session* const session = Find(place.session)) TellPlace(*session, place, out);
+}
+
+void GatewayCore::TellPlace(Session& session, const QueuePlace& place, Out& out) {
+  if (!IsSome(session.conn)) return;
+  if (session.told.has_value()) {
+    const int64_t every_ns = place.before <= kNearFront ? kTellNearNs : kTellFarNs;
+    if (now_.ns - session.told_at.ns < every_ns || !IsNews(*session.told, place)) return;
+  }
+  const bool is_first = !session.told.has_value();
+  session.told = place;
+  session.told_at = now_;
+  out.push_back(Queued{session.conn, is_first, place.before, place.expected_s, place.reason});
+}
+
+absl::Status GatewayCore::NoDevice(const Session& session) const {
+  if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
+  const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
+    return entry.second.one_account && entry.second.free() > 0;
+  });
+  if (std::all_of(workers_.begin(), workers_.end(),
+                  [](const auto& entry) { return entry.second.set_aside; }))
+    return absl::UnavailableError("every worker of this gateway was set aside by it");
+  const size_t others = queue_.size() - (queue_.Has(session.id) ? 1 : 0);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no device was granted within ", (now_.ns - session.since.ns) / kSecondNs, " s: ",
+      devices_busy(), " of ", devices_total(), " are in use, ", others, " other sessions wait",
+      of_one == 0 ? "" : "; workers with a free device serve one account at a time",
+      session.epoch == 0 ? "" : "; the session's state is kept"));
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,280 @@
+#include "gateway/queue/device_pools.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace outboard::gateway {
+
+// ---- what there is ------------------------------------------------------------------------------
+
+bool DevicePools::IsReserved(const std::string& device_class, WorkerId worker) const {
+  return reservation_.has_value() && reservation_->device_class == device_class &&
+         reservation_->workers.contains(worker);
+}
+
+void DevicePools::List(ClassPools& of_class, const DevicePool& pool) {
+  if (pool.free == 0 || IsReserved(pool.device_class, pool.worker)) return;
+  of_class.by_free[pool.free].insert(pool.worker);
+  of_class.free += pool.free;
+  free_ += pool.free;
+  barred_ += pool.only.has_value();
+}
+
+void DevicePools::Unlist(ClassPools& of_class, const DevicePool& pool) {
+  if (pool.free == 0 || IsReserved(pool.device_class, pool.worker)) return;
+  const auto bucket = of_class.by_free.find(pool.free);
+  bucket->second.erase(pool.worker);
+  if (bucket->second.empty()) of_class.by_free.erase(bucket);
+  of_class.free -= pool.free;
+  free_ -= pool.free;
+  barred_ -= pool.only.has_value();
+}
+
+void DevicePools::Set(DevicePool pool) {
+  ClassPools& of_class = classes_[pool.device_class];
+  classes_of_[pool.worker].insert(pool.device_class);
+  const auto [it, is_new] = of_class.pools.try_emplace(pool.worker, pool);
+  if (!is_new) {
+    // What was reserved there may never come.
+    if (pool.total < it->second.total && IsReserved(pool.device_class, pool.worker))
+      EndReservation();
+    Unlist(of_class, it->second);
+    if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
+    of_class.total -= it->second.total;
+  }
+  of_class.total += pool.total;
+  ++of_class.totals[pool.total];
+  it->second = std::move(pool);
+  List(of_class, it->second);
+}
+
+void DevicePools::Erase(WorkerId worker) {
+  const auto known = classes_of_.find(worker);
+  if (known == classes_of_.end()) return;
+  for (const std::string& name : known->second) {
+    ClassPools& of_class = classes_.at(name);
+    const auto it = of_class.pools.find(worker);
+    Unlist(of_class, it->second);
+    if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
+    of_class.total -= it->second.total;
+    of_class.pools.erase(it);
+    // What was to be had there is to be had elsewhere: the owner reserves anew.
+    if (IsReserved(name, worker)) EndReservation();
+    if (of_class.pools.empty()) classes_.erase(name);
+  }
+  classes_of_.erase(known);
+}
+
+void DevicePools::Move(const Parts& parts, bool take) {
+  for (const PlacedPart& part : parts) {
+    DevicePool pool = classes_.at(part.device_class).pools.at(part.worker);
+    pool.free = take ? pool.free - part.devices : pool.free + part.devices;
+    Set(std::move(pool));
+  }
+}
+
+void DevicePools::Take(const Parts& parts) { Move(parts, true); }
+void DevicePools::GiveBack(const Parts& parts) { Move(parts, false); }
+
+std::vector<DevicePool> DevicePools::All() const {
+  std::vector<DevicePool> all;
+  for (const auto& [name, of_class] : classes_)
+    for (const auto& [worker, pool] : of_class.pools) all.push_back(pool);
+  return all;
+}
+
+uint32_t DevicePools::Largest(const DeviceWish& wish) const {
+  uint32_t largest = 0;
+  for (const auto& [name, of_class] : classes_) {
+    if (!wish.device_class.empty() && wish.device_class != name) continue;
+    uint32_t most = 0;
+    if (wish.only_on.has_value()) {
+      const auto it = of_class.pools.find(*wish.only_on);
+      most = it == of_class.pools.end() ? 0 : it->second.total;
+    } else if (wish.memory_bytes > 0) {
+      for (const auto& [worker, pool] : of_class.pools) {
+        if (pool.memory_bytes != 0 && pool.memory_bytes < wish.memory_bytes) continue;
+        most = wish.workers_max == 0 ? most + pool.total : std::max(most, pool.total);
+      }
+    } else {
+      most = wish.workers_max == 0 ? of_class.total : of_class.totals.rbegin()->first;
+    }
+    largest = std::max(largest, most);
+  }
+  return largest;
+}
+
+// ---- a place ------------------------------------------------------------------------------------
+
+bool DevicePools::Fits(const DevicePool& pool, const DeviceWish& wish, const PlaceHints& hints) {
+  return (!pool.only.has_value() || *pool.only == hints.account) &&
+         (pool.memory_bytes == 0 || pool.memory_bytes >= wish.memory_bytes) &&
+         (hints.barred == nullptr || !hints.barred->contains(pool.worker));
+}
+
+std::vector<DevicePools::Classes::const_iterator> DevicePools::ClassesFor(
+    const DeviceWish& wish, const PlaceHints& hints) const {
+  std::vector<Classes::const_iterator> classes;
+  for (auto it = classes_.begin(); it != classes_.end(); ++it) {
+    if (wish.device_class.empty() || wish.device_class == it->first) classes.push_back(it);
+  }
+  if (classes.size() < 2) return classes;
+  std::stable_sort(classes.begin(), classes.end(), [&](const auto& a, const auto& b) {
+    const auto key = [&](const auto& it) {
+      return std::tuple(it->first != hints.class_before,
+                        it->second.pools.begin()->second.price_per_hour.value,
+                        -static_cast<int64_t>(it->second.free));
+    };
+    return key(a) < key(b);
+  });
+  return classes;
+}
+
+std::optional<Parts> DevicePools::PickOne(const Classes::value_type& entry, const DeviceWish& wish,
+                                          const PlaceHints& hints) const {
+  const auto& [name, of_class] = entry;
+  const auto at = [&](WorkerId worker) -> std::optional<Parts> {
+    const auto it = of_class.pools.find(worker);
+    if (it == of_class.pools.end() || it->second.free < wish.devices ||
+        IsReserved(name, worker) || !Fits(it->second, wish, hints))
+      return std::nullopt;
+    return Parts{{worker, name, wish.devices}};
+  };
+  if (wish.only_on.has_value()) return at(*wish.only_on);
+  for (const WorkerId worker : hints.warm)
+    if (auto found = at(worker); found && worker != hints.last_resort) return found;
+  for (auto bucket = of_class.by_free.lower_bound(wish.devices); bucket != of_class.by_free.end();
+       ++bucket) {
+    for (const WorkerId worker : bucket->second) {
+      if (worker != hints.last_resort && Fits(of_class.pools.at(worker), wish, hints))
+        return Parts{{worker, name, wish.devices}};
+    }
+  }
+  return std::nullopt;
+}
+
+// From the fullest pools down, and for the rest the smallest that has it.
+std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry,
+                                           const DeviceWish& wish, const PlaceHints& hints,
+                                           bool reserved_too) const {
+  const auto& [name, of_class] = entry;
+  std::vector<std::pair<uint32_t, WorkerId>> chosen;
+  if (reserved_too) {
+    for (const WorkerId worker : reservation_->workers) {
+      const DevicePool& pool = of_class.pools.at(worker);
+      if (pool.free > 0 && Fits(pool, wish, hints)) chosen.emplace_back(pool.free, worker);
+    }
+    std::sort(chosen.rbegin(), chosen.rend());
+  }
+  uint64_t found = 0;
+  for (const auto& [free, worker] : chosen) found += free;
+  for (auto bucket = of_class.by_free.rbegin();
+       bucket != of_class.by_free.rend() && found < wish.devices; ++bucket) {
+    for (const WorkerId worker : bucket->second) {
+      if (found >= wish.devices) break;
+      if (!Fits(of_class.pools.at(worker), wish, hints)) continue;
+      chosen.emplace_back(bucket->first, worker);
+      found += bucket->first;
+    }
+  }
+  if (found < wish.devices) return std::nullopt;
+  Parts parts;
+  uint32_t left = wish.devices;
+  for (const auto& [free, worker] : chosen) {
+    if (left == 0) break;
+    const uint32_t taken = std::min(left, free);
+    parts.push_back({worker, name, taken});
+    left -= taken;
+  }
+  if (wish.workers_max != 0 && parts.size() > wish.workers_max) return std::nullopt;
+  PlacedPart& last = parts.back();
+  const bool is_taken = reserved_too && IsReserved(name, last.worker);
+  for (auto bucket = of_class.by_free.lower_bound(last.devices);
+       !is_taken && bucket != of_class.by_free.end(); ++bucket) {
+    for (const WorkerId worker : bucket->second) {
+      const bool has_part = std::any_of(parts.begin(), parts.end(),
+                                        [&](const auto& part) { return part.worker == worker; });
+      if (worker == last.worker || (!has_part && Fits(of_class.pools.at(worker), wish, hints))) {
+        last.worker = worker;
+        return parts;
+      }
+    }
+  }
+  return parts;
+}
+
+std::optional<Parts> DevicePools::Pick(const DeviceWish& wish, const PlaceHints& hints) const {
+  const auto classes = ClassesFor(wish, hints);
+  for (const auto& it : classes) {
+    if (it->second.free < wish.devices) continue;
+    if (auto found = PickOne(*it, wish, hints)) return found;
+    if (wish.workers_max == 1 || wish.only_on.has_value()) continue;
+    if (auto found = PickMany(*it, wish, hints, /*reserved_too=*/false)) return found;
+  }
+  if (!hints.last_resort.has_value()) return std::nullopt;
+  PlaceHints last = hints;
+  last.warm = {*std::exchange(last.last_resort, std::nullopt)};
+  for (const auto& it : classes)
+    if (auto found = PickOne(*it, wish, last)) return found;
+  return std::nullopt;
+}
+
+// ---- a reservation ------------------------------------------------------------------------------
+
+// The pools that have the most devices free, then the most in all: what runs there ends soonest, as
+// far as anybody knows.
+bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints) {
+  if (reservation_.has_value()) return false;
+  for (const auto& it : ClassesFor(wish, hints)) {
+    const auto& [name, of_class] = *it;
+    if (of_class.total < wish.devices) continue;
+    std::vector<const DevicePool*> pools;
+    for (const auto& [worker, pool] : of_class.pools) {
+      if (wish.workers_max == 1 && pool.total < wish.devices) continue;
+      if (pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
+    }
+    std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {
+      return std::tuple(b->free, b->total, a->worker) < std::tuple(a->free, a->total, b->worker);
+    });
+    Reservation made{owner, name, {}};
+    uint64_t devices = 0;
+    for (const DevicePool* pool : pools) {
+      if (devices >= wish.devices) break;
+      devices += pool->total;
+      made.workers.insert(pool->worker);
+    }
+    if (devices < wish.devices || (wish.workers_max != 0 && made.workers.size() > wish.workers_max))
+      continue;
+    ClassPools& changed = classes_.at(name);
+    for (const WorkerId worker : made.workers) Unlist(changed, changed.pools.at(worker));
+    reservation_ = std::move(made);
+    return true;
+  }
+  return false;
+}
+
+void DevicePools::EndReservation() {
+  if (!reservation_.has_value()) return;
+  const Reservation ended = *std::exchange(reservation_, std::nullopt);
+  const auto of_class = classes_.find(ended.device_class);
+  if (of_class == classes_.end()) return;
+  for (const WorkerId worker : ended.workers) {
+    const auto pool = of_class->second.pools.find(worker);
+    if (pool != of_class->second.pools.end()) List(of_class->second, pool->second);
+  }
+}
+
+std::optional<uint64_t> DevicePools::reserved_by() const {
+  if (!reservation_.has_value()) return std::nullopt;
+  return reservation_->owner;
+}
+
+std::optional<Parts> DevicePools::PickReserved(const DeviceWish& wish,
+                                               const PlaceHints& hints) const {
+  if (auto found = Pick(wish, hints)) return found;
+  if (!reservation_.has_value()) return std::nullopt;
+  return PickMany(*classes_.find(reservation_->device_class), wish, hints, /*reserved_too=*/true);
+}
+
+}  // namespace outboard::gateway
