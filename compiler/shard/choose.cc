@@ -30,7 +30,7 @@ Inputs InputsOf(const UOp* sink, const ShardOptions& options) {
 }
 
 bool Divisible(const Mesh& mesh, const UOp* node, int dim) {
-  return node->shape[dim].is_const() && node->shape[dim].value() >= mesh.ranks();
+  return node->shape[dim].is_const() && node->shape[dim].value() > 1;
 }
 
 // What a factor of a product is before it is repeated: the PARAM under movements and casts; nullptr
