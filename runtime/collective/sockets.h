@@ -10,6 +10,7 @@
 // to all; a socket that closes without one tells that its rank's process has ended.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -18,7 +19,13 @@
 
 namespace outboard::collective {
 
-// sockets[r] is connected to rank r: a stream socket, owned from now on; -1 at the own rank.
+// Makes a socket for each pair of ranks: the result's [r][s] is the end of rank r that leads to rank
+// s, and -1 where r is s. The caller owns them all; they are closed on exec.
+// Errors: UNAVAILABLE  the system gives no more descriptors: ranks * (ranks - 1) are needed
+absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks);
+
+// sockets[r] is connected to rank r: a stream socket, owned from now on. At the own rank: an
+// eventfd that does not block, or -1 where this process may make one itself.
 // Errors: INVALID_ARGUMENT  not one socket for each other rank
 //         UNAVAILABLE       the system gives no thread, or no descriptor to wake it by
 absl::StatusOr<std::unique_ptr<Collective>> MakeOverSockets(Member member,
