@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/service_manager.h"
+#include "cli/sweep/commands.h"
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
@@ -103,6 +104,8 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
+
+  if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
 
   Arguments app("outboard",
                 "A cloud for tensors: gateway, workers, keys and bills.\n"
@@ -401,6 +404,8 @@ int Main(int argc, char** argv) {
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
   trace.Add("file", &trace_file, "The trace file").Required();
 
+  SweepCommand sweep(app);
+
   VizFlags viz;
   Command see =
       app.Subcommand("viz", "Serve a page that shows how each kernel was rewritten (docs/viz.md)");
@@ -442,6 +447,7 @@ int Main(int argc, char** argv) {
   if (unpin.Given()) return RunStorePin(stored, false);
   if (store_usage.Given()) return RunStoreUsage(stored);
   if (metrics_list.Given()) return RunMetricsList();
+  if (sweep.Given()) return sweep.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

@@ -75,14 +75,14 @@ class DeviceKernel {
         tasks_(kernel.tasks),
         flops_(kernel.flops),
         bytes_(kernel.bytes),
-        buffer_count_(kernel.buffer_count) {}
+        buffer_count_(kernel.buffer_count * kernel.copies) {}
   virtual ~DeviceKernel() = default;
 
   const std::string& name() const { return name_; }
   int64_t tasks() const { return tasks_; }
   int64_t flops() const { return flops_; }  // flops and bytes are estimates for one launch
   int64_t bytes() const { return bytes_; }
-  int buffer_count() const { return buffer_count_; }
+  int buffer_count() const { return buffer_count_; }  // of all copies, one after the other
 
  private:
   std::string name_;

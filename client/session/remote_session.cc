@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/files/store_client.h"
+#include "client/report/report_channel.h"
 #include "client/session/address.h"
 #include "client/session/core/outgoing_items.h"
 #include "client/session/link/grpc_link.h"
@@ -351,7 +352,10 @@ absl::Status RemoteSession::Close() {
   core_.End(absl::OkStatus());
   if (link_ != nullptr) link_->Finish();
   changed_.notify_all();
+  Stats last;
+  core_.FillStats(last);
   lock.unlock();
+  internal::ReportEndedSession(last.cost_micro_usd);
   if (options_.trace != nullptr) options_.trace->WriteIfChanged();
   progress_.reset();
   over_progress_ = false;

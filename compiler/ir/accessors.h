@@ -205,6 +205,9 @@ inline bool IsRank(const UOp* node) {
   return node->op == Op::kVar && VarOf(node).slot() == limits::kRankSlot;
 }
 
+// Returns whether operands of products of f32 that are summed may be rounded to TF32.
+inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && sink->arg.size() > 1; }
+
 // ---- kernels ------------------------------------------------------------------------------------
 
 // GLOBAL: a buffer of a kernel, by its slot.

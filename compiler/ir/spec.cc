@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -507,7 +508,6 @@ bool TakesArguments(Op op) {
     case Op::kFunction:
     case Op::kCall:
     case Op::kTuple:
-    case Op::kSink:
     case Op::kIndex:
     case Op::kLoad:
     case Op::kStore: return false;
@@ -555,6 +555,12 @@ Result Infer(const Node& n) {
       for (const UOp* s : n.src)
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
+      if (n.arg.size() > 2 || (n.arg.size() == 2 && n.arg[1] != 1))
+        return Broken(n.op, "has the number of copies, and 1 or nothing behind it");
+      // One way to write each: a single copy is there for what follows.
+      if (!n.arg.empty() &&
+          (n.arg[0] < (n.arg.size() == 2 ? 1 : kCopiesMin) || n.arg[0] > kCopiesMax))
+        return Broken(n.op, "may have the number of copies, ", kCopiesMin, " to ", kCopiesMax);
       return Inferred{};
     default: return CheckKernelNode(n);
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 
@@ -33,6 +34,8 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
       return broken(absl::StrCat("slot ", node.arg[0], " has two ranges"));
   }
   if (level != Level::kKernel) {
+    if (CopiesOf(root) != 1)
+      return absl::InvalidArgumentError("SINK: only a kernel may have copies");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)
         return absl::InvalidArgumentError("SINK: a result is no value");

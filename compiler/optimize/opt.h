@@ -30,6 +30,9 @@
 //                         `value`
 //   MMA      axis tile    the product whose sum is over the axis is computed by the matrix units of
 //                         a GPU, in tiles as MmaAmount writes them (operands/mma_tile.h); alone
+//   WGMMA    axis tile    the same by warpgroups of sm_90a, in tiles as WgmmaAmount writes them
+//                         (program/hopper/plan.h): stages, clusters, parts of sums, persistent
+//                         blocks and their order are parts of it; alone
 //   ONLINE   axis block   all reductions over `axis`, the loop that panels are read along, run
 //                         together in blocks of `block` steps, with running maxima (online.h); must
 //                         come first
@@ -80,7 +83,8 @@ enum class OptKind {
   kLane,
   kWarp,
   kShare,
-  kMma
+  kMma,
+  kWgmma
 };
 
 struct Opt {

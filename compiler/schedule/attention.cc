@@ -27,15 +27,16 @@ constexpr int64_t kWidthOfLogits = 512;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
-// A product of matrices with more elements than either has.
-bool IsLargeProduct(const UOp* node) {
+// A product of matrices with more elements than either has. With `widened`, they may be cast first,
+// as a GPU's matrix units take them.
+bool IsLargeProduct(const UOp* node, bool widened) {
   if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
       ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
       !IsStatic(node->src[0]->shape) || node->src[0]->op != Op::kMul)
     return false;
   double elements = 0;
   for (const UOp* matrix : node->src[0]->src) {
-    while (IsMovement(matrix->op)) matrix = matrix->src[0];
+    while (IsMovement(matrix->op) || (widened && matrix->op == Op::kCast)) matrix = matrix->src[0];
     elements = std::max(elements, Elements(matrix));
   }
   return Elements(node) > elements;
@@ -87,7 +88,8 @@ class Finder {
  public:
   Finder(ScorePolicy policy, const Target& target)
       : by_cost_(policy == ScorePolicy::kByCost),
-        has_matrix_unit_(target.bf16 == Bf16Products::kTiles) {}
+        has_matrix_unit_(target.bf16 == Bf16Products::kTiles),
+        has_blocks_(target.block_threads > 1) {}
 
   absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
     std::vector<const UOp*> order = PostOrder(sink);
@@ -131,7 +133,7 @@ class Finder {
       wide = wide || wide_.contains(s);
     }
     if (mine < 0) {
-      if (!IsLargeProduct(node)) return;
+      if (!IsLargeProduct(node, has_blocks_)) return;
       mine = static_cast<int>(families_.size());
       families_.emplace_back();
       families_.back().elements = Elements(node);
@@ -201,7 +203,7 @@ class Finder {
     return parent_[b] = a;
   }
 
-  const bool by_cost_, has_matrix_unit_;
+  const bool by_cost_, has_matrix_unit_, has_blocks_;
   std::vector<Family> families_;
   std::vector<int> parent_;  // of a family that joined another one; else itself
   absl::flat_hash_map<const UOp*, int> family_of_;

@@ -18,6 +18,7 @@
 #include "compiler/schedule/fuse_kernels.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
@@ -33,11 +34,13 @@ namespace {
 // rest temporaries, also what transfers receive.
 class Assembler {
  public:
-  Assembler(const CutGraph& cut, SentBefore sent, std::vector<FusedKernel> kernels)
+  Assembler(const CutGraph& cut, SentBefore sent, std::vector<FusedKernel> kernels,
+            const Target& target)
       : cut_(cut),
         results_(cut.sink->src.subspan(0, cut.results)),
         sent_(std::move(sent)),
-        kernels_(std::move(kernels)) {
+        kernels_(std::move(kernels)),
+        target_(target) {
     for (size_t i = 0; i < results_.size(); ++i) outputs_.emplace(results_[i], static_cast<int>(i));
   }
 
@@ -45,11 +48,47 @@ class Assembler {
     DropCopies();
     const std::vector<int64_t> free = NotSent(donated);
     const WrittenOver over = WriteInPlace(graph, kernels_, results_, free, sent_);
+    // A launch of several kernels would wait for the transfers that all of them need.
+    if (!cut_.transfers.empty()) return PlacedWithTransfers(over);
+    Schedule single = Placed(over, SingleLaunches(kernels_.size()));
+    if (target_.kind != TargetKind::kCuda) return single;
+    Schedule grouped = Placed(over, GroupLaunches(kernels_, over));
+    // What waits for others keeps its inputs alive.
+    constexpr int64_t kMoreMemoryPart = 8;
+    const bool fits =
+        grouped.arena_bytes <= single.arena_bytes + single.arena_bytes / kMoreMemoryPart;
+    return fits ? grouped : single;
+  }
+
+ private:
+  void Begin(const WrittenOver& over) {
+    schedule_ = {};
+    known_.clear();
+    lifetimes_.clear();
     for (const UOp* result : results_) {
       const auto input = over.find(result);
       schedule_.over.push_back(
           input == over.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
     }
+  }
+
+  Schedule Placed(const WrittenOver& over, const Launches& launches) {
+    Begin(over);
+    int step = -1;  // kernels of one launch are one: all that they use is alive together
+    for (size_t place = 0; place < launches.order.size(); ++place) {
+      const FusedKernel& merged = kernels_[launches.order[place]];
+      ScheduledKernel kernel{merged.ast, {}, launches.together[place]};
+      if (kernel.together > 0) ++step;
+      for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
+      schedule_.kernels.push_back(std::move(kernel));
+      schedule_.steps.push_back({ScheduledStep::Kind::kKernel, static_cast<int>(place)});
+    }
+    PlaceTemporaries();
+    return std::move(schedule_);
+  }
+
+  Schedule PlacedWithTransfers(const WrittenOver& over) {
+    Begin(over);
     std::vector<TransferUse> transfers;
     for (const CutTransfer& t : cut_.transfers) {
       const UOp* const sent = Stored(t.place < 0 ? t.param : cut_.sink->src[t.place]);
@@ -83,7 +122,6 @@ class Assembler {
     return std::move(schedule_);
   }
 
- private:
   void DropCopies() {
     std::erase_if(kernels_, [&](const FusedKernel& kernel) {
       return IsCopy(kernel) && made_as_.emplace(kernel.buffers[1], kernel.buffers[0]).second;
@@ -163,6 +201,7 @@ class Assembler {
   const Sources results_;
   SentBefore sent_;
   std::vector<FusedKernel> kernels_;
+  const Target& target_;
   absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
   absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
@@ -210,6 +249,22 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   return kernels;
 }
 
+bool SumsProductsOfF32(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast))
+    if (node->op == Op::kReduceLoop && ReduceOf(node).op() == Op::kAdd &&
+        node->dtype == DType::kF32 && node->src[0]->op == Op::kMul)
+      return true;
+  return false;
+}
+
+// What the graph allows, its kernels say; those that it does not concern are the same with and
+// without, so that they are compiled once.
+void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
+  for (FusedKernel& kernel : kernels)
+    if (SumsProductsOfF32(kernel.ast))
+      kernel.ast = graph.MakeChecked(Op::kSink, DType::kVoid, kernel.ast->src, {1, 1});
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
@@ -232,7 +287,8 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target, sent));
-  return Assembler(cut, sent, std::move(merged)).Run(graph, donated);
+  if (AllowsTf32(sink) && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
+  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
 }
 
 namespace {
@@ -271,12 +327,22 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
                       " writes ", absl::StrJoin(writes, " "));
 }
 
+namespace {
+
+std::string TogetherToString(int together) {
+  if (together == 1) return "";
+  return together == 0 ? ", in the launch above"
+                       : absl::StrCat(", one launch with the next ", together - 1);
+}
+
+}  // namespace
+
 std::string ScheduleToString(const Schedule& schedule) {
   std::string out;
   for (const ScheduledStep& step : schedule.steps) {
     if (step.kind == ScheduledStep::Kind::kKernel) {
       absl::StrAppend(&out, "kernel ", step.index, ": ", KernelToString(schedule, step.index),
-                      "\n");
+                      TogetherToString(schedule.kernels[step.index].together), "\n");
     } else if (step.kind == ScheduledStep::Kind::kWait) {
       absl::StrAppend(&out, "wait ", step.index, "\n");
     } else {

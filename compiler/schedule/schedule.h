@@ -18,6 +18,7 @@
 //                        (fuse_kernels.h)
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
 //                        the rows that change (gather/row_store.h)
+//   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)
 //   PlanSteps            when transfers are started and waited for (collective/steps.h)
 //   PlanMemory           one arena for all temporaries (memory_plan.h)
 #pragma once
@@ -56,6 +57,10 @@ struct ScheduleOptions {
 struct ScheduledKernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
+  // How many kernels, this one and those behind it, have the same ast and do not depend on each
+  // other: a device may compute them by one launch (compiler/ir/copies.h). 0: an earlier one counts
+  // this one.
+  int together = 1;
 };
 
 // Bytes that ranks exchange (runtime/collective/collective.h): the buffers as they lie in memory.

@@ -3,62 +3,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/accessors.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
-#include "compiler/rewrite/substitute.h"
+#include "compiler/shard/choose.h"
+#include "compiler/shard/lower.h"
+#include "compiler/shard/plan.h"
 
 namespace outboard::shard {
 namespace {
 
-// The whole value of `part`, which lies on `mesh` as `layout` says; `shape` is that of the whole.
-// Axes are joined from the fastest to the slowest, so that parts of parts come in order.
-const UOp* Gather(Graph& g, const UOp* part, ShapeView shape, const Mesh& mesh,
-                  const Layout& layout) {
-  const UOp* value = part;
-  for (int axis = mesh.axes() - 1; axis >= 0; --axis)
-    if (layout.at(axis) != Layout::kWhole && mesh.sizes[axis] > 1)
-      value = g.MakeChecked(Op::kUnshard, DType::kVoid, {value},
-                            {layout.at(axis), mesh.sizes[axis], mesh.stride(axis)});
-  Shape begin_end;
-  for (const Dim& dim : shape) {
-    begin_end.push_back(0);
-    begin_end.push_back(dim);
-  }
-  return Shrink(g, value, begin_end);  // the padding
-}
-
-// The part of a whole value that the device which runs it stores.
-const UOp* Cut(Graph& g, const UOp* whole, const Mesh& mesh, const Layout& layout) {
-  if (layout.is_whole()) return whole;
-  const UOp* const rank = Var(g, limits::kRankSlot, 0, mesh.ranks() - 1);
-  Shape pad, begin_end;
-  for (int dim = 0; dim < whole->rank(); ++dim) {
-    const int64_t parts = PartsOf(mesh, layout, dim);
-    if (parts == 1) {
-      pad.insert(pad.end(), {Dim(0), Dim(0)});
-      begin_end.insert(begin_end.end(), {Dim(0), whole->shape[dim]});
-      continue;
-    }
-    const int64_t length = whole->shape[dim].value(), local = (length + parts - 1) / parts;
-    pad.insert(pad.end(), {Dim(0), Dim(local * parts - length)});
-    const UOp* part = nullptr;
-    for (int axis = 0; axis < mesh.axes(); ++axis) {
-      if (layout.at(axis) != dim || mesh.sizes[axis] == 1) continue;
-      const UOp* at = rank;
-      if (mesh.stride(axis) > 1) at = Alu(g, Op::kIDiv, at, ConstIndex(g, mesh.stride(axis)));
-      if (mesh.stride(axis) * mesh.sizes[axis] < mesh.ranks())
-        at = Alu(g, Op::kMod, at, ConstIndex(g, mesh.sizes[axis]));
-      part = part == nullptr ? at : Add(g, Mul(g, part, ConstIndex(g, mesh.sizes[axis])), at);
-    }
-    const UOp* const begin = Mul(g, part, ConstIndex(g, local));
-    begin_end.insert(begin_end.end(), {Dim(begin), Dim(Add(g, begin, ConstIndex(g, local)))});
-  }
-  return Shrink(g, Pad(g, whole, pad), begin_end);
+// An axis of a mesh that no device shares work over is no axis; a value is cut by each axis once.
+absl::Status CheckInput(const Mesh& mesh, const Layout& layout, const UOp* value,
+                        absl::string_view what) {
+  const absl::Status fits = CheckLayout(mesh, layout, value->shape);
+  if (fits.ok()) return fits;
+  return absl::Status(fits.code(), absl::StrCat(NodeToString(value), what, fits.message()));
 }
 
 }  // namespace
@@ -93,30 +55,34 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
                                         absl::Span<const Layout> params,
                                         const ShardOptions& options) {
   OB_RETURN_IF_ERROR(CheckMesh(mesh));
-  absl::flat_hash_map<const UOp*, const UOp*> by;
-  for (const UOp* param : ParamsOf(sink)) {
-    const int64_t slot = ParamOf(param).slot();
-    if (slot >= static_cast<int64_t>(params.size()) || params[slot].is_whole()) continue;
-    if (absl::Status fits = CheckLayout(mesh, params[slot], param->shape); !fits.ok())
-      return absl::Status(fits.code(),
-                          absl::StrCat(NodeToString(param), " is stored: ", fits.message()));
-    const UOp* const part =
-        Param(graph, slot, param->dtype, LocalShape(mesh, params[slot], param->shape));
-    by[param] = Gather(graph, part, param->shape, mesh, params[slot]);
+  const std::vector<const UOp*> inputs = ParamsOf(sink);
+  for (size_t slot = 0; slot < std::min(params.size(), inputs.size()); ++slot)
+    OB_RETURN_IF_ERROR(CheckInput(mesh, params[slot], inputs[slot], " is stored: "));
+  for (size_t i = 0; i < std::min(options.results.size(), sink->src.size()); ++i)
+    if (options.results[i])
+      OB_RETURN_IF_ERROR(CheckInput(mesh, *options.results[i], sink->src[i], " is wanted: "));
+
+  std::vector<SpreadCandidate> candidates = CandidatesOf(mesh, sink, params, options);
+  const SpreadCandidate* best = nullptr;
+  double best_s = 0;
+  for (SpreadCandidate& candidate : candidates) {
+    OB_ASSIGN_OR_RETURN(const double predicted_s, Predict(mesh, sink, options, candidate));
+    if (best != nullptr && predicted_s >= best_s) continue;
+    best = &candidate;
+    best_s = predicted_s;
   }
-  const UOp* const whole = Substitute(graph, sink, by);
+  Planner planner(mesh);
+  OB_ASSIGN_OR_RETURN(const FramePlan* const plan, planner.Plan(sink, best->inputs()));
+  RankWriter writer(&graph, mesh, sink);
   ShardedGraph sharded;
-  std::vector<const UOp*> results;
-  for (size_t i = 0; i < whole->src.size(); ++i) {
-    Layout layout;
-    if (i < options.results.size() && options.results[i]) layout = *options.results[i];
-    if (absl::Status fits = CheckLayout(mesh, layout, sink->src[i]->shape); !fits.ok())
-      return absl::Status(fits.code(), absl::StrCat("result ", i, " (", NodeToString(sink->src[i]),
-                                                    ") is wanted: ", fits.message()));
-    results.push_back(Cut(graph, whole->src[i], mesh, layout));
-    sharded.results.push_back(std::move(layout));
-  }
-  sharded.sink = Sink(graph, results);
+  OB_ASSIGN_OR_RETURN(sharded.sink, writer.Run(*plan));
+  for (size_t i = 0; i < sink->src.size(); ++i)
+    sharded.results.push_back(*LayoutOfSharding(mesh, plan->results[i], sink->src[i]->shape));
+  sharded.report = {.choice = best->name,
+                    .collectives = std::move(writer.uses()),
+                    .operations = writer.work().operations,
+                    .bytes_sent = writer.work().bytes_sent,
+                    .predicted_s = best_s};
   OB_RETURN_IF_ERROR(VerifyGraph(sharded.sink, Level::kDevice));
   return sharded;
 }
@@ -125,8 +91,12 @@ absl::StatusOr<const UOp*> GatherGraph(Graph& graph, DType dtype, ShapeView shap
                                        const Layout& layout) {
   OB_RETURN_IF_ERROR(CheckMesh(mesh));
   OB_RETURN_IF_ERROR(CheckLayout(mesh, layout, shape));
-  const UOp* const part = Param(graph, 0, dtype, LocalShape(mesh, layout, shape));
-  return Sink(graph, {Gather(graph, part, shape, mesh, layout)});
+  const UOp* const sink = Sink(graph, {Param(graph, 0, dtype, shape)});
+  ShardOptions whole;
+  whole.results = {Layout{}};
+  OB_ASSIGN_OR_RETURN(const ShardedGraph sharded,
+                      ShardGraph(graph, sink, mesh, absl::MakeConstSpan(&layout, 1), whole));
+  return sharded.sink;
 }
 
 }  // namespace outboard::shard

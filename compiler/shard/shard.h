@@ -38,17 +38,26 @@ enum class Spread : uint8_t { kAuto, kData, kFsdp, kTensor };
 absl::StatusOr<Spread> SpreadFromName(std::string_view name);
 std::string_view Name(Spread spread);
 
+// What choices are predicted by. Only ratios matter; the defaults are a processor of a few cores on
+// 10 Gbit/s.
+struct DeviceSpeeds {
+  double operations_per_s = 1e11;
+  double link_bytes_per_s = 1e9;
+  double collective_s = 100e-6;  // to begin one, whatever its size
+};
+
 // What the caller knows about a Run beside its graph.
 struct ShardOptions {
   Spread spread = Spread::kAuto;
   // By slot: whether an input is state, that is weights and the like, which an earlier Run left and
   // this one replaces or reads again. Anything else is this Run's own, so its dimension 0 may be
   // the batch. The gateway says so of inputs that are results of earlier Runs or are donated.
-  // Missing slots: an input that an ASSIGN of the graph replaces is state.
+  // Missing slots: an input is state if a result has its type and shape.
   std::vector<bool> state;
   // By result: a layout that it must have. The gateway asks for `whole` where a Run fetches a
   // result, and for the layout of the input that a repetition carries it to. Missing: chosen here.
   std::vector<std::optional<Layout>> results;
+  DeviceSpeeds speeds;
 };
 
 // One collective of a sharded graph.
@@ -62,9 +71,13 @@ struct CollectiveUse {
   bool hinted = false;  // a LAYOUT, a layout asked for, or the spread itself wants it
 };
 
-// What a sharded graph costs.
+// What a sharded graph costs one device.
 struct ShardReport {
+  std::string choice;                      // "whole", "data: dimension 0 of 128" ...
   std::vector<CollectiveUse> collectives;  // in the order of the graph; bodies of FUNCTIONs once
+  double operations = 0;                   // of sums of products, for one Run
+  double bytes_sent = 0;                   // for one Run
+  double predicted_s = 0;                  // by ShardOptions::speeds
   // The gathers among them that no hint asked for: bytes that a better layout would save.
   std::vector<CollectiveUse> surprises() const;
 };

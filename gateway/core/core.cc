@@ -395,6 +395,7 @@ void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   const bool advanced = event.done_seq > session->done_seq;
   if (event.busy || session->busy || advanced) session->idle_since = now_;
   session->busy = event.busy;
+  session->awaits = event.awaits;
   // What its client sent at the moment when it began to rest; the executor has it, and no client.
   if (session->resting && session->state == State::kParked && (event.busy || advanced))
     Wake(*session, out);

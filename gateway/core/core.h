@@ -104,6 +104,7 @@ class GatewayCore {
     // Its client is connected and has no work: no device, and not in the queue.
     bool resting = false;
     bool rest_told = false;    // that it will be
+    bool awaits = false;       // SessionProgress::awaits
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
     absl::Status stopped;      // OK, or for want of what money; as `denied`

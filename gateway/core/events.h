@@ -223,6 +223,7 @@ struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;      // items are in flight
   uint64_t done_seq = 0;  // the last item that its executor is known to have applied; 0: none is
+  bool awaits = false;    // an answer that comes long after its item is applied: of a Save
 };
 struct HoldAnswered {  // answers TakeHold
   SessionId session;

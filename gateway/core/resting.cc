@@ -22,7 +22,7 @@ void GatewayCore::CheckRest(Session& session, Out& out) {
   // The process of an exclusive device would keep it; an old client knows no second Opened.
   const bool may_rest =
       session.client_recovers && (!IsExclusive(session) || session.recoverable);
-  if (session.busy || left_ns > options_.rest_lead_ns || !may_rest) {
+  if (session.busy || session.awaits || left_ns > options_.rest_lead_ns || !may_rest) {
     session.rest_told = false;
     session.snapshot_asked.reset();
     return;

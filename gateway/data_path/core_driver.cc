@@ -419,7 +419,8 @@ void CoreDriver::TellProgress() {
 void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
     Tell(SessionProgress{id, session.relay->busy() || session.relay->is_streaming(),
-                         planted_.bill_replay ? 0 : session.relay->done_seq()});
+                         planted_.bill_replay ? 0 : session.relay->done_seq(),
+                         session.relay->awaits_saved()});
 }
 
 // A stream costs memory, and nobody has shown a key yet.

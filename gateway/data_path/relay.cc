@@ -29,6 +29,7 @@ namespace outboard::gateway {
 
 namespace {
 constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
+constexpr size_t kSavesAwaitedMax = 64;  // as many answers as an executor keeps
 constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
 // measured before comes at once.
@@ -141,6 +142,11 @@ void Relay::ResumeExecutors() {
 bool Relay::has_executor(uint32_t rank) const {
   std::lock_guard lock(mutex_);
   return rank < executors_.size() && executors_[rank].endpoint != nullptr;
+}
+
+bool Relay::awaits_saved() const {
+  std::lock_guard lock(mutex_);
+  return !saves_.empty();
 }
 
 bool Relay::is_streaming() const {
@@ -330,6 +336,11 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
+  for (const proto::ClientItem& item : out.items()) {
+    if (!item.has_save()) continue;
+    saves_.insert(item.seq());
+    if (saves_.size() > kSavesAwaitedMax) saves_.erase(saves_.begin());
+  }
   if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
   trace_.Up(came_ns, last_seq, items);  // before the answer can come
   if (out.items_size() > 0) SendToAll(std::move(out));
@@ -390,6 +401,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
           failed.clear_op();
           failed.clear_node();
         }
+      saves_.erase(failed.seq());
       if (failed.seq() != 0) {
         telemetry::Count(telemetry::Metric::kStepFailures);
         if (observer_ != nullptr)
@@ -398,6 +410,8 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       }
       if (failed.seq() == 0)
         failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
+    } else if (item.has_saved()) {
+      saves_.erase(item.saved().seq());
     } else if (item.has_opened()) {
       proto::Opened& opened = *item.mutable_opened();
       opened.set_session_id(session_.Bytes());

@@ -89,6 +89,7 @@ class Relay {
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
                       uint64_t epoch, uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
+  bool awaits_saved() const;  // the answer of a Save
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
@@ -170,6 +171,7 @@ class Relay {
   std::optional<uint64_t> device_us_;   // that were counted; none: it is not known yet
   uint64_t believed_from_us_ = 0;       // the device time that was known at believed_since_
   MonoTime believed_since_;
+  std::set<uint64_t> saves_;  // items whose answer has not come
   bool opened_ = false;  // the executor has answered this epoch's Open
   std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/report/report.h"
 #include "client/session/current_session.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/waiting.h"
@@ -223,6 +224,17 @@ void BindSession(nb::module_& module) {
       .def("close", &Connection::Close)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
+  module.def(
+      "report",
+      [](int64_t step, const nb::dict& values) {
+        std::vector<std::pair<std::string, double>> numbers;
+        for (const auto [name, value] : values)
+          numbers.emplace_back(nb::cast<std::string>(name),
+                               nb::cast<double>(nb::float_(nb::borrow(value))));
+        Report(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()), Here());
+      },
+      "step"_a, "values"_a, "What outboard.report writes.");
+  module.def("is_trial", &IsTrialOfSweep, "Whether `outboard sweep` reads the reports.");
   module.def("private_worker_runs", &session::PrivateServe::Running,
              "Whether this process has started a worker for its sessions.");
   module.def("close_all", &Connection::CloseAll, "Ends every session of the process.");

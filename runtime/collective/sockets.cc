@@ -471,6 +471,11 @@ class SocketCollective final : public Collective {
 
 }  // namespace
 
+void WidenSocket(int socket) {
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof kSocketBytes);
+  setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+}
+
 absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks) {
   std::vector<std::vector<int>> ends(ranks, std::vector<int>(ranks, -1));
   for (int64_t a = 0; a < ranks; ++a)
@@ -484,10 +489,7 @@ absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks) {
             if (end >= 0) close(end);
         return status;
       }
-      for (const int end : pair) {
-        setsockopt(end, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof kSocketBytes);
-        setsockopt(end, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
-      }
+      for (const int end : pair) WidenSocket(end);
       ends[a][b] = pair[0];
       ends[b][a] = pair[1];
     }

@@ -80,8 +80,9 @@ void CheckKernel(const KernelCase& test) {
   ASSERT_TRUE(product.ok()) << product.status();
   const auto shape = program::HopperShapeOf(kernel, *product);
   ASSERT_TRUE(shape.ok()) << shape.status();
-  const program::HopperPlan plan{*product, *shape, {.columns = 64, .stages = 2}};
-  const auto program = program::ExpandHopper(kernel, plan);
+  const auto plan = program::MakeHopperPlan(kernel, *product, {.columns = 64, .stages = 2});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto program = program::ExpandHopper(kernel, *plan);
   ASSERT_TRUE(program.ok()) << program.status();
   Buffers got = start;
   const program::RunReport report = program::Interpret(*program, got, {}, {.seed = 3});

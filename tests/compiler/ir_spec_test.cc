@@ -189,7 +189,11 @@ const Case kCases[] = {
     // Arguments where none are taken
     {"NEG with an argument", kBad, "NEG", MAKE(Op::kNeg, {t.x}, {0})},
     {"CAST with an argument", kBad, "CAST", MAKE(Op::kCast, {t.x}, {0}, kF16)},
-    {"SINK with an argument", kBad, "SINK", MAKE(Op::kSink, {t.x}, {0})},
+    {"SINK in no copies", kBad, "SINK", MAKE(Op::kSink, {t.x}, {0})},
+    {"SINK in one copy, said", kBad, "SINK", MAKE(Op::kSink, {t.x}, {1})},
+    {"SINK in two copies", kOk, "", MAKE(Op::kSink, {t.x}, {2})},
+    {"SINK in 513 copies", kBad, "SINK", MAKE(Op::kSink, {t.x}, {513})},
+    {"SINK with two arguments", kBad, "SINK", MAKE(Op::kSink, {t.x}, {2, 2})},
     {"TUPLE with an argument", kBad, "TUPLE", MAKE(Op::kTuple, {t.x}, {0})},
     // Functions [32]
     {"FUNCTION", kOk, "", [](const Sample& t) -> Made {
@@ -316,6 +320,8 @@ struct GraphCase {
 TEST(Spec, WholeGraphs) {
   const GraphCase cases[] = {
       {"a sink", kOk, [](Graph& g) { return Sink(g, {Param(g, 0, kF32, {})}); }},
+      {"copies of a tensor graph", kBad,
+       [](Graph& g) { return g.MakeChecked(Op::kSink, kVoid, {Param(g, 0, kF32, {})}, {2}); }},
       {"no sink", kBad, [](Graph& g) { return Param(g, 0, kF32, {}); }},
       {"a BUFFER", kBad, [](Graph& g) { return Sink(g, {BufferNode(g, 0, kF32, {})}); }},
       {"slot 1 first", kBad,

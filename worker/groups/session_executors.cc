@@ -1,8 +1,16 @@
 #include "worker/groups/session_executors.h"
 
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/collective/sockets.h"
 
 namespace outboard::worker {
 
@@ -21,6 +29,28 @@ void SessionExecutors::Add(ExecutorHostOptions options, ChildProcess executor) {
     if (!has_told_.exchange(true)) on_first_end_(rank, status);
   };
   hosts_.push_back(std::make_unique<ExecutorHost>(std::move(options), std::move(executor)));
+}
+
+absl::Status SessionExecutors::Introduce() {
+  if (hosts_.size() == 1) return absl::OkStatus();
+  const auto no_more = [this] {
+    return absl::UnavailableError(
+        absl::StrCat("no sockets for ", hosts_.size(), " executors: ", strerror(errno)));
+  };
+  for (uint32_t one = 0; one < hosts_.size(); ++one) {
+    const int own = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (own < 0) return no_more();
+    hosts_[one]->PassGroupSocket(one, own);
+    for (uint32_t other = one + 1; other < hosts_.size(); ++other) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+        return no_more();
+      for (const int end : pair) collective::WidenSocket(end);
+      hosts_[one]->PassGroupSocket(other, pair[0]);
+      hosts_[other]->PassGroupSocket(one, pair[1]);
+    }
+  }
+  return absl::OkStatus();
 }
 
 void SessionExecutors::Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {

@@ -32,6 +32,10 @@ class SessionExecutors {
   // The next rank. Sets `options.rank` and `options.on_end`. All are added before any other thread
   // sees this object.
   void Add(ExecutorHostOptions options, ChildProcess executor);
+  // Gives each pair of them a socket between them, and each an eventfd of its own, which it may not
+  // make in its sandbox. Once all are added and before Attach; one alone needs none.
+  // Errors: UNAVAILABLE  there are no more descriptors
+  absl::Status Introduce();
   // From now on nobody is told of an end.
   void Silence() { has_told_ = true; }
 

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -61,6 +62,11 @@ int ConnectLocally(const std::string& name) {
     return fd;
   close(fd);
   return -1;
+}
+
+// What an executor of several gets before it begins: a socket to each other, and an eventfd.
+size_t GroupSocketsOf(const proto::Assign& assign) {
+  return assign.devices_size() > 1 ? static_cast<size_t>(assign.devices_size()) : 0;
 }
 
 // proc_pid_statm(5): pages, of which the third number is those that files back.
@@ -120,6 +126,7 @@ class ExecutorHost::Impl {
       : options_(std::move(options)),
         executor_(std::move(executor)),
         commands_({.fd = executor_.fd(),
+                   .commands_max = kBlobWantsMax + 2 + GroupSocketsOf(options_.assign),
                    .works = [this] { return works_.load(); },
                    .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
@@ -189,6 +196,12 @@ class ExecutorHost::Impl {
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.rank,
                                            options_.fleet_secret, ours));
+  }
+
+  void PassGroupSocket(uint32_t rank, int fd) {
+    proto::NodeCommand command;
+    command.mutable_group_socket()->set_rank(rank);
+    commands_.Push(command, fd);
   }
 
   void UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
@@ -328,6 +341,7 @@ ExecutorHost::~ExecutorHost() = default;
 void ExecutorHost::Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
   impl_->Attach(fleet, local_socket);
 }
+void ExecutorHost::PassGroupSocket(uint32_t rank, int fd) { impl_->PassGroupSocket(rank, fd); }
 void ExecutorHost::UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
   impl_->UseBulk(std::move(bulk));
 }

@@ -9,6 +9,7 @@
 // and waits; Attach connects it again.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,6 +61,8 @@ class ExecutorHost {
   ExecutorHost(const ExecutorHost&) = delete;
   ExecutorHost& operator=(const ExecutorHost&) = delete;
 
+  // Before the first Attach: a socket to the executor of another rank, which this takes over.
+  void PassGroupSocket(uint32_t rank, int fd);
   // Connects to the gateway, replacing any previous connection. `local_socket` is the one of
   // Welcome.
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket);

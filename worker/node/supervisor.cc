@@ -302,6 +302,7 @@ class Supervisor::Impl {
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
     entry.set_serves_groups(true);
+    entry.set_has_collectives(true);
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
     std::lock_guard lock(mutex_);
@@ -425,10 +426,12 @@ class Supervisor::Impl {
     absl::Status started;
     for (; started.ok() && rank < SessionExecutors::RanksOf(assign); ++rank)
       started = StartExecutor(assign, rank, *executors);
+    if (started.ok()) started = executors->Introduce();
     assigning_ = nullptr;
     if (!started.ok()) {  // all or none
       executors->Silence();
       executors.reset();
+      StartSpare();
       return TellEnded(assign, rank - 1, started);
     }
     executors->Attach(*fleet_, local_socket_);
@@ -450,8 +453,7 @@ class Supervisor::Impl {
     auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     if (const absl::Status prepared = PrepareSpare(assign, rank, memory); !prepared.ok()) {
-      spare_.Stop();
-      StartSpare();
+      spare_.Stop();  // the next one that is needed is another
       return prepared;
     }
     ExecutorHostOptions session;

@@ -1,5 +1,6 @@
 #include "client/session/core/pending_answers.h"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -100,6 +101,11 @@ void PendingAnswers::OnSaved(const proto::Saved& saved) {
   const auto it = saves_.find(saved.seq());
   if (it != saves_.end() && !it->second)
     it->second = Saved{saved.total_bytes(), saved.sent_bytes()};
+}
+
+bool PendingAnswers::saves_any() const {
+  return std::any_of(saves_.begin(), saves_.end(),
+                     [](const auto& save) { return !save.second.has_value(); });
 }
 
 bool PendingAnswers::SavedReady(uint64_t seq) const {

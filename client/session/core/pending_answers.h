@@ -44,6 +44,7 @@ class PendingAnswers {
   void ExpectSaved(uint64_t seq);
   void OnSaved(const proto::Saved& saved);
   bool SavedReady(uint64_t seq) const;
+  bool saves_any() const;  // in flight
   absl::StatusOr<Saved> TakeSaved(uint64_t seq);  // SavedReady only; errors as Take
 
   // ---- both

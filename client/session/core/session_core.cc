@@ -418,6 +418,11 @@ void SessionCore::AddNotice(std::string line) {
 
 void SessionCore::OnNotice(const proto::Notice& notice) {
   std::string line = notice.text().substr(0, kNoticeBytesMax);
+  // An answer may have been on its way when the session gave its device back: what wakes it brings
+  // the answer again.
+  if (notice.kind() == proto::Notice::DEVICE_RELEASED && MayEmit() &&
+      (pending_answers_.misses_any() || pending_answers_.saves_any()))
+    Fetch({}).IgnoreError();
   if (notice.kind() != proto::Notice::QUEUED) return AddNotice(std::move(line));
   std::string place = notice.count() == 0 ? "next in line"
                       : notice.count() == 1

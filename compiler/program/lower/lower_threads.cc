@@ -303,7 +303,9 @@ void Lowering::OverCopy(size_t copy, ValueId step,
     const bool ahead = dim.reduced && step >= 0;
     ValueId value = ahead ? b_.Times(step, dim.extent) : b_.Times(bound.step, bound.tile_step);
     value = b_.Plus(value, within);
-    if (dim.reduced ? extent % dim.extent != 0 : bound.cut)
+    // The tile's rest may have fewer values than the copy.
+    const bool rest = bound.pieces == &plan_->tiles[dim.range].rest;
+    if (dim.reduced ? extent % dim.extent != 0 : bound.cut || rest)
       value = Least(value, b_.Int(extent - lanes));
     value_[dim.range] = value;
     place = b_.Plus(place, b_.Times(within, dim.stride));

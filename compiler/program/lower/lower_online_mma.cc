@@ -1,0 +1,665 @@
+// Reductions that share one loop, on blocks of threads with matrix units
+// (compiler/program/online/plan.h):
+//
+//   copies of the rows' matrices and of the first steps' ones       COMMIT
+//   for each time:
+//     WAIT, BARRIER                          what is multiplied now is there for every warp
+//     copies for the next time; COMMIT       into the stage that was used before
+//     LDMATRIX, MMA                          scores, in registers
+//     maxima: of a thread's values, then SHUFFLE; sums so far are rescaled where they grew
+//     sums of a thread's values; LDMATRIX, MMA: products of values, which are in registers as the
+//     scores were
+//   SHUFFLE of sums, stores
+//
+// A thread has the elements of a score that MmaElement gives it: of two rows for each fragment, and
+// of every eight steps two. They are also those that the first operand of the next product wants.
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/check.h"
+#include "compiler/program/lower/lowering.h"
+#include "compiler/program/online/plan.h"
+
+namespace outboard::program {
+
+namespace {
+
+constexpr int64_t kFragment = 16, kChunk = 8, kRowsOfFragment = 2;
+
+int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
+int64_t Padded(int64_t width) { return TimesOf(width, kFragment) * kFragment; }
+
+}  // namespace
+
+class OnlineMmaLowering {
+ public:
+  explicit OnlineMmaLowering(const OnlineMmaPlan& plan)
+      : low_(plan.kernel, nullptr),
+        b_(low_.b_),
+        kernel_(plan.kernel),
+        plan_(plan),
+        tile_(plan.tile),
+        extent_(plan.kernel.ranges[plan.range].extent),
+        times_(TimesOf(extent_, tile_.steps)),
+        halves_(tile_.fragments * kRowsOfFragment) {
+    low_.mapped_ = kernel_.OutputSet();
+  }
+
+  Program Run() {
+    for (const OnlineMatrix& matrix : plan_.matrices)
+      memory_.push_back(b_.Alloc(Space::kShared, plan_.dtype,
+                                 StageElements(matrix) * (matrix.of_rows ? 1 : tile_.stages)));
+    Place();
+    low_.Enter();
+    low_.BindAll(plan_.batch, batch_);
+    OpenWindow();
+    OpenCarried();
+    for (size_t m = 0; m < plan_.matrices.size(); ++m)
+      if (plan_.matrices[m].of_rows) Fetch(m, -1, b_.Int(0));
+    for (size_t phase = 0; phase < plan_.online.phases.size(); ++phase) {
+      Pass(phase);
+      Finish(phase);
+    }
+    Stores();
+    low_.Leave();
+    return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
+  }
+
+ private:
+  // ---- where things are
+
+  void Place() {
+    const int64_t tiles = TimesOf(plan_.row_count, tile_.rows()), blocks = plan_.batches * tiles;
+    const ValueId block = blocks > 1 ? b_.Special(Grid::kBlock, blocks) : b_.Int(0);
+    const ValueId thread = b_.Special(Grid::kThread, tile_.threads());
+    thread_ = thread;
+    batch_ = b_.Divide(block, tiles);
+    ValueId tile = b_.Modulo(block, tiles);
+    // Rows that see the most steps come first, so that the last blocks to run are short.
+    if (!plan_.visible.last.empty()) tile = b_.Plus(b_.Int(tiles - 1), b_.Times(tile, -1));
+    origin_ = b_.Times(tile, tile_.rows());
+    warp_ = b_.Divide(thread, kWarpThreads);
+    lane_ = b_.Modulo(thread, kWarpThreads);
+    first_row_ = b_.Plus(b_.Plus(origin_, b_.Times(warp_, kFragment * tile_.fragments)),
+                         b_.Divide(lane_, 4));
+    member_ = b_.Times(b_.Modulo(lane_, 4), 2);
+  }
+
+  // Which times are run: for all rows of the tile, from the first visible step to the last one.
+  void OpenWindow() {
+    const codegen::VisibleSteps& visible = plan_.visible;
+    count_ = b_.Int(times_);
+    // Whether what masks hide is 0 depends on data: all steps are run.
+    if (visible.range < 0 || !visible.guards.empty()) return;
+    const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
+      ValueId sum = b_.Int(form.constant);
+      for (const auto& [range, coefficient] : form.terms) {
+        ValueId value = low_.value_[range];
+        if (range == plan_.rows.back()) {
+          const ValueId last = low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)),
+                                          b_.Int(plan_.row_count - 1));
+          value = (coefficient > 0) == greatest ? last : origin_;
+        }
+        sum = b_.Plus(sum, b_.Times(value, coefficient));
+      }
+      return sum;
+    };
+    ValueId first = b_.Int(0), last = b_.Int(extent_ - 1);
+    for (const codegen::RowForm& form : visible.first)
+      first = low_.Greatest(first, extreme(form, false));
+    for (const codegen::RowForm& form : visible.last) last = low_.Least(last, extreme(form, true));
+    if (!visible.first.empty()) {
+      first = low_.Least(first, b_.Int(extent_ - 1));
+      first_ = b_.Divide(first, tile_.steps);
+    }
+    last = low_.Greatest(last, first);  // at least one
+    const ValueId end = b_.Plus(b_.Divide(last, tile_.steps), b_.Int(1));
+    count_ = first_ < 0 ? end : b_.Plus(end, low_.Negated(first_));
+    windowed_ = true;
+  }
+
+  // The number of a time, of those that are run.
+  ValueId NumberOf(ValueId step) {
+    return first_ < 0 ? step : low_.Least(b_.Plus(first_, step), b_.Int(times_ - 1));
+  }
+
+  int64_t OwnOf(const OnlineMatrix& matrix) const {
+    return matrix.of_rows ? tile_.rows() : tile_.steps;
+  }
+  int64_t LengthOf(const OnlineMatrix& matrix) const {
+    return matrix.across ? OwnOf(matrix) : Padded(matrix.width);
+  }
+  int64_t StageElements(const OnlineMatrix& matrix) const {
+    return OwnOf(matrix) * Padded(matrix.width);
+  }
+
+  // The first element of a chunk of eight of a line. Chunks are turned around from line to line, so
+  // that those of a column lie in all banks. `low` is the line's number modulo 8.
+  ValueId ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line, ValueId low,
+                    ValueId chunk) {
+    const int64_t length = LengthOf(matrix), chunks = length / kChunk;
+    const ValueId turn = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
+    const ValueId in_line = b_.Times(b_.Modulo(b_.Plus(chunk, turn), chunks), kChunk);
+    const ValueId first =
+        b_.Plus(b_.Times(stage, StageElements(matrix)), b_.Times(line, length));
+    return b_.Plus(first, in_line);
+  }
+
+  // ---- copies
+
+  // Begins copies of a matrix; of steps, of the time `number`.
+  void Fetch(size_t index, ValueId number, ValueId stage) {
+    const OnlineMatrix& matrix = plan_.matrices[index];
+    const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
+    const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
+    for (int64_t piece = 0; piece < TimesOf(pieces, threads); ++piece) {
+      low_.Enter();
+      const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
+      ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
+      if (threads % in_line == 0) {
+        line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(piece * (threads / in_line)));
+        place = b_.Modulo(thread_, in_line);
+      }
+      const bool all = (piece + 1) * threads <= pieces;
+      const ValueId branch = all ? ValueId{-1} : b_.If(b_.Less(of_all, b_.Int(pieces)));
+      Copy(index, number, stage, line, place);
+      if (branch >= 0) b_.EndIf(branch);
+      low_.Leave();
+    }
+  }
+
+  void Copy(size_t index, ValueId number, ValueId stage, ValueId line, ValueId place) {
+    const OnlineMatrix& matrix = plan_.matrices[index];
+    const int64_t run = matrix.run, in_chunk = kChunk / run;
+    const ValueId element = b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, 8),
+                                              b_.Divide(place, in_chunk)),
+                                    b_.Times(b_.Modulo(place, in_chunk), run));
+    const ValueId along = b_.Times(place, run);
+    const ValueId other = matrix.across ? line : along;
+    const ValueId own = b_.Plus(
+        matrix.of_rows ? origin_ : b_.Times(number, tile_.steps), matrix.across ? along : line);
+    const int64_t own_count = matrix.of_rows ? plan_.row_count : extent_;
+    ValueId inside = -1;
+    const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
+      if (count % size == 0) return;
+      const ValueId last = runs ? b_.Plus(value, b_.Int(run - 1)) : value;
+      inside = low_.And(inside, b_.Less(last, b_.Int(count)));
+    };
+    below(own, own_count, OwnOf(matrix), matrix.across);
+    below(other, matrix.width, Padded(matrix.width), !matrix.across);
+    if (matrix.of_rows)
+      low_.BindAll(plan_.rows, own);
+    else
+      low_.BindPlain(plan_.range, own);
+    low_.BindAll(matrix.other, other);
+    Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
+    const ValueId gate =
+        matrix.load->src.size() == 3 ? low_.Gate(Conjuncts(matrix.load->src[1])) : ValueId{-1};
+    const ValueId from = low_.Emit(matrix.load->src[0]->src[1]);
+    copy.src = {memory_[index], element, low_.buffers_[GlobalOfAccess(matrix.load).slot()], from};
+    if (const ValueId mask = low_.And(inside, gate); mask >= 0) copy.src.push_back(mask);
+    b_.Add(std::move(copy));
+    for (const int r : matrix.other) low_.Unbind(r);
+    for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
+  }
+
+  void FetchTime(const std::vector<size_t>& matrices, ValueId step, ValueId stage) {
+    for (const size_t m : matrices) Fetch(m, NumberOf(step), stage);
+    b_.Add({.code = Code::kCommit});
+  }
+
+  // ---- matrices from shared memory
+
+  // Four matrices of 8 by 8: of the 16 rows, steps or columns from the chunk `own` on, and of the
+  // 16 terms from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its b.
+  ValueId Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
+                   bool own_in_lines) {
+    const OnlineMatrix& matrix = plan_.matrices[index];
+    const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
+                  first = b_.Modulo(b_.Divide(lane_, 8), 2);
+    const ValueId own_chunk = b_.Plus(own, of_a ? first : second);
+    const ValueId term_chunk = b_.Plus(term, of_a ? second : first);
+    const ValueId line =
+        b_.Plus(b_.Times(own_in_lines ? own_chunk : term_chunk, kChunk), low);
+    return b_.Add({.code = Code::kLdmatrix,
+                   .dtype = plan_.dtype,
+                   .lanes = 8,
+                   .src = {memory_[index], ElementOf(matrix, stage, line, low,
+                                                     own_in_lines ? term_chunk : own_chunk)},
+                   .imm = {own_in_lines ? 0 : 1, 0, 0}});
+  }
+
+  ValueId Multiply(ValueId a, ValueId b, int64_t half, ValueId c) {
+    return b_.Add({.code = Code::kMma,
+                   .dtype = DType::kF32,
+                   .lanes = 4,
+                   .src = {a, b, c},
+                   .imm = {half, 0, 0}});
+  }
+
+  // ---- a pass over the steps
+
+  // What the groups of a phase are computed with.
+  std::vector<const UOp*> NeededBy(const std::vector<size_t>& groups) const {
+    std::vector<const UOp*> found, stack;
+    absl::flat_hash_set<const UOp*> seen;
+    for (const size_t g : groups)
+      for (const UOp* node : kernel_.groups[g].nodes) stack.push_back(node->src[0]);
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second) continue;
+      found.push_back(node);
+      // Reductions over the steps are carried.
+      if (node->op == Op::kReduceLoop && !IsScore(node)) continue;
+      stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
+    return found;
+  }
+  bool IsScore(const UOp* node) const {
+    return std::any_of(plan_.scores.begin(), plan_.scores.end(),
+                       [&](const OnlineScore& s) { return s.sum == node; });
+  }
+
+  void Pass(size_t phase) {
+    const std::vector<size_t>& groups = plan_.online.phases[phase];
+    const std::vector<const UOp*> needed = NeededBy(groups);
+    std::vector<size_t> scores, matrices;
+    const auto add = [&](size_t matrix) {
+      if (std::find(matrices.begin(), matrices.end(), matrix) == matrices.end())
+        matrices.push_back(matrix);
+    };
+    for (size_t s = 0; s < plan_.scores.size(); ++s)
+      if (std::find(needed.begin(), needed.end(), plan_.scores[s].sum) != needed.end()) {
+        scores.push_back(s);
+        add(plan_.scores[s].steps);
+      }
+    for (const size_t g : groups)
+      for (const UOp* node : kernel_.groups[g].nodes)
+        if (const OnlineProduct* const product = plan_.ProductOf(node)) add(product->matrix);
+    if (phase > 0) b_.Barrier();  // the stages are still being read
+    FetchTime(matrices, b_.Int(0), b_.Int(0));
+    const ValueId step = b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
+    low_.Enter();
+    b_.Add({.code = Code::kWait, .imm = {0, 0, 0}});
+    b_.Barrier();
+    const ValueId next = b_.Plus(step, b_.Int(1));
+    const auto fetch_next = [&] {
+      const ValueId more = b_.If(b_.Less(next, count_));
+      low_.Enter();
+      for (const size_t m : matrices) Fetch(m, NumberOf(next), b_.Modulo(next, tile_.stages));
+      low_.Leave();
+      b_.EndIf(more);
+      b_.Add({.code = Code::kCommit});
+    };
+    if (tile_.stages > 1) fetch_next();
+    Time(groups, scores, NumberOf(step), b_.Modulo(step, tile_.stages));
+    if (tile_.stages == 1) {
+      b_.Barrier();
+      fetch_next();
+    }
+    low_.Leave();
+    b_.End(step);
+  }
+
+  void Time(const std::vector<size_t>& groups, const std::vector<size_t>& scores, ValueId number,
+            ValueId stage) {
+    number_ = number;
+    for (const size_t s : scores) MakeScores(s, stage);
+    for (const size_t g : groups)
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        if (const OnlineProduct* const product = plan_.ProductOf(node)) {
+          CarryProduct(*product, stage);
+        } else {
+          for (int64_t half = 0; half < halves_; ++half) CarryRow(node, half);
+        }
+      }
+  }
+
+  void MakeScores(size_t index, ValueId stage) {
+    const OnlineScore& score = plan_.scores[index];
+    const OnlineMatrix &rows = plan_.matrices[score.rows], &steps = plan_.matrices[score.steps];
+    const int64_t columns = tile_.steps / kChunk;
+    const ValueId zero = b_.Splat(b_.Const(DType::kF32, 0), 4);
+    std::vector<ValueId>& sums = scores_[score.sum];
+    sums.assign(tile_.fragments * columns, zero);
+    for (int64_t term = 0; term < Padded(rows.width) / kFragment; ++term) {
+      const ValueId term_chunk = b_.Int(term * 2);
+      std::vector<ValueId> a;
+      for (int64_t f = 0; f < tile_.fragments; ++f) {
+        const ValueId own =
+            b_.Plus(b_.Times(warp_, 2 * tile_.fragments), b_.Int(f * 2));
+        a.push_back(Fragment(score.rows, b_.Int(0), own, term_chunk, true, !rows.across));
+      }
+      for (int64_t j = 0; j < columns; j += 2) {
+        const ValueId b =
+            Fragment(score.steps, stage, b_.Int(j), term_chunk, false, !steps.across);
+        for (int64_t f = 0; f < tile_.fragments; ++f)
+          for (int64_t half = 0; half < 2; ++half) {
+            ValueId& sum = sums[f * columns + j + half];
+            sum = Multiply(a[f], b, half, sum);
+          }
+      }
+    }
+  }
+
+  // Calls `body` with an element bound: of the row `half`, of eight steps `eight`, of these one of
+  // the thread's two. Returns what it returns.
+  template <typename Body>
+  ValueId At(int64_t half, int64_t eight, int64_t element, const Body& body) {
+    low_.Enter();
+    BindRow(half);
+    ValueId step = b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_),
+                           b_.Int(eight * kChunk + element));
+    inside_ = -1;
+    if (extent_ % tile_.steps != 0) {
+      inside_ = b_.Less(step, b_.Int(extent_));
+      step = low_.Least(step, b_.Int(extent_ - 1));
+    }
+    low_.BindPlain(plan_.range, step);
+    for (const auto& [sum, values] : scores_) {
+      const ValueId value =
+          values[half / kRowsOfFragment * (tile_.steps / kChunk) + eight];
+      low_.together_[sum] = b_.Add({.code = Code::kLane,
+                                    .dtype = DType::kF32,
+                                    .src = {value},
+                                    .imm = {half % kRowsOfFragment * 2 + element, 0, 0}});
+    }
+    const ValueId result = body();
+    low_.Unbind(plan_.range);
+    for (const int r : plan_.rows) low_.Unbind(r);
+    low_.Leave();
+    return result;
+  }
+
+  ValueId RowOf(int64_t half) {
+    return b_.Plus(first_row_, b_.Int(half / kRowsOfFragment * kFragment +
+                                      half % kRowsOfFragment * kChunk));
+  }
+  // The row's ranges, and what was carried for it. Rows beyond the last one are the last one again.
+  void BindRow(int64_t half) {
+    ValueId row = RowOf(half);
+    if (plan_.row_count % tile_.rows() != 0)
+      row = low_.Least(row, b_.Int(plan_.row_count - 1));
+    low_.BindAll(plan_.rows, row);
+    for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+  }
+
+  // A value that counts for the reduction only where the step exists.
+  ValueId Within(ValueId value, Op op) {
+    if (inside_ < 0) return value;
+    const DType type = b_.at(value).dtype;
+    return b_.Alu(Op::kWhere, type, {inside_, value, low_.Identity(op, type)});
+  }
+
+  // A maximum or a sum of a row.
+  void CarryRow(const UOp* node, int64_t half) {
+    const Op op = ReduceOf(node).op();
+    ValueId total = -1;
+    for (int64_t eight = 0; eight < tile_.steps / kChunk; ++eight)
+      for (int64_t element = 0; element < 2; ++element)
+        At(half, eight, element, [&] {
+          const ValueId value = Within(low_.Emit(node->src[0]), op);
+          total = total < 0 ? value : low_.Combine(op, total, value);
+          return total;
+        });
+    if (op == Op::kMax) return CarryMaximum(node, half, OverRow(op, total));
+    const ValueId place = b_.Int(half), memory = carried_.at(node);
+    ValueId before = b_.Load(memory, place);
+    if (const auto max = plan_.online.max_of.find(node); max != plan_.online.max_of.end())
+      before = b_.Alu(Op::kMul, DType::kF32, {before, rescale_.at(max->second)[half]});
+    b_.Store(memory, place, b_.Alu(Op::kAdd, DType::kF32, {before, total}));
+  }
+
+  // Over the four threads that have elements of the row.
+  ValueId OverRow(Op op, ValueId value) {
+    for (const int64_t bit : {1, 2}) {
+      const ValueId other = b_.Add(
+          {.code = Code::kShuffle, .dtype = b_.at(value).dtype, .src = {value}, .imm = {bit, 0, 0}});
+      value = b_.Alu(op, b_.at(value).dtype, {value, other});
+    }
+    return value;
+  }
+
+  // exp(x - m) where x is the maximum before rescales what was summed so far. While the maximum is
+  // -inf, 0 stands for it.
+  void CarryMaximum(const UOp* max, int64_t half, ValueId of_steps) {
+    const ValueId place = b_.Int(half), memory = carried_.at(max);
+    const ValueId before = b_.Load(memory, place);
+    const ValueId now = b_.Alu(Op::kMax, DType::kF32, {before, of_steps});
+    b_.Store(memory, place, now);
+    const auto exponential = plan_.online.exponential_of.find(max);
+    if (exponential == plan_.online.exponential_of.end()) return;
+    const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
+    const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
+    std::vector<ValueId>& subtracted = of_rows_[max];
+    subtracted.resize(halves_);
+    subtracted[half] =
+        b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
+    low_.Enter();
+    low_.together_[max] = subtracted[half];
+    low_.memo_[max->src[0]] = before;
+    low_.memo_scopes_.back().push_back(max->src[0]);
+    std::vector<ValueId>& factors = rescale_[max];
+    factors.resize(halves_);
+    factors[half] = low_.Emit(exponential->second);
+    low_.Leave();
+  }
+
+  // The values as MMA's a has them, of each fragment of rows and of steps.
+  std::vector<ValueId> ValuesOf(const UOp* value) {
+    std::vector<ValueId> fragments;
+    for (int64_t f = 0; f < tile_.fragments; ++f)
+      for (int64_t term = 0; term < tile_.steps / kFragment; ++term) {
+        Instruction all{.code = Code::kLanes, .dtype = plan_.dtype, .lanes = 8};
+        for (int64_t lane = 0; lane < 8; ++lane)
+          all.src.push_back(At(f * kRowsOfFragment + lane / 2 % 2, term * 2 + lane / 4, lane % 2,
+                               [&] { return Within(low_.Emit(value), Op::kAdd); }));
+        fragments.push_back(b_.Add(std::move(all)));
+      }
+    return fragments;
+  }
+
+  // Elements of a product's sums: of 16 rows by 8 columns four of each thread.
+  int64_t ColumnsOf(const OnlineProduct& product) const {
+    return Padded(plan_.matrices[product.matrix].width) / kChunk;
+  }
+  int64_t PlaceOf(const OnlineProduct& product, int64_t fragment, int64_t column) const {
+    return (fragment * ColumnsOf(product) + column) * 4;
+  }
+
+  void CarryProduct(const OnlineProduct& product, ValueId stage) {
+    const std::vector<ValueId> values = ValuesOf(product.value);
+    const OnlineMatrix& matrix = plan_.matrices[product.matrix];
+    const ValueId memory = carried_.at(product.sum);
+    const auto max = plan_.online.max_of.find(product.sum);
+    const int64_t terms = tile_.steps / kFragment;
+    for (int64_t column = 0; column < ColumnsOf(product); column += 2) {
+      std::vector<ValueId> sums;
+      for (int64_t f = 0; f < tile_.fragments; ++f)
+        for (int64_t half = 0; half < 2; ++half) {
+          ValueId sum = b_.Add({.code = Code::kLoad,
+                                .dtype = DType::kF32,
+                                .lanes = 4,
+                                .src = {memory, b_.Int(PlaceOf(product, f, column + half))}});
+          if (max != plan_.online.max_of.end()) {
+            const std::vector<ValueId>& by = rescale_.at(max->second);
+            const ValueId upper = by[f * 2], lower = by[f * 2 + 1];
+            const ValueId factors = b_.Add({.code = Code::kLanes,
+                                            .dtype = DType::kF32,
+                                            .lanes = 4,
+                                            .src = {upper, upper, lower, lower}});
+            sum = b_.Alu(Op::kMul, DType::kF32, {sum, factors});
+          }
+          sums.push_back(sum);
+        }
+      for (int64_t term = 0; term < terms; ++term) {
+        const ValueId b = Fragment(product.matrix, stage, b_.Int(column), b_.Int(term * 2), false,
+                                   matrix.across);
+        for (int64_t f = 0; f < tile_.fragments; ++f)
+          for (int64_t half = 0; half < 2; ++half)
+            sums[f * 2 + half] = Multiply(values[f * terms + term], b, half, sums[f * 2 + half]);
+      }
+      for (int64_t f = 0; f < tile_.fragments; ++f)
+        for (int64_t half = 0; half < 2; ++half)
+          b_.Store(memory, b_.Int(PlaceOf(product, f, column + half)), sums[f * 2 + half]);
+    }
+  }
+
+  // ---- what is carried
+
+  void OpenCarried() {
+    for (const auto& phase : plan_.online.phases)
+      for (const size_t g : phase)
+        for (const UOp* node : kernel_.groups[g].nodes) {
+          const OnlineProduct* const product = plan_.ProductOf(node);
+          const int64_t elements =
+              product == nullptr ? halves_ : PlaceOf(*product, tile_.fragments, 0);
+          const ValueId memory = b_.Alloc(Space::kPrivate, DType::kF32, elements);
+          const ValueId identity = low_.Identity(ReduceOf(node).op(), DType::kF32);
+          for (int64_t i = 0; i < elements; ++i) b_.Store(memory, b_.Int(i), identity);
+          carried_[node] = memory;
+        }
+  }
+
+  // Results of rows. Where a maximum is -inf, its sums are what exp(-inf - -inf) makes them.
+  void Finish(size_t phase) {
+    scores_.clear();
+    for (const size_t g : plan_.online.phases[phase])
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        if (plan_.ProductOf(node) != nullptr) continue;
+        std::vector<ValueId> values;
+        for (int64_t half = 0; half < halves_; ++half) {
+          ValueId value = b_.Load(carried_.at(node), b_.Int(half));
+          if (ReduceOf(node).op() == Op::kAdd) value = OverRow(Op::kAdd, value);
+          values.push_back(OrNan(node, half, value));
+        }
+        of_rows_[node] = std::move(values);
+      }
+  }
+  ValueId OrNan(const UOp* sum, int64_t half, ValueId value) {
+    const auto max = plan_.online.max_of.find(sum);
+    if (max == plan_.online.max_of.end()) return value;
+    const ValueId none = b_.Const(DType::kF32, -std::numeric_limits<double>::infinity());
+    const ValueId greatest = b_.Load(carried_.at(max->second), b_.Int(half));
+    return b_.Alu(Op::kWhere, DType::kF32,
+                  {b_.Alu(Op::kCmpEq, DType::kBool, {greatest, none}),
+                   b_.Const(DType::kF32, std::numeric_limits<double>::quiet_NaN()), value});
+  }
+
+  // ---- results
+
+  void Stores() {
+    std::vector<const UOp*> of_rows, of_columns;
+    RangeSet columns = 0;
+    for (const int r : plan_.columns) columns |= RangeSet{1} << r;
+    for (const UOp* store : kernel_.stores)
+      ((kernel_.DepsOf(store) & columns) == 0 ? of_rows : of_columns).push_back(store);
+    for (int64_t half = 0; half < halves_; ++half) {
+      low_.Enter();
+      const ValueId branch = plan_.row_count % tile_.rows() == 0
+                                 ? ValueId{-1}
+                                 : b_.If(b_.Less(RowOf(half), b_.Int(plan_.row_count)));
+      low_.BindAll(plan_.rows, RowOf(half));
+      for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
+      for (int64_t column = 0; column < Padded(plan_.column_count) && !of_columns.empty();
+           column += kChunk)
+        StoreColumns(of_columns, half, column);
+      if (!of_rows.empty()) StoreRow(of_rows);
+      for (const int r : plan_.rows) low_.Unbind(r);
+      if (branch >= 0) b_.EndIf(branch);
+      low_.Leave();
+    }
+  }
+
+  // By the first of the four threads that have the row.
+  void StoreRow(const std::vector<const UOp*>& stores) {
+    low_.Enter();
+    const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {member_, b_.Int(0)}));
+    for (const int r : plan_.columns) low_.BindPlain(r, b_.Int(0));
+    low_.Store(stores);
+    for (const int r : plan_.columns) low_.Unbind(r);
+    b_.EndIf(branch);
+    low_.Leave();
+  }
+
+  // Two columns of the eight: as lanes of one store where the first is even in the innermost range.
+  void StoreColumns(const std::vector<const UOp*>& stores, int64_t half, int64_t column) {
+    const int64_t count = plan_.column_count;
+    const ValueId first = b_.Plus(member_, b_.Int(column));
+    const int inner = plan_.columns.back();
+    const int64_t extent = kernel_.ranges[inner].extent;
+    if (extent % 2 != 0) {
+      for (int64_t lane = 0; lane < 2; ++lane) {
+        const ValueId at = b_.Plus(first, b_.Int(lane));
+        InColumn(at, 1, [&] { StoreAt(stores, half, column, b_.Int(lane)); });
+      }
+      return;
+    }
+    InColumn(first, 2, [&] {
+      const ValueId in_range = low_.value_[inner];
+      // Always true. It tells the proof of range what parity does.
+      const ValueId branch = count == extent
+                                 ? ValueId{-1}
+                                 : b_.If(b_.Less(b_.Plus(in_range, b_.Int(1)), b_.Int(extent)));
+      const ValueId lane = b_.Loop(2, How::kVector, 2);
+      low_.Enter();
+      low_.BindPlain(inner, b_.Plus(in_range, lane));
+      StoreAt(stores, half, column, lane);
+      low_.Leave();
+      b_.End(lane);
+      if (branch >= 0) b_.EndIf(branch);
+    });
+  }
+
+  // Calls `body` where the column and `lanes` - 1 more exist, with the first one bound.
+  template <typename Body>
+  void InColumn(ValueId column, int64_t lanes, const Body& body) {
+    low_.Enter();
+    const int64_t count = plan_.column_count;
+    const ValueId branch =
+        count % kFragment == 0
+            ? ValueId{-1}
+            : b_.If(b_.Less(b_.Plus(column, b_.Int(lanes - 1)), b_.Int(count)));
+    low_.BindAll(plan_.columns, column);
+    body();
+    for (const int r : plan_.columns) low_.Unbind(r);
+    if (branch >= 0) b_.EndIf(branch);
+    low_.Leave();
+  }
+
+  void StoreAt(const std::vector<const UOp*>& stores, int64_t half, int64_t column, ValueId lane) {
+    for (const OnlineProduct& product : plan_.products) {
+      const int64_t place = PlaceOf(product, half / kRowsOfFragment, column / kChunk) +
+                            half % kRowsOfFragment * 2;
+      const ValueId sum =
+          b_.Load(carried_.at(product.sum), b_.Plus(b_.Int(place), lane));
+      low_.together_[product.sum] = OrNan(product.sum, half, sum);
+    }
+    low_.Store(stores);
+  }
+
+  Lowering low_;
+  ProgramBuilder& b_;
+  const LoopNest& kernel_;
+  const OnlineMmaPlan& plan_;
+  const OnlineTile& tile_;
+  const int64_t extent_, times_, halves_;
+  ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
+  ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
+  // Of the times that are run: the first one (-1: that is 0), and how many.
+  ValueId first_ = -1, count_ = -1;
+  bool windowed_ = false;
+  ValueId number_ = -1, inside_ = -1;  // of the time; whether the step that is bound exists
+  std::vector<ValueId> memory_;        // by matrix
+  absl::flat_hash_map<const UOp*, ValueId> carried_;
+  // By sum, for each fragment and eight steps; by reduction of a row and by maximum, for each row.
+  absl::flat_hash_map<const UOp*, std::vector<ValueId>> scores_, of_rows_, rescale_;
+};
+
+absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan) {
+  return OnlineMmaLowering(plan).Run();
+}
+
+}  // namespace outboard::program
