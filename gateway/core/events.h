@@ -218,7 +218,8 @@ struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;      // items are in flight
   uint64_t done_seq = 0;  // the last item that its executor is known to have applied; 0: none is
-  bool awaits = false;    // an answer that comes long after its item is applied: of a Save
+  // An answer that comes long after its item is applied, of a Save; or the one to its Open.
+  bool awaits = false;
 };
 struct HoldAnswered {  // answers TakeHold
   SessionId session;

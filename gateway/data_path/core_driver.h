@@ -60,6 +60,7 @@ struct DriverPlanted {
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
+  bool never_wakes = false;          // does not hear what a client sends while its session rests
   bool bill_replay = false;          // does not say what was done before an executor was lost
 };
 

@@ -120,6 +120,7 @@ void CoreDriver::Do(EndWorker& action) {
 
 // D3. When the row is written, whether it still holds is looked at once more.
 void CoreDriver::Do(Live& action) {
+  Entry(action.session).is_connecting = true;
   if (planted_.live_before_written) return Connect(action);
   if (action.epoch == 1) beginning_.insert(action.conn);
   writes_->Then([this, live = action](const absl::Status& written) {
@@ -133,6 +134,7 @@ void CoreDriver::Connect(const Live& live) {
   Client* const client = FindClient(live.conn);
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
+  session->is_connecting = false;
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
   client->port->SetResting(false);

@@ -43,6 +43,7 @@ struct CoreDriver::Session {
     std::optional<ExecutorGone> report;  // the worker's; none: the stream has ended
   };
   std::shared_ptr<Relay> relay;   // D1
+  bool is_connecting = false;     // from Do(Live) to Connect (D3)
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`

@@ -119,6 +119,11 @@ bool Relay::awaits_saved() const {
   return !saves_.empty();
 }
 
+bool Relay::is_opening() const {
+  std::lock_guard lock(mutex_);
+  return client_ != nullptr && !opened_;
+}
+
 bool Relay::is_streaming() const {
   std::lock_guard lock(mutex_);
   return executor_paused_;

@@ -435,6 +435,8 @@ class Gateway {
     options.stop_lead_ns = kSecond;
     options.snapshot_ns = 2 * kSecond;
     options.idle_ns = kSecond;
+    options.rest_ns = 2 * kSecond;
+    options.rest_lead_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
     options.moves_max = 1000;  // the simulated world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
@@ -445,6 +447,7 @@ class Gateway {
             .live_before_written = planted == Planted::kLiveBeforeWritten,
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
             .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
+            .never_wakes = planted == Planted::kNeverWakes,
             .bill_replay = planted == Planted::kBillReplay};
   }
 

@@ -172,7 +172,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   }
   // The worlds were bad enough.
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
-                           "put away, saved", "refused money", "stopped", "repeated for nothing"}) {
+                           "put away, saved", "rested", "refused money", "stopped", "repeated for nothing"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -188,6 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("LiveBeforeWritten", Planted::kLiveBeforeWritten),
                       std::pair("KeptBeforeWritten", Planted::kKeptBeforeWritten),
                       std::pair("AsksNoSnapshot", Planted::kAsksNoSnapshot),
+                      std::pair("NeverWakes", Planted::kNeverWakes),
                       std::pair("PostTwice", Planted::kPostTwice),
                       std::pair("ForgetVoid", Planted::kForgetVoid),
                       std::pair("SkipFence", Planted::kSkipFence),
