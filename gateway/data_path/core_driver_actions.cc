@@ -137,7 +137,7 @@ void CoreDriver::Connect(const Live& live) {
   session->is_connecting = false;
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
-  client->port->SetResting(false);
+  client->port->SetSleeping(false);
   observer_->OnLive({live.session, live.tenant, client->port->request_id()}, live.epoch,
                     NameOf(live.seats.front().worker), client->open.client_name(),
                     client->open.client_version());
@@ -171,14 +171,14 @@ void CoreDriver::Do(IdleSoon& action) {
            static_cast<uint64_t>(action.left_s));
 }
 
-void CoreDriver::Do(RestBegins& action) {
+void CoreDriver::Do(SleepBegins& action) {
   const Client* const client = FindClient(action.conn);
   if (client == nullptr) return;
-  client->port->SetResting(true);
+  client->port->SetSleeping(true);
   if (const Session* const session = Find(action.session);
       session != nullptr && session->relay != nullptr)
     session->relay->DropClient(nullptr);
-  observer_->OnRest({action.session, client->identity.tenant, client->port->request_id()},
+  observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
          absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "

@@ -22,12 +22,14 @@ class Session:
     certificates; without both, CLOUD_FINGERPRINT and CLOUD_CA, else what the system trusts (docs/tls.md).
     max_cost: US dollars that the session may cost in all; without it, CLOUD_MAX_COST, else no bound. At that cost
     outboard.ResourceExhausted is raised, and the gateway keeps the session's state for a while.
+    No device is free: it waits as long as it takes, or CLOUD_QUEUE_S seconds, and shows its place (docs/queue.md). Without
+    work for a minute it gives the device back, and takes one again by itself with the next.
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
     thread; without it they go to stderr.
 
     A tensor is computed in the session that it was made in. Those of two sessions do not mix (outboard.Error). Each
     thread enters sessions for itself. Raises outboard.Unavailable (a ConnectionError) where nobody answers,
-    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device is free.
+    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device was free within CLOUD_QUEUE_S.
     """
 
     def __init__(self, host: str | None = None, key: str | None = None, devices: int = 1, *,

@@ -25,6 +25,7 @@
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
 #include "tests/bench/python_figures.h"
+#include "tests/bench/queue_figures.h"
 #include "tests/bench/random_tensor.h"
 #include "tests/bench/repeat_figures.h"
 #include "tests/bench/report.h"
@@ -259,6 +260,7 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
+                                     {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

@@ -117,7 +117,7 @@ class Client {
           item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition))
         return;
     for (const proto::ServerItem& item : message.frame.items())
-      if (item.notice().kind() == proto::Notice::DEVICE_RELEASED) world_->Count("rested");
+      if (item.notice().kind() == proto::Notice::DEVICE_RELEASED) world_->Count("slept");
     core_.OnFrame(message.frame);
     if (message.end) {
       const bool closes = core_.state() == session::SessionCore::State::kClosing;
