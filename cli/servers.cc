@@ -199,9 +199,9 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   options.core.devices_per_tenant_max = static_cast<uint32_t>(flags.devices_per_account);
   // A private worker has nobody else to give its devices to.
   const int idle_s = flags.idle_s.value_or(
-      flags.ephemeral ? 0 : static_cast<int>(options.core.rest_ns / gateway::kSecondNs));
-  options.core.rest_ns = idle_s * gateway::kSecondNs;
-  options.core.rest_lead_ns = std::min(options.core.rest_lead_ns, options.core.rest_ns / 2);
+      flags.ephemeral ? 0 : static_cast<int>(options.core.sleep_ns / gateway::kSecondNs));
+  options.core.sleep_ns = idle_s * gateway::kSecondNs;
+  options.core.sleep_lead_ns = std::min(options.core.sleep_lead_ns, options.core.sleep_ns / 2);
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
   OB_ASSIGN_OR_RETURN(options.credit_limit,

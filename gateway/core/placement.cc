@@ -56,7 +56,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
-  session.rest_told = false;
+  session.sleep_told = false;
   if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
   if (first) {
     telemetry::Count(telemetry::Metric::kSessionsOpened);
@@ -157,7 +157,7 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
     if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
-    const bool waits = IsSome(session.conn) && !session.resting;
+    const bool waits = IsSome(session.conn) && !session.sleeping;
     if (session.recoverable && !waits && session.memory_bytes > 0)
       may_go.push_back(&session);
   }
@@ -256,7 +256,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   session->node = worker.node;
   session->since = now_;
   Touch(*session);
-  if (IsSome(session->conn) && !session->resting) queue_.Add(RequestOf(*session), now_);
+  if (IsSome(session->conn) && !session->sleeping) queue_.Add(RequestOf(*session), now_);
   return true;
 }
 
@@ -282,7 +282,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
-  const bool waits = IsSome(session.conn) && !session.resting;
+  const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kShelved;
   if (!nothing_yet)
     PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);

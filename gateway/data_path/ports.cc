@@ -116,7 +116,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   return false;
 }
 
-// That the session rests is looked at afterwards: it is set before the relay drops the client, so a
+// That the session sleeps is looked at afterwards: it is set before the relay drops the client, so a
 // frame that went nowhere is always told of.
 bool ClientPort::Pass(proto::ClientFrame frame) {
   const std::shared_ptr<Relay> relay = this->relay();
@@ -127,7 +127,7 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   bool pause = false;
   if (absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause); !status.ok())
     Fail(status);
-  if (has_work && resting_.exchange(false)) driver_->ClientActs(conn_);
+  if (has_work && sleeping_.exchange(false)) driver_->ClientActs(conn_);
   return !pause;
 }
 
