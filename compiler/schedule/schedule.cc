@@ -157,15 +157,10 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   return kernels;
 }
 
-}  // namespace
-
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
-                                      std::span<const int64_t> donated,
-                                      const ScheduleOptions& options) {
-  const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
-
-  const auto scores = FindScores(prepared, options.scores, target);
+// Without values of `scores` in memory.
+absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, const UOp* prepared, const Target& target,
+                                         std::span<const int64_t> donated,
+                                         const absl::flat_hash_set<const UOp*>& scores) {
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
@@ -178,6 +173,24 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target));
   return Assembler(prepared, std::move(merged)).Run(graph, donated);
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
+                                      std::span<const int64_t> donated,
+                                      const ScheduleOptions& options) {
+  const RecordedPass pass("schedule", {}, sink);
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
+
+  const auto scores = FindScores(prepared, options.scores, target);
+  OB_ASSIGN_OR_RETURN(Schedule schedule,
+                      ScheduleWithout(graph, prepared, target, donated, scores));
+  if (scores.empty() || options.computes_scores == nullptr) return schedule;
+  for (const ScheduledKernel& kernel : schedule.kernels)
+    if (!options.computes_scores(kernel.ast))
+      return ScheduleWithout(graph, prepared, target, donated, {});
+  return schedule;
 }
 
 std::string KernelToString(const Schedule& schedule, size_t index) {

@@ -13,9 +13,8 @@
 
 namespace outboard::test {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 const UOp* AttentionGraph(Graph& graph, const AttentionShape& shape) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);

@@ -50,6 +50,8 @@ class OnlineMmaLowering {
     for (const OnlineMatrix& matrix : plan_.matrices)
       memory_.push_back(b_.Alloc(Space::kShared, plan_.dtype,
                                  StageElements(matrix) * (matrix.of_rows ? 1 : tile_.stages)));
+    if (!plan_.visible.guards.empty())
+      guards_ = b_.Alloc(Space::kShared, DType::kF32, tile_.warps);
     Place();
     low_.Enter();
     low_.BindAll(plan_.batch, batch_);
@@ -90,8 +92,7 @@ class OnlineMmaLowering {
   void OpenWindow() {
     const codegen::VisibleSteps& visible = plan_.visible;
     count_ = b_.Int(times_);
-    // Whether what masks hide is 0 depends on data: all steps are run.
-    if (visible.range < 0 || !visible.guards.empty()) return;
+    if (visible.range < 0) return;
     const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
       ValueId sum = b_.Int(form.constant);
       for (const auto& [range, coefficient] : form.terms) {
@@ -117,6 +118,52 @@ class OnlineMmaLowering {
     const ValueId end = b_.Plus(b_.Divide(last, tile_.steps), b_.Int(1));
     count_ = first_ < 0 ? end : b_.Plus(end, low_.Negated(first_));
     windowed_ = true;
+    if (visible.guards.empty()) return;
+    const ValueId fail = GuardsFail(first_ < 0 ? b_.Int(0) : first_, end);
+    if (first_ >= 0) first_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(0), first_});
+    count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(times_), count_});
+  }
+
+  // Whether a guard is not 0 in a step before the time `first` or from the time `end` on. Threads
+  // look at different steps, and tell each other.
+  ValueId GuardsFail(ValueId first, ValueId end) {
+    const int64_t threads = tile_.threads();
+    const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
+    const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
+    b_.Store(found, b_.Int(0), zero);
+    const ValueId loop = b_.Loop(TimesOf(extent_, threads));
+    low_.Enter();
+    const ValueId step =
+        low_.Least(b_.Plus(b_.Times(loop, threads), thread_), b_.Int(extent_ - 1));
+    low_.BindPlain(plan_.range, step);
+    const ValueId time = b_.Divide(step, tile_.steps);
+    const ValueId hidden =
+        b_.Alu(Op::kOr, DType::kBool,
+               {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+    for (const UOp* guard : plan_.visible.guards) {
+      const ValueId other = b_.Alu(Op::kCmpNe, DType::kBool,
+                                   {low_.Emit(guard), b_.Const(guard->dtype, 0)});
+      b_.Store(found, b_.Int(0),
+               b_.Alu(Op::kWhere, DType::kF32,
+                      {low_.And(hidden, other), one, b_.Load(found, b_.Int(0))}));
+    }
+    low_.Unbind(plan_.range);
+    low_.Leave();
+    b_.End(loop);
+    ValueId any = b_.Load(found, b_.Int(0));
+    for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
+      const ValueId other = b_.Add(
+          {.code = Code::kShuffle, .dtype = DType::kF32, .src = {any}, .imm = {bit, 0, 0}});
+      any = b_.Alu(Op::kMax, DType::kF32, {any, other});
+    }
+    const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
+    b_.Store(guards_, warp_, any);
+    b_.EndIf(branch);
+    b_.Barrier();
+    ValueId fails = zero;
+    for (int64_t warp = 0; warp < tile_.warps; ++warp)
+      fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards_, b_.Int(warp))});
+    return b_.Less(zero, fails);
   }
 
   // The number of a time, of those that are run.
@@ -651,6 +698,7 @@ class OnlineMmaLowering {
   // Of the times that are run: the first one (-1: that is 0), and how many.
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
+  ValueId guards_ = -1;  // of the block: by warp, whether a guard fails
   ValueId number_ = -1, inside_ = -1;  // of the time; whether the step that is bound exists
   std::vector<ValueId> memory_;        // by matrix
   absl::flat_hash_map<const UOp*, ValueId> carried_;

@@ -4,12 +4,14 @@
 #include <bit>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::program {
@@ -288,6 +290,12 @@ codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
     });
   };
   if (!known(visible.first) || !known(visible.last)) return {};
+  // Guards are looked up once for a block.
+  RangeSet of_steps = Bit(plan.range);
+  for (const int r : plan.batch) of_steps |= Bit(r);
+  for (const UOp* guard : visible.guards)
+    for (const UOp* node : PostOrder(guard))
+      if (node->op == Op::kRange && (Bit(plan.kernel.IndexOf(node)) & ~of_steps)) return {};
   return visible;
 }
 
@@ -297,6 +305,29 @@ const OnlineProduct* OnlineMmaPlan::ProductOf(const UOp* sum) const {
   const auto found = std::find_if(products.begin(), products.end(),
                                   [&](const OnlineProduct& p) { return p.sum == sum; });
   return found == products.end() ? nullptr : &*found;
+}
+
+bool ComputesScores(const UOp* kernel, const Target& target) {
+  // A REDUCE_LOOP whose ranges are not those that another one above it has.
+  absl::flat_hash_set<const UOp*> inside;
+  bool nested = false;
+  for (const UOp* node : PostOrder(kernel)) {
+    bool below = node->op == Op::kReduceLoop;
+    for (const UOp* s : node->src) {
+      if (!inside.contains(s)) continue;
+      below = true;
+      nested = nested || node->op == Op::kReduceLoop;
+    }
+    if (below) inside.insert(node);
+  }
+  if (!nested) return true;
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok() || codegen::PanelsOf(*nest).empty()) return nest.ok();
+  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  return plan.ok() && plan->has_value();
 }
 
 int64_t OnlineAmount(const OnlineTile& tile) {

@@ -94,6 +94,10 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNe
                                                            const Target& target,
                                                            const std::vector<codegen::Opt>* opts);
 
+// Returns whether a kernel that computes reductions inside of others, if it does, has such a plan on
+// this target: else each element of its results would compute them again.
+bool ComputesScores(const UOp* kernel, const Target& target);
+
 absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
 // Expands the plan to blocks of threads with matrix units. Errors: as of ExpandPlan.
 absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
