@@ -20,7 +20,8 @@ const UOp* AttentionGraph(Graph& graph, const AttentionShape& shape) {
   SetSession(session);
   const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
   const auto leaf = [&](int64_t rows) {
-    return Tensor::zeros({shape.batch, shape.heads, rows, shape.width}, shape.dtype).requires_grad_();
+    return Tensor::zeros({shape.batch, shape.heads, rows, shape.width}, shape.dtype)
+        .requires_grad_();
   };
   const Tensor q = leaf(shape.queries), k = leaf(shape.keys), v = leaf(shape.keys);
   const double scale = 1 / std::sqrt(static_cast<double>(shape.width));

@@ -51,6 +51,7 @@ class NvptxPrinter : protected ScopePrinter {
   virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
   virtual Values LoadMatrices(ValueId n);
+  Values NarrowToPairs(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
@@ -121,7 +122,7 @@ class NvptxPrinter : protected ScopePrinter {
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
+  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX and casts to bf16: two numbers each
 };
 
 }  // namespace outboard::render
