@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ struct ScheduledBuffer {
 // What a worker's user may decide.
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
+  // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
+  // Null: it does.
+  std::function<bool(const UOp* kernel)> computes_scores;
 };
 
 struct ScheduledKernel {

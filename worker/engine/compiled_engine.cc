@@ -12,6 +12,7 @@
 #include "compiler/ir/copies.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
@@ -639,7 +640,7 @@ class CompiledEngine final : public Engine {
     Graph graph;
     auto plan = std::make_unique<ExecutionPlan>();
     OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, target_, donated, {.scores = scores_}));
+                        schedule::MakeSchedule(graph, sink, target_, donated, ScheduleOptionsOf()));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     const std::vector<int> results = ResultsOf(schedule);
@@ -684,6 +685,15 @@ class CompiledEngine final : public Engine {
                    static_cast<double>(in_place_bytes) / 1e6,
                    std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     return plan;
+  }
+
+  schedule::ScheduleOptions ScheduleOptionsOf() const {
+    schedule::ScheduleOptions options{.scores = scores_};
+    if (target_.kind == TargetKind::kCuda)
+      options.computes_scores = [this](const UOp* kernel) {
+        return program::ComputesScores(kernel, target_);
+      };
+    return options;
   }
 
   KernelCompiler* compiler_;

@@ -58,6 +58,7 @@ std::vector<const UOp*> Conjuncts(const UOp* condition);
 class Lowering {
   friend class MmaLowering;     // lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc
+  friend class OnlineMatrices;
   friend class OnlineMmaLowering;  // lower_online_mma.cc
 
  public:

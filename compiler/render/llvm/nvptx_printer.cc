@@ -258,6 +258,9 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
       return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
+      if (target_.kind == TargetKind::kCuda && i.dtype == DType::kBF16 &&
+          at(i.src[0]).dtype == DType::kF32 && i.lanes % 2 == 0)
+        return NarrowToPairs(n);
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
       return out;
