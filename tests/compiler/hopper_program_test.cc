@@ -162,7 +162,7 @@ std::vector<PlantedMistake> ClusterMistakes() {
       return true;
     };
   };
-  // BOXLOADs: of A, then of B. MBARRIVEs: of the loop, at each rank; of the last stage, likewise.
+  // BOXLOADs: of A, then of B. MBARRIVEs: of the loop, of the last stage.
   return {
       {"blocks use barriers that others have not made",
        Changing(Code::kClusterSync, 0, Drop),
@@ -175,8 +175,12 @@ std::vector<PlantedMistake> ClusterMistakes() {
        {Fault::kDivergence, Fault::kMisuse}},
       {"a copy for one block alone", Changing(Code::kBoxLoad, 1, imm(1)), {Fault::kEndlessWait}},
       {"a stage is released in one block alone",
-       Changing(Code::kBarrierArrive, 1, Drop),
-       {Fault::kEndlessWait}},
+       Changing(Code::kBarrierArrive, 0,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Int(0);
+                  return true;
+                }),
+       {Fault::kEndlessWait, Fault::kMisuse, Fault::kRace}},
       {"arrivals of one block empty a stage",
        Changing(Code::kBarrierInit, 1, imm(2)),
        {Fault::kRace, Fault::kMisuse}},

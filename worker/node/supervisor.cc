@@ -360,7 +360,7 @@ class Supervisor::Impl {
     if (spare_.running() || stopping_) return;
     if (devices_.are_gpus() && spare_.has_ended())
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
-        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere,
+        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
                         "an executor could not have it (its log says why)");
     const std::optional<uint32_t> free = FirstFreeDevice();
     if (free.has_value()) StartSpareOn(*free);
@@ -467,9 +467,10 @@ class Supervisor::Impl {
     session.stored_file = MakeStoredFile();
     session.output = spare_.TakeOutput();
     if (devices_.are_gpus())
-      session.on_device_failure = [this, device = spare_.device()](DeviceFailure failure,
-                                                                 const std::string& words) {
-        OnDeviceFailure(device, failure, words);
+      session.on_device_failure = [this, device = spare_.device(),
+                                   account = options_.is_single_account ? 0 : assign.account()](
+                                      DeviceFailure failure, const std::string& words) {
+        OnDeviceFailure(device, failure, account, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     executors.Add(std::move(session), spare_.TakeProcess());
@@ -499,8 +500,9 @@ class Supervisor::Impl {
   }
 
   // Any thread.
-  void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
-    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, words);
+  void OnDeviceFailure(uint32_t device, DeviceFailure failure, uint64_t account,
+                       const std::string& words) {
+    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, account, words);
     if (!out.has_value()) return;
     proto::WorkerEvent event;
     *event.mutable_device_out() = *std::move(out);

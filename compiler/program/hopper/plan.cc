@@ -167,7 +167,9 @@ struct Choice {
 class TileChooser {
  public:
   TileChooser(const HopperShape& shape, const Target& target)
-      : shape_(shape), multiprocessors_(std::max(1, target.threads)) {}
+      : shape_(shape), plain_(shape), multiprocessors_(std::max(1, target.threads)) {
+    plain_.results.clear();
+  }
 
   std::optional<Choice> Best(double below) {
     std::optional<Choice> best;
@@ -198,7 +200,8 @@ class TileChooser {
   }
 
   bool Fits(const HopperTile& tile) const {
-    if (!CheckHopperShape(shape_, tile).ok()) return false;
+    // Without boxes there is more room, and parts may be narrower.
+    if (!CheckHopperShape(shape_, tile).ok() && !CheckHopperShape(plain_, tile).ok()) return false;
     // Parts are for what leaves multiprocessors idle, clusters for what does not.
     if (tile.split > 1) return TilesOf(tile) * tile.split <= multiprocessors_;
     return tile.cluster == 1 || TilesOf(tile) >= multiprocessors_;
@@ -213,6 +216,7 @@ class TileChooser {
   }
 
   const HopperShape& shape_;
+  HopperShape plain_;
   const int64_t multiprocessors_;
 };
 

@@ -233,8 +233,8 @@ class ProductBuilder {
 
   void Consume(ValueId consumer) {
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, tile_.columns / 2);
-    const ValueId speaks =
-        b_.Alu(Op::kCmpEq, DType::kBool, {b_.Modulo(thread_, kWarpgroupThreads), b_.Int(0)});
+    const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
+    const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       b_.Do(Code::kGroupFence, {sums});
@@ -254,10 +254,12 @@ class ProductBuilder {
       b_.Do(Code::kGroupCommit);
     };
     const auto release = [&](ValueId stage) {
+      // One thread for each block that copies to this stage.
       const ValueId one = b_.If(speaks);
-      if (Partners() == 1) b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
-      for (int64_t rank = 0; Partners() > 1 && rank < Partners(); ++rank)
-        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage), b_.Int(rank)});
+      if (Partners() == 1)
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
+      else
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage), in_group});
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {

@@ -49,7 +49,7 @@ using codegen::Tile;
 
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
 inline DType SumType(DType dtype) {
-  return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
+  return codegen::JoinTypeOf(dtype);
 }
 
 // Returns the conjuncts of a condition.
@@ -237,8 +237,6 @@ class Lowering {
   void JoinResults(int index, const Reduction& sums);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
-  // Of reductions of so many elements each.
-  static int64_t JoinedAtOnce(int64_t elements, DType type);
   void CopiesForStep(const Reduction& sums);
   // Returns false where that is not possible: then each step copies before it is computed.
   bool LoopWithCopiesAhead(const Reduction& sums);
