@@ -5,14 +5,12 @@
 // Invariants, under the lock:
 //   1. A pair's frames are sent, and expected, in the order in which transfers were started; both
 //      ranks start those of a common group in one order.
-//   2. The mover touches a caller's memory only for transfers in `pending_`, and not once `ended_`
-//      is set: it holds the lock for no system call, so it marks itself `moving_` meanwhile, and a
-//      caller gets an error only at !moving_.
+//   2. The mover touches a caller's memory only for transfers in `pending_`, and never once `told_`
+//      is set, which is its last act: a caller gets an error only then.
 //   3. `cause_` is set once.
 #include "runtime/collective/sockets.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,6 +18,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -42,8 +41,9 @@ constexpr uint32_t kReasonBytesMax = 1024;
 constexpr size_t kBytesAtOnce = size_t{1} << 20;
 // So much fits a socket where the system lets it: fewer turns between two processes of one core.
 constexpr int kSocketBytes = 1 << 20;
-// The last words of a rank that leaves get so long to be sent.
-constexpr int kLastWordsMs = 100;
+// The last words of a rank that leaves get so long to be sent: a tenth of the second in which a
+// partner is to be free.
+constexpr std::chrono::milliseconds kLastWords{100};
 
 struct FrameHeader {
   enum Kind : uint32_t { kBlock = 1, kAborted = 2 };
@@ -68,13 +68,7 @@ class SocketCollective final : public Collective {
  public:
   SocketCollective(Member member, std::vector<int> sockets, int wake)
       : Collective(std::move(member)), wake_(wake), partners_(sockets.size()) {
-    for (size_t rank = 0; rank < sockets.size(); ++rank) {
-      partners_[rank].socket = sockets[rank];
-      if (sockets[rank] < 0) continue;
-      fcntl(sockets[rank], F_SETFL, fcntl(sockets[rank], F_GETFL) | O_NONBLOCK);
-      setsockopt(sockets[rank], SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof kSocketBytes);
-      setsockopt(sockets[rank], SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
-    }
+    for (size_t rank = 0; rank < sockets.size(); ++rank) partners_[rank].socket = sockets[rank];
   }
   ~SocketCollective() override {
     if (mover_.joinable()) {
@@ -104,6 +98,8 @@ class SocketCollective final : public Collective {
   absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
     for (const Transfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
+    if (absl::Status going = status(); !going.ok()) return going;
+    for (const Transfer& transfer : bucket) CopyOwn(transfer);
     int64_t id = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -121,7 +117,7 @@ class SocketCollective final : public Collective {
     std::unique_lock lock(mutex_);
     if (!pending_.contains(id))
       return absl::InvalidArgumentError("a transfer that was not started, or was waited for");
-    changed_.wait(lock, [&] { return pending_.at(id) == 0 || (!cause_.ok() && !moving_); });
+    changed_.wait(lock, [&] { return pending_.at(id) == 0 || told_; });
     const bool done = pending_.at(id) == 0;
     pending_.erase(id);
     return done ? absl::OkStatus() : cause_;
@@ -131,7 +127,7 @@ class SocketCollective final : public Collective {
     std::unique_lock lock(mutex_);
     SetCause(member().rank, cause);
     Wake();
-    changed_.wait(lock, [&] { return !moving_; });
+    changed_.wait(lock, [&] { return told_; });
   }
 
   absl::Status status() const override {
@@ -154,39 +150,57 @@ class SocketCollective final : public Collective {
     bool reason_came() const { return !reason.empty() && reason_bytes == reason.size(); }
   };
 
+  // Where the blocks of one transfer are, for a rank.
+  struct Blocks {
+    Blocks(const Transfer& transfer, int64_t rank)
+        : transfer(transfer),
+          place(rank / transfer.stride % transfer.count),
+          bytes(static_cast<size_t>(transfer.block_bytes())),
+          broadcast(transfer.pattern == Pattern::kBroadcast) {}
+
+    bool sends() const { return !broadcast || place == transfer.root; }
+    bool receives_from(int64_t from) const { return !broadcast || from == transfer.root; }
+    char* sent_to(int64_t to) const {
+      const bool each = transfer.pattern == Pattern::kAllToAll;
+      return const_cast<char*>(transfer.send.data()) + (each ? static_cast<size_t>(to) * bytes : 0);
+    }
+    char* received_from(int64_t from) const {
+      return transfer.receive.data() + (broadcast ? 0 : static_cast<size_t>(from) * bytes);
+    }
+
+    const Transfer& transfer;
+    const int64_t place;
+    const size_t bytes;
+    const bool broadcast;
+  };
+
+  // What this rank sends itself.
+  void CopyOwn(const Transfer& transfer) const {
+    const Blocks blocks(transfer, member().rank);
+    if (blocks.bytes > 0 && blocks.sends())
+      std::memcpy(blocks.received_from(blocks.place), blocks.sent_to(blocks.place), blocks.bytes);
+  }
+
   // Puts the frames of one transfer behind those that were started before. Blocks of no bytes need
   // none. Under the lock.
   void Enqueue(const Transfer& transfer, int64_t id) {
-    const int64_t count = transfer.count, rank = member().rank,
-                  place = rank / transfer.stride % count;
-    const auto block = static_cast<size_t>(transfer.block_bytes());
-    const bool broadcast = transfer.pattern == Pattern::kBroadcast;
+    const Blocks blocks(transfer, member().rank);
     const FrameHeader header{.pattern = static_cast<uint32_t>(transfer.pattern),
                              .epoch = member().epoch,
-                             .count = static_cast<uint64_t>(count),
+                             .count = static_cast<uint64_t>(transfer.count),
                              .stride = static_cast<uint64_t>(transfer.stride),
-                             .number = numbers_[{count, transfer.stride}]++,
-                             .bytes = block};
-    const auto sent_to = [&](int64_t to) {
-      const size_t offset =
-          transfer.pattern == Pattern::kAllToAll ? static_cast<size_t>(to) * block : 0;
-      return const_cast<char*>(transfer.send.data()) + offset;
-    };
-    const auto received_from = [&](int64_t from) {
-      return transfer.receive.data() + (broadcast ? 0 : static_cast<size_t>(from) * block);
-    };
-    if (block == 0) return;
-    if (!broadcast || place == transfer.root)
-      std::memcpy(received_from(place), sent_to(place), block);
-    for (int64_t p = 0; p < count; ++p) {
-      if (p == place) continue;
-      Partner& partner = partners_[rank + (p - place) * transfer.stride];
-      if (!broadcast || place == transfer.root) {
-        partner.to_send.push_back({header, sent_to(p), 0, id});
+                             .number = numbers_[{transfer.count, transfer.stride}]++,
+                             .bytes = blocks.bytes};
+    if (blocks.bytes == 0) return;
+    for (int64_t p = 0; p < transfer.count; ++p) {
+      if (p == blocks.place) continue;
+      Partner& partner = partners_[member().rank + (p - blocks.place) * transfer.stride];
+      if (blocks.sends()) {
+        partner.to_send.push_back({header, blocks.sent_to(p), 0, id});
         ++pending_[id];
       }
-      if (!broadcast || p == transfer.root) {
-        partner.to_receive.push_back({header, received_from(p), 0, id});
+      if (blocks.receives_from(p)) {
+        partner.to_receive.push_back({header, blocks.received_from(p), 0, id});
         ++pending_[id];
       }
     }
@@ -226,8 +240,7 @@ class SocketCollective final : public Collective {
       }
       {
         const std::lock_guard lock(mutex_);
-        if (!cause_.ok()) continue;
-        moving_ = true;
+        if (!cause_.ok()) break;
       }
       for (size_t rank = 0; rank < partners_.size(); ++rank) {
         Partner& partner = partners_[rank];
@@ -238,12 +251,11 @@ class SocketCollective final : public Collective {
         if (status.ok() && (events & (POLLIN | POLLHUP | POLLERR))) status = ReceiveFrom(partner);
         if (!status.ok()) Failed(static_cast<int64_t>(rank), status);
       }
-      const std::lock_guard lock(mutex_);
-      moving_ = false;
       changed_.notify_all();
     }
     TellPartners();
     const std::lock_guard lock(mutex_);
+    told_ = true;
     changed_.notify_all();
   }
 
@@ -285,29 +297,36 @@ class SocketCollective final : public Collective {
     return frames.empty() ? nullptr : &frames.front();
   }
 
+  // Sends what the socket takes of a frame. False: it takes no more now, or, with errno other than
+  // EAGAIN, ever.
+  static bool SendSome(int socket, Frame& frame) {
+    constexpr size_t kHeader = sizeof(FrameHeader);
+    iovec parts[2];
+    size_t count = 0;
+    if (frame.done < kHeader)
+      parts[count++] = {reinterpret_cast<char*>(&frame.header) + frame.done, kHeader - frame.done};
+    const size_t block_done = frame.done > kHeader ? frame.done - kHeader : 0;
+    parts[count++] = {frame.bytes + block_done, frame.header.bytes - block_done};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) errno = EAGAIN;
+    if (sent < 0) return false;
+    frame.done += static_cast<size_t>(sent);
+    return true;
+  }
+
   absl::Status SendTo(Partner& partner) {
-    size_t moved = 0;
-    while (moved < kBytesAtOnce) {
+    for (size_t moved = 0; moved < kBytesAtOnce;) {
       Frame* const frame = FirstOf(partner.to_send);
       if (frame == nullptr) return absl::OkStatus();
-      iovec parts[2];
-      int count = 0;
-      constexpr size_t kHeader = sizeof(FrameHeader);
-      if (frame->done < kHeader)
-        parts[count++] = {reinterpret_cast<char*>(&frame->header) + frame->done,
-                          kHeader - frame->done};
-      const size_t block_done = frame->done > kHeader ? frame->done - kHeader : 0;
-      if (frame->header.bytes > block_done)
-        parts[count++] = {frame->bytes + block_done, frame->header.bytes - block_done};
-      msghdr message{};
-      message.msg_iov = parts;
-      message.msg_iovlen = static_cast<size_t>(count);
-      const ssize_t sent = sendmsg(partner.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-      // The reason may have come before the socket closed: ReceiveFrom finds it.
-      if (sent < 0) return ReceiveReason(partner);
-      frame->done += static_cast<size_t>(sent);
-      moved += static_cast<size_t>(sent);
+      const size_t before = frame->done;
+      if (!SendSome(partner.socket, *frame)) {
+        if (errno == EAGAIN) return absl::OkStatus();
+        return ReceiveReason(partner);  // it may have come before the socket ended
+      }
+      moved += frame->done - before;
       if (frame->done < frame->size()) return absl::OkStatus();
       FrameDone(partner.to_send);
     }
@@ -399,8 +418,8 @@ class SocketCollective final : public Collective {
         " of ", ours.bytes, " bytes in one of ", ours.count));
   }
 
-  // Sends the cause to all, at the end of a frame only: in the middle of a block it would be read
-  // as bytes of it. Those get to know by the socket's end.
+  // Sends the cause to all. It can only follow a whole frame, so one that is on its way goes on to
+  // its end first, if its partner takes it in time; else that one sees the end of the socket alone.
   void TellPartners() {
     std::string reason;
     {
@@ -408,20 +427,33 @@ class SocketCollective final : public Collective {
       if (cause_.ok()) return;
       reason = std::string(cause_.message()).substr(0, kReasonBytesMax);
     }
-    const FrameHeader header{
-        .kind = FrameHeader::kAborted, .epoch = member().epoch, .bytes = reason.size()};
-    std::string frame(reinterpret_cast<const char*>(&header), sizeof header);
-    frame += reason;
-    for (Partner& partner : partners_) {
-      if (partner.socket < 0) continue;
-      const bool within = !partner.to_send.empty() && partner.to_send.front().done > 0;
-      if (!within) {
-        pollfd writable{partner.socket, POLLOUT, 0};
-        if (poll(&writable, 1, kLastWordsMs) > 0)
-          (void)!send(partner.socket, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      }
-      shutdown(partner.socket, SHUT_WR);
+    const auto deadline = std::chrono::steady_clock::now() + kLastWords;
+    std::vector<Frame> last(partners_.size());
+    std::vector<pollfd> polled;
+    for (size_t rank = 0; rank < partners_.size(); ++rank) {
+      last[rank].header = {
+          .kind = FrameHeader::kAborted, .epoch = member().epoch, .bytes = reason.size()};
+      last[rank].bytes = reason.data();
+      polled.push_back({partners_[rank].gone ? -1 : partners_[rank].socket, POLLOUT, 0});
     }
+    while (std::any_of(polled.begin(), polled.end(), [](const pollfd& p) { return p.fd >= 0; })) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0 ||
+          poll(polled.data(), polled.size(), static_cast<int>(left.count())) == 0)
+        break;
+      for (size_t rank = 0; rank < polled.size(); ++rank) {
+        if (polled[rank].fd < 0 || polled[rank].revents == 0) continue;
+        std::deque<Frame>& frames = partners_[rank].to_send;
+        const bool within = !frames.empty() && frames.front().done > 0 &&
+                            frames.front().done < frames.front().size();
+        Frame& frame = within ? frames.front() : last[rank];
+        const bool broken = !SendSome(polled[rank].fd, frame) && errno != EAGAIN;
+        if (broken || (!within && frame.done == frame.size())) polled[rank].fd = -1;
+      }
+    }
+    for (const Partner& partner : partners_)
+      if (partner.socket >= 0) shutdown(partner.socket, SHUT_WR);
   }
 
   const int wake_;  // an eventfd
@@ -432,12 +464,37 @@ class SocketCollective final : public Collective {
   std::map<std::pair<int64_t, int64_t>, uint64_t> numbers_;  // of the transfers of a group
   std::map<int64_t, int64_t> pending_;  // frames that are under way, by transfer
   int64_t next_id_ = 0;
-  bool moving_ = false;
+  bool told_ = false;  // the mover has ended, and the partners know why
   bool leaving_ = false;
   absl::Status cause_;
 };
 
 }  // namespace
+
+void WidenSocket(int socket) {
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof kSocketBytes);
+  setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+}
+
+absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks) {
+  std::vector<std::vector<int>> ends(ranks, std::vector<int>(ranks, -1));
+  for (int64_t a = 0; a < ranks; ++a)
+    for (int64_t b = 0; b < a; ++b) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        const absl::Status status = absl::UnavailableError(
+            absl::StrCat("no sockets between ", ranks, " ranks: ", std::strerror(errno)));
+        for (const std::vector<int>& of_rank : ends)
+          for (const int end : of_rank)
+            if (end >= 0) close(end);
+        return status;
+      }
+      for (const int end : pair) WidenSocket(end);
+      ends[a][b] = pair[0];
+      ends[b][a] = pair[1];
+    }
+  return ends;
+}
 
 absl::StatusOr<std::unique_ptr<Collective>> MakeOverSockets(Member member,
                                                             std::vector<int> sockets) {

@@ -10,6 +10,7 @@
 // to all; a socket that closes without one tells that its rank's process has ended.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,14 @@
 #include "runtime/collective/collective.h"
 
 namespace outboard::collective {
+
+// Makes a socket for each pair of ranks: the result's [r][s] is the end of rank r that leads to rank
+// s, and -1 where r is s. The caller owns them all; they are closed on exec.
+// Errors: UNAVAILABLE  the system gives no more descriptors: ranks * (ranks - 1) are needed
+absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks);
+// Lets a socket hold more, so that ranks that share a core take fewer turns. Whoever makes a socket
+// calls this; one that may hold no more works too.
+void WidenSocket(int socket);
 
 // sockets[r] is connected to rank r: a stream socket, owned from now on. At the own rank: an
 // eventfd that does not block, or -1 where this process may make one itself.

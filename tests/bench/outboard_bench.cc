@@ -14,6 +14,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "runtime/devices.h"
+#include "tests/bench/allreduce_figures.h"
 #include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
@@ -260,7 +261,11 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
-                                     {"devices", GroupFigures},
+                                     {"devices",
+                                      [] {
+                                        GroupFigures();
+                                        AllReduceFigures();
+                                      }},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

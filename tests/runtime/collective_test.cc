@@ -2,7 +2,8 @@
 #include "runtime/collective/collective.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -244,23 +245,10 @@ Ranks MakeGlooRanks(const std::vector<int64_t>& mesh) {
   return ranks;
 }
 
-// The ends of a socket for each pair: ends[r][s] is that of rank r to rank s.
-std::vector<std::vector<int>> SocketEnds(int64_t ranks) {
-  std::vector<std::vector<int>> ends(ranks, std::vector<int>(ranks, -1));
-  for (int64_t a = 0; a < ranks; ++a)
-    for (int64_t b = 0; b < a; ++b) {
-      int pair[2];
-      OB_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-      ends[a][b] = pair[0];
-      ends[b][a] = pair[1];
-    }
-  return ends;
-}
-
 Ranks MakeSocketRanks(const std::vector<int64_t>& mesh) {
   Ranks ranks;
   const int64_t count = Member{0, mesh, 1}.ranks();
-  const auto ends = SocketEnds(count);
+  const auto ends = ValueOrDie(ConnectRanks(count));
   for (int64_t rank = 0; rank < count; ++rank)
     ranks.push_back(ValueOrDie(MakeOverSockets({rank, mesh, 1}, ends[rank])));
   return ranks;
@@ -318,7 +306,7 @@ TEST(Sockets, OneForEachOtherRank) {
 }
 
 TEST(Sockets, BytesOfAnotherEpoch_EndTheGroup) {
-  const auto ends = SocketEnds(2);
+  const auto ends = ValueOrDie(ConnectRanks(2));
   const auto old = ValueOrDie(MakeOverSockets({1, {2}, 1}, ends[1]));
   const auto now = ValueOrDie(MakeOverSockets({0, {2}, 2}, ends[0]));
   std::string block = "late", both(8, 'x'), mine(8, 'y');
@@ -333,7 +321,7 @@ TEST(Sockets, BytesOfAnotherEpoch_EndTheGroup) {
 
 // A process that is killed says nothing: its socket ends.
 TEST(Sockets, ASocketThatEnds_IsItsRanksProcess) {
-  auto ends = SocketEnds(2);
+  auto ends = ValueOrDie(ConnectRanks(2));
   const auto me = ValueOrDie(MakeOverSockets({0, {2}, 1}, ends[0]));
   std::string block = "1234", both(8, 'x');
   std::thread killed([&] { close(ends[1][0]); });
@@ -344,8 +332,48 @@ TEST(Sockets, ASocketThatEnds_IsItsRanksProcess) {
   killed.join();
 }
 
+// All-gathers until one fails, and returns why.
+absl::Status GatherForever(Collective& me, const std::function<void(int round)>& before) {
+  std::string block = Block(me.member().rank, 100'000), all(300'000, 'x');
+  for (int round = 0;; ++round) {
+    before(round);
+    if (absl::Status status = Do(me, Of(Pattern::kAllGather, 3, 1, block, all)); !status.ok())
+      return status;
+  }
+}
+
+TEST(Sockets, AKilledProcess_FreesItsPartnersWithItsRank) {
+  const auto ends = ValueOrDie(ConnectRanks(3));
+  const auto keep_only = [&](int64_t mine) {  // an end that others keep open would never end
+    for (int64_t rank = 0; rank < 3; ++rank)
+      for (const int end : ends[rank])
+        if (rank != mine && end >= 0) close(end);
+  };
+  pid_t pids[3] = {};
+  for (int64_t rank = 1; rank < 3; ++rank) {
+    pids[rank] = fork();
+    ASSERT_GE(pids[rank], 0);
+    if (pids[rank] > 0) continue;
+    keep_only(rank);
+    const auto me = ValueOrDie(MakeOverSockets({rank, {3}, 1}, ends[rank]));
+    const absl::Status why = GatherForever(*me, [](int) {});
+    _exit(absl::IsUnavailable(why) && why.message().find("rank 2") != std::string::npos ? 0 : 1);
+  }
+  keep_only(0);
+  const auto me = ValueOrDie(MakeOverSockets({0, {3}, 1}, ends[0]));
+  const absl::Status why = GatherForever(*me, [&](int round) {
+    if (round == 10) kill(pids[2], SIGKILL);
+  });
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(why.message().find("rank 2"), std::string::npos) << why;
+  int how = 0;
+  ASSERT_EQ(waitpid(pids[1], &how, 0), pids[1]);
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+  ASSERT_EQ(waitpid(pids[2], &how, 0), pids[2]);
+}
+
 TEST(Sockets, BytesThatAreNoFrame_EndTheGroup) {
-  auto ends = SocketEnds(2);
+  auto ends = ValueOrDie(ConnectRanks(2));
   const auto me = ValueOrDie(MakeOverSockets({0, {2}, 1}, ends[0]));
   const std::string garbage(200, 'g');
   ASSERT_EQ(write(ends[1][0], garbage.data(), garbage.size()), 200);
@@ -356,7 +384,7 @@ TEST(Sockets, BytesThatAreNoFrame_EndTheGroup) {
 
 // A rank that has all it wanted may leave before the others have.
 TEST(Sockets, ARankThatIsDone_LeavesWithoutHarm) {
-  const auto ends = SocketEnds(2);
+  const auto ends = ValueOrDie(ConnectRanks(2));
   auto first = ValueOrDie(MakeOverSockets({0, {2}, 1}, ends[0]));
   const auto second = ValueOrDie(MakeOverSockets({1, {2}, 1}, ends[1]));
   std::string block = "1234", got(4, 'x'), late(4, 'x');

@@ -312,24 +312,30 @@ class CompiledEngine final : public Engine {
     return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
   }
 
+  // After an error no other rank touches `memory`.
   absl::Status RunSteps(const ExecutionPlan& plan, const UOp* sink,
                         const std::vector<runtime::DeviceAddress>& memory,
                         const std::vector<int64_t>& vars) {
-    using Kind = schedule::ScheduledStep::Kind;
     Transfers transfers(group(), &device(), &plan.schedule, &memory);
-    for (const auto& [kind, index] : plan.schedule.steps) {
-      if (kind == Kind::kKernel) {
-        OB_RETURN_IF_ERROR(
-            AboutResult(RunKernel(plan, index, memory, vars), sink, plan.launches[index].result));
-      } else if (kind == Kind::kStart) {
-        if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());
-        OB_RETURN_IF_ERROR(transfers.Start(index));
-      } else {
-        const TraceSpan span(trace_, "wait for ranks");
-        OB_RETURN_IF_ERROR(transfers.Wait(index));
-      }
-    }
+    for (const schedule::ScheduledStep& step : plan.schedule.steps)
+      OB_RETURN_IF_ERROR(EndGroupIfFailed(RunStep(step, plan, sink, transfers, memory, vars)));
     return absl::OkStatus();
+  }
+
+  absl::Status RunStep(const schedule::ScheduledStep& step, const ExecutionPlan& plan,
+                       const UOp* sink, Transfers& transfers,
+                       const std::vector<runtime::DeviceAddress>& memory,
+                       const std::vector<int64_t>& vars) {
+    using Kind = schedule::ScheduledStep::Kind;
+    if (step.kind == Kind::kKernel)
+      return AboutResult(RunKernel(plan, step.index, memory, vars), sink,
+                         plan.launches[step.index].result);
+    if (step.kind == Kind::kStart) {
+      if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());
+      return transfers.Start(step.index);
+    }
+    const TraceSpan span(trace_, "wait for ranks");
+    return transfers.Wait(step.index);
   }
 
   // Before anything is launched. Errors: RESOURCE_EXHAUSTED, about the result that needs the most

@@ -68,8 +68,8 @@ class Engine {
 
   // Makes this engine one rank of a group: from now on it runs graphs of the device level, whose
   // collectives go through `collective` and whose rank is that of its Member. All ranks run the
-  // same graphs in the same order. After an abort, or for a new epoch, call it again with the new one;
-  // nullptr leaves the group. What a Run adds in a group:
+  // same graphs in the same order. After an abort, or for a new epoch, call it again with the new
+  // one; nullptr leaves the group. What a Run adds in a group:
   //   - The first Run of a graph is planned by all ranks before one of them begins it: where a rank
   //     cannot, all return its error, and the group goes on.
   //   - A Run that fails later aborts the group: the others return UNAVAILABLE with rank and cause.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/collective/sockets.h"
 
 namespace outboard::worker {
 
@@ -44,6 +45,7 @@ absl::Status SessionExecutors::Introduce() {
       int pair[2];
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
         return no_more();
+      for (const int end : pair) collective::WidenSocket(end);
       hosts_[one]->PassGroupSocket(other, pair[0]);
       hosts_[other]->PassGroupSocket(one, pair[1]);
     }
