@@ -139,7 +139,10 @@ double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
   const auto wish = [&](uint64_t i) {
     return DeviceWish{.devices = trace[i].devices, .workers_max = 0};
   };
-  const auto account = [](uint64_t i) { return TenantId{1 + static_cast<int64_t>(i % 40)}; };
+  // Each large one is of another account: that of one with much past use waits for its share, too.
+  const auto account = [](uint64_t i) {
+    return TenantId{1 + static_cast<int64_t>((i + i / 1000 * 13) % 40)};
+  };
   const auto now = [&] { return MonoTime{static_cast<int64_t>(now_s * 1e9)}; };
   const auto start = [&](uint64_t i, const Parts& parts) {
     pools.Take(parts);
@@ -191,7 +194,7 @@ double GroupStarvationRatio() {
   std::mt19937_64 random(53);
   const auto uniform = [&] { return static_cast<double>(random() % 1'000'000) / 1e6; };
   std::vector<Asked> trace;
-  for (double at_s = 0; trace.size() < 20'000; at_s += uniform() * 8)
+  for (double at_s = 0; trace.size() < 20'000; at_s += uniform() * 6.9)
     trace.push_back({at_s, 20 + 200 * uniform(),
                      trace.size() % 1000 == 500 ? 54 : 1 + static_cast<uint32_t>(random() % 2)});
   return LongestWaitOfLargeS(trace, /*fifo=*/false) / LongestWaitOfLargeS(trace, /*fifo=*/true);
