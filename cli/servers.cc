@@ -267,6 +267,7 @@ class SupervisorThread {
     supervisor_.Stop();
     if (thread_.joinable()) thread_.join();
   }
+  void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
 
  private:
@@ -447,6 +448,7 @@ int RunWorker(const ServerFlags& flags) {
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
+  if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
 }

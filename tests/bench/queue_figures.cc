@@ -113,8 +113,7 @@ void PlacementFigure(const char* name, uint32_t devices_each, uint32_t largest) 
   for (const double s : took) sum += s;
   Report(name, 1e6 * sum / static_cast<double>(took.size()), "us", "",
          absl::StrFormat("mean of 20,000 decisions; %d workers of %d, %d waiting; p99 %.0f us",
-                         kWorkers, devices_each, kWaiting,
-                         1e6 * took[took.size() * 99 / 100]));
+                         kWorkers, devices_each, kWaiting, 1e6 * took[took.size() * 99 / 100]));
 }
 
 // One trace of requests: a fleet of 54 devices, kept busy by small requests of many accounts, and
@@ -124,8 +123,8 @@ struct Asked {
   uint32_t devices;
 };
 
-// The longest wait of a request for 54. `fifo`: strictly in the order of arrival, with nobody passed
-// over: what such a request waits for then runs, or asked, before it.
+// The longest wait of a request for 54. `fifo`: strictly in the order of arrival, with nobody
+// passed over: what such a request waits for then runs, or asked, before it.
 double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
   DevicePools pools;
   DeviceQueue queue;
@@ -188,8 +187,8 @@ double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
 }
 
 // The longest wait of a request for 54 of 54 devices among small ones without an end, over what it
-// is where everybody is served strictly in the order of arrival. Without a reservation it grows with
-// the trace.
+// is where everybody is served strictly in the order of arrival. Without a reservation it grows
+// with the trace.
 double GroupStarvationRatio() {
   std::mt19937_64 random(53);
   const auto uniform = [&] { return static_cast<double>(random() % 1'000'000) / 1e6; };

@@ -154,6 +154,24 @@ class Supervisor::Impl {
     return absl::OkStatus();
   }
 
+  // Ended sessions are reaped by Run's thread, at the next word of the gateway's.
+  void Drain(Milliseconds limit) {
+    if (!welcome_) return;
+    draining_ = true;
+    proto::WorkerEvent event;
+    event.mutable_draining();
+    Tell(event);
+    const Clock::time_point until = Clock::now() + limit;
+    size_t left = 0;
+    std::unique_lock lock(mutex_);
+    do {
+      left = sessions_.size() - std::min(sessions_.size(), ended_.size());
+      if (left == 0 || !welcome_) break;
+      wake_.wait_for(lock, Milliseconds(50));
+    } while (Clock::now() < until);
+    telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"sessions_left", left}});
+  }
+
   void Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -583,6 +601,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
+void Supervisor::Drain(std::chrono::milliseconds limit) { impl_->Drain(limit); }
 void Supervisor::Stop() { impl_->Stop(); }
 
 }  // namespace outboard::worker
