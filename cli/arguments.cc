@@ -152,6 +152,10 @@ Option& Option::Once() {
   Of(option_)->expected(1);
   return *this;
 }
+Option& Option::OneEach() {
+  Of(option_)->allow_extra_args(false);
+  return *this;
+}
 Option& Option::Needs(const std::string& other) {
   Of(option_)->needs(other);
   return *this;

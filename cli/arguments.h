@@ -29,6 +29,7 @@ class Option {
   Option& Between(double least, double most);
   Option& ExistingPath();  // a file or folder that is there
   Option& Once();          // of an option that may hold several values: exactly one
+  Option& OneEach();       // likewise: one each time that it is given, so that -- may follow it
   Option& Needs(const std::string& other);  // is refused without that option
   Option& ShowDefault();  // in --help: the text that the value holds now; numbers show it always
   Option& ShowDefault(const std::string& text);

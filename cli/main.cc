@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/service_manager.h"
+#include "cli/sweep/commands.h"
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
@@ -104,6 +105,8 @@ int Main(int argc, char** argv) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
 
+  if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
+
   Arguments app("outboard",
                 "A cloud for tensors: gateway, workers, keys and bills.\n"
                 "Exit codes: 0 success, 1 failure, 2 wrong usage or server unreachable.");
@@ -118,6 +121,10 @@ int Main(int argc, char** argv) {
 
   Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
+      .Between(1, 64);
+  up.Add("--devices", &server.devices,
+         "Devices of each worker: as many sessions of one device at a time, or fewer of several "
+         "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
       .Between(1, 64);
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
@@ -402,6 +409,8 @@ int Main(int argc, char** argv) {
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
   trace.Add("file", &trace_file, "The trace file").Required();
 
+  SweepCommand sweep(app);
+
   VizFlags viz;
   Command see =
       app.Subcommand("viz", "Serve a page that shows how each kernel was rewritten (docs/viz.md)");
@@ -443,6 +452,7 @@ int Main(int argc, char** argv) {
   if (unpin.Given()) return RunStorePin(stored, false);
   if (store_usage.Given()) return RunStoreUsage(stored);
   if (metrics_list.Given()) return RunMetricsList();
+  if (sweep.Given()) return sweep.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

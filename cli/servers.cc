@@ -1,4 +1,3 @@
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,13 +223,6 @@ absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& option
   if (mkdtemp(pattern.data()) == nullptr) return absl::UnavailableError("no temporary folder");
   options.data_folder = pattern;
   return absl::OkStatus();
-}
-
-// Detects by its pid a parent that died before we asked for the signal.
-void EndWith(int parent_pid) {
-  if (parent_pid <= 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent_pid) std::raise(SIGTERM);
 }
 
 int64_t MemoryOf(const ServerFlags& flags) {

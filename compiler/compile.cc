@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math_f64.h"
@@ -18,6 +19,7 @@
 #include "compiler/optimize/operands/mma_tile.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
@@ -69,15 +71,26 @@ absl::StatusOr<std::optional<program::Program>> LowerProduct(const codegen::Loop
                                                              std::string* dump) {
   if (!options.opts.has_value() && options.no_opt) return std::nullopt;
   const bool asked = options.opts.has_value();
-  OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
-                      codegen::PlanMma(kernel, target, asked ? &*options.opts : nullptr));
-  if (!plan) return std::nullopt;
-  if (const auto hopper = asked ? std::nullopt : program::PlanHopper(kernel, target, *plan)) {
-    absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
-    absl::StrAppend(dump, "WGMMA 128 x ", hopper->tile.columns, ", ", hopper->tile.stages,
-                    " stages: ", program.status().ToString(), "\n");
-    if (program.ok()) return *std::move(program);
+  const std::vector<codegen::Opt>* const opts = asked ? &*options.opts : nullptr;
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
+                      program::PlanOnlineMma(kernel, target, opts));
+  if (online) {
+    absl::StatusOr<program::Program> program = program::ExpandOnlineMma(*online);
+    absl::StrAppend(dump, "ONLINE ", program::OnlineAmount(online->tile), ": ",
+                    program.status().ToString(), "\n");
+    if (program.ok() || asked) return program;
   }
+  OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> plan,
+                      codegen::PlanMma(kernel, target, opts));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::HopperPlan> hopper,
+                      program::PlanHopper(kernel, target, opts, plan));
+  if (hopper) {
+    absl::StatusOr<program::Program> program = program::ExpandHopper(kernel, *hopper);
+    absl::StrAppend(dump, "WGMMA ", program::WgmmaAmount(hopper->tile), ": ",
+                    program.status().ToString(), "\n");
+    if (program.ok() || asked) return program;
+  }
+  if (!plan) return std::nullopt;
   absl::StatusOr<program::Program> program = program::ExpandMma(kernel, *plan);
   absl::StrAppend(dump, "MMA ", codegen::MmaAmount(plan->tile), ": ", program.status().ToString(),
                   "\n");
@@ -104,9 +117,19 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
+// What one of several copies is planned for: its share of the device, since all run at once.
+Target ShareOf(Target target, int64_t copies) {
+  target.multiprocessors = (target.multiprocessors + copies - 1) / copies;
+  return target;
+}
+
+absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  const int64_t copies = CopiesOf(sink);
+  if (copies > 1 && device.kind != TargetKind::kCuda)
+    return absl::UnimplementedError("kernel: several copies, on another device than CUDA's");
+  const Target target = ShareOf(device, copies);
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
   // Other devices have a library for these.
@@ -141,6 +164,7 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
           program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
     }
   }
+  out.program.copies = static_cast<int>(copies);
   if (options.dump) out.dump = GraphToString(sink) + out.dump + ToString(out.program);
   return out;
 }
@@ -200,8 +224,8 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     rendered = render();
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));
-  out.flops = lowered.flops;
-  out.bytes = lowered.bytes;
+  out.flops = lowered.flops * out.copies;
+  out.bytes = lowered.bytes * out.copies;
   if (options.dump) {
     const bool is_text = out.form == CompiledKernel::Form::kPtx;
     std::fprintf(stderr, "%s%s%s\n", lowered.dump.c_str(), ir.c_str(),

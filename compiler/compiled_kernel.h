@@ -27,6 +27,11 @@
 // at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
 // is the number of blocks.
 //
+// With `copies` above 1 (kPtx alone, compiler/ir/copies.h), blocks[2] is `copies`, and the
+// parameters are: one array of `copies` times buffer_count addresses, those of the first copy
+// first; the VARs' address as above; for views one array of `copies` times maps.size() pieces of
+// 128 bytes, aligned to 64. `flops`, `bytes` and `tasks` are those of all copies.
+//
 // For kElfAmdgpu, `object` is a relocatable object for AMD's GPUs (amdgcn-amd-amdhsa), which lld
 // links to a code object. Its parameters are those of kPtx.
 #pragma once
@@ -83,6 +88,10 @@ struct CompiledKernel {
     kElfAmdgpu = 3,  // relocatable ELF64 for AMD's GPUs; no device loads it
   };
 
+  // Of a launch with several copies: what every driver and device takes.
+  static constexpr int kParameterBytesMax = 4096;
+  static constexpr int kCopiesMax = kParameterBytesMax / 8;  // of one address each
+
   std::string object;  // in the format of `form`
   std::string symbol;
   int64_t tasks = 0;     // 0 where there is nothing to compute
@@ -98,6 +107,7 @@ struct CompiledKernel {
   int64_t shared_bytes = 0;                    // of one block
   bool reads_vars = false;
   std::vector<MappedTensor> maps;
+  int copies = 1;
 };
 
 }  // namespace outboard

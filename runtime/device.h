@@ -75,14 +75,14 @@ class DeviceKernel {
         tasks_(kernel.tasks),
         flops_(kernel.flops),
         bytes_(kernel.bytes),
-        buffer_count_(kernel.buffer_count) {}
+        buffer_count_(kernel.buffer_count * kernel.copies) {}
   virtual ~DeviceKernel() = default;
 
   const std::string& name() const { return name_; }
   int64_t tasks() const { return tasks_; }
   int64_t flops() const { return flops_; }  // flops and bytes are estimates for one launch
   int64_t bytes() const { return bytes_; }
-  int buffer_count() const { return buffer_count_; }
+  int buffer_count() const { return buffer_count_; }  // of all copies, one after the other
 
  private:
   std::string name_;
@@ -182,6 +182,10 @@ class Device {
                                DeviceAddress from, std::span<const int64_t> from_dims,
                                std::span<const int64_t> box, int element_bytes);
   virtual absl::Status Fill(DeviceAddress to, unsigned char byte, int64_t bytes) = 0;
+
+  // Returns where this process reads and writes the bytes at `address` itself, once queued work is
+  // done (Synchronize); nullptr: it cannot, and they must be copied.
+  virtual char* HostBytes(DeviceAddress address) { return nullptr; }
 
   // A fast path for the kernel search only: returns the device address of host memory if the device
   // can use host memory directly; the memory must live until the next Synchronize. nullopt: the

@@ -59,6 +59,11 @@ inline constexpr size_t kOpenNameBytesMax = 100;  // printable
 // Sessions that start together; more than an account may have by default would never start.
 inline constexpr uint32_t kGangSizeMax = 64;
 
+// Devices of one session, and axes of their mesh. More than the 54 of a shelf of nine nodes, few
+// enough that a frame which goes to each of them is no burden.
+inline constexpr uint32_t kSessionDevicesMax = 64;
+inline constexpr size_t kMeshAxesMax = 4;
+
 inline constexpr size_t kSessionIdBytes = 16;
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kHashBytes = 32;

@@ -120,14 +120,15 @@ absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
 }
 
 // What a file consists of, before its blobs' chunks are known.
-struct Layout {
+struct FileContents {
   std::string first;                                   // bytes that no blob has
   std::vector<std::pair<wire::Hash, uint64_t>> blobs;  // roots and offsets
   uint64_t size_bytes = 0;
 };
 
 // Arrays of a list in the order and at the offsets of a header.
-absl::Status Place(const proto::Checkpoint& list, const SafetensorsHeader& header, Layout& layout) {
+absl::Status Place(const proto::Checkpoint& list, const SafetensorsHeader& header,
+                   FileContents& layout) {
   for (const SafetensorsArray& array : header.arrays) {
     const auto entry = std::lower_bound(
         list.entries().begin(), list.entries().end(), array.name,
@@ -142,7 +143,7 @@ absl::Status Place(const proto::Checkpoint& list, const SafetensorsHeader& heade
 }
 
 // A checkpoint becomes a file whose arrays are in the order of their names.
-absl::StatusOr<Layout> LayoutOf(const proto::Checkpoint& list) {
+absl::StatusOr<FileContents> ContentsOf(const proto::Checkpoint& list) {
   SafetensorsHeader header;
   uint64_t offset = 0;
   for (const proto::Checkpoint::Entry& entry : list.entries()) {
@@ -154,7 +155,7 @@ absl::StatusOr<Layout> LayoutOf(const proto::Checkpoint& list) {
     offset += entry.size_bytes();
   }
   header.metadata = list.metadata();
-  Layout layout{.first = WriteSafetensorsHeader(header)};
+  FileContents layout{.first = WriteSafetensorsHeader(header)};
   header.header_bytes = layout.first.size();
   layout.size_bytes = header.header_bytes + offset;
   OB_RETURN_IF_ERROR(Place(list, header, layout));
@@ -240,7 +241,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
   File file(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (file.fd() < 0) return FileError("write", part);
   Pulled pulled{.path = path};
-  Layout layout;
+  FileContents layout;
   if (is_file) {
     OB_ASSIGN_OR_RETURN(const wire::Hash root, ToHash(list.entries(0).blob_root()));
     layout.blobs.emplace_back(root, 0);
@@ -261,7 +262,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
     layout.size_bytes = file_bytes;
     OB_RETURN_IF_ERROR(Place(list, header, layout));
   } else {
-    OB_ASSIGN_OR_RETURN(layout, LayoutOf(list));
+    OB_ASSIGN_OR_RETURN(layout, ContentsOf(list));
   }
 
   std::vector<wire::Hash> roots;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/thread_state.h"
 #include "client/ops/index/part_of.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -127,7 +128,9 @@ int64_t Realization::ValueOf(const RangedVariable& ranged) const {
 }
 
 const UOp* Realization::MakeSink() {
-  absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(Op::kSink, DType::kVoid, roots_);
+  std::vector<int64_t> arg;
+  if (ThreadState::Get().allow_tf32) arg = {1, 1};  // one copy, and TF32
+  absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(Op::kSink, DType::kVoid, roots_, arg);
   ThrowIfError(sink.status(), at_);
   return *sink;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,8 +30,17 @@ bool MustBeRealised(const TensorState& value) {
 
 }  // namespace
 
+namespace {
+
+bool Tf32OfEnvironment() {
+  const char* const text = std::getenv("ALLOW_TF32");
+  return text != nullptr && std::atoi(text) != 0;
+}
+
+}  // namespace
+
 ThreadState& ThreadState::Get() {
-  thread_local ThreadState state;
+  thread_local ThreadState state{.allow_tf32 = Tf32OfEnvironment()};
   return state;
 }
 

@@ -17,6 +17,7 @@ class NodeBuilder;
 
 struct ThreadState {
   bool training = false;
+  bool allow_tf32 = false;  // begins with ALLOW_TF32 of the environment
 
   // Assigned and not realised yet, in the order of the assigns. The next realize includes them;
   // otherwise a running mean would grow into a chain as long as the training.

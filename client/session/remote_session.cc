@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/files/store_client.h"
+#include "client/report/report_channel.h"
 #include "client/session/address.h"
 #include "client/session/core/outgoing_items.h"
 #include "client/session/link/grpc_link.h"
@@ -94,6 +95,7 @@ RemoteSession::RemoteSession(SessionOptions options)
     : options_(std::move(options)),
       trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
   if (options_.trace != nullptr) core_.WantTrace();
+  core_.Spread(options_.mesh, options_.spread);
   if (options_.max_cost_micro_usd.has_value()) core_.BoundCost(*options_.max_cost_micro_usd);
   if (options_.queue_timeout.has_value())
     core_.BoundWait(static_cast<uint32_t>(std::clamp<int64_t>(
@@ -123,11 +125,12 @@ void RemoteSession::operator delete(RemoteSession* session, std::destroying_dele
 absl::Status RemoteSession::Dial() {
   const Waiting waiting;
   std::string target = options_.target;
+  OB_RETURN_IF_ERROR(options_.CheckDevices());
   OB_RETURN_IF_ERROR(CheckKeyText("the key", options_.key));
   if (!target.empty()) {
     OB_RETURN_IF_ERROR(CheckTarget("the gateway's address", target));
   } else {
-    OB_ASSIGN_OR_RETURN(serve_, PrivateServe::Get());
+    OB_ASSIGN_OR_RETURN(serve_, PrivateServe::Get(options_.devices));
     target = serve_->target();
   }
   target_ = target;
@@ -349,7 +352,10 @@ absl::Status RemoteSession::Close() {
   core_.End(absl::OkStatus());
   if (link_ != nullptr) link_->Finish();
   changed_.notify_all();
+  Stats last;
+  core_.FillStats(last);
   lock.unlock();
+  internal::ReportEndedSession(last.cost_micro_usd);
   if (options_.trace != nullptr) options_.trace->WriteIfChanged();
   progress_.reset();
   over_progress_ = false;

@@ -1,5 +1,6 @@
 #include "client/session/session_options.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/micros.h"
 #include "client/session/address.h"
@@ -27,8 +29,39 @@ std::string_view Variable(const char* name) {
 
 }  // namespace
 
+absl::Status SessionOptions::CheckDevices() const {
+  if (devices == 0 || devices > wire::kSessionDevicesMax)
+    return absl::InvalidArgumentError(absl::StrCat("devices = ", devices, ": a session has 1 to ",
+                                                   wire::kSessionDevicesMax));
+  if (mesh.size() > wire::kMeshAxesMax)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a mesh of ", mesh.size(), " axes; limit ", wire::kMeshAxesMax));
+  uint64_t product = 1;  // of at most four numbers, each cut off above the limit
+  for (const uint32_t size : mesh) product *= std::min(size, wire::kSessionDevicesMax + 1);
+  if (!mesh.empty() && product != devices)
+    return absl::InvalidArgumentError(absl::StrCat("mesh = ", absl::StrJoin(mesh, " x "), " has ",
+                                                   product, " places for ", devices, " devices"));
+  if (spread == "stages")
+    return absl::UnimplementedError(
+        "spread = \"stages\": pipeline stages are not there yet; write \"auto\", \"data\", "
+        "\"fsdp\" or \"tensor\"");
+  if (!spread.empty() && spread != "auto" && spread != "data" && spread != "fsdp" &&
+      spread != "tensor")
+    return absl::InvalidArgumentError(
+        absl::StrCat("spread = \"", absl::CHexEscape(spread),
+                     "\": write \"auto\", \"data\", \"fsdp\" or \"tensor\""));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
+  if (const std::string devices(Variable("CLOUD_DEVICES")); !devices.empty()) {
+    if (!absl::SimpleAtoi(devices, &options.devices) || !options.CheckDevices().ok())
+      return absl::InvalidArgumentError(absl::StrCat("CLOUD_DEVICES is \"",
+                                                     absl::CHexEscape(devices),
+                                                     "\": write a number of devices, 1 to ",
+                                                     wire::kSessionDevicesMax));
+  }
   options.trace = trace::Trace::OfProcess();
   if (options.trace != nullptr)
     if (absl::Status status = options.trace->Check(); !status.ok()) return status;

@@ -9,7 +9,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/session/protection.h"
 
@@ -26,7 +28,13 @@ struct SessionOptions {
   std::string key;
   // TLS to whatever is not on this machine, checked by the system's roots, unless set otherwise.
   Protection protection = {};
+  // 1 to wire::kSessionDevicesMax, all of one kind. The program is the same for any number.
   uint32_t devices = 1;
+  // How they are arranged: sizes of axes, whose product is `devices`, the last one numbered
+  // fastest: (nodes, devices of a node). Empty: one axis.
+  std::vector<uint32_t> mesh = {};
+  // How the work is divided: "auto" (also if empty), "data", "fsdp" or "tensor".
+  std::string spread = {};
   // The most that the session may cost in all, in micro-USD; nothing: no bound of its own. At that
   // cost its steps fail with RESOURCE_EXHAUSTED, and its state is kept at the gateway for a while.
   std::optional<uint64_t> max_cost_micro_usd = {};
@@ -60,17 +68,23 @@ struct SessionOptions {
   // From the environment: CLOUD unset, empty or 0 gives a private worker; CLOUD=1 takes CLOUD_HOST
   // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1
   // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
+  // CLOUD_DEVICES=8 sets `devices`;
   // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; CLOUD_QUEUE_S=60 sets
   // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`; PROFILE sets
   // `trace`.
   // OUTBOARD_BIN names the binary for a private worker if it is neither beside the program nor on
   // PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a
+  //                           CLOUD_DEVICES that is no number of devices; a
   //                           CLOUD_MAX_COST that is no amount above nothing; a CLOUD_QUEUE_S
   //                           or CLOUD_GANG that is not written so; those of
   //                           Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();
+
+  // Errors: INVALID_ARGUMENT  `devices`, `mesh` or `spread` is none of those above
+  //         UNIMPLEMENTED     spread = "stages"
+  absl::Status CheckDevices() const;
 };
 
 }  // namespace outboard::session

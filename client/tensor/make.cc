@@ -247,4 +247,11 @@ TrainingMode::TrainingMode(bool on) : before_(ThreadState::Get().training) {
 }
 TrainingMode::~TrainingMode() { ThreadState::Get().training = before_; }
 
+bool Tensor::allow_tf32() { return ThreadState::Get().allow_tf32; }
+
+Tf32Mode::Tf32Mode(bool on) : before_(ThreadState::Get().allow_tf32) {
+  ThreadState::Get().allow_tf32 = on;
+}
+Tf32Mode::~Tf32Mode() { ThreadState::Get().allow_tf32 = before_; }
+
 }  // namespace outboard

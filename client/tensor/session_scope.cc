@@ -23,11 +23,12 @@ absl::flat_hash_map<const Session*, std::unique_ptr<ThreadContext>>& Parked() {
   return parked;
 }
 
-// Makes `next` this thread's context; `next` holds the old one after it. Whether a model trains is
-// the thread's matter.
+// Makes `next` this thread's context; `next` holds the old one after it. Whether a model trains,
+// and with what digits, is the thread's matter.
 void Swap(ThreadContext& next) {
   ThreadState& now = ThreadState::Get();
   next.state.training = now.training;
+  next.state.allow_tf32 = now.allow_tf32;
   std::swap(now, next.state);
   next.lazy_graph = LazyGraph::Exchange(std::move(next.lazy_graph));
 }

@@ -223,6 +223,11 @@ class Tensor {
   // TrainingMode.
   static bool training();
 
+  // True if GPUs may round the operands of products of f32 to TF32 (10 digits after the point) in
+  // what this thread realises: faster, with errors of a thousandth. Set it by Tf32Mode, or for the
+  // process by ALLOW_TF32=1. The bound is in docs/semantics.md, "Matrix units of GPUs".
+  static bool allow_tf32();
+
   // ---- movement ---------------------------------------------------------------------------------
   Tensor reshape(const SymShape& sizes, At at = At::current()) const;  // one dimension may be -1
   Tensor flatten(int64_t first = 0, int64_t last = -1, At at = At::current()) const;
@@ -503,6 +508,18 @@ class TrainingMode {
   ~TrainingMode();
   TrainingMode(const TrainingMode&) = delete;
   TrainingMode& operator=(const TrainingMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Tf32Mode on(true); what is realised within the scope may use TF32. Restores the mode at its end.
+class Tf32Mode {
+ public:
+  explicit Tf32Mode(bool on);
+  ~Tf32Mode();
+  Tf32Mode(const Tf32Mode&) = delete;
+  Tf32Mode& operator=(const Tf32Mode&) = delete;
 
  private:
   bool before_;

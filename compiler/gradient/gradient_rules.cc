@@ -146,6 +146,14 @@ absl::Status ExpandRule(Step& s) {
     if (s.x()->shape[i] != s.node->shape[i]) axes.push_back(i);
   // The sum first: without the negation the operand of a one-hot sum is seen to be one.
   const bool negated = s.dy->op == Op::kNeg;
+  // Likewise before it is rounded to a narrower float: products of bf16 are summed in f32.
+  const bool narrowed = s.dy->op == Op::kCast && IsFloat(s.dy->dtype) &&
+                        IsFloat(s.dy->src[0]->dtype) &&
+                        ByteWidth(s.dy->src[0]->dtype) > ByteWidth(s.dy->dtype);
+  if (narrowed) {
+    s.gives[0] = SumOfParts(dy.of(s.dy->src[0]), axes).cast(s.dy->dtype).node();
+    return absl::OkStatus();
+  }
   s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : SumOfParts(dy, axes)).node();
   return absl::OkStatus();
 }
@@ -279,12 +287,6 @@ absl::Status BitcastRule(Step& s) {
   return Unimplemented(s.node, "bits have none; DETACH says that none is wanted");
 }
 
-absl::Status DeviceRule(Step& s) {
-  if (!IsOnOneDevice(s.node)) return Unimplemented(s.node, "more than one device");
-  s.gives[0] = s.dy;
-  return absl::OkStatus();
-}
-
 // ---- functions of several nodes -----------------------------------------------------------------
 
 // log2 x under a product y log2 x; nullptr if neither factor is one, or both are.
@@ -392,7 +394,12 @@ constexpr auto kTable = [] {
     s.gives[1] = s.dy;
     return absl::OkStatus();
   });
-  for (const Op op : {Op::kShard, Op::kUnshard, Op::kCopy, Op::kAllReduce}) set(op, DeviceRule);
+  set(Op::kLayout, OB_GRADIENT(dy));
+  for (const Op op :
+       {Op::kUnshard, Op::kReduceScatter, Op::kAllReduce, Op::kAllToAll, Op::kCopy})
+    set(op, [](Step& s) {
+      return Unimplemented(s.node, "gradients are taken before a graph is spread over devices");
+    });
   return t;
 }();
 

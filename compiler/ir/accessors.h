@@ -16,6 +16,7 @@
 
 #include "absl/types/span.h"
 #include "base/check.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/uop.h"
 
@@ -143,35 +144,69 @@ class GetTupleOf : public internal::NodeView<Op::kGetTuple> {
 
 // ---- devices ------------------------------------------------------------------------------------
 
-// SHARD and UNSHARD: the axis that is split over devices, or joined again.
-class ShardOf : public internal::NodeView<Op::kShard, Op::kUnshard> {
+// LAYOUT: a hint that the value be cut along dim() over the devices of mesh_axis().
+class LayoutOf : public internal::NodeView<Op::kLayout> {
  public:
-  explicit ShardOf(const UOp* shard) : NodeView(shard) {}
-  int64_t axis() const { return arg(0); }
-  int64_t devices() const { return arg(1); }
+  static constexpr int64_t kAnyAxis = -1;  // the one mesh axis that suits
+  static constexpr int64_t kWhole = -1;    // no dimension: whole on every device
+  explicit LayoutOf(const UOp* layout) : NodeView(layout) {}
+  int64_t mesh_axis() const { return arg(0); }
+  int64_t dim() const { return arg(1); }
 };
 
-// COPY: to a device.
-class CopyOf : public internal::NodeView<Op::kCopy> {
+// The group of any collective: the ranks that differ in (rank / stride()) % count() alone.
+class CollectiveOf : public internal::NodeView<Op::kUnshard, Op::kReduceScatter, Op::kAllReduce,
+                                               Op::kAllToAll, Op::kCopy> {
  public:
-  explicit CopyOf(const UOp* copy) : NodeView(copy) {}
-  int64_t device() const { return arg(0); }
+  explicit CollectiveOf(const UOp* collective) : NodeView(collective) {}
+  int64_t count() const { return arg(node_->arg.size() - 2); }
+  int64_t stride() const { return arg(node_->arg.size() - 1); }
 };
 
-// ALLREDUCE: over all devices.
+// UNSHARD: the dimension along which the group's parts are joined.
+class UnshardOf : public internal::NodeView<Op::kUnshard> {
+ public:
+  explicit UnshardOf(const UOp* unshard) : NodeView(unshard) {}
+  int64_t dim() const { return arg(0); }
+};
+
+// REDUCE_SCATTER: dim() of the fold by op() is cut into equal slices, one for each of the group.
+class ReduceScatterOf : public internal::NodeView<Op::kReduceScatter> {
+ public:
+  explicit ReduceScatterOf(const UOp* reduce_scatter) : NodeView(reduce_scatter) {}
+  Op op() const { return static_cast<Op>(arg(0)); }
+  int64_t dim() const { return arg(1); }
+};
+
+// ALLREDUCE: the fold by op() over the group.
 class AllReduceOf : public internal::NodeView<Op::kAllReduce> {
  public:
   explicit AllReduceOf(const UOp* all_reduce) : NodeView(all_reduce) {}
   Op op() const { return static_cast<Op>(arg(0)); }
-  int64_t devices() const { return arg(1); }
 };
 
-// Returns whether a SHARD, UNSHARD, COPY or ALLREDUCE stays on device 0 and so does nothing.
-inline bool IsOnOneDevice(const UOp* node) {
-  if (node->op == Op::kCopy) return CopyOf(node).device() == 0;
-  if (node->op == Op::kAllReduce) return AllReduceOf(node).devices() == 1;
-  return ShardOf(node).devices() == 1;
+// ALLTOALL: parts along cut_dim() are exchanged and joined along join_dim().
+class AllToAllOf : public internal::NodeView<Op::kAllToAll> {
+ public:
+  explicit AllToAllOf(const UOp* all_to_all) : NodeView(all_to_all) {}
+  int64_t cut_dim() const { return arg(0); }
+  int64_t join_dim() const { return arg(1); }
+};
+
+// COPY: the place in the group whose value all get.
+class CopyOf : public internal::NodeView<Op::kCopy> {
+ public:
+  explicit CopyOf(const UOp* copy) : NodeView(copy) {}
+  int64_t root() const { return arg(0); }
+};
+
+// Whether `node` is the rank of the device that runs it.
+inline bool IsRank(const UOp* node) {
+  return node->op == Op::kVar && VarOf(node).slot() == limits::kRankSlot;
 }
+
+// Returns whether operands of products of f32 that are summed may be rounded to TF32.
+inline bool AllowsTf32(const UOp* sink) { return sink->op == Op::kSink && sink->arg.size() > 1; }
 
 // ---- kernels ------------------------------------------------------------------------------------
 

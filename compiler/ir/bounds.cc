@@ -125,8 +125,9 @@ ValueRange RangeOfNode(const UOp& node) {
     case Op::kFlip:
     case Op::kContiguous:
     case Op::kDetach:
-    case Op::kShard:
+    case Op::kLayout:
     case Op::kUnshard:
+    case Op::kAllToAll:
     case Op::kCopy: return source(0);
     case Op::kPad: return Join(source(0), {0, 0});
     case Op::kAssign: return source(1);

@@ -19,7 +19,11 @@ inline constexpr int64_t kVirtualElementsMax = int64_t{1}
                                                << 62;  // exclusive; a shape that is never stored
 inline constexpr int64_t kStoredBytesMax = int64_t{1}
                                            << 40;  // of one buffer; quotas are below this
-inline constexpr int64_t kVarSlotMax = 64;
+inline constexpr int64_t kVarSlotMax = 64;  // of a client's VARs
+// The VAR of a device's rank, past the slots of clients; bound by the executor, never by a Run.
+inline constexpr int64_t kRankSlot = kVarSlotMax;
+inline constexpr int64_t kRanksMax = 1024;  // many shelves of 54 devices; one graph serves all
+inline constexpr int64_t kMeshAxesMax = 4;  // nodes, devices of a node, and two to spare
 inline constexpr int64_t kParamSlotMax = 8192;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
 // Functions are checked by a walk of their body; shared bodies could make that quadratic.

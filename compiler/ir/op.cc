@@ -57,10 +57,12 @@ constexpr auto kTable = [] {
   set(Op::kCall, {"CALL", kTensor, 1, -1});
   set(Op::kTuple, {"TUPLE", kTensor, 1, -1});
   set(Op::kGetTuple, {"GETTUPLE", kTensor, 1, 1});
-  set(Op::kShard, {"SHARD", kTensor, 1, 1});
-  set(Op::kUnshard, {"UNSHARD", kTensor, 1, 1});
-  set(Op::kCopy, {"COPY", kTensor, 1, 1});
-  set(Op::kAllReduce, {"ALLREDUCE", kTensor, 1, 1});
+  set(Op::kLayout, {"LAYOUT", kTensor, 1, 1});
+  set(Op::kUnshard, {"UNSHARD", kDevice, 1, 1});
+  set(Op::kReduceScatter, {"REDUCE_SCATTER", kDevice, 1, 1});
+  set(Op::kAllReduce, {"ALLREDUCE", kDevice, 1, 1});
+  set(Op::kAllToAll, {"ALLTOALL", kDevice, 1, 1});
+  set(Op::kCopy, {"COPY", kDevice, 1, 1});
   set(Op::kSink, {"SINK", kBoth, 1, -1});
   set(Op::kGlobal, {"GLOBAL", kKernel, 0, 0});
   set(Op::kRange, {"RANGE", kKernel, 0, 1});
@@ -88,6 +90,13 @@ bool IsTranscendental(Op op) {
   return IsUnary(op) && op != Op::kNeg && op != Op::kSqrt && op != Op::kTrunc;
 }
 bool IsMovement(Op op) { return Between(op, Op::kReshape, Op::kFlip); }
+bool IsCollective(Op op) { return Between(op, Op::kUnshard, Op::kCopy); }
+
+bool IsLegalAt(Op op, Level level) {
+  const int at = static_cast<int>(level);
+  const int tensor = level == Level::kDevice ? static_cast<int>(Level::kTensor) : 0;
+  return (static_cast<int>(InfoOf(op).level) & (at | tensor)) != 0;
+}
 
 bool IsCommutative(Op op) {
   switch (op) {

@@ -20,8 +20,21 @@
 //   ASSIGN     (old, new)                the value of `new`; may be stored over `old`
 //   FUNCTION   (body, PARAM 0, PARAM 1 ...)   CALL (function, arguments...)   TUPLE (values...)
 //   GETTUPLE   (tuple) index
-//   SHARD, UNSHARD (x) axis, devices     COPY (x) device    ALLREDUCE (x) op, devices
-//   SINK       (results...)              the root of a graph
+//   LAYOUT     (x) mesh axis, dim        a hint: cut x there over the devices of a mesh axis; -1 is
+//                                        any mesh axis, or no dimension (whole on every device)
+//   SINK       (results...)              the root of a graph; arg: (), (copies) or (copies, 1): how
+//                                        many copies a kernel has (copies.h), and 1 if GPUs may
+//                                        round operands of products of f32 that are summed to TF32
+//
+// Between the devices of a mesh; made by compiler/shard alone. A collective has a count and a
+// stride: its group is the ranks that differ in (rank / stride) % count alone, and a rank's place
+// in it is that number. The rank is the VAR of slot limits::kRankSlot.
+//   UNSHARD    (x) dim, count, stride    the parts of the group joined along dim, in its order
+//   REDUCE_SCATTER (x) op, dim, count, stride    slice (place) of the group's fold, cut along dim
+//   ALLREDUCE  (x) op, count, stride     the group's fold: ((x0 op x1) op x2) ...
+//   ALLTOALL   (x) cut, join, count, stride    part j along dim `cut` goes to place j; what arrives
+//                                        is joined along dim `join`, in the group's order
+//   COPY       (x) root, count, stride   the value at place `root`
 //
 //   GLOBAL     arg: slot, elements       a buffer that is passed to a kernel
 //   RANGE      () or (end)  arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is
@@ -94,10 +107,13 @@ enum class Op : uint8_t {
   kTuple = 72,
   kGetTuple = 73,
 
-  kShard = 80,
-  kUnshard = 81,
-  kCopy = 82,
-  kAllReduce = 83,
+  // 80 to 83 had other arguments once and are not used again.
+  kLayout = 84,
+  kUnshard = 85,
+  kReduceScatter = 86,
+  kAllReduce = 87,
+  kAllToAll = 88,
+  kCopy = 89,
 
   kSink = 90,
 
@@ -118,8 +134,8 @@ enum class RangeKind : int64_t {
 };
 
 // The levels at which an operation is legal. Operations of kBoth (arithmetic, CONST, SINK) mean the
-// same at either.
-enum class Level : uint8_t { kNone = 0, kTensor = 1, kKernel = 2, kBoth = 3 };
+// same at either. The device level is the tensor level with collectives and the rank.
+enum class Level : uint8_t { kNone = 0, kTensor = 1, kKernel = 2, kBoth = 3, kDevice = 4 };
 
 struct OpInfo {
   std::string_view name;  // "" for an unused code
@@ -136,12 +152,15 @@ inline std::string_view Name(Op op) { return InfoOf(op).name; }
 bool IsUnary(Op op);    // NEG ... TANH
 bool IsBinary(Op op);   // ADD ... THREEFRY
 bool IsTernary(Op op);  // WHERE, MULACC
+// Returns whether `op` may occur in a graph of `level`.
+bool IsLegalAt(Op op, Level level);
 inline bool IsAlu(Op op) { return IsUnary(op) || IsBinary(op) || IsTernary(op); }
 bool IsTranscendental(Op op);  // unary and not exact (docs/semantics.md)
 inline bool IsCompare(Op op) { return op == Op::kCmpLt || op == Op::kCmpNe || op == Op::kCmpEq; }
 bool IsMovement(Op op);  // RESHAPE ... FLIP
+bool IsCollective(Op op);  // UNSHARD ... COPY: needs a partner
 bool IsCommutative(Op op);
-// Returns whether `op` may be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
+// Returns whether `op` may be the operation of a REDUCE, ALLREDUCE, REDUCE_SCATTER or REDUCE_LOOP.
 inline bool IsReducer(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kMax; }
 
 }  // namespace outboard

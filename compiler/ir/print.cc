@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/accessors.h"
 
 namespace outboard {
 namespace {
@@ -42,7 +43,11 @@ void Write(const UOp& node, int depth, size_t length_max, std::string& out) {
   if (node.op == Op::kConst) {
     out += ConstToString(node);
   } else if (node.op == Op::kVar) {
-    absl::StrAppend(&out, "n", node.arg[0]);
+    if (IsRank(&node)) {
+      out += "rank";
+    } else {
+      absl::StrAppend(&out, "n", node.arg[0]);
+    }
   } else if (node.op == Op::kRange) {
     absl::StrAppend(&out, node.arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? "k" : "r",
                     node.arg[0]);
@@ -74,6 +79,11 @@ void Write(const UOp& node, int depth, size_t length_max, std::string& out) {
   }
 }
 
+std::string GroupToString(const UOp& node) {
+  const CollectiveOf group(&node);
+  return absl::StrCat(" of ", group.count(), " ranks, stride ", group.stride());
+}
+
 std::string ArgToString(const UOp& node) {
   if (node.arg.empty()) return "";
   switch (node.op) {
@@ -81,6 +91,20 @@ std::string ArgToString(const UOp& node) {
     case Op::kReduce:
       return absl::StrCat(" ", Text(Name(static_cast<Op>(node.arg[0]))), " axes ",
                           absl::StrJoin(node.arg.subspan(1), ","));
+    case Op::kLayout:
+      return absl::StrCat(
+          node.arg[1] < 0 ? std::string(" whole") : absl::StrCat(" cut dim ", node.arg[1]),
+          node.arg[0] < 0 ? std::string(" of any mesh axis")
+                          : absl::StrCat(" of mesh axis ", node.arg[0]));
+    case Op::kUnshard: return absl::StrCat(" dim ", node.arg[0], GroupToString(node));
+    case Op::kReduceScatter:
+      return absl::StrCat(" ", Text(Name(static_cast<Op>(node.arg[0]))), " dim ", node.arg[1],
+                          GroupToString(node));
+    case Op::kAllReduce:
+      return absl::StrCat(" ", Text(Name(static_cast<Op>(node.arg[0]))), GroupToString(node));
+    case Op::kAllToAll:
+      return absl::StrCat(" cut dim ", node.arg[0], " join dim ", node.arg[1], GroupToString(node));
+    case Op::kCopy: return absl::StrCat(" root ", node.arg[0], GroupToString(node));
     case Op::kReduceLoop: return absl::StrCat(" ", Text(Name(static_cast<Op>(node.arg[0]))));
     case Op::kReshape:
     case Op::kExpand:

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -135,8 +136,12 @@ Result CheckLeaf(const Node& n) {
     }
     case Op::kVar:
       if (n.arg.size() != 3) return Broken(n.op, "needs slot, min and max");
-      if (n.arg[0] < 0 || n.arg[0] >= limits::kVarSlotMax)
+      if (n.arg[0] < 0 || n.arg[0] > limits::kRankSlot)
         return Broken(n.op, "slot ", n.arg[0], " is not in 0..", limits::kVarSlotMax - 1);
+      if (n.arg[0] == limits::kRankSlot &&
+          (n.arg[1] != 0 || n.arg[2] < 0 || n.arg[2] >= limits::kRanksMax))
+        return Broken(n.op, "slot ", n.arg[0], " is the rank, whose range is 0 to at most ",
+                      limits::kRanksMax - 1, ", not ", n.arg[1], "..", n.arg[2]);
       if (n.arg[1] > n.arg[2] || n.arg[1] < -limits::kDimMax || n.arg[2] > limits::kDimMax)
         return Broken(n.op, "the range ", n.arg[1], "..", n.arg[2], " is empty or too wide");
       if (n.dtype != DType::kVoid && n.dtype != DType::kI64) return Broken(n.op, "is of i64");
@@ -390,29 +395,70 @@ Result CheckTuple(const Node& n) {
 // ---- devices
 // -------------------------------------------------------------------------------------------------
 
-Result CheckDevices(const Node& n) {
+Result CheckLayout(const Node& n) {
   const UOp& x = *n.src[0];
   if (x.dtype == DType::kVoid) return Broken(n.op, "the source is no value");
-  if (n.op == Op::kCopy) {
-    if (n.arg.size() != 1 || n.arg[0] < 0) return Broken(n.op, "needs a device");
-    return Typed(x.dtype, x.shape);
-  }
-  if (n.arg.size() != 2) return Broken(n.op, "needs two numbers");
-  if (n.arg[1] < 1) return Broken(n.op, "needs at least one device");
-  if (n.op == Op::kAllReduce) {
-    OB_RETURN_IF_ERROR(CheckReducer(n, n.arg[0], x.dtype));
-    return Typed(x.dtype, x.shape);
-  }
-  if (n.arg[0] < 0 || n.arg[0] >= x.rank())
-    return Broken(n.op, "axis ", n.arg[0], " is not one of rank ", x.rank());
+  if (n.arg.size() != 2) return Broken(n.op, "needs a mesh axis and a dimension");
+  if (n.arg[0] < -1 || n.arg[0] >= limits::kMeshAxesMax)
+    return Broken(n.op, "mesh axis ", n.arg[0], " is not in -1..", limits::kMeshAxesMax - 1);
+  if (n.arg[1] < -1 || n.arg[1] >= x.rank())
+    return Broken(n.op, "dimension ", n.arg[1], " is not one of rank ", x.rank());
+  return Typed(x.dtype, x.shape);
+}
+
+// A dimension of a collective, which must be a number: parts on other devices are as long.
+absl::StatusOr<int64_t> CutLength(const Node& n, int64_t dim) {
+  const UOp& x = *n.src[0];
+  if (dim < 0 || dim >= x.rank())
+    return Broken(n.op, "dimension ", dim, " is not one of rank ", x.rank());
+  if (!x.shape[dim].is_const())
+    return Broken(n.op, "dimension ", dim, " of ", Str(x.shape), " must have a fixed length");
+  return x.shape[dim].value();
+}
+
+absl::Status CheckDivides(const Node& n, int64_t dim, int64_t length, int64_t count) {
+  if (length % count == 0) return absl::OkStatus();
+  return Broken(n.op, "dimension ", dim, " of length ", length, " does not divide over ", count);
+}
+
+Result CheckCollective(const Node& n) {
+  const UOp& x = *n.src[0];
+  if (x.dtype == DType::kVoid) return Broken(n.op, "the source is no value");
+  const bool two = n.op == Op::kReduceScatter || n.op == Op::kAllToAll;
+  if (n.arg.size() != (two ? 4 : 3))
+    return Broken(n.op, "needs ", two ? 4 : 3, " numbers, not ", n.arg.size());
+  const int64_t count = n.arg[n.arg.size() - 2], stride = n.arg[n.arg.size() - 1];
+  if (count < 1 || count > limits::kRanksMax || stride < 1 || stride > limits::kRanksMax)
+    return Broken(n.op, "a group of ", count, " ranks with stride ", stride, " is not in 1..",
+                  limits::kRanksMax);
   Shape shape(x.shape.begin(), x.shape.end());
-  Dim& dim = shape[n.arg[0]];
-  if (n.arg[1] > 1) {
-    if (!dim.is_const()) return Broken(n.op, "the axis must have a fixed length");
-    if (n.op == Op::kShard && dim.value() % n.arg[1] != 0)
-      return Broken(n.op, "axis ", n.arg[0], " of length ", dim.value(), " does not divide over ",
-                    n.arg[1]);
-    dim = n.op == Op::kShard ? Dim(dim.value() / n.arg[1]) : Dim(dim.value() * n.arg[1]);
+  switch (n.op) {
+    case Op::kUnshard: {
+      OB_ASSIGN_OR_RETURN(const int64_t length, CutLength(n, n.arg[0]));
+      shape[n.arg[0]] = Dim(length * count);  // fits: both are far below 2^32
+      break;
+    }
+    case Op::kReduceScatter: {
+      OB_RETURN_IF_ERROR(CheckReducer(n, n.arg[0], x.dtype));
+      OB_ASSIGN_OR_RETURN(const int64_t length, CutLength(n, n.arg[1]));
+      OB_RETURN_IF_ERROR(CheckDivides(n, n.arg[1], length, count));
+      shape[n.arg[1]] = Dim(length / count);
+      break;
+    }
+    case Op::kAllReduce: OB_RETURN_IF_ERROR(CheckReducer(n, n.arg[0], x.dtype)); break;
+    case Op::kAllToAll: {
+      OB_ASSIGN_OR_RETURN(const int64_t cut, CutLength(n, n.arg[0]));
+      OB_ASSIGN_OR_RETURN(const int64_t join, CutLength(n, n.arg[1]));
+      OB_RETURN_IF_ERROR(CheckDivides(n, n.arg[0], cut, count));
+      if (n.arg[0] != n.arg[1]) {
+        shape[n.arg[0]] = Dim(cut / count);
+        shape[n.arg[1]] = Dim(join * count);
+      }
+      break;
+    }
+    default:  // kCopy
+      if (n.arg[0] < 0 || n.arg[0] >= count)
+        return Broken(n.op, "root ", n.arg[0], " is not in 0..", count - 1);
   }
   return Inferred{x.dtype, std::move(shape)};
 }
@@ -462,7 +508,6 @@ bool TakesArguments(Op op) {
     case Op::kFunction:
     case Op::kCall:
     case Op::kTuple:
-    case Op::kSink:
     case Op::kIndex:
     case Op::kLoad:
     case Op::kStore: return false;
@@ -500,14 +545,22 @@ Result Infer(const Node& n) {
     case Op::kCall: return CheckCall(n);
     case Op::kTuple:
     case Op::kGetTuple: return CheckTuple(n);
-    case Op::kShard:
+    case Op::kLayout: return CheckLayout(n);
     case Op::kUnshard:
-    case Op::kCopy:
-    case Op::kAllReduce: return CheckDevices(n);
+    case Op::kReduceScatter:
+    case Op::kAllReduce:
+    case Op::kAllToAll:
+    case Op::kCopy: return CheckCollective(n);
     case Op::kSink:
       for (const UOp* s : n.src)
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
+      if (n.arg.size() > 2 || (n.arg.size() == 2 && n.arg[1] != 1))
+        return Broken(n.op, "has the number of copies, and 1 or nothing behind it");
+      // One way to write each: a single copy is there for what follows.
+      if (!n.arg.empty() &&
+          (n.arg[0] < (n.arg.size() == 2 ? 1 : kCopiesMin) || n.arg[0] > kCopiesMax))
+        return Broken(n.op, "may have the number of copies, ", kCopiesMin, " to ", kCopiesMax);
       return Inferred{};
     default: return CheckKernelNode(n);
   }

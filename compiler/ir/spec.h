@@ -24,8 +24,8 @@ absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src
 // Checks that the graph under `root` is a whole program of `level`: the root is a SINK, every
 // operation is legal at the level, no BUFFER, a SINK only at the root, each slot has one PARAM and
 // each VAR one range, and outer PARAM slots are 0, 1, 2 ... in the order of first use. Errors:
-// INVALID_ARGUMENT naming the node (its place in PostOrder) and the rule;
-//         UNIMPLEMENTED for more than one device.
+// INVALID_ARGUMENT naming the node (its place in PostOrder) and the rule. A graph of kTensor, which
+// is what clients send, has no collective and no rank; one of kDevice may.
 absl::Status VerifyGraph(const UOp* root, Level level);
 
 // Returns the PARAMs that `root` reads outside of any FUNCTION, by slot. Requires a verified graph.

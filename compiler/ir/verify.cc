@@ -3,6 +3,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/copies.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 
 namespace outboard {
@@ -18,20 +21,21 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", i, " (", std::string(Name(node.op)), "): ", rule));
     };
-    if ((static_cast<int>(InfoOf(node.op).level) & static_cast<int>(level)) == 0)
-      return broken(level == Level::kTensor ? "is not allowed in a tensor graph"
-                                            : "is not allowed in a kernel");
+    if (!IsLegalAt(node.op, level))
+      return broken(level == Level::kKernel ? "is not allowed in a kernel"
+                    : IsCollective(node.op) ? "is between devices, which the cloud alone decides"
+                                            : "is not allowed in a tensor graph");
+    if (level == Level::kTensor && IsRank(&node))
+      return broken(absl::StrCat("slot ", limits::kRankSlot, " is the rank, which only the cloud ",
+                                 "may read"));
     if (node.op == Op::kBuffer) return broken("exists inside a client only");
     if (node.op == Op::kSink && &node != root) return broken("may only be the root");
     if (node.op == Op::kVar && vars.emplace(node.arg[0], &node).first->second != &node)
       return broken(absl::StrCat("slot ", node.arg[0], " has two ranges"));
-    const bool sharded =
-        node.op == Op::kShard || node.op == Op::kUnshard || node.op == Op::kAllReduce;
-    if ((sharded && node.arg[1] > 1) || (node.op == Op::kCopy && node.arg[0] > 0))
-      return absl::UnimplementedError(
-          absl::StrCat("node ", i, " (", std::string(Name(node.op)), "): more than one device"));
   }
-  if (level == Level::kTensor) {
+  if (level != Level::kKernel) {
+    if (CopiesOf(root) != 1)
+      return absl::InvalidArgumentError("SINK: only a kernel may have copies");
     for (const UOp* result : root->src)
       if (result->dtype == DType::kVoid)
         return absl::InvalidArgumentError("SINK: a result is no value");

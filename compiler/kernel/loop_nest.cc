@@ -165,6 +165,7 @@ absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   LoopNest kernel;
   OB_RETURN_IF_ERROR(CheckSize(PostOrder(sink)));
   kernel.graph = std::make_unique<Graph>();
+  kernel.tf32 = AllowsTf32(sink);
   sink = MergeRanges(*kernel.graph, SplitRanges(*kernel.graph, sink));
   sink = DecomposeTranscendentals(*kernel.graph, sink);
   kernel.nodes = PostOrder(sink);

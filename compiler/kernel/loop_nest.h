@@ -52,6 +52,7 @@ struct LoopNest {
   int64_t flops = 0;
   int64_t bytes = 0;
   bool empty = false;  // an output range has extent 0: nothing to compute
+  bool tf32 = false;   // products of f32 may be of rounded operands: SINK's argument
 
   RangeSet DepsOf(const UOp* node) const { return deps.at(node); }
   int IndexOf(const UOp* range) const;

@@ -166,7 +166,8 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kLane:
     case OptKind::kWarp:
     case OptKind::kShare: return Illegal("is for devices that run blocks of threads");
-    case OptKind::kMma: return Illegal("makes no loop plan: it stands alone, on a GPU");
+    case OptKind::kMma:
+    case OptKind::kWgmma: return Illegal("makes no loop plan: it stands alone, on a GPU");
   }
   return Illegal("no such kind");
 }

@@ -18,14 +18,15 @@ Interpreter::Interpreter(const Program& program, std::span<std::string> buffers,
       steps_left_(options.steps_max),
       random_(options.seed),
       blocks_(program.Extent(Grid::kBlock)),
-      threads_(program.Extent(Grid::kThread)) {
+      block_threads_(static_cast<int>(program.Extent(Grid::kThread))),
+      threads_(program.Extent(Grid::kThread) * program.cluster) {
   OB_CHECK(threads_.size() <= UINT16_MAX);
   registers_.resize(plan_.registers * threads_.size());
   private_bytes_.resize(plan_.private_bytes * threads_.size());
   private_written_.resize(plan_.private_elements * threads_.size());
-  shared_bytes_.resize(plan_.shared_bytes);
-  shared_written_.resize(plan_.shared_elements);
-  shared_shadows_.resize(plan_.shared_elements);
+  shared_bytes_.resize(plan_.shared_bytes * program.cluster);
+  shared_written_.resize(plan_.shared_elements * program.cluster);
+  shared_shadows_.resize(plan_.shared_elements * program.cluster);
   buffer_shadows_.resize(buffers.size());
   for (const ProgramMemory& memory : plan_.memories)
     if (HasShadows(memory)) {
@@ -33,8 +34,8 @@ Interpreter::Interpreter(const Program& program, std::span<std::string> buffers,
       shadows.resize(std::max<size_t>(shadows.size(), memory.elements));
     }
   if (plan_.hopper) {
-    hopper_ = std::make_unique<HopperBlock>(thread_count(), plan_.shared_elements, plan_.barriers,
-                                            &random_);
+    hopper_ = std::make_unique<HopperBlock>(thread_count(), program.cluster, plan_.shared_elements,
+                                            plan_.barriers, &random_);
     holds_.resize(plan_.private_elements * threads_.size());
     at_group_.resize(threads_.size() / kWarpgroupThreads);
   }
@@ -45,11 +46,11 @@ Interpreter::Interpreter(const Program& program, std::span<std::string> buffers,
 }
 
 RunReport Interpreter::Run() {
-  std::vector<int64_t> order(blocks_);
+  std::vector<int64_t> order(blocks_ / program_.cluster);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
-  for (const int64_t block : order) {
-    block_ = block;
+  for (const int64_t cluster : order) {
+    block_ = cluster * program_.cluster;
     RunBlock();
     if (!outcome_.ok()) break;
   }
@@ -73,13 +74,17 @@ void Interpreter::AddMemory(const ProgramMemory& memory, int thread,
       if (HasShadows(memory)) out.shadows = buffer_shadows_[memory.slot].data();
       break;
     }
-    case ProgramMemory::Kind::kShared:
-      out.bytes = shared_bytes_.data() + memory.first_byte;
-      out.written = shared_written_.data() + memory.first_element;
-      out.shadows = shared_shadows_.data() + memory.first_element;
-      if (plan_.hopper) out.first = memory.first_element;
+    case ProgramMemory::Kind::kShared: {
+      const int64_t first = memory.first_element + RankOf(thread) * plan_.shared_elements;
+      out.bytes = shared_bytes_.data() + memory.first_byte + RankOf(thread) * plan_.shared_bytes;
+      out.written = shared_written_.data() + first;
+      out.shadows = shared_shadows_.data() + first;
+      if (plan_.hopper) out.first = first;
       break;
-    case ProgramMemory::Kind::kBarriers: out.first = memory.first_element; break;
+    }
+    case ProgramMemory::Kind::kBarriers:
+      out.first = memory.first_element + RankOf(thread) * plan_.barriers;
+      break;
     case ProgramMemory::Kind::kPrivate:
       out.bytes = private_bytes_.data() + plan_.private_bytes * thread + memory.first_byte;
       out.written =
@@ -96,7 +101,8 @@ bool Interpreter::Report(Fault fault, ValueId n, int thread, const std::string& 
   outcome_.fault = fault;
   outcome_.at = n;
   outcome_.message = absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n),
-                                  ", block ", block_, ", thread ", thread, ": ", what);
+                                  ", block ", block_ + RankOf(thread), ", thread ",
+                                  thread % block_threads_, ": ", what);
   return false;
 }
 
@@ -146,19 +152,44 @@ void Interpreter::MakeReady(int thread) {
   ready_.push_back(thread);
 }
 
-bool Interpreter::PassTogether() {
-  const auto all = [&](State state) {
-    return std::all_of(threads_.begin(), threads_.end(),
-                       [&](const Thread& t) { return t.state == state && t.pc == threads_[0].pc; });
+bool Interpreter::AreAt(State state, int first, int count) const {
+  return std::all_of(
+      threads_.begin() + first, threads_.begin() + first + count,
+      [&](const Thread& t) { return t.state == state && t.pc == threads_[first].pc; });
+}
+
+// A block's, or a cluster's. Returns false where neither is complete.
+bool Interpreter::PassBarriers() {
+  const auto pass = [&](int first, int count) {
+    if (hopper_ != nullptr) hopper_->JoinThreads(first, count);
+    for (int t = first; t < first + count; ++t) GoOn(t);
   };
-  if (all(State::kDone)) {
+  if (std::all_of(threads_.begin(), threads_.end(),
+                  [](const Thread& t) { return t.state == State::kAtCluster; })) {
+    NextEpoch();
+    pass(0, thread_count());
+    return true;
+  }
+  bool passed = false;
+  for (int first = 0; first < thread_count(); first += block_threads_) {
+    if (!AreAt(State::kAtBarrier, first, block_threads_)) continue;
+    // What other blocks of a cluster do to buffers is not before what comes now.
+    if (program_.cluster == 1) NextEpoch();
+    pass(first, block_threads_);
+    passed = true;
+  }
+  return passed;
+}
+
+bool Interpreter::PassTogether() {
+  if (AreAt(State::kDone, 0, thread_count())) {
     if (hopper_ != nullptr)
       if (const Finding left = hopper_->End(); !left.ok() && !plan_.steps.empty())
         Report(left.fault, plan_.steps.back().at, 0, left.what);
     return false;
   }
   bool passed = false;
-  const int warp = std::min(kWarpThreads, thread_count());
+  const int warp = std::min(kWarpThreads, block_threads_);
   for (int first = 0; first + warp <= thread_count(); first += warp) {
     bool together = true;
     for (int t = first; t < first + warp; ++t)
@@ -168,28 +199,24 @@ bool Interpreter::PassTogether() {
     const ThreadStep& step = plan_.steps[threads_[first].pc];
     if (step.code == Code::kShuffle) Shuffle(step, first, warp);
     if (step.code == Code::kMma)
-      MultiplyMatrices(WarpOf(first), step.src[0], step.src[1] + 4 * static_cast<int32_t>(step.imm),
-                       step.src[2], step.out);
+      MultiplyMatrices(
+          step.what.operand, WarpOf(first), step.src[0],
+          step.src[1] + 2 * MmaPacked(step.what.operand) * static_cast<int32_t>(step.imm),
+          step.src[2], step.out);
     if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
     for (int t = first; t < first + warp; ++t) GoOn(t);
     passed = true;
   }
-  if (passed) return true;
-  if (!all(State::kAtBarrier)) {
-    for (int t = 0; t < thread_count(); ++t)
-      if (threads_[t].state == State::kAtWait)
-        return Report(Fault::kEndlessWait, plan_.steps[threads_[t].pc].at, t,
-                      "no thread and no copy can end the barrier's phase");
-    for (int t = 0; t < thread_count(); ++t)
-      if (threads_[t].state != State::kDone)
-        return Report(Fault::kDivergence, plan_.steps[threads_[t].pc].at, t,
-                      "not all threads come here");
-    return false;
-  }
-  NextEpoch();
-  if (hopper_ != nullptr) hopper_->JoinThreads(0, thread_count());
-  for (int t = 0; t < thread_count(); ++t) GoOn(t);
-  return true;
+  if (passed || PassBarriers()) return true;
+  for (int t = 0; t < thread_count(); ++t)
+    if (threads_[t].state == State::kAtWait)
+      return Report(Fault::kEndlessWait, plan_.steps[threads_[t].pc].at, t,
+                    "no thread and no copy can end the barrier's phase");
+  for (int t = 0; t < thread_count(); ++t)
+    if (threads_[t].state != State::kDone)
+      return Report(Fault::kDivergence, plan_.steps[threads_[t].pc].at, t,
+                    "not all threads come here");
+  return false;
 }
 
 void Interpreter::GoOn(int thread) {
@@ -214,15 +241,16 @@ bool Interpreter::LoadMatrices(const ThreadStep& step, int first) {
   for (int t = 0; t < kWarpThreads; ++t) {
     const Memory& memory = MemoryOf(step.src[0], first + t);
     const int64_t element = RegistersOf(first + t)[step.src[1]];
-    if (element % 8 != 0)
+    const int count = 16 / ByteWidth(memory.dtype);
+    if (element % count != 0)
       return Report(Fault::kMisaligned, step.at, first + t,
                     absl::StrCat("a row begins at element ", element));
-    for (int64_t e = element; e < element + 8; ++e)
+    for (int64_t e = element; e < element + count; ++e)
       if (!MayRead(memory, e, step, first + t) || !MayRead(memory, e, step, first + (t ^ 1)))
         return false;
-    LoadLanes(memory.dtype, memory.Address(element), 8, rows[t].data());
+    LoadLanes(memory.dtype, memory.Address(element), count, rows[t].data());
   }
-  DistributeMatrices(rows, step.imm == 1, WarpOf(first), step.out);
+  DistributeMatrices(step.what.result, rows, step.imm == 1, WarpOf(first), step.out);
   return true;
 }
 
@@ -232,7 +260,8 @@ void Interpreter::Compute(const ThreadStep& s, int thread, int64_t* r) {
     case Code::kConst: *out = s.imm; break;
     case Code::kVar: *out = vars_[s.imm]; break;
     case Code::kSpecial:
-      *out = s.imm == static_cast<int64_t>(Grid::kBlock) ? block_ : thread;
+      *out = s.imm == static_cast<int64_t>(Grid::kBlock) ? block_ + RankOf(thread)
+                                                         : thread % block_threads_;
       break;
     case Code::kAlu: s.function(s.what, r + s.src[0], r + s.src[1], r + s.src[2], out); break;
     case Code::kCast:
@@ -310,6 +339,11 @@ void Interpreter::RunThread(int thread, int64_t slice) {
           t.state = State::kAtGroup;
           t.pc = pc - 1;
           ++at_group_[thread / kWarpgroupThreads];
+          return;
+        }
+        if (s.code == Code::kClusterSync) {
+          t.state = State::kAtCluster;
+          t.pc = pc - 1;
           return;
         }
         fine = HopperStep(s, thread, r);

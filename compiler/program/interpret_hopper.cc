@@ -52,13 +52,14 @@ void AddGroupProducts(const GroupOperands& operands, int thread, std::span<float
   }
 }
 
-HopperBlock::HopperBlock(int threads, int64_t shared_elements, int64_t barriers,
+HopperBlock::HopperBlock(int threads, int64_t blocks, int64_t shared_elements, int64_t barriers,
                          std::mt19937_64* random)
     : threads_(threads),
       random_(*random),
-      shadows_(static_cast<size_t>(shared_elements)),
-      barriers_(static_cast<size_t>(barriers)),
-      groups_(static_cast<size_t>(threads / kWarpgroupThreads)) {
+      shadows_(static_cast<size_t>(blocks * shared_elements)),
+      barriers_(static_cast<size_t>(blocks * barriers)),
+      groups_(static_cast<size_t>(threads / kWarpgroupThreads)),
+      registers_free_(static_cast<size_t>(blocks)) {
   actors_ = static_cast<size_t>(2 * threads) + barriers_.size() + groups_.size();
 }
 
@@ -75,10 +76,11 @@ void HopperBlock::Begin() {
   late_.clear();
   woken_.clear();
   // As the assembler divides them among equal threads.
+  const int64_t of_block = threads_ / static_cast<int64_t>(registers_free_.size());
   const int64_t each =
-      std::min(kRegistersOfThread, kRegistersOfBlock / threads_ / kRegistersStep * kRegistersStep);
+      std::min(kRegistersOfThread, kRegistersOfBlock / of_block / kRegistersStep * kRegistersStep);
   for (GroupState& group : groups_) group.registers = each;
-  registers_free_ = 0;
+  std::fill(registers_free_.begin(), registers_free_.end(), 0);
 }
 
 Finding HopperBlock::End() const {
@@ -358,9 +360,11 @@ Finding HopperBlock::SetRegisters(int group, int64_t registers, bool raises, boo
   if (raises ? registers < state.registers : registers > state.registers)
     return Misuse(absl::StrCat("the warpgroup's threads have ", state.registers, " registers"));
   const int64_t more = (registers - state.registers) * kWarpgroupThreads;
-  *passed = more <= registers_free_;
+  int64_t& free = registers_free_[static_cast<size_t>(group) * registers_free_.size() /
+                                  groups_.size()];
+  *passed = more <= free;
   if (!*passed) return {};
-  registers_free_ -= more;
+  free -= more;
   state.registers = registers;
   return {};
 }

@@ -51,7 +51,9 @@ void AddGroupProducts(const GroupOperands& operands, int thread, std::span<float
 
 class HopperBlock {
  public:
-  HopperBlock(int threads, int64_t shared_elements, int64_t barriers, std::mt19937_64* random);
+  // Of a cluster: all of its blocks, with so many elements and barriers each.
+  HopperBlock(int threads, int64_t blocks, int64_t shared_elements, int64_t barriers,
+              std::mt19937_64* random);
 
   // Begins another block.
   void Begin();
@@ -150,7 +152,7 @@ class HopperBlock {
   std::vector<GroupState> groups_;
   std::deque<LateCopy> late_;
   std::vector<int> woken_;
-  int64_t registers_free_ = 0;
+  std::vector<int64_t> registers_free_;  // by block
 };
 
 }  // namespace outboard::program

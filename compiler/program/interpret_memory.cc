@@ -123,7 +123,8 @@ bool Interpreter::Store(const ThreadStep& step, int thread, const int64_t* r) {
   const Memory& memory = MemoryOf(step.src[0], thread);
   const int lanes = step.what.lanes;
   const int64_t* const values = r + step.src[2];
-  if (!step.masked && !step.vector_index) {
+  const bool swizzled = step.imm != 0;
+  if (!step.masked && !step.vector_index && !swizzled) {
     const int64_t first = r[step.src[1]];
     for (int lane = 0; lane < lanes; ++lane)
       if (!MayWrite(memory, first + lane, step, thread)) return false;
@@ -132,7 +133,8 @@ bool Interpreter::Store(const ThreadStep& step, int thread, const int64_t* r) {
   }
   for (int lane = 0; lane < lanes; ++lane) {
     if (step.masked && r[step.src[3] + lane] == 0) continue;
-    const int64_t element = step.vector_index ? r[step.src[1] + lane] : r[step.src[1]] + lane;
+    int64_t element = step.vector_index ? r[step.src[1] + lane] : r[step.src[1]] + lane;
+    if (swizzled) element = SwizzledPlace(element, memory.width);
     if (!MayWrite(memory, element, step, thread)) return false;
     StoreLanes(memory.dtype, values + lane, 1, memory.Address(element));
   }

@@ -188,7 +188,8 @@ class Maker {
         step.what.operand = at(i.src[i.op == Op::kWhere ? 1 : 0]).dtype;
         step.function = FunctionOf(i.op, step.what.operand);
         break;
-      case Code::kCast: step.what.operand = at(i.src[0]).dtype; break;
+      case Code::kCast:
+      case Code::kMma: step.what.operand = at(i.src[0]).dtype; break;
       case Code::kBitcast:
         step.what.operand = at(i.src[0]).dtype;
         step.what.lanes = static_cast<uint8_t>(at(i.src[0]).lanes);

@@ -16,7 +16,29 @@ bool Interpreter::AdvanceHopper() {
   return advanced && outcome_.ok();
 }
 
-bool Interpreter::HopperStep(const ThreadStep& step, int thread, const int64_t* r) {
+bool Interpreter::IsThere(int64_t rank, const ThreadStep& step, int thread) {
+  if (rank < 0 || rank >= program_.cluster)
+    return Report(Fault::kOutOfRange, step.at, thread,
+                  absl::StrCat("block ", rank, " of a cluster of ", program_.cluster));
+  for (int t = 0; t < block_threads_; ++t)
+    if (threads_[InBlock(t, rank)].state != State::kDone) return true;
+  return Report(Fault::kMisuse, step.at, thread, absl::StrCat("block ", rank, " has ended"));
+}
+
+bool Interpreter::LoadOfCluster(const ThreadStep& step, int thread, int64_t* r) {
+  const int64_t rank = r[SourceOf(step, 2)], first = r[SourceOf(step, 1)];
+  if (!IsThere(rank, step, thread)) return false;
+  if (first % step.what.lanes != 0)
+    return Report(Fault::kMisaligned, step.at, thread,
+                  absl::StrCat(int{step.what.lanes}, " elements from ", first));
+  const Memory& memory = MemoryOf(SourceOf(step, 0), InBlock(thread, rank));
+  for (int lane = 0; lane < step.what.lanes; ++lane)
+    if (!MayRead(memory, first + lane, step, thread)) return false;
+  LoadLanes(memory.dtype, memory.Address(first), step.what.lanes, r + step.out);
+  return true;
+}
+
+bool Interpreter::HopperStep(const ThreadStep& step, int thread, int64_t* r) {
   const auto value = [&](size_t source) { return r[SourceOf(step, source)]; };
   int64_t barrier = 0;
   if (step.code >= Code::kBarrierInit && step.code <= Code::kBoxLoad) {
@@ -24,6 +46,10 @@ bool Interpreter::HopperStep(const ThreadStep& step, int thread, const int64_t* 
     const Memory& barriers = MemoryOf(SourceOf(step, at), thread);
     if (!InRange(barriers, value(at + 1), step, thread)) return false;
     barrier = barriers.first + value(at + 1);
+    if (step.code == Code::kBarrierArrive && step.source_count == 3) {
+      if (!IsThere(value(2), step, thread)) return false;
+      barrier += (value(2) - RankOf(thread)) * plan_.barriers;
+    }
   }
   Finding found;
   bool passed = true;
@@ -37,6 +63,7 @@ bool Interpreter::HopperStep(const ThreadStep& step, int thread, const int64_t* 
     case Code::kBoxCommit: hopper_->CommitStores(thread); break;
     case Code::kBoxWait: hopper_->WaitStores(thread, step.imm); break;
     case Code::kProxyFence: hopper_->ProxyFence(thread); break;
+    case Code::kClusterLoad: return LoadOfCluster(step, thread, r);
     default: OB_CHECK(false && "no such instruction");
   }
   if (!passed) threads_[thread].state = State::kAtWait;
@@ -46,10 +73,22 @@ bool Interpreter::HopperStep(const ThreadStep& step, int thread, const int64_t* 
 
 bool Interpreter::BeginBox(const ThreadStep& step, int thread, const int64_t* r, int64_t barrier) {
   const bool loads = step.code == Code::kBoxLoad;
+  if (!loads || step.imm == 0) return BeginBoxIn(RankOf(thread), step, thread, r, barrier);
+  for (int64_t rank = 0; step.imm >> rank != 0; ++rank)
+    if (step.imm >> rank & 1)
+      if (!IsThere(rank, step, thread) ||
+          !BeginBoxIn(rank, step, thread, r, barrier + (rank - RankOf(thread)) * plan_.barriers))
+        return false;
+  return true;
+}
+
+bool Interpreter::BeginBoxIn(int64_t rank, const ThreadStep& step, int thread, const int64_t* r,
+                             int64_t barrier) {
+  const bool loads = step.code == Code::kBoxLoad;
   const size_t at = loads ? 4 : 2;
   const Instruction& i = InstructionOf(step);
   const MappedTensor& map = program_.maps[program_.code[i.src[at]].imm[0]];
-  const Memory &shared = MemoryOf(SourceOf(step, 0), thread),
+  const Memory &shared = MemoryOf(SourceOf(step, 0), InBlock(thread, rank)),
                &buffer = MemoryOf(SourceOf(step, at), thread);
   const int64_t first = r[SourceOf(step, 1)];
   const int64_t align = (map.swizzled ? kSwizzleAlign : MappedTensor::kSwizzleBytes);

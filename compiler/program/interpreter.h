@@ -67,7 +67,7 @@ class Interpreter {
     bool arrived;
   };
 
-  enum class State { kRunning, kAtBarrier, kAtMma, kAtGroup, kAtWait, kDone };
+  enum class State { kRunning, kAtBarrier, kAtCluster, kAtMma, kAtGroup, kAtWait, kDone };
 
   // What Memory::holds says of an element.
   static constexpr uint8_t kFree = 0, kUnfenced = 1, kHeld = 2;
@@ -79,7 +79,12 @@ class Interpreter {
     std::vector<std::vector<Copy>> groups;  // oldest first
   };
 
+  // Of all blocks of a cluster, which run as one: block by block.
   int thread_count() const { return static_cast<int>(threads_.size()); }
+  int RankOf(int thread) const { return thread / block_threads_; }
+  int InBlock(int thread, int64_t rank) const {
+    return static_cast<int>(rank) * block_threads_ + thread % block_threads_;
+  }
   int64_t* RegistersOf(int thread) { return registers_.data() + plan_.registers * thread; }
   Memory& MemoryOf(int32_t number, int thread) {
     return memories_[plan_.memories.size() * thread + number];
@@ -97,6 +102,9 @@ class Interpreter {
   void MakeReady(int thread);
   // Nobody can go on alone. Returns false where the block is done, or stuck.
   bool PassTogether();
+  // Returns whether these threads are all at the same place.
+  bool AreAt(State state, int first, int count) const;
+  bool PassBarriers();
   void GoOn(int thread);
   void Shuffle(const ThreadStep& step, int first, int warp);
   WarpRegisters WarpOf(int first);
@@ -140,8 +148,14 @@ class Interpreter {
     for (const int t : hopper_->TakeWoken()) MakeReady(t);
   }
   // A step of one thread.
-  bool HopperStep(const ThreadStep& step, int thread, const int64_t* r);
+  bool HopperStep(const ThreadStep& step, int thread, int64_t* r);
+  bool LoadOfCluster(const ThreadStep& step, int thread, int64_t* r);
+  // Returns whether a block's threads are still there.
+  bool IsThere(int64_t rank, const ThreadStep& step, int thread);
   bool BeginBox(const ThreadStep& step, int thread, const int64_t* r, int64_t barrier);
+  // The same to or from the memory of one block of the cluster.
+  bool BeginBoxIn(int64_t rank, const ThreadStep& step, int thread, const int64_t* r,
+                  int64_t barrier);
   // A step of all threads of a warpgroup. Returns false where they have to wait.
   bool PassGroup(int group);
   template <class Visit>
@@ -162,7 +176,8 @@ class Interpreter {
   std::span<const int64_t> vars_;
   int64_t steps_max_, steps_left_;
   std::mt19937_64 random_;
-  int64_t blocks_ = 1, block_ = 0;
+  int64_t blocks_ = 1, block_ = 0;  // of a cluster: its first one
+  int block_threads_ = 1;
   uint32_t epoch_ = 0, first_epoch_ = 0;
   std::vector<Thread> threads_;
   std::vector<int> ready_;  // threads that can go on

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/program/spec.h"
 #include "compiler/proof/program_range.h"
 
@@ -65,6 +66,11 @@ absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const Thr
 absl::StatusOr<Program> ExpandHopper(const codegen::LoopNest& kernel, const HopperPlan& plan,
                                      std::vector<PassResult>* passes) {
   return RunPasses(LowerHopper(kernel, plan), /*lanes=*/false, passes);
+}
+
+absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
+                                        std::vector<PassResult>* passes) {
+  return RunPasses(LowerOnlineMma(plan), /*lanes=*/true, passes);
 }
 
 absl::StatusOr<Program> ExpandMma(const codegen::LoopNest& kernel, const codegen::MmaPlan& plan,

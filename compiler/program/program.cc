@@ -15,7 +15,7 @@ std::string_view Name(Code code) {
       "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "SHUFFLE",
       "MMA",   "LDMATRIX", "DOT",      "TILEZERO",  "TILELOAD", "TILESTORE", "TILEDOT",
       "MAP",   "MBINIT",   "MBEXPECT", "MBARRIVE",  "MBWAIT",  "BOXLOAD", "BOXSTORE",
-      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "WGFENCE", "WGMMA", "WGCOMMIT", "WGWAIT",
+      "BOXCOMMIT", "BOXWAIT", "PROXYFENCE", "CLUSTERSYNC", "CLUSTERLOAD", "WGFENCE", "WGMMA", "WGCOMMIT", "WGWAIT",
       "WGSYNC", "MAXREGISTERS"};
   return kNames[static_cast<size_t>(code)];
 }
@@ -34,7 +34,7 @@ bool HasValue(Code code) {
     case Code::kTileLoad:
     case Code::kTileStore:
     case Code::kTileDot: return false;
-    default: return !IsHopper(code) || code == Code::kMap;
+    default: return !IsHopper(code) || code == Code::kMap || code == Code::kClusterLoad;
   }
 }
 
@@ -116,12 +116,13 @@ bool Program::reads_vars() const {
                      [](const Instruction& i) { return i.code == Code::kVar; });
 }
 
-MatrixPlace MmaElement(MmaOperand operand, int thread, int lane) {
+MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane) {
   const int group = thread / 4, member = thread % 4;
+  const int number = lane / packed, in_register = member * packed + lane % packed;
   switch (operand) {
     case MmaOperand::kA:
-      return {group + (lane / 2 % 2) * 8, member * 2 + lane % 2 + (lane / 4) * 8};
-    case MmaOperand::kB: return {member * 2 + lane % 2 + (lane / 2) * 8, group};
+      return {group + number % 2 * 8, in_register + number / 2 * 4 * packed};
+    case MmaOperand::kB: return {in_register + number * 4 * packed, group};
     default: return {group + (lane / 2) * 8, member * 2 + lane % 2};
   }
 }

@@ -24,10 +24,12 @@
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
 //   LANE     (vector) imm: lane        one of its scalars
 //   LOAD     (memory, index) or (memory, index, mask, otherwise)
-//   STORE    (memory, index, value) or (memory, index, value, mask)
+//   STORE    (memory, index, value) or (memory, index, value, mask) imm: swizzled
 //                                      elements: a scalar i64 index and several lanes mean
 //                                      consecutive ones, a vector index one for each lane. A lane
 //                                      whose mask is false touches nothing
+//                                      Swizzled (1): memory of the block of whole patterns, and
+//                                      element e means SwizzledPlace of e
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
 //   COPY     (shared, index, buffer, index, mask?) imm: elements, aligned   begins a copy of
@@ -38,15 +40,18 @@
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   SHUFFLE  (x) imm: bit              the x of the thread whose number differs in this bit, 1 to
 //                                      16: by all threads of a warp together
-//   MMA      (a, b, c) imm: half       c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
-//                                      together; see MmaElement for which thread has what. A b of 8
-//                                      lanes is two matrices side by side, of which `half` is used
-//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 x 8 numbers of 16 bits, by 32
-//                                      threads together. A thread's index, a multiple of 8, is
-//                                      that of a row: of row t % 8 of matrix t / 8. Lanes 2 m and
-//                                      2 m + 1 of its value are two elements of matrix m: of row
-//                                      t / 4, from column 2 (t % 4) on; transposed: of column
-//                                      t / 4, from row 2 (t % 4) on
+//   MMA      (a, b, c) imm: half       c + a * b of matrices of 16 x k and k x 8, by 32 threads
+//                                      together; see MmaElement for which thread has what. k is 16
+//                                      for bf16 and f16, 8 for f32: of these the unit reads the
+//                                      first 19 bits (TF32), as if the others were 0. A b of twice
+//                                      as many lanes is two matrices side by side, of which `half`
+//                                      is used. How sums are rounded: interpret_matrix.h
+//   LDMATRIX (shared, index) imm: transposed   four matrices of 8 rows of 16 bytes, by 32 threads
+//                                      together. A thread's index, aligned to 16 bytes, is that of
+//                                      a row: of row t % 8 of matrix t / 8. Its value is, of each
+//                                      matrix, the four bytes of row t / 4 that are number t % 4;
+//                                      transposed, of types of 16 bits alone: of column t / 4, from
+//                                      row 2 (t % 4) on
 //   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
 //                                      a and b are of u32, two numbers of bf16 each
 //   TILEZERO (tile)                    sets all its elements to 0
@@ -65,18 +70,25 @@
 //                                      when n threads have arrived and all expected bytes have come
 //   MBEXPECT (barriers, index) imm: bytes   the phase also ends only when these bytes were
 //                                      copied; then MBARRIVE
-//   MBARRIVE (barriers, index)         the thread arrives; what it did is seen by those who wait
+//   MBARRIVE (barriers, index, rank?)  the thread arrives; what it did is seen by those who wait.
+//                                      With a rank: at the barrier of that block of the cluster
 //   MBWAIT   (barriers, index, parity) until the last phase of that parity is over: at first a
 //                                      wait for parity 1 goes on at once, one for 0 does not
-//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...)   begins a copy of the map's
-//                                      box from these coordinates on, innermost first, to
+//   BOXLOAD  (shared, index, barriers, index, map, coordinates ...) imm: ranks   begins a copy of
+//                                      the map's box from these coordinates on, innermost first, to
 //                                      consecutive elements (swizzled: to SwizzledPlace of them).
-//                                      Its bytes count for the barrier's phase
+//                                      Its bytes count for the barrier's phase. Ranks, unless it
+//                                      is 0: a bit for each block of the cluster that gets the box,
+//                                      in its own memory and with its own barrier
 //   BOXSTORE (shared, index, map, coordinates ...)   begins a copy the other way
 //   BOXCOMMIT                          the thread's BOXSTOREs since the last one form a group
-//   BOXWAIT  imm: n                    until all of the thread's groups but the last n are done
+//   BOXWAIT  imm: n, read              until all of the thread's groups but the last n are done;
+//                                      read (1): until their shared memory may be written again
 //   PROXYFENCE                         copies of boxes and WGMMAs, which the thread or who waits
 //                                      for it begins later, see its stores to shared memory
+//   CLUSTERSYNC                        a BARRIER for the threads of all blocks of the cluster, each
+//                                      warpgroup of which may get to another one
+//   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
 //                                      accumulators
 //   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading
@@ -146,6 +158,8 @@ enum class Code : uint8_t {
   kBoxCommit,
   kBoxWait,
   kProxyFence,
+  kClusterSync,
+  kClusterLoad,
   kGroupFence,
   kGroupMma,
   kGroupCommit,
@@ -170,6 +184,8 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWgmmaRows = 64;
 inline constexpr int kWgmmaDepth = 16;
 inline constexpr int kWgmmaColumnsMax = 256;
+// Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
+inline constexpr int kClusterMax = 8;
 // Eight rows of 128 bytes: the pattern of a swizzle repeats, so its memory is aligned to it.
 inline constexpr int64_t kSwizzleAlign = 1024;
 
@@ -204,6 +220,10 @@ struct Program {
   std::vector<Instruction> code;
   int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
+  int copies = 1;                  // each over buffers of its own (compiler/ir/copies.h)
+  // So many blocks that follow each other run together, and reach each other's shared memory: a
+  // cluster, of sm_90a. A block's rank is its number modulo this. Divides the number of blocks.
+  int64_t cluster = 1;
 
   // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;
@@ -223,15 +243,19 @@ struct Program {
 std::string ToString(const Program& program);
 std::string ToString(const Program& program, ValueId number);
 
+// Numbers of a type that lie in one register of 32 bits of MMA's a or b, and how far its k goes.
+inline int MmaPacked(DType dtype) { return 4 / ByteWidth(dtype); }
+inline int MmaDepth(DType dtype) { return 8 * MmaPacked(dtype); }
 // The row and column of the element that thread `thread` of 32 holds in lane `lane` of an operand
-// of MMA: a (16 x 16, 8 lanes), b (16 x 8, 4 lanes), c (16 x 8, 4 lanes), as PTX's m16n8k16.
+// of MMA, as PTX's m16n8k16 (two packed numbers a register) and m16n8k8 (one): a has four
+// registers, b two, c four sums.
 struct MatrixPlace {
   int row = 0;
   int column = 0;
 };
 // The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
-MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
+MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane);
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
 // accumulators of WGMMA, as PTX's wgmma.m64nNk16.
 MatrixPlace WgmmaElement(int thread, int element);
@@ -281,8 +305,12 @@ class ProgramBuilder {
   const Instruction& at(ValueId value) const { return program_.code[value]; }
   // Buffers that the whole program only reads, by slot: equal loads of them are one value too.
   void SetReadOnly(std::vector<bool> slots) { read_only_ = std::move(slots); }
-  // What MAPs that are added by their number mean.
-  void SetMaps(std::vector<MappedTensor> maps) { program_.maps = std::move(maps); }
+  // What a program has beside its instructions, and MAPs that are added by their number.
+  void SetAround(const Program& program) {
+    program_.maps = program.maps;
+    program_.cluster = program.cluster;
+  }
+  void SetCluster(int64_t blocks) { program_.cluster = blocks; }
   bool IsReadOnly(ValueId memory) const;
   // Returns whether `value` is a CONST of an integer type or bool, and sets `number` to it.
   bool IsConst(ValueId value, int64_t* number) const;

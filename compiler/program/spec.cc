@@ -21,7 +21,8 @@ class Checker {
       : program_(program),
         phase_(phase),
         threads_(program.Extent(Grid::kThread)),
-        in_groups_(program) {}
+        in_groups_(program),
+        clusters_(program) {}
 
   // The rule that is broken and where; empty where none is.
   std::string Run(ValueId* where) {
@@ -37,7 +38,8 @@ class Checker {
       if (!broken.empty()) return broken;
     }
     *where = count - 1;
-    return open_.empty() ? "" : "a scope is not closed";
+    if (!open_.empty()) return "a scope is not closed";
+    return clusters_.BrokenAtEnd();
   }
 
  private:
@@ -125,6 +127,25 @@ class Checker {
     }
   }
 
+  std::string MatrixProduct(const Instruction& i) const {
+    const DType dtype = at(i.src[0]).dtype;
+    switch (dtype) {
+      case DType::kBF16:
+      case DType::kF16:
+      case DType::kF32:
+      case DType::kF8E4M3:
+      case DType::kF8E5M2: break;
+      default: return "of a type that it has no form for";
+    }
+    const int one = 2 * MmaPacked(dtype), lanes = at(i.src[1]).lanes;  // of a matrix of b
+    if (!IsValue(i.src[0], dtype, 2 * one) || !IsValue(i.src[2], DType::kF32, 4) ||
+        !IsValue(i.src[1], dtype, lanes == 2 * one ? lanes : one) || i.dtype != DType::kF32 ||
+        i.lanes != 4)
+      return "operands of other types";
+    if (i.imm[0] < 0 || i.imm[0] >= lanes / one) return "no such half";
+    return threads_ % kWarpThreads != 0 ? "in a block of no whole groups" : "";
+  }
+
   std::string Types(const Instruction& i) const {
     const bool memory = i.code == Code::kBuffer || i.code == Code::kAlloc || i.code == Code::kMap;
     if (i.lanes < (memory ? 0 : 1) || i.lanes > (memory ? 0 : kLanesMax))
@@ -204,6 +225,11 @@ class Checker {
         if (std::string broken = counted(3, 4); !broken.empty()) return broken;
         if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
         if (!IsValue(i.src[2], at(i.src[0]).dtype, i.lanes)) return "the value has another type";
+        if (i.imm[0] != 0 && (!IsShared(i.src[0]) || i.imm[0] != 1 ||
+                              at(i.src[0]).imm[1] * ByteWidth(at(i.src[0]).dtype) %
+                                      kSwizzleAlign !=
+                                  0))
+          return "is swizzled in memory of no whole patterns";
         if (i.lanes > 1 && i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes))
           return "the mask has other lanes";
         return i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes)
@@ -234,22 +260,16 @@ class Checker {
                    : "";
       case Code::kMma:
         if (i.src.size() != 3) return counted(3, 3);
-        if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
-          return "of a type that it has no form for";
-        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) || !IsValue(i.src[2], DType::kF32, 4) ||
-            !IsValue(i.src[1], at(i.src[0]).dtype, at(i.src[1]).lanes == 8 ? 8 : 4) ||
-            i.dtype != DType::kF32 || i.lanes != 4)
-          return "operands of other types";
-        if (i.imm[0] < 0 || i.imm[0] >= at(i.src[1]).lanes / 4) return "no such half";
-        if (threads_ % kWarpThreads != 0) return "in a block of no whole groups";
-        return "";
+        return MatrixProduct(i);
       case Code::kLdmatrix:
         if (i.src.size() != 2) return counted(2, 2);
         if (!IsShared(i.src[0])) return "of no memory of the block";
         if (!IsValue(i.src[1], DType::kI64, 1)) return "the index is no i64";
-        if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) != 2 || i.lanes != 8)
-          return "is not 8 lanes of the memory's type, of 16 bits";
-        if (i.imm[0] != 0 && i.imm[0] != 1) return "is neither transposed nor not";
+        if (i.dtype != at(i.src[0]).dtype || ByteWidth(i.dtype) > 4 ||
+            i.lanes != 4 * MmaPacked(i.dtype))
+          return "is not 16 bytes of the memory's type";
+        if (i.imm[0] != 0 && (i.imm[0] != 1 || ByteWidth(i.dtype) != 2))
+          return "is neither transposed, of 16 bits, nor not";
         if (threads_ % kWarpThreads != 0) return "in a block of no whole groups";
         return "";
       case Code::kDot:
@@ -306,10 +326,11 @@ class Checker {
       for (const Scope& scope : open_)
         if (scope.varies)
           return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
-    if (IsOfWarpgroup(i.code))
+    if (IsOfWarpgroup(i.code) || i.code == Code::kClusterSync)
       for (const Scope& scope : open_)
         if (scope.varies_in_group)
           return absl::StrCat("in a scope that a warpgroup may enter apart: %", scope.opener);
+    if (std::string broken = clusters_.Broken(n); !broken.empty()) return broken;
     copies_ = copies_ || i.code == Code::kCopy;
     hopper_ = hopper_ || IsHopper(i.code);
     if (copies_ && hopper_) return "COPY beside instructions of sm_90a";
@@ -328,6 +349,7 @@ class Checker {
   Phase phase_;
   int64_t threads_;
   GroupVariance in_groups_;
+  ClusterRules clusters_;
   int tiles_ = 0;
   bool copies_ = false, hopper_ = false;
   std::vector<bool> visible_, varies_;

@@ -33,7 +33,10 @@ class HopperRules {
         if (std::string broken = Barrier(i, 0, 2); !broken.empty()) return broken;
         return i.imm[0] < 1 || i.imm[0] > kPhaseBytesMax ? absl::StrCat("of ", i.imm[0], " bytes")
                                                          : "";
-      case Code::kBarrierArrive: return Barrier(i, 0, 2);
+      case Code::kBarrierArrive:
+        if (std::string broken = Barrier(i, 0, i.src.size() == 3 ? 3 : 2); !broken.empty())
+          return broken;
+        return i.src.size() < 3 || IsIndex(i.src[2]) ? "" : "the rank is no i64";
       case Code::kBarrierWait:
         if (std::string broken = Barrier(i, 0, 3); !broken.empty()) return broken;
         return IsIndex(i.src[2]) ? "" : "the parity is no i64";
@@ -42,7 +45,11 @@ class HopperRules {
         if (std::string broken = Barrier(i, 2, i.src.size()); !broken.empty()) return broken;
         return Box(i, 4);
       case Code::kBoxStore: return i.src.size() < 3 ? "has too few sources" : Box(i, 2);
-      case Code::kBoxWait: return i.imm[0] < 0 ? "for a negative number" : Nothing(i);
+      case Code::kBoxWait:
+        if (i.imm[1] != 0 && i.imm[1] != 1) return "is neither until read nor until done";
+        return i.imm[0] < 0 ? "for a negative number" : Nothing(i);
+      case Code::kClusterLoad: return Remote(i);
+      case Code::kClusterSync:
       case Code::kBoxCommit:
       case Code::kProxyFence:
       case Code::kGroupCommit:
@@ -110,6 +117,15 @@ class HopperRules {
                : "";
   }
 
+  std::string Remote(const Instruction& i) const {
+    if (i.src.size() != 3) return absl::StrCat("has ", i.src.size(), " sources, not 3");
+    if (!IsAlloc(i.src[0], Space::kShared)) return "the first source is no memory of the block";
+    if (at(i.src[0]).dtype != i.dtype || i.dtype != DType::kF32)
+      return "is of another type than the memory, or not of f32";
+    if (i.lanes != 1 && i.lanes != 2 && i.lanes != 4) return absl::StrCat(i.lanes, " lanes");
+    return IsIndex(i.src[1]) && IsIndex(i.src[2]) ? "" : "the index or the rank is no i64";
+  }
+
   // Source `map` and the coordinates after it; memory and index are the first two.
   std::string Box(const Instruction& i, size_t map) const {
     if (!IsAlloc(i.src[0], Space::kShared)) return "the first source is no memory of the block";
@@ -175,6 +191,30 @@ bool GroupVariance::IsWholeGroups(ValueId value) const {
   const Instruction& i = program_.code[value];
   return i.code == Code::kConst && i.dtype == DType::kI64 && i.imm[0] > 0 &&
          i.imm[0] % kWarpgroupThreads == 0;
+}
+
+std::string ClusterRules::Broken(ValueId n) {
+  const Instruction& i = program_.code[n];
+  if (i.code == Code::kClusterSync) {
+    met_ = true;
+    reached_since_ = false;
+  }
+  const bool reaches = (i.code == Code::kBoxLoad && i.imm[0] != 0) || i.code == Code::kClusterLoad ||
+                       (i.code == Code::kBarrierArrive && i.src.size() == 3);
+  if (!reaches) return "";
+  if (!met_) return "reaches another block before a CLUSTERSYNC";
+  reached_since_ = true;
+  if (i.code == Code::kBoxLoad && (i.imm[0] < 0 || i.imm[0] >> program_.cluster != 0))
+    return absl::StrCat("ranks ", i.imm[0], " of ", program_.cluster, " blocks");
+  return "";
+}
+
+std::string ClusterRules::BrokenAtEnd() const {
+  const int64_t blocks = program_.cluster;
+  if (blocks < 1 || blocks > kClusterMax || (blocks & (blocks - 1)) != 0)
+    return absl::StrCat("a cluster of ", blocks, " blocks");
+  if (program_.Extent(Grid::kBlock) % blocks != 0) return "the last cluster is not whole";
+  return reached_since_ ? "no CLUSTERSYNC comes after what reaches another block" : "";
 }
 
 bool GroupVariance::Add(ValueId n) {

@@ -28,4 +28,19 @@ class GroupVariance {
   std::vector<bool> varies_;
 };
 
+// Blocks of a cluster reach each other's memory only while all of them are there: between one
+// CLUSTERSYNC and another.
+class ClusterRules {
+ public:
+  explicit ClusterRules(const Program& program) : program_(program) {}
+
+  // In the order of instructions. Returns the rule that `n` breaks; empty where it breaks none.
+  std::string Broken(ValueId n);
+  std::string BrokenAtEnd() const;
+
+ private:
+  const Program& program_;
+  bool met_ = false, reached_since_ = false;
+};
+
 }  // namespace outboard::program

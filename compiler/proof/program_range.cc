@@ -230,7 +230,9 @@ class Checker {
           if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
           break;
         case Code::kLdmatrix:
-          if (never == 0 && !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 7)) found.push_back(n);
+          if (never == 0 &&
+              !InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 16 / ByteWidth(i.dtype) - 1))
+            found.push_back(n);
           break;
         case Code::kTileLoad:
         case Code::kTileStore: {
@@ -251,9 +253,11 @@ class Checker {
   // a whole number (spec.h): whatever of these it touches is in range if the unswizzled place is.
   bool BlockMemoryInRange(const Instruction& i) {
     switch (i.code) {
+      case Code::kBarrierArrive:
+        if (i.src.size() == 3 && !IsRank(i.src[2])) return false;
+        [[fallthrough]];
       case Code::kBarrierInit:
       case Code::kBarrierExpect:
-      case Code::kBarrierArrive:
       case Code::kBarrierWait: return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, 0);
       case Code::kBoxLoad:
       case Code::kBoxStore: {
@@ -263,6 +267,8 @@ class Checker {
         return InRangeFrom(i.src[0], i.src[1], 0, -1, 0, last) &&
                (map == 2 || InRangeFrom(i.src[2], i.src[3], 0, -1, 0, 0));
       }
+      case Code::kClusterLoad:
+        return IsRank(i.src[2]) && InRangeFrom(i.src[0], i.src[1], 0, -1, 0, i.lanes - 1);
       case Code::kGroupMma: {
         const auto last = [&](int64_t leading, int64_t rows) {
           return program::WgmmaPlace(leading, static_cast<int>(rows) - 1, program::kWgmmaDepth - 1);
@@ -272,6 +278,11 @@ class Checker {
       }
       default: return true;
     }
+  }
+
+  // Of a block in its cluster.
+  bool IsRank(ValueId rank) {
+    return InRangeWhere(program_.cluster, -1, expressions_.Of(rank, 0), nullptr, 0, 0);
   }
 
   // A mask is of the buffer: zeros are written where it is false.
@@ -288,7 +299,7 @@ class Checker {
       const UOp* const condition = mask < 0 ? nullptr : expressions_.OfAnyLane(mask);
       if (consecutive) place = expressions_.Sum(place, expressions_.LaneCounter(lanes));
       if (place != nullptr && (mask < 0 || condition != nullptr) &&
-          InRangeWhere(memory, place, condition, 0, 0))
+          InRangeWhere(ElementsOf(memory), memory, place, condition, 0, 0))
         return true;
     }
     for (int lane = 0; lane < lanes; ++lane) {
@@ -300,19 +311,21 @@ class Checker {
 
   bool InRangeFrom(ValueId memory, ValueId index, int lane, ValueId mask, int64_t first,
                    int64_t last) {
-    return InRangeWhere(memory, expressions_.Of(index, lane),
+    return InRangeWhere(ElementsOf(memory), memory, expressions_.Of(index, lane),
                         mask < 0 ? nullptr : expressions_.Of(mask, lane), first, last);
   }
 
-  // Whether place + first and place + last are both in range, where the condition, unless it is
-  // null, is true.
-  bool InRangeWhere(ValueId memory, const UOp* place, const UOp* condition, int64_t first,
-                    int64_t last) {
+  int64_t ElementsOf(ValueId memory) const { return program_.code[memory].imm[1]; }
+
+  // Whether place + first and place + last are both below `elements` and not negative, where the
+  // condition, unless it is null, is true.
+  bool InRangeWhere(int64_t elements, ValueId memory, const UOp* place, const UOp* condition,
+                    int64_t first, int64_t last) {
     const auto least_of = [&](const LinearForm& form) {
       return AddScaled(form, Constant(first), 1);
     };
     const auto left_of = [&](const LinearForm& form) {
-      return AddScaled(Constant(Wide{program_.code[memory].imm[1]} - 1 - last), form, -1);
+      return AddScaled(Constant(Wide{elements} - 1 - last), form, -1);
     };
     // Most accesses are in range whatever the conditions around them are.
     budget_ = steps_max_;

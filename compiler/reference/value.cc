@@ -149,16 +149,6 @@ void ForTiles(int64_t count, Body body) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<RetainedValue>> MakeKept(const Value& value, Budget& budget) {
-  const int64_t count = value.count();
-  OB_RETURN_IF_ERROR(budget.Take(value.node, count, 8));
-  auto kept = std::make_shared<RetainedValue>();
-  kept->bytes = count * 8;
-  kept->budget = &budget;
-  kept->elements.Resize(value.dtype, count);
-  return kept;
-}
-
 double FloatIdentity(Op op, DType dtype) {
   if (op == Op::kAdd) return 0;
   return op == Op::kMul ? 1 : RoundTo(dtype, -std::numeric_limits<double>::infinity());
@@ -223,6 +213,16 @@ void Pull(const Value& value, std::span<const int64_t> positions, LaneBlock& out
   } else {
     PullComputed(value, positions, out);
   }
+}
+
+absl::StatusOr<std::shared_ptr<RetainedValue>> MakeKept(const Value& value, Budget& budget) {
+  const int64_t count = value.count();
+  OB_RETURN_IF_ERROR(budget.Take(value.node, count, 8));
+  auto kept = std::make_shared<RetainedValue>();
+  kept->bytes = count * 8;
+  kept->budget = &budget;
+  kept->elements.Resize(value.dtype, count);
+  return kept;
 }
 
 absl::StatusOr<std::shared_ptr<const RetainedValue>> Keep(const Value& value, Budget& budget) {

@@ -67,6 +67,9 @@ int64_t Product(std::span<const int64_t> dims);
 // Computes the elements of `value` at row-major `positions`, at most kTile of them.
 void Pull(const Value& value, std::span<const int64_t> positions, LaneBlock& out);
 
+// Room for the elements of `value`, which the caller fills.  Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<std::shared_ptr<RetainedValue>> MakeKept(const Value& value, Budget& budget);
+
 // All elements of `value`, in memory.  Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<std::shared_ptr<const RetainedValue>> Keep(const Value& value, Budget& budget);
 

@@ -19,7 +19,9 @@ inline CompiledKernel LaunchShapeOf(const program::Program& program, const std::
   out.threads[0] = program.Extent(program::Grid::kThread);
   out.shared_bytes = program.shared_bytes();
   out.reads_vars = program.reads_vars();
-  out.tasks = program.code.empty() ? 0 : out.blocks[0];
+  out.copies = program.copies;
+  out.blocks[2] = program.copies;
+  out.tasks = program.code.empty() ? 0 : out.blocks[0] * program.copies;
   return out;
 }
 

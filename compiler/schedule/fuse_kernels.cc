@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -160,8 +161,9 @@ std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
 
 class Merger {
  public:
-  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target)
-      : graph_(graph), results_(results), costs_(target.costs) {}
+  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target,
+         const SentBefore& sent)
+      : graph_(graph), results_(results), costs_(target.costs), sent_(sent) {}
 
   absl::StatusOr<std::vector<FusedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
     std::vector<Draft> guests;
@@ -251,19 +253,31 @@ class Merger {
 
   // Drafts that make what `draft` reads.
   std::vector<size_t> MakersOf(const Draft& draft) const {
-    std::vector<size_t> makers;
+    std::vector<size_t> makers = SendersTo(draft);
     for (const UOp* node : draft.reads)
       if (const auto maker = made_by_.find(node); maker != made_by_.end())
         makers.push_back(maker->second);
     return makers;
   }
 
+  // Drafts that make what a transfer brings to `draft`.
+  std::vector<size_t> SendersTo(const Draft& draft) const {
+    std::vector<size_t> senders;
+    if (sent_.empty()) return senders;
+    for (const UOp* node : draft.reads)
+      if (const auto sent = sent_.find(node); sent != sent_.end())
+        if (const auto maker = made_by_.find(sent->second); maker != made_by_.end())
+          senders.push_back(maker->second);
+    return senders;
+  }
+
   // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
-  // one that makes something for another kernel the guest reads from: each would wait for the
-  // other.
+  // one that makes something for another kernel the guest reads from, nor for a transfer to the
+  // guest: each would wait for the other.
   bool JoinAny(const Draft& guest) {
     const std::vector<size_t> makers = MakersOf(guest);
     std::vector<bool> before(drafts_.size());
+    for (const size_t sender : SendersTo(guest)) before[sender] = true;
     std::vector<size_t> stack = makers;
     while (!stack.empty()) {
       const size_t maker = stack.back();
@@ -473,24 +487,47 @@ class Merger {
     return false;
   }
 
-  // Makers before readers, else as they came.
+  // Makers before readers. Of those that could be next, those that wait for fewer transfers in a
+  // row first, then those that a transfer waits for, else as they came.
   std::vector<size_t> Order() const {
-    std::vector<size_t> order, waits(drafts_.size());
-    std::vector<std::vector<size_t>> readers(drafts_.size());
+    struct Reader {
+      size_t draft;
+      bool by_transfer;
+    };
+    std::vector<size_t> order, waits(drafts_.size()), transfers(drafts_.size());
+    std::vector<std::vector<Reader>> readers(drafts_.size());
+    std::vector<std::vector<size_t>> makers(drafts_.size());
+    std::vector<bool> sends(drafts_.size());  // also what those that send are made of
+    std::vector<size_t> senders;
+    for (size_t i = 0; i < drafts_.size(); ++i) {
+      makers[i] = MakersOf(drafts_[i]);
+      const size_t by_transfer = SendersTo(drafts_[i]).size();
+      for (size_t m = 0; m < makers[i].size(); ++m) {
+        if (makers[i][m] == i) continue;
+        readers[makers[i][m]].push_back({i, m < by_transfer});
+        ++waits[i];
+        if (m < by_transfer) senders.push_back(makers[i][m]);
+      }
+    }
+    while (!senders.empty()) {
+      const size_t sender = senders.back();
+      senders.pop_back();
+      if (sends[sender]) continue;
+      sends[sender] = true;
+      senders.insert(senders.end(), makers[sender].begin(), makers[sender].end());
+    }
+    std::set<std::tuple<size_t, bool, size_t>> ready;  // transfers, sends nothing, draft
+    const auto add = [&](size_t i) { ready.emplace(transfers[i], !sends[i], i); };
     for (size_t i = 0; i < drafts_.size(); ++i)
-      for (const size_t maker : MakersOf(drafts_[i]))
-        if (maker != i) {
-          readers[maker].push_back(i);
-          ++waits[i];
-        }
-    std::set<size_t> ready;
-    for (size_t i = 0; i < drafts_.size(); ++i)
-      if (waits[i] == 0) ready.insert(i);
+      if (waits[i] == 0) add(i);
     while (!ready.empty()) {
-      order.push_back(*ready.begin());
+      const size_t next = std::get<2>(*ready.begin());
       ready.erase(ready.begin());
-      for (const size_t reader : readers[order.back()])
-        if (--waits[reader] == 0) ready.insert(reader);
+      order.push_back(next);
+      for (const auto& [reader, by_transfer] : readers[next]) {
+        transfers[reader] = std::max(transfers[reader], transfers[next] + (by_transfer ? 1 : 0));
+        if (--waits[reader] == 0) add(reader);
+      }
     }
     OB_CHECK(order.size() == drafts_.size());
     return order;
@@ -561,6 +598,7 @@ class Merger {
   Graph& graph_;
   const absl::flat_hash_set<const UOp*>& results_;
   const CostTable& costs_;
+  const SentBefore& sent_;
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
   absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
@@ -576,8 +614,8 @@ class Merger {
 absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      std::vector<LoweredKernel> kernels,
                                                      const absl::flat_hash_set<const UOp*>& results,
-                                                     const Target& target) {
-  return Merger(graph, results, target).Run(kernels);
+                                                     const Target& target, const SentBefore& sent) {
+  return Merger(graph, results, target, sent).Run(kernels);
 }
 
 }  // namespace outboard::schedule

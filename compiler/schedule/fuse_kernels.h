@@ -14,6 +14,9 @@
 //   - two sums over the same elements, which are then read once;
 //   - kernels that each compute a single number.
 // A matrix product is never fused with another kernel that has a loop: it has tiles of its own.
+//
+// A kernel that reads what a transfer receives waits for the kernel that stores what it sends
+// (collective/cut.h). Of kernels that could be next, one that waits for fewer transfers goes first.
 #pragma once
 
 #include <vector>
@@ -21,6 +24,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/schedule/collective/cut.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/target.h"
 
@@ -40,6 +44,7 @@ struct FusedKernel {
 absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      std::vector<LoweredKernel> kernels,
                                                      const absl::flat_hash_set<const UOp*>& results,
-                                                     const Target& target);
+                                                     const Target& target,
+                                                     const SentBefore& sent = {});
 
 }  // namespace outboard::schedule

@@ -39,7 +39,8 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
 
 class Placer {
  public:
-  Placer(std::vector<FusedKernel>& kernels, std::span<const int64_t> donated)
+  Placer(std::vector<FusedKernel>& kernels, std::span<const int64_t> donated,
+         const SentBefore& sent)
       : kernels_(kernels), after_(kernels.size()), position_(kernels.size()) {
     const absl::flat_hash_set<int64_t> slots(donated.begin(), donated.end());
     for (size_t k = 0; k < kernels.size(); ++k) {
@@ -55,6 +56,8 @@ class Placer {
         (writes ? writers_ : readers_)[node].push_back(k);
         for (const size_t writer : writers_[node])
           if (writer != k) after_[writer].push_back(k);
+        if (const auto before = sent.find(node); before != sent.end())
+          for (const size_t writer : writers_[before->second]) after_[writer].push_back(k);
       }
     }
     std::sort(inputs_.begin(), inputs_.end(),
@@ -170,9 +173,10 @@ FusedKernel WithOneSlot(Graph& graph, const FusedKernel& kernel, const WrittenOv
 }  // namespace
 
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
-                         std::span<const UOp* const> results, std::span<const int64_t> donated) {
+                         std::span<const UOp* const> results, std::span<const int64_t> donated,
+                         const SentBefore& sent) {
   if (donated.empty()) return {};
-  Placer placer(kernels, donated);
+  Placer placer(kernels, donated, sent);
   WrittenOver over = placer.Run(results);
   std::vector<FusedKernel> ordered;
   for (const size_t k : placer.order()) ordered.push_back(WithOneSlot(graph, kernels[k], over));

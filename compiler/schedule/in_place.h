@@ -23,6 +23,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/uop.h"
+#include "compiler/schedule/collective/cut.h"
 #include "compiler/schedule/fuse_kernels.h"
 
 namespace outboard::schedule {
@@ -32,8 +33,10 @@ using WrittenOver = absl::flat_hash_map<const UOp*, const UOp*>;
 
 // Decides for each of `results`, in order. May reorder `kernels`; their order is valid before and
 // after. A kernel that reads an input and overwrites it has one GLOBAL for both. `donated` are
-// PARAM slots. Deterministic.
+// PARAM slots, without those that a transfer sends. A kernel that waits for a transfer comes after
+// those in `sent` in any order. Deterministic.
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
-                         std::span<const UOp* const> results, std::span<const int64_t> donated);
+                         std::span<const UOp* const> results, std::span<const int64_t> donated,
+                         const SentBefore& sent = {});
 
 }  // namespace outboard::schedule

@@ -76,10 +76,7 @@ class Preparer {
     const auto source = [&](int i) { return frame.made.at(node->src[i]); };
     switch (node->op) {
       case Op::kDetach:
-      case Op::kShard:
-      case Op::kUnshard:
-      case Op::kCopy:
-      case Op::kAllReduce: return source(0);
+      case Op::kLayout: return source(0);
       case Op::kAssign: return source(1);
       case Op::kGetTuple: return source(0)->src[GetTupleOf(node).index()];
       default: break;

@@ -8,8 +8,8 @@
 namespace outboard::schedule {
 
 // Returns `sink` with every CALL inlined, every dimension without VARs replaced by its number, and
-// DETACH, ASSIGN, SHARD, UNSHARD, COPY and ALLREDUCE, which are identities on one device, replaced
-// by their value. The result belongs to `graph`; `sink` may belong to another.
+// DETACH, ASSIGN and LAYOUT replaced by their value. Collectives stay (collective/lower.h). The
+// result belongs to `graph`; `sink` may belong to another.
 // Errors: RESOURCE_EXHAUSTED  more than limits::kGraphNodesMax nodes after inlining
 absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink);
 

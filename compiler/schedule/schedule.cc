@@ -12,9 +12,13 @@
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/attention.h"
+#include "compiler/schedule/collective/cut.h"
+#include "compiler/schedule/collective/lower.h"
+#include "compiler/schedule/collective/steps.h"
 #include "compiler/schedule/fuse_kernels.h"
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/launches/group.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
@@ -27,42 +31,122 @@ namespace outboard::schedule {
 namespace {
 
 // Numbers the buffers of merged kernels: a PARAM is an input, a result of the SINK an output, the
-// rest temporaries.
+// rest temporaries, also what transfers receive.
 class Assembler {
  public:
-  Assembler(const UOp* sink, std::vector<FusedKernel> kernels)
-      : sink_(sink), kernels_(std::move(kernels)) {
-    for (size_t i = 0; i < sink->src.size(); ++i)
-      outputs_.emplace(sink->src[i], static_cast<int>(i));
+  Assembler(const CutGraph& cut, SentBefore sent, std::vector<FusedKernel> kernels,
+            const Target& target)
+      : cut_(cut),
+        results_(cut.sink->src.subspan(0, cut.results)),
+        sent_(std::move(sent)),
+        kernels_(std::move(kernels)),
+        target_(target) {
+    for (size_t i = 0; i < results_.size(); ++i) outputs_.emplace(results_[i], static_cast<int>(i));
   }
 
   Schedule Run(Graph& graph, std::span<const int64_t> donated) {
     DropCopies();
-    const WrittenOver over = WriteInPlace(graph, kernels_, sink_->src, donated);
-    for (const UOp* result : sink_->src) {
+    const std::vector<int64_t> free = NotSent(donated);
+    const WrittenOver over = WriteInPlace(graph, kernels_, results_, free, sent_);
+    // A launch of several kernels would wait for the transfers that all of them need.
+    if (!cut_.transfers.empty()) return PlacedWithTransfers(over);
+    Schedule single = Placed(over, SingleLaunches(kernels_.size()));
+    if (target_.kind != TargetKind::kCuda) return single;
+    Schedule grouped = Placed(over, GroupLaunches(kernels_, over));
+    // What waits for others keeps its inputs alive.
+    constexpr int64_t kMoreMemoryPart = 8;
+    const bool fits =
+        grouped.arena_bytes <= single.arena_bytes + single.arena_bytes / kMoreMemoryPart;
+    return fits ? grouped : single;
+  }
+
+ private:
+  void Begin(const WrittenOver& over) {
+    schedule_ = {};
+    known_.clear();
+    lifetimes_.clear();
+    for (const UOp* result : results_) {
       const auto input = over.find(result);
       schedule_.over.push_back(
           input == over.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
     }
-    for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
-      const FusedKernel& merged = kernels_[step];
-      ScheduledKernel kernel{merged.ast, {}};
+  }
+
+  Schedule Placed(const WrittenOver& over, const Launches& launches) {
+    Begin(over);
+    int step = -1;  // kernels of one launch are one: all that they use is alive together
+    for (size_t place = 0; place < launches.order.size(); ++place) {
+      const FusedKernel& merged = kernels_[launches.order[place]];
+      ScheduledKernel kernel{merged.ast, {}, launches.together[place]};
+      if (kernel.together > 0) ++step;
       for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
       schedule_.kernels.push_back(std::move(kernel));
+      schedule_.steps.push_back({ScheduledStep::Kind::kKernel, static_cast<int>(place)});
     }
     PlaceTemporaries();
     return std::move(schedule_);
   }
 
- private:
+  Schedule PlacedWithTransfers(const WrittenOver& over) {
+    Begin(over);
+    std::vector<TransferUse> transfers;
+    for (const CutTransfer& t : cut_.transfers) {
+      const UOp* const sent = Stored(t.place < 0 ? t.param : cut_.sink->src[t.place]);
+      transfers.push_back({sent,
+                           Stored(t.received),
+                           PaddedSize(sent->shape) * ByteWidth(sent->dtype),
+                           {t.op, t.count, t.stride, t.root}});
+    }
+    StepPlan plan = PlanSteps(kernels_, transfers);
+    schedule_.kernels.resize(kernels_.size());
+    schedule_.transfers.resize(transfers.size());
+    for (int step = 0; step < static_cast<int>(plan.steps.size()); ++step) {
+      const auto [kind, index] = plan.steps[step];
+      if (kind == ScheduledStep::Kind::kKernel) {
+        const FusedKernel& merged = kernels_[index];
+        ScheduledKernel& kernel = schedule_.kernels[index];
+        kernel.ast = merged.ast;
+        for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
+        continue;
+      }
+      for (const int t : plan.buckets[index]) {
+        const TransferUse& use = transfers[t];
+        schedule_.transfers[t] = {
+            use.kind.op,   use.kind.count,           use.kind.stride,
+            use.kind.root, BufferOf(use.sent, step), BufferOf(use.received, step)};
+      }
+    }
+    schedule_.steps = std::move(plan.steps);
+    schedule_.buckets = std::move(plan.buckets);
+    PlaceTemporaries();
+    return std::move(schedule_);
+  }
+
   void DropCopies() {
-    absl::flat_hash_map<const UOp*, const UOp*> made_as;  // a temporary -> what is a copy of it
     std::erase_if(kernels_, [&](const FusedKernel& kernel) {
-      return IsCopy(kernel) && made_as.emplace(kernel.buffers[1], kernel.buffers[0]).second;
+      return IsCopy(kernel) && made_as_.emplace(kernel.buffers[1], kernel.buffers[0]).second;
     });
     for (FusedKernel& kernel : kernels_)
-      for (const UOp*& node : kernel.buffers)
-        while (made_as.contains(node)) node = made_as.at(node);
+      for (const UOp*& node : kernel.buffers) node = Stored(node);
+    for (auto& [received, sent] : sent_) sent = Stored(sent);
+    for (const CutTransfer& transfer : cut_.transfers)
+      if (const auto sent = sent_.find(transfer.received); sent != sent_.end())
+        sent_[Stored(transfer.received)] = sent->second;
+  }
+
+  // The node whose buffer holds `node`.
+  const UOp* Stored(const UOp* node) const {
+    for (auto as = made_as_.find(node); as != made_as_.end(); as = made_as_.find(node))
+      node = as->second;
+    return node;
+  }
+
+  // Those of `donated` that no transfer sends: it may be under way while results are written.
+  std::vector<int64_t> NotSent(std::span<const int64_t> donated) const {
+    std::vector<int64_t> free(donated.begin(), donated.end());
+    for (const CutTransfer& transfer : cut_.transfers)
+      if (transfer.place < 0) std::erase(free, ParamOf(transfer.param).slot());
+    return free;
   }
 
   // Whether the kernel only copies a temporary, element by element: then that one is made where the
@@ -73,8 +157,8 @@ class Assembler {
     if (load.op != Op::kLoad || load.src.size() != 1 || load.src[0]->src[1] != store.src[0]->src[1])
       return false;
     const UOp *const copy = kernel.buffers[0], *const original = kernel.buffers[1];
-    if (original->op == Op::kParam || outputs_.contains(original) || original->dtype != copy->dtype)
-      return false;
+    const bool input = original->op == Op::kParam && !cut_.IsReceived(original);
+    if (input || outputs_.contains(original) || original->dtype != copy->dtype) return false;
     return PaddedSize(original->shape) == PaddedSize(copy->shape);
   }
 
@@ -83,7 +167,7 @@ class Assembler {
     if (inserted) {
       ScheduledBuffer buffer{ScheduledBuffer::Kind::kTemporary, 0, node->dtype,
                              PaddedSize(node->shape)};
-      if (node->op == Op::kParam) {
+      if (node->op == Op::kParam && !cut_.IsReceived(node)) {
         buffer.kind = ScheduledBuffer::Kind::kInput;
         buffer.index = ParamOf(node).slot();
       } else if (const auto output = outputs_.find(node); output != outputs_.end()) {
@@ -113,8 +197,12 @@ class Assembler {
     schedule_.arena_bytes_least = plan.bytes_least;
   }
 
-  const UOp* sink_;
+  const CutGraph& cut_;
+  const Sources results_;
+  SentBefore sent_;
   std::vector<FusedKernel> kernels_;
+  const Target& target_;
+  absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
   absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
   std::vector<Lifetime> lifetimes_;
@@ -134,11 +222,15 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink, const Target& target) {
+absl::StatusOr<CutGraph> Prepared(Graph& graph, const UOp* sink, const Target& target) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
-  OB_ASSIGN_OR_RETURN(prepared, SplitReductions(graph, Simplify(graph, prepared), target));
-  return pass.Made(WithDistinctResults(graph, prepared));
+  OB_ASSIGN_OR_RETURN(prepared, LowerCollectives(graph, prepared));
+  OB_ASSIGN_OR_RETURN(CutGraph cut, CutAtTransfers(graph, prepared));
+  OB_ASSIGN_OR_RETURN(cut.sink, SplitReductions(graph, Simplify(graph, cut.sink), target));
+  OB_ASSIGN_OR_RETURN(cut, WithoutCopies(graph, std::move(cut)));
+  cut.sink = pass.Made(WithDistinctResults(graph, cut.sink));
+  return cut;
 }
 
 absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
@@ -157,15 +249,27 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
   return kernels;
 }
 
-}  // namespace
+bool SumsProductsOfF32(const UOp* ast) {
+  for (const UOp* node : PostOrder(ast))
+    if (node->op == Op::kReduceLoop && ReduceOf(node).op() == Op::kAdd &&
+        node->dtype == DType::kF32 && node->src[0]->op == Op::kMul)
+      return true;
+  return false;
+}
 
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
-                                      std::span<const int64_t> donated,
-                                      const ScheduleOptions& options) {
-  const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
+// What the graph allows, its kernels say; those that it does not concern are the same with and
+// without, so that they are compiled once.
+void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
+  for (FusedKernel& kernel : kernels)
+    if (SumsProductsOfF32(kernel.ast))
+      kernel.ast = graph.MakeChecked(Op::kSink, DType::kVoid, kernel.ast->src, {1, 1});
+}
 
-  const auto scores = FindScores(prepared, options.scores, target);
+// Without values of `scores` in memory.
+absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows_tf32,
+                                         const Target& target, std::span<const int64_t> donated,
+                                         const absl::flat_hash_set<const UOp*>& scores) {
+  const UOp*& prepared = cut.sink;
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
@@ -175,22 +279,51 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
     OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
+  const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
-                      FuseKernels(graph, std::move(kernels), results, target));
-  return Assembler(prepared, std::move(merged)).Run(graph, donated);
+                      FuseKernels(graph, std::move(kernels), results, target, sent));
+  if (allows_tf32 && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
+  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
 }
 
+}  // namespace
+
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
+                                      std::span<const int64_t> donated,
+                                      const ScheduleOptions& options) {
+  const RecordedPass pass("schedule", {}, sink);
+  OB_ASSIGN_OR_RETURN(const CutGraph cut, Prepared(graph, sink, target));
+  const auto scores = FindScores(cut.sink, options.scores, target);
+  const bool tf32 = AllowsTf32(sink);
+  OB_ASSIGN_OR_RETURN(Schedule schedule,
+                      ScheduleWithout(graph, cut, tf32, target, donated, scores));
+  if (scores.empty() || options.computes_scores == nullptr) return schedule;
+  for (const ScheduledKernel& kernel : schedule.kernels)
+    if (!options.computes_scores(kernel.ast))
+      return ScheduleWithout(graph, cut, tf32, target, donated, {});
+  return schedule;
+}
+
+namespace {
+
+std::string BufferName(const Schedule& schedule, int index) {
+  const ScheduledBuffer& buffer = schedule.buffers[index];
+  if (buffer.kind == ScheduledBuffer::Kind::kTemporary) return absl::StrCat("t", index);
+  if (buffer.kind == ScheduledBuffer::Kind::kInput) return absl::StrCat("in", buffer.index);
+  const int over = schedule.over[buffer.index];
+  return absl::StrCat("out", buffer.index, over == kNoInput ? "" : absl::StrCat(">in", over));
+}
+
+std::string TransferToString(const Schedule& schedule, int index) {
+  const ScheduledTransfer& transfer = schedule.transfers[index];
+  return absl::StrCat(std::string(Name(transfer.op)), " of ", transfer.count, " ranks, stride ",
+                      transfer.stride, ", sends ", BufferName(schedule, transfer.send),
+                      " receives ", BufferName(schedule, transfer.receive));
+}
+
+}  // namespace
+
 std::string KernelToString(const Schedule& schedule, size_t index) {
-  const auto name = [&](int i) {
-    const ScheduledBuffer& buffer = schedule.buffers[i];
-    const char* const kind = buffer.kind == ScheduledBuffer::Kind::kInput    ? "in"
-                             : buffer.kind == ScheduledBuffer::Kind::kOutput ? "out"
-                                                                             : "t";
-    if (buffer.kind == ScheduledBuffer::Kind::kTemporary) return absl::StrCat(kind, i);
-    const int over =
-        buffer.kind == ScheduledBuffer::Kind::kOutput ? schedule.over[buffer.index] : kNoInput;
-    return absl::StrCat(kind, buffer.index, over == kNoInput ? "" : absl::StrCat(">in", over));
-  };
   const ScheduledKernel& kernel = schedule.kernels[index];
   std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
   for (const UOp* node : PostOrder(kernel.ast)) {
@@ -201,16 +334,36 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
   }
   const size_t stores = kernel.ast->src.size();
   for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)
-    (slot < stores ? writes : reads).push_back(name(kernel.buffers[slot]));
+    (slot < stores ? writes : reads).push_back(BufferName(schedule, kernel.buffers[slot]));
   return absl::StrCat("out ", absl::StrJoin(output_ranges, "x"), " loop ",
                       absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "),
                       " writes ", absl::StrJoin(writes, " "));
 }
 
+namespace {
+
+std::string TogetherToString(int together) {
+  if (together == 1) return "";
+  return together == 0 ? ", in the launch above"
+                       : absl::StrCat(", one launch with the next ", together - 1);
+}
+
+}  // namespace
+
 std::string ScheduleToString(const Schedule& schedule) {
   std::string out;
-  for (size_t i = 0; i < schedule.kernels.size(); ++i)
-    absl::StrAppend(&out, "kernel ", i, ": ", KernelToString(schedule, i), "\n");
+  for (const ScheduledStep& step : schedule.steps) {
+    if (step.kind == ScheduledStep::Kind::kKernel) {
+      absl::StrAppend(&out, "kernel ", step.index, ": ", KernelToString(schedule, step.index),
+                      TogetherToString(schedule.kernels[step.index].together), "\n");
+    } else if (step.kind == ScheduledStep::Kind::kWait) {
+      absl::StrAppend(&out, "wait ", step.index, "\n");
+    } else {
+      for (const int transfer : schedule.buckets[step.index])
+        absl::StrAppend(&out, "start ", step.index, ": ", TransferToString(schedule, transfer),
+                        "\n");
+    }
+  }
   return out;
 }
 

@@ -2,6 +2,10 @@
 // which order kernels run. One function per pass, in this order:
 //
 //   Prepare              inlines calls (prepare.h)
+//   LowerCollectives     a device-level graph's collectives become transfers and folds
+//                        (collective/lower.h)
+//   CutAtTransfers       what transfers send become results, what they receive inputs
+//                        (collective/cut.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   FindScores           values never to materialise, an attention's scores (attention.h)
 //   ChooseMaterialized   which values are stored; all others are recomputed at each use
@@ -14,10 +18,13 @@
 //                        (fuse_kernels.h)
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
 //                        the rows that change (gather/row_store.h)
+//   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)
+//   PlanSteps            when transfers are started and waited for (collective/steps.h)
 //   PlanMemory           one arena for all temporaries (memory_plan.h)
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/attention.h"
+#include "compiler/schedule/collective/steps.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -45,11 +53,25 @@ struct ScheduledBuffer {
 // What a worker's user may decide.
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
+  // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
+  // Null: it does.
+  std::function<bool(const UOp* kernel)> computes_scores;
 };
 
 struct ScheduledKernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
+  // How many kernels, this one and those behind it, have the same ast and do not depend on each
+  // other: a device may compute them by one launch (compiler/ir/copies.h). 0: an earlier one counts
+  // this one.
+  int together = 1;
+};
+
+// Bytes that ranks exchange (runtime/collective/collective.h): the buffers as they lie in memory.
+struct ScheduledTransfer {
+  Op op = Op::kUnshard;  // UNSHARD: all-gather; ALLTOALL: all-to-all; COPY: broadcast
+  int64_t count = 1, stride = 1, root = 0;
+  int send = 0, receive = 0;  // into Schedule::buffers
 };
 
 inline constexpr int kNoInput = -1;
@@ -60,12 +82,16 @@ struct Schedule {
   // of its own.
   std::vector<int> over;
   std::vector<ScheduledKernel> kernels;  // in the order to run them
+  std::vector<ScheduledTransfer> transfers;
+  std::vector<std::vector<int>> buckets;  // of transfers that are started together
+  std::vector<ScheduledStep> steps;       // kernels, and starts and waits of buckets, in order
   int64_t arena_bytes = 0;
   int64_t arena_bytes_least =
       0;  // the most bytes of temporaries alive at once: a lower bound for any plan
 };
 
-// Returns the kernels that compute `sink`, which must be verified. Result i is written to the
+// Returns the kernels that compute `sink`, which must be verified, at tensor or device level.
+// Result i is written to the
 // output buffer with index i: all of it, except what a donated input below it holds already and
 // elements beyond a VAR's bound value. Inputs are written only if their PARAM slot is in `donated`,
 // as Schedule::over says. The kernels belong to `graph` (`sink` may belong to another) and serve
@@ -77,7 +103,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
 
 // One line with a kernel's loops, reads and writes, for people and golden tests.
 std::string KernelToString(const Schedule& schedule, size_t kernel);
-// All kernels, one line each.
+// All steps, one line each.
 std::string ScheduleToString(const Schedule& schedule);
 
 }  // namespace outboard::schedule

@@ -183,6 +183,7 @@ class Moves {
       case OptKind::kOnline:
       case OptKind::kPanel:
       case OptKind::kMma:
+      case OptKind::kWgmma:
       case OptKind::kTensorCore:
       case OptKind::kSwap:
       case OptKind::kGrid: break;

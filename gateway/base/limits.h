@@ -32,6 +32,14 @@ inline constexpr int64_t kKeyUseMs = 60'000;  // at most once in this time a key
 inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;
+// Graphs that were written for the ranks of sessions on several devices, of all accounts together:
+// a program has dozens, of some 100 KB.
+inline constexpr size_t kWrittenGraphsBytesMax = size_t{256} << 20;
+// What such a session may make the gateway remember. An executor ends a session with more handles
+// or graphs, but hears of them later.
+inline constexpr size_t kGroupHandlesMax = size_t{1} << 22;
+inline constexpr size_t kGroupGraphsMax = 4096;
+inline constexpr size_t kGroupGraphBytesMax = size_t{64} << 20;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
 // milliseconds behind two uploads. Less than this makes uploads dearer.
 inline constexpr int kReadAtOnceBytesMax = 32 << 10;

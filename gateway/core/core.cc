@@ -24,6 +24,8 @@
 //       is placed where that memory is needed.
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
+//   G16 A session of several devices has an executor for each, all or none of them: it goes live
+//       when all have attached, and ends when one of them does, since it has no snapshots.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -65,23 +67,6 @@ uint32_t GatewayCore::Worker::free() const {
       std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.free(); }));
 }
 
-const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
-  const auto seat = std::find_if(seats.begin(), seats.end(),
-                                 [&](const Seat& seat) { return seat.worker == worker; });
-  return seat == seats.end() ? nullptr : &*seat;
-}
-
-bool GatewayCore::Session::attached() const {
-  return !seats.empty() &&
-         std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.attached; });
-}
-
-uint32_t GatewayCore::Session::slots_held() const {
-  size_t held = 0;
-  for (const Seat& seat : seats) held += seat.slots.size();
-  return static_cast<uint32_t>(held);
-}
-
 GatewayCore::GatewayCore(CoreOptions options)
     : options_(options),
       meter_(MeterOptions{.unheard_max_ns = options.lease_ttl_ns}),
@@ -105,6 +90,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.set_aside = event.set_aside;
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
+  worker.serves_groups = event.serves_groups;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -244,11 +230,6 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   if (draining_)
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
-  if (event.devices > 1) {
-    return refuse(absl::UnimplementedError(
-                      absl::StrCat("devices = ", event.devices, ": this version gives one")),
-                  telemetry::Refusal::kInvalid);
-  }
   SyncPools();
   if (absl::Status never = CheckWish({.devices = event.devices}); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
@@ -273,6 +254,8 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   session.gang_size = event.gang_size;
   session.resume_hash = event.resume_hash;
   session.devices_wanted = event.devices;
+  session.mesh = event.mesh;
+  session.spread = event.spread;
   session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;
@@ -382,68 +365,7 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
   }
 }
 
-// ---- executors ----------------------------------------------------------------------------------
-
-bool GatewayCore::IsTheClients(const SessionId& id, TenantId tenant, const Token& hash) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.tenant == tenant && it->second.resume_hash == hash;
-}
-
-bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.state == State::kLive && it->second.conn == conn &&
-         it->second.epoch == epoch;
-}
-
-bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && seq >= it->second.snapshot_seq;
-}
-
-bool GatewayCore::Awaits(const SessionId& id) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.attached() &&
-         (it->second.state == State::kStarting || it->second.state == State::kParked);
-}
-
-bool GatewayCore::HasSeat(const SessionId& id) const {
-  auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.seats.empty();
-}
-
-std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id) const {
-  if (!HasSeat(id)) return std::nullopt;
-  return sessions_.at(id).seats.front().worker;
-}
-
-bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
-  return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
-}
-
-void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
-  if (!Awaits(event.session)) return;
-  Session& session = *Find(event.session);
-  session.seats.front().attached = true;
-  session.wall = event.wall;
-  session.idle_since = now_;
-  GoLiveIfReady(session, out);
-  if (session.state == State::kParked && session.snapshot_asked.has_value()) {
-    session.snapshot_asked.reset();  // there was nobody to ask
-    AskForSnapshot(session, out);
-  }
-}
-
-void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
-  Session* session = Find(event.session);
-  if (session == nullptr || session->seats.empty()) return;
-  if (event.placement != 0 && event.placement != session->placement) return;  // G9
-  if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
-  std::string how = "the executor ended";
-  if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
-  if (event.crashed) return Replace(*session, how, out);
-  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
-  End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
-}
+// ---- what executors did -------------------------------------------------------------------------
 
 void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   if (!MayKeep(event.session, event.seq)) return;
@@ -602,7 +524,10 @@ std::string GatewayCore::CheckInvariants() const {
     if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
     if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
+    if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
+    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
     for (const Seat& seat : s.seats) {
+      if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)

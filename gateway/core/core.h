@@ -37,14 +37,14 @@ class GatewayCore {
   bool Has(const SessionId& session) const { return sessions_.contains(session); }
   // True if a snapshot that includes item `seq` replaces the session's last one.
   bool MayKeep(const SessionId& session, uint64_t seq) const;
-  // True if the session's executor has yet to attach.
-  bool Awaits(const SessionId& session) const;
+  // True if the session's executor of this rank has yet to attach.
+  bool Awaits(const SessionId& session, uint32_t rank = 0) const;
   // True if it goes live only when a hold is there, and that was asked for.
   bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
-  // Of the session's executor; none: it has none.
-  std::optional<WorkerId> WorkerOf(const SessionId& session) const;
+  // Of the session's executor of this rank; none: it has none.
+  std::optional<WorkerId> WorkerOf(const SessionId& session, uint32_t rank = 0) const;
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
@@ -81,6 +81,7 @@ class GatewayCore {
     bool one_account = false;
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
+    bool serves_groups = false;
     uint32_t free() const;
   };
 
@@ -91,7 +92,9 @@ class GatewayCore {
     State state = State::kQueued;
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
-    uint32_t devices_wanted = 1;
+    uint32_t devices_wanted = 1;  // its ranks
+    std::vector<uint32_t> mesh;   // empty: one axis of them
+    std::string spread;
     std::vector<Seat> seats;  // of its executors
     std::string node;         // of its worker, or of the last one
     uint64_t placement = 0;   // of the last Assign
@@ -160,6 +163,12 @@ class GatewayCore {
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors
+    // Where an executor is: its seat, and its place there. Nothing: it has none.
+    struct Place {
+      size_t seat, index;
+    };
+    std::optional<Place> PlaceOf(uint32_t rank) const;
+    bool is_group() const { return devices_wanted > 1; }
     bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };
@@ -199,6 +208,7 @@ class GatewayCore {
   // saved first.
   bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
   bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
+  bool Serves(WorkerId worker, const Session& session) const;
   void Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out);
   std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
   DeviceRequest RequestOf(const Session& session) const;
@@ -264,10 +274,11 @@ class GatewayCore {
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
   std::vector<MicroUsd> PricesOf(const Session& session) const;  // of each device that it holds
-  MicroUsd PriceOf(const Session& session) const;
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;
+  // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
+  std::string RankText(const Session& session, uint32_t rank) const;
   static absl::Status WorkerLost(const std::string& how);
 
   const CoreOptions options_;

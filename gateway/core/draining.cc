@@ -1,5 +1,5 @@
-// The part of GatewayCore that empties a worker which is stopped: each of its sessions saves itself,
-// and goes on elsewhere.
+// The part of GatewayCore that empties a worker which is stopped: each of its sessions saves
+// itself, and goes on elsewhere.
 #include <string>
 #include <vector>
 

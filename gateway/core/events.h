@@ -42,12 +42,12 @@ struct DeviceSlot {
   MicroUsd price_per_hour = kDefaultPricePerHour;  // fixed for a lease at its start
 };
 
-// The worker of one executor of a session, and the device slots that it holds there. Its index in
-// the session's list is its rank.
+// A worker with executors of a session, one for each of its devices there, and the slots that it
+// holds. Ranks count over the seats of a session, and within each in the order of its slots.
 struct Seat {
   WorkerId worker;
-  std::vector<uint32_t> slots;  // empty: its device was released, its state is retained
-  bool attached = false;
+  std::vector<uint32_t> slots;  // empty: its devices were released, its state is retained
+  std::vector<bool> attached;   // of each rank
   bool operator==(const Seat&) const = default;
 };
 
@@ -114,6 +114,7 @@ struct WorkerJoined {
   // One process for each device: a parked session would keep one beside its successor's.
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
+  bool serves_groups = false;         // it starts executors for several devices of a session
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;
@@ -164,6 +165,8 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   std::optional<int64_t> queue_ns = {};   // its longest wait for a device; nothing: without an end
   std::string gang = {};                  // as in DeviceRequest
   uint32_t gang_size = 1;
+  std::vector<uint32_t> mesh = {};        // its product is `devices`; empty: one axis
+  std::string spread = {};                // of Open
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -191,6 +194,7 @@ struct ClientDenied {  // its key no longer stands: ends its stream, its session
 struct ExecutorAttached {  // with the token of its Assign, see Awaits
   SessionId session;
   WallTime wall;
+  uint32_t rank = 0;
 };
 struct ExecutorGone {
   SessionId session;
@@ -203,6 +207,7 @@ struct ExecutorGone {
   // The session's own work may have caused it: another executor may try once more.
   bool once_more = false;
   uint64_t seq = 0;  // of the item that was being applied then; 0: not known
+  uint32_t rank = 0;
 };
 struct RefusedItem {  // ended two executors; it fails with this status
   uint64_t seq = 0;
@@ -248,8 +253,10 @@ struct Assign {  // with a fresh attach token
   SessionId session;
   TenantId tenant;
   uint64_t placement = 0;  // rises with each Assign of a session
-  std::vector<uint32_t> devices;
+  std::vector<uint32_t> devices;  // one for each rank
   std::vector<RefusedItem> refused = {};
+  std::vector<uint32_t> mesh = {};  // empty: one axis
+  std::string spread = {};
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -268,7 +275,7 @@ struct Live {
   TenantId tenant;
   uint64_t epoch = 0;
   std::vector<Seat> seats;  // one, until a session spans several workers
-  MicroUsd price_per_hour;  // of all its slots together
+  MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
 };

@@ -74,12 +74,6 @@ std::vector<MicroUsd> GatewayCore::PricesOf(const Session& session) const {
   return prices;
 }
 
-MicroUsd GatewayCore::PriceOf(const Session& session) const {
-  MicroUsd sum;
-  for (const MicroUsd price : PricesOf(session)) sum.value += price.value;
-  return sum;
-}
-
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
                           std::vector<Charge>& all) {
   for (const Charge& charge : more) {

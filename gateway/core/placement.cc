@@ -25,7 +25,7 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   Worker& worker = workers_.at(id);
   for (uint32_t i : slots) worker.slots[i].holder = session.id;
   if (session.seats.empty()) {
-    session.seats.push_back({id, {}, /*attached=*/false});
+    session.seats.push_back({id, {}, std::vector<bool>(session.devices_wanted)});
     session.done_seq = std::max(session.done_seq, session.snapshot_seq);
     session.done_known = true;  // a new executor has no more
   }
@@ -51,8 +51,8 @@ void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
 // What a client was told once not to keep, it has let go of: recoverable never comes back.
 void GatewayCore::GoLive(Session& session, Out& out) {
   const bool first = session.epoch == 0;
-  session.recoverable =
-      options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
+  session.recoverable = options_.snapshot_ns > 0 && session.client_recovers &&
+                        !session.is_group() && (first || session.recoverable);  // G16
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
@@ -67,7 +67,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PriceOf(session), session.recoverable, session.snapshot_root});
+                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -234,11 +234,14 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
       worker.set_aside || !Admits(id, session->tenant))
     return false;
+  const bool are_all = held.devices.size() == session->devices_wanted;
+  if (session->is_group() && !are_all) return false;  // G16
   session->placement = held.placement;
-  const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
+  const auto is_free = [&](uint32_t i) {
     return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&
            std::count(held.devices.begin(), held.devices.end(), i) == 1;
-  });
+  };
+  const bool fits = are_all && std::ranges::all_of(held.devices, is_free);
   // A process that has a GPU cannot be parked: it gets that one, or ends.
   if (worker.exclusive && !fits) return false;
   if (fits && (session->held_device || worker.exclusive)) {
@@ -249,7 +252,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   }
   session->state = State::kParked;
   session->done_known = false;
-  session->seats = {{id, {}, /*attached=*/false}};
+  session->seats = {{id, {}, std::vector<bool>(session->devices_wanted)}};
   session->node = worker.node;
   session->since = now_;
   Touch(*session);

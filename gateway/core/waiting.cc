@@ -147,7 +147,9 @@ bool GatewayCore::TryPlace(const std::vector<DeviceGrant>& grants, Out& out) {
   for (const DeviceGrant& grant : grants) {
     Session& session = sessions_.at(grant.session);
     const PlacedPart& part = grant.parts.front();
-    if (!MakeRoomFor(part.worker, SlotsFor(session, part), &session, out)) return false;
+    if (!Serves(part.worker, session) ||
+        !MakeRoomFor(part.worker, SlotsFor(session, part), &session, out))
+      return false;
   }
   for (const DeviceGrant& grant : grants) {
     Session& session = sessions_.at(grant.session);
@@ -164,7 +166,7 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
   while (parts.has_value()) {
     const PlacedPart& part = parts->front();
     std::vector<uint32_t> slots = SlotsFor(session, part);
-    if (MakeRoomFor(part.worker, slots, &session, out)) {
+    if (Serves(part.worker, session) && MakeRoomFor(part.worker, slots, &session, out)) {
       Place(session, part.worker, std::move(slots), out);
       return true;
     }
@@ -176,6 +178,11 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
                                        .barred = &barred});
   }
   return false;
+}
+
+// A worker from before sessions of several devices starts one executor.
+bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
+  return !session.is_group() || workers_.at(worker).serves_groups;
 }
 
 // Devices that it did not lose, if there are enough.
@@ -207,7 +214,8 @@ void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t>
   if (parked) return;
   ++session.placement;
   out.push_back(Assign{worker, session.id, session.tenant, session.placement,
-                       session.seats.front().slots, session.refused});
+                       session.seats.front().slots, session.refused, session.mesh,
+                       session.spread});
 }
 
 // ---- those who wait -----------------------------------------------------------------------------

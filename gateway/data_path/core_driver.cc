@@ -39,6 +39,7 @@
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay.h"
+#include "gateway/groups/graph_sharder.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
@@ -99,6 +100,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       planted_(planted),
       gate_(std::make_unique<GraphAdmission>()),
       graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
+      sharder_(std::make_unique<GraphSharder>()),
       observer_(&nobody),
       core_(options) {}
 
@@ -106,6 +108,7 @@ CoreDriver::~CoreDriver() = default;
 
 void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   const SessionRow& row = taken.row;
+  if (row.devices > 1) return LoseGroup(row);
   std::lock_guard lock(mutex_);
   Session& session = Entry(row.session);
   session.opened_at = row.opened_at;
@@ -132,6 +135,14 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.price_per_hour = row.price_per_hour;
   event.wall = row.opened_at;
   Tell(event);
+}
+
+// How its ranks share its arrays is known to the gateway alone, and to none that was started again.
+void CoreDriver::LoseGroup(SessionRow row) {
+  Remember(row);
+  row.state = SessionRowState::kLost;
+  row.closed_at = host_->WallNow();
+  writes_->Write(std::move(row));
 }
 
 void CoreDriver::Remember(const SessionRow& lost) {
@@ -244,7 +255,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
-                    MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size()});
+                    MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
+                    {open.mesh().begin(), open.mesh().end()}, open.spread()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -323,11 +335,13 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string name = absl::StrCat(known_as, "#", id.value);
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
-      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
+      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
+             reg.has_collectives()});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   event.exclusive = reg.exclusive_devices();
+  event.serves_groups = reg.serves_groups();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
@@ -377,99 +391,6 @@ void CoreDriver::OnDraining(WorkerId worker) {
   Tell(WorkerDraining{worker});
 }
 
-void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
-  std::lock_guard lock(mutex_);
-  const auto id = SessionId::FromBytes(ended.session_id());
-  if (!id) return;
-  ExecutorGone gone{.session = *id,
-                    .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
-                    .placement = ended.placement(),
-                    .worker = worker,
-                    .once_more = ended.one_more_try(),
-                    .seq = ended.seq()};
-  CheckSpoken(worker, *id);
-  Session* const session = Find(*id);
-  const bool streams =
-      session != nullptr && session->relay != nullptr && session->relay->has_executor();
-  if (!streams) return TellGone(std::move(gone));
-  session->ending = Session::Ending{host_->Now(), std::move(gone)};
-}
-
-// An executor that ended its session has said why, and better than how its process ended.
-void CoreDriver::TellGone(ExecutorGone gone) {
-  const Session* const session = Find(gone.session);
-  if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok()) {
-    gone.why = session->relay->failure();
-    gone.crashed = gone.once_more = false;
-  } else {
-    gone.crashed = !gone.once_more && (gone.why.ok() || absl::IsUnavailable(gone.why));
-  }
-  Tell(gone);
-}
-
-// ---- executors ----------------------------------------------------------------------------------
-
-bool CoreDriver::KnowsToken(const Session& session, Token token) {
-  return session.attach_hash.has_value() && *session.attach_hash == HashOf(token);
-}
-
-absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token token,
-                                                          ExecutorEndpoint* endpoint) {
-  std::lock_guard lock(mutex_);
-  Session* const session = Find(id);
-  if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
-      !core_.Awaits(id)) {  // D4
-    telemetry::CountRefused(telemetry::Refusal::kExecutorToken);
-    return absl::PermissionDeniedError("no executor of this session is expected");
-  }
-  std::shared_ptr<Relay> relay = session->relay;
-  relay->SetExecutor(endpoint);
-  Tell(ExecutorAttached{id, host_->WallNow()});
-  return relay;
-}
-
-void CoreDriver::Detached(SessionId id, const Relay* relay) {
-  std::lock_guard lock(mutex_);
-  const auto is_current = [&] {
-    const Session* const session = Find(id);
-    return session != nullptr && session->relay.get() == relay;
-  };
-  if (!is_current()) return;
-  TellEnding(id);
-  // The core ignores the report of an earlier placement; this executor's own still comes.
-  if (is_current()) Find(id)->ending = Session::Ending{host_->Now(), std::nullopt};
-}
-
-absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
-  std::lock_guard lock(mutex_);
-  const Session* const session = Find(id);
-  if (session == nullptr || !KnowsToken(*session, token))
-    return absl::PermissionDeniedError("this is not the session's executor");
-  // Started again a moment ago, or this worker is away: it asks once more, whoever it is by then.
-  if (session->relay == nullptr)
-    return absl::UnavailableError("the session's worker has not joined this gateway yet");
-  return session->relay->tenant();
-}
-
-void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
-                              std::function<void(absl::Status)> done) {
-  absl::Status refused;
-  {
-    std::lock_guard lock(mutex_);
-    const Session* const session = Find(id);
-    if (!core_.Has(id)) {
-      refused = absl::NotFoundError("the session has ended");
-    } else if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
-               !core_.MayKeep(id, seq)) {
-      refused = absl::AbortedError("the session continues elsewhere, or from a later snapshot");
-    } else {
-      Tell(SnapshotKept{id, root, seq});
-      if (!planted_.kept_before_written) return writes_->Then(std::move(done));
-    }
-  }
-  done(std::move(refused));
-}
-
 // ---- time ---------------------------------------------------------------------------------------
 
 void CoreDriver::OnTick() {
@@ -509,26 +430,6 @@ void CoreDriver::EndTheSilent() {
     client->endpoint().End(absl::DeadlineExceededError(
         absl::StrCat("a session begins with Open, within ", kFirstMessageMs / 1000, " s")));
   }
-}
-
-void CoreDriver::TellOverdueEndings() {
-  const MonoTime now = host_->Now();
-  std::vector<SessionId> overdue;
-  for (const auto& [id, session] : sessions_) {
-    const auto& ending = session->ending;
-    if (ending.has_value() && now.ns - ending->since.ns > kExecutorWordMs * 1'000'000)
-      overdue.push_back(id);
-  }
-  for (const SessionId& id : overdue) TellEnding(id);
-}
-
-void CoreDriver::TellEnding(SessionId id) {
-  Session* const session = Find(id);
-  if (session == nullptr || !session->ending.has_value()) return;
-  const auto ending = std::exchange(session->ending, std::nullopt);
-  TellProgress(id, *session);
-  TellGone(ending->report.value_or(
-      ExecutorGone{.session = id, .why = absl::UnavailableError("the executor's stream ended")}));
 }
 
 void CoreDriver::CheckKeys() {

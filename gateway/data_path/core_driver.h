@@ -47,6 +47,8 @@ class GraphAdmission;
 class WorkerQuarantine;
 struct SetAsideWorker;
 class GraphBytes;
+class GraphSharder;
+class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
@@ -126,9 +128,9 @@ class CoreDriver {
   // Attaches an executor and returns the relay of its session.
   // Errors: PERMISSION_DENIED  the session does not wait for an executor with this token
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
-                                                ExecutorEndpoint* endpoint);
-  // The stream of `relay`'s executor has ended.
-  void Detached(SessionId session, const Relay* relay);
+                                                ExecutorEndpoint* endpoint, uint32_t rank = 0);
+  // The stream of `relay`'s executor of this rank has ended.
+  void Detached(SessionId session, const Relay* relay, uint32_t rank = 0);
   // Returns the tenant of the executor that holds this attach token.
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
@@ -193,6 +195,7 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
   Session& Entry(const SessionId& session);
@@ -201,7 +204,8 @@ class CoreDriver {
   void Connect(const Live& live);
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
-  void BeginRelay(SessionId id, TenantId tenant, bool replays);
+  void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
@@ -227,6 +231,7 @@ class CoreDriver {
   const DriverPlanted planted_;
   const std::unique_ptr<GraphAdmission> gate_;
   const std::unique_ptr<GraphBytes> graphs_;
+  const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
 

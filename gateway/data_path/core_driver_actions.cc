@@ -8,6 +8,7 @@
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/observer.h"
+#include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
@@ -35,12 +36,14 @@ std::optional<int64_t> CoreDriver::QueueNsOf(const proto::Open& open) {
   return int64_t{open.queue_ms_max()} * 1'000'000;
 }
 
-void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
+void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays) {
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(
-      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_);
+      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_,
+      static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
+  session.relay->SetRuns(session.runs);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -57,18 +60,30 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
-    BeginRelay(action.sessions[i].session, action.tenants[i], /*replays=*/false);
+    BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
+               /*replays=*/false);
     Entry(action.sessions[i].session).had_by.insert(worker->identity);
   }
   worker->endpoint->Send(std::move(command));
+}
+
+// Nothing: every rank computes all.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
+  if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
+  shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
+  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
+  const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
+  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
 }
 
 void CoreDriver::Do(Assign& action) {
   const Worker* const worker = FindWorker(action.worker);
   if (worker == nullptr) return;
   const Token token = host_->DrawToken();
+  Entry(action.session).runs = RunsFor(action, *worker);
   // The relay is there before the worker can know the session.
-  BeginRelay(action.session, action.tenant, /*replays=*/true);
+  BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
@@ -77,6 +92,9 @@ void CoreDriver::Do(Assign& action) {
   assign.set_attach_token(BytesOf(token));
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  assign.mutable_mesh()->Assign(action.mesh.begin(), action.mesh.end());
+  if (action.devices.size() > 1 && action.mesh.empty())
+    assign.add_mesh(static_cast<uint32_t>(action.devices.size()));
   for (const RefusedItem& item : action.refused) {
     proto::RefusedItem& refused = *assign.add_refused();
     refused.set_seq(item.seq);

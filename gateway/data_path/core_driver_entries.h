@@ -32,6 +32,7 @@ struct CoreDriver::Worker {
   std::string name;
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
+  bool has_collectives;  // its executors exchange what a graph says
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };
@@ -41,10 +42,12 @@ struct CoreDriver::Session {
   struct Ending {
     MonoTime since;
     std::optional<ExecutorGone> report;  // the worker's; none: the stream has ended
+    uint32_t rank = 0;                   // whose
   };
   std::shared_ptr<Relay> relay;   // D1
   bool is_connecting = false;     // from Do(Live) to Connect (D3)
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
+  std::shared_ptr<GroupRuns> runs;  // of a session on several devices, since its Assign
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign

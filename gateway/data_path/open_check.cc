@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/ledger/money.h"
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
@@ -16,6 +19,30 @@ bool IsName(const std::string& text) {
   return text.size() <= wire::kOpenNameBytesMax &&
          std::all_of(text.begin(), text.end(),
                      [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+}
+
+// 0 devices read as 1, as a client from before this field says it.
+absl::Status CheckMesh(const proto::Open& open) {
+  const uint32_t devices = std::max(1u, open.devices());
+  if (devices > wire::kSessionDevicesMax)
+    return absl::InvalidArgumentError(absl::StrCat("devices = ", open.devices(), "; a session has ",
+                                                   "at most ", wire::kSessionDevicesMax));
+  if (open.mesh_size() > static_cast<int>(wire::kMeshAxesMax))
+    return absl::InvalidArgumentError(absl::StrCat("a mesh of ", open.mesh_size(),
+                                                   " axes; limit ", wire::kMeshAxesMax));
+  uint64_t product = 1;  // below 64^5
+  for (const uint32_t size : open.mesh()) product *= std::min(size, wire::kSessionDevicesMax + 1);
+  if (open.mesh_size() > 0 && product != devices)
+    return absl::InvalidArgumentError(absl::StrCat("a mesh of ", absl::StrJoin(open.mesh(), " x "),
+                                                   " for ", devices, " devices"));
+  if (open.spread() == "stages")
+    return absl::UnimplementedError("spread = \"stages\": pipeline stages are not there yet");
+  static constexpr std::string_view kSpreads[] = {"", "auto", "data", "fsdp", "tensor"};
+  if (std::find(std::begin(kSpreads), std::end(kSpreads), open.spread()) == std::end(kSpreads))
+    return absl::InvalidArgumentError(
+        absl::StrCat("spread = \"", absl::CHexEscape(open.spread().substr(0, 32)),
+                     "\": write \"auto\", \"data\", \"fsdp\" or \"tensor\""));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -40,6 +67,7 @@ absl::Status TakeOpen(proto::Open& open) {
   for (const proto::KernelUse& use : open.kernel_uses())
     if (use.kernel().size() != wire::kHashBytes)
       return absl::InvalidArgumentError("Open: a kernel's id has 32 bytes");
+  if (absl::Status status = CheckMesh(open); !status.ok()) return status;
   if (open.has_max_cost_micro_usd() && open.max_cost_micro_usd() == 0)
     return absl::InvalidArgumentError("Open: the most that a session may cost is not nothing");
   if (open.max_cost_micro_usd() > static_cast<uint64_t>(kAmountMaxMicroUsd))

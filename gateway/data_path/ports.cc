@@ -102,8 +102,9 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;
   }
-  if (!Relay::IsHeavy(frame)) {
-    if (relay() == nullptr) return true;  // before Opened there is nothing to say
+  const std::shared_ptr<Relay> relay = this->relay();
+  if (!Relay::IsHeavy(frame) && (relay == nullptr || !relay->MustWrite(endpoint_, frame))) {
+    if (relay == nullptr) return true;  // before Opened there is nothing to say
     host_->StepPasses(admitted_->identity.tenant);
     return Pass(std::move(frame));
   }
@@ -154,10 +155,11 @@ void ClientPort::OnGone() { driver_->RemoveClient(conn_); }
 
 // ---- an executor --------------------------------------------------------------------------------
 
-absl::Status ExecutorPort::Attach(SessionId session, Token token) {
-  auto relay = driver_->Attach(session, token, endpoint_);
+absl::Status ExecutorPort::Attach(SessionId session, Token token, uint32_t rank) {
+  auto relay = driver_->Attach(session, token, endpoint_, rank);
   if (!relay.ok()) return relay.status();
   session_ = session;
+  rank_ = rank;
   relay_ = *std::move(relay);
   left_ = false;
   return absl::OkStatus();
@@ -169,13 +171,13 @@ bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
   return !pause;
 }
 
-void ExecutorPort::OnDrained() { relay_->ExecutorDrained(); }
+void ExecutorPort::OnDrained() { relay_->ExecutorDrained(endpoint_); }
 
 void ExecutorPort::Leave() {
   if (left_.exchange(true)) return;
   // The driver may have forgotten the session, but a client's stream may still hold the relay.
   relay_->DropExecutor(endpoint_);
-  driver_->Detached(session_, relay_.get());
+  driver_->Detached(session_, relay_.get(), rank_);
 }
 
 // ---- a worker -----------------------------------------------------------------------------------

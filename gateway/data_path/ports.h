@@ -82,8 +82,8 @@ class ExecutorPort {
       : driver_(driver), endpoint_(endpoint) {}
 
   // Called first, once. On an error no other call follows.
-  // Errors: PERMISSION_DENIED  no session waits for an executor with this token
-  absl::Status Attach(SessionId session, Token token);
+  // Errors: PERMISSION_DENIED  no session waits for an executor with this token and rank
+  absl::Status Attach(SessionId session, Token token, uint32_t rank = 0);
   // Returns false to pause: pass no further frame until ExecutorEndpoint::ResumeReading.
   bool OnFrame(proto::ServerFrame frame);
   void OnDrained();
@@ -93,6 +93,7 @@ class ExecutorPort {
   CoreDriver* const driver_;
   ExecutorEndpoint* const endpoint_;
   SessionId session_;
+  uint32_t rank_ = 0;
   std::shared_ptr<Relay> relay_;
   std::atomic<bool> left_{true};  // or not attached
 };

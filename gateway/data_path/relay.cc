@@ -7,6 +7,8 @@
 //   R4  While the session can be recovered, kernel_uses_ has those that a replacement executor must
 //       replay: since the last snapshot, in bytes that fit into an Open.
 //   R5  busy() is true exactly while an item of this epoch was sent and is not done.
+//   R6  Every rank gets the same items in the same order: a frame passes only while all are there,
+//       and the client hears nothing of an epoch before all have opened it.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch
@@ -18,7 +20,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/limits.h"
 #include "gateway/base/token.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
@@ -36,33 +37,56 @@ constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
-             RelayTrace::Clock clock, DriverObserver* observer)
+             RelayTrace::Clock clock, DriverObserver* observer, uint32_t ranks)
     : session_(session),
       tenant_(tenant),
       blobs_(blobs),
       gate_(gate),
       observer_(observer),
       clock_(clock),
-      trace_(std::move(clock)) {}
+      trace_(std::move(clock)),
+      executors_(ranks),
+      answers_(ranks > 1 ? std::make_unique<RankAnswers>(ranks) : nullptr) {}
 
 // ---- the driver ---------------------------------------------------------------------------------
 
-void Relay::SetExecutor(ExecutorEndpoint* executor) {
+void Relay::SetExecutor(ExecutorEndpoint* executor, uint32_t rank) {
   std::lock_guard lock(mutex_);
-  executor_ = executor;
+  executors_.at(rank) = {executor};
+}
+
+Relay::RankStream* Relay::Find(const ExecutorEndpoint* executor) {
+  const auto found =
+      std::find_if(executors_.begin(), executors_.end(),
+                   [&](const RankStream& rank) { return rank.endpoint == executor; });
+  return found == executors_.end() ? nullptr : &*found;
+}
+
+bool Relay::has_all() const {
+  return std::all_of(executors_.begin(), executors_.end(),
+                     [](const RankStream& rank) { return rank.endpoint != nullptr; });
+}
+
+// R6. To the last without a copy.
+void Relay::SendToAll(proto::ClientFrame frame) {
+  for (size_t rank = 0; rank + 1 < executors_.size(); ++rank)
+    executors_[rank].endpoint->Send(frame);
+  executors_.back().endpoint->Send(std::move(frame));
 }
 
 void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open) {
   std::lock_guard lock(mutex_);
   // The client before this one drains no more.
-  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  ResumeExecutors();
   client_ = client;
   client_paused_ = false;
+  if (answers_ != nullptr) answers_->Restart();
+  if (runs_ != nullptr) runs_->Restart();
   opened_ = false;
   start_ = start;
   DropGraph();
   trace_.Begin(open.trace());
-  if (executor_ == nullptr) return;  // it has just gone; the driver will hear of it
+  if (!has_all()) return;  // one has just gone; the driver will hear of it
   proto::ClientFrame frame;
   frame.set_epoch(start_.epoch);
   proto::Open& out = *frame.add_items()->mutable_open();
@@ -78,7 +102,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     for (const auto& [key, entry] : kernel_uses_) *out.add_kernel_uses() = entry;
   }
   if (kernel_uses_.empty()) NoteKernelUses(open.kernel_uses());
-  executor_->Send(std::move(frame));
+  SendToAll(std::move(frame));
 }
 
 void Relay::DropClient(ClientEndpoint* client) {
@@ -87,7 +111,7 @@ void Relay::DropClient(ClientEndpoint* client) {
   ResumeClient();  // another relay may be its next
   client_ = nullptr;
   DropGraph();
-  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  ResumeExecutors();
 }
 
 // R2.
@@ -99,8 +123,8 @@ void Relay::DropGraph() {
 
 void Relay::DropExecutor(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
-  if (executor_ == executor) {
-    executor_ = nullptr;
+  if (RankStream* const rank = Find(executor); rank != nullptr) {
+    *rank = {};
     ResumeClient();  // what it says goes nowhere, but its Close must be heard
   }
 }
@@ -109,9 +133,15 @@ void Relay::ResumeClient() {
   if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
 }
 
-bool Relay::has_executor() const {
+void Relay::ResumeExecutors() {
+  for (RankStream& rank : executors_)
+    if (std::exchange(rank.paused, false) && rank.endpoint != nullptr)
+      rank.endpoint->ResumeReading();
+}
+
+bool Relay::has_executor(uint32_t rank) const {
   std::lock_guard lock(mutex_);
-  return executor_ != nullptr;
+  return rank < executors_.size() && executors_[rank].endpoint != nullptr;
 }
 
 bool Relay::awaits_saved() const {
@@ -126,27 +156,29 @@ bool Relay::is_opening() const {
 
 bool Relay::is_streaming() const {
   std::lock_guard lock(mutex_);
-  return executor_paused_;
+  return std::any_of(executors_.begin(), executors_.end(),
+                     [](const RankStream& rank) { return rank.paused; });
 }
 
 void Relay::RequestSnapshot() {
   std::lock_guard lock(mutex_);
-  if (executor_ == nullptr) return;
+  if (!has_all()) return;
   proto::ClientFrame frame;
   frame.set_epoch(start_.epoch);
   frame.add_items()->mutable_take_snapshot();
-  executor_->Send(std::move(frame));
+  SendToAll(std::move(frame));
 }
 
 void Relay::EndExecutor() {
   std::lock_guard lock(mutex_);
-  if (executor_ != nullptr) executor_->End(absl::OkStatus());
+  for (const RankStream& rank : executors_)
+    if (rank.endpoint != nullptr) rank.endpoint->End(absl::OkStatus());
 }
 
 void Relay::SetValues(ValuesEndpoint* values) {
   std::lock_guard lock(mutex_);
   values_ = values;
-  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  ResumeExecutors();
 }
 
 void Relay::SetBill(const Bill& bill) {
@@ -233,6 +265,16 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   });
 }
 
+bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
+  if (runs_ == nullptr) return false;
+  {
+    std::lock_guard lock(mutex_);
+    if (client_ != client || frame.epoch() != start_.epoch) return false;
+  }
+  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame);
+  return prepared.ok() && !*prepared;  // FromClient says what is wrong
+}
+
 absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
   const uint64_t came_ns = trace_.Now();
@@ -247,12 +289,15 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
         absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
   }
   telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kIn, bytes);
-  uint64_t last_seq = 0, runs = 0;
+  uint64_t last_seq = 0, acknowledged_seq = 0, runs = 0;
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
     if (item.has_take_snapshot())
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
+    if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
+      return absl::InvalidArgumentError("Whole is a gateway's to send");
     last_seq = std::max(last_seq, item.seq());
+    acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
   }
   uint64_t epoch = frame.epoch();
@@ -279,9 +324,23 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       out.add_items()->Swap(&item);
     }
   }
+  std::vector<std::shared_ptr<const WrittenGraph>> written;
+  if (runs_ != nullptr) {
+    {
+      std::lock_guard lock(mutex_);
+      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+    }
+    const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/true, out);
+    if (!prepared.ok()) return prepared.status();
+  }
   std::lock_guard lock(mutex_);
-  if (client_ != client || epoch != start_.epoch || executor_ == nullptr) return absl::OkStatus();
+  if (client_ != client || epoch != start_.epoch || !has_all()) return absl::OkStatus();
+  if (runs_ != nullptr) {
+    runs_->Rewrite(out, written);
+    SendWritten(written);
+  }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
+  if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
   for (const proto::ClientItem& item : out.items()) {
     if (!item.has_save()) continue;
     saves_.insert(item.seq());
@@ -289,94 +348,18 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   }
   if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
   trace_.Up(came_ns, last_seq, items);  // before the answer can come
-  if (out.items_size() > 0) executor_->Send(std::move(out));
-  pause = client_paused_ = executor_->AskDrained();
+  if (out.items_size() > 0) SendToAll(std::move(out));
+  for (RankStream& rank : executors_) pause |= rank.full = rank.endpoint->AskDrained();
+  client_paused_ = pause;
   return absl::OkStatus();
 }
 
-// The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
-// frame when its client comes back on another stream, whose pieces these then are.
-absl::StatusOr<std::optional<Relay::Joined>> Relay::Join(ClientEndpoint* client,
-                                                         const proto::Graph& piece) {
-  if (piece.id().size() != wire::kHashBytes ||
-      piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a graph of ", piece.total_bytes(), " bytes with an id of ", piece.id().size(),
-                     "; limits ", limits::kGraphBytesMax, " and ", wire::kHashBytes));
-  }
+void Relay::ExecutorDrained(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
-  if (client_ != client) return std::nullopt;
-  if (piece.offset() == 0) {
-    DropGraph();
-    graph_id_ = piece.id();
-  }
-  if (piece.id() != graph_id_ || piece.offset() != graph_bytes_.size() ||
-      graph_bytes_.size() + piece.data().size() > piece.total_bytes()) {
-    return absl::InvalidArgumentError("the pieces of a graph are not consecutive");
-  }
-  if (graphs_ != nullptr) {
-    if (absl::Status full = graphs_->Add(tenant_, piece.data().size(), graph_held_); !full.ok())
-      return full;
-  }
-  graph_bytes_ += piece.data();
-  if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
-  return Joined{std::exchange(graph_bytes_, {}), std::move(graph_held_)};
-}
-
-// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
-// be good.
-absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out) {
-  auto joined = Join(client, graph);
-  if (!joined.ok()) return joined.status();
-  if (!joined->has_value()) return absl::OkStatus();
-  const std::string& bytes = (*joined)->bytes;
-  const uint64_t check_ns = trace_.Now();
-  absl::Status verdict = gate_->Check(tenant_, graph.id(), bytes);
-  trace_.Verified(check_ns, bytes.size());
-  if (!verdict.ok()) {
-    proto::Graph& refused = *out.add_items()->mutable_graph();
-    refused.set_id(graph.id());
-    refused.set_refused_code(static_cast<uint32_t>(verdict.code()));
-    refused.set_refused(verdict.message().data(), verdict.message().size());
-    return absl::OkStatus();
-  }
-  for (size_t at = 0; at == 0 || at < bytes.size(); at += wire::kPieceBytesMax) {
-    proto::Graph& piece = *out.add_items()->mutable_graph();
-    piece.set_id(graph.id());
-    piece.set_total_bytes(bytes.size());
-    piece.set_offset(at);
-    piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
-    if (out.ByteSizeLong() < wire::kPieceBytesMax) continue;
-    std::lock_guard lock(mutex_);
-    uint64_t epoch = out.epoch();
-    if (executor_ != nullptr && client_ == client) executor_->Send(std::move(out));
-    out.Clear();
-    out.set_epoch(epoch);
-  }
-  return absl::OkStatus();
-}
-
-// The worker pulls the blob; the session may, if its tenant has it. It stays as long as the item
-// may have to be sent again: where there are no snapshots, until it is applied.
-absl::Status Relay::CheckBlob(const proto::ClientItem& item, uint64_t behind_seq) {
-  const proto::Put& put = item.put();
-  const std::optional<wire::Hash> root = wire::HashFromBytes(put.blob_root());
-  if (!root) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
-  }
-  const auto size_bytes = blobs_->SizeOf(tenant_, *root);
-  if (!size_bytes.ok()) return size_bytes.status();
-  if (*size_bytes != put.total_bytes()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", *size_bytes));
-  }
-  return blobs_->UseBlob(tenant_, session_, *root, item.seq(), behind_seq);
-}
-
-void Relay::ExecutorDrained() {
-  std::lock_guard lock(mutex_);
-  ResumeClient();
+  if (RankStream* const rank = Find(executor); rank != nullptr) rank->full = false;
+  const bool is_full = std::any_of(executors_.begin(), executors_.end(),
+                                   [](const RankStream& rank) { return rank.full; });
+  if (!is_full) ResumeClient();
 }
 
 // ---- executor to client -------------------------------------------------------------------------
@@ -385,12 +368,14 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
   const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
-  if (executor_ != executor) return;
+  RankStream* const from = Find(executor);
+  if (from == nullptr) return;
   // Epochs begin here: an executor has heard of none that is later.
   if (start_.epoch != 0 && frame.epoch() > start_.epoch)
     offence_ = telemetry::WorkerOffence::kFutureEpoch;
   if (start_.epoch == 0) NoteDone(frame);
   if (frame.epoch() != start_.epoch) return;
+  if (answers_ != nullptr && !Merge(*from, frame)) return;
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (item.has_done()) {
       proto::Done& done = *item.mutable_done();
@@ -398,7 +383,10 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
         offence_ = telemetry::WorkerOffence::kUnsentItem;
         done.set_through_seq(sent_seq_);
       }
-      if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
+      if (done.through_seq() > done_seq_) {
+        done_seq_ = done.through_seq();
+        if (runs_ != nullptr) runs_->Done(done_seq_);
+      }
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
       done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
@@ -411,6 +399,13 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
     } else if (item.has_failed()) {
       proto::Failed& failed = *item.mutable_failed();
       failed.set_worker(start_.worker);
+      // Nodes of a written graph are not the client's.
+      if (runs_ != nullptr)
+        if (const auto original = runs_->Original(failed.graph_id()); original.has_value()) {
+          failed.set_graph_id(*original);
+          failed.clear_op();
+          failed.clear_node();
+        }
       saves_.erase(failed.seq());
       if (failed.seq() != 0) {
         telemetry::Count(telemetry::Metric::kStepFailures);
@@ -439,10 +434,29 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
     }
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
-  client_->Send(std::move(frame));
+  if (frame.items_size() > 0) client_->Send(std::move(frame));
   // One pause for one ClientDrained: what the executor's side had read already still comes.
-  if (!executor_paused_ && (client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
-    pause = executor_paused_ = true;
+  const bool waits = answers_ != nullptr && !answers_->all_opened();  // for other ranks
+  if (!from->paused &&
+      (waits || client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
+    pause = from->paused = true;
+}
+
+// Makes of a rank's frame what the session says. False: the ranks have parted, and the session
+// ends as soon as their streams have.
+bool Relay::Merge(RankStream& from, proto::ServerFrame& frame) {
+  const bool had_opened = answers_->all_opened();
+  const auto rank = static_cast<uint32_t>(&from - executors_.data());
+  const absl::Status status = answers_->Merge(rank, sent_seq_, frame);
+  if (answers_->TakeLie()) offence_ = telemetry::WorkerOffence::kUnsentItem;
+  if (!status.ok()) {
+    failure_ = status;
+    for (const RankStream& each : executors_)
+      if (each.endpoint != nullptr) each.endpoint->End(absl::OkStatus());
+    return false;
+  }
+  if (!had_opened && answers_->all_opened()) ResumeExecutors();
+  return true;
 }
 
 // Of an executor that outlived the gateway before this one, whose client is not back: its frames go
@@ -475,7 +489,7 @@ uint64_t Relay::BelievedDeviceUs(uint64_t device_us) {
   const auto past_us =
       static_cast<uint64_t>(std::max<int64_t>(now.ns - believed_since_.ns, 0)) / 1000;
   const uint64_t most =
-      believed_from_us_ + past_us * kDeviceTimeFactor + kDeviceTimeSlackUs;  // of one device
+      believed_from_us_ + (past_us * kDeviceTimeFactor + kDeviceTimeSlackUs) * executors_.size();
   if (device_us <= most || most < believed_from_us_) return device_us;
   offence_ = telemetry::WorkerOffence::kDeviceTime;
   return most;
@@ -508,7 +522,7 @@ void Relay::SendLarge(proto::Done& done) {
 
 void Relay::ClientDrained() {
   std::lock_guard lock(mutex_);
-  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  ResumeExecutors();
 }
 
 }  // namespace outboard::gateway

@@ -6,6 +6,9 @@
 // relay adds the session's names and price to Opened and the bill to Done, and sends large values
 // on a stream of their own if there is one. All other frames pass unchanged.
 //
+// A session on several devices has an executor for each rank. All of them get the client's frames,
+// in the same order, and none is waited for; their answers are merged (gateway/groups/).
+//
 // Threads: each side's frames come one at a time; both sides and the driver may call at once. Lock
 // order: driver, relay, endpoint.
 #pragma once
@@ -13,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -29,6 +33,8 @@
 #include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
+#include "gateway/groups/group_runs.h"
+#include "gateway/groups/rank_answers.h"
 #include "proto/cloud.pb.h"
 #include "telemetry/metric.h"
 
@@ -39,7 +45,7 @@ struct EpochStart {
   uint64_t epoch = 0;
   Token resume_token;
   std::string worker;  // for people
-  MicroUsd price_per_hour;
+  MicroUsd price_per_hour;  // of each device
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;
@@ -49,21 +55,26 @@ struct EpochStart {
 class Relay {
  public:
   // `clock`: of traces, and of the time that a device can have worked. `observer` may be null.
+  // `ranks`: the session's executors.
   Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
-        RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr);
+        RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr, uint32_t ranks = 1);
 
   // ---- the driver
   // Of all relays; before any frame. Without it graphs are not counted.
   void CountGraphs(GraphBytes* graphs) { graphs_ = graphs; }
-  void SetExecutor(ExecutorEndpoint* executor);
+  // Of a session on several devices, before any frame: writes its graphs for its ranks. Without it
+  // every rank gets the client's graphs, and computes all of them.
+  void SetRuns(std::shared_ptr<GroupRuns> runs) { runs_ = std::move(runs); }
+  void SetExecutor(ExecutorEndpoint* executor, uint32_t rank = 0);
   // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
   // Disconnect the argument if it is the current one; nullptr: the current one.
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
   void RequestSnapshot();  // of the executor, whatever its epoch
-  void EndExecutor();      // closes its stream
-  bool has_executor() const;
+  void EndExecutor();      // closes its stream, or those of all ranks
+  bool has_executor(uint32_t rank = 0) const;
+  uint32_t ranks() const { return static_cast<uint32_t>(executors_.size()); }
   // Routes large values to `values`; nullptr: to the client's stream, like all others.
   void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);
@@ -91,6 +102,8 @@ class Relay {
   // ---- the client's stream
   // True if FromClient would verify, hash or read the disk: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
+  // Likewise, where a graph is to be written for the ranks first.
+  bool MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame);
   // Passes a frame to the executor. An error ends the session (INVALID_ARGUMENT,
   // RESOURCE_EXHAUSTED, and those of BlobUses). Sets `pause` if reading must stop until the relay
   // calls ResumeReading.
@@ -98,7 +111,7 @@ class Relay {
   // ---- the executor's stream
   void FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, bool& pause);
   // ---- called when the queue of that side has drained
-  void ExecutorDrained();
+  void ExecutorDrained(ExecutorEndpoint* executor);
   void ClientDrained();
 
  private:
@@ -111,6 +124,13 @@ class Relay {
   void DropGraph();
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
+  void ResumeExecutors();
+  bool has_all() const;  // executors
+  void SendWritten(const std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
+  void SendToAll(proto::ClientFrame frame);
+  struct RankStream;
+  RankStream* Find(const ExecutorEndpoint* executor);
+  bool Merge(RankStream& from, proto::ServerFrame& frame);
   void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
   void ForgetKernelUses(uint64_t durable_seq);
   void NoteDone(const proto::ServerFrame& frame);
@@ -130,10 +150,17 @@ class Relay {
   RelayTrace trace_;
 
   mutable std::mutex mutex_;
+  struct RankStream {
+    ExecutorEndpoint* endpoint = nullptr;
+    bool paused = false;  // what it sends is not read
+    bool full = false;    // its queue is to drain
+  };
   ClientEndpoint* client_ = nullptr;
-  ExecutorEndpoint* executor_ = nullptr;
+  std::vector<RankStream> executors_;    // by rank
+  std::unique_ptr<RankAnswers> answers_;  // null: there is one rank
+  std::shared_ptr<GroupRuns> runs_;       // null: all ranks get what the client sends
   ValuesEndpoint* values_ = nullptr;
-  bool client_paused_ = false, executor_paused_ = false;
+  bool client_paused_ = false;
   EpochStart start_;
   Bill bill_;
   absl::Status failure_;

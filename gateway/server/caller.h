@@ -17,6 +17,7 @@ struct Caller {
   // Both are set or neither. Hub::TenantOf checks that they belong together.
   std::optional<SessionId> session;
   Token token;
+  uint32_t rank = 0;  // of that executor
 
   static Caller Of(const grpc::CallbackServerContext& context);
 };

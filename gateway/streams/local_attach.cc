@@ -111,7 +111,7 @@ class Connection final : public ExecutorEndpoint {
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = SessionId::FromBytes(hello.attach_token());
     if (!session || !token || !authenticator_->Worker(hello.fleet_secret()).ok()) return false;
-    if (!port_.Attach(*session, Token{token->hi, token->lo}).ok()) return false;
+    if (!port_.Attach(*session, Token{token->hi, token->lo}, hello.rank()).ok()) return false;
     attached_ = true;
     return true;
   }

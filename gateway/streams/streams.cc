@@ -70,7 +70,7 @@ ExecutorStream::ExecutorStream(CoreDriver* driver, FleetDoor* door,
     status = absl::InvalidArgumentError(
         "Attach needs outboard-session and outboard-token, 32 hex digits each");
   }
-  if (status.ok()) status = port_.Attach(*caller.session, caller.token);
+  if (status.ok()) status = port_.Attach(*caller.session, caller.token, caller.rank);
   if (!status.ok()) {
     End(status);
     return;

@@ -4,19 +4,23 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/report/report.h"
 #include "client/session/current_session.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/waiting.h"
 #include "client/tensor/session_scope.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/here.h"
+#include "wire/limits.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -43,12 +47,22 @@ std::function<void(const std::string&)> TellOf(nb::object callable) {
   };
 }
 
+uint32_t CountOf(const char* what, int64_t number, const At& at) {
+  if (number < 1 || number > int64_t{wire::kSessionDevicesMax})
+    ThrowIfError(
+        absl::InvalidArgumentError(absl::StrCat(what, " = ", number, ": a session has 1 to ",
+                                                wire::kSessionDevicesMax, " devices")),
+        at);
+  return static_cast<uint32_t>(number);
+}
+
 class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
-             uint32_t devices, const nb::object& tell,
+             const std::optional<int64_t>& devices, const nb::object& tell,
              const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca,
-             const std::optional<double>& max_cost) {
+             const std::optional<double>& max_cost, const std::optional<std::vector<int64_t>>& mesh,
+             const std::optional<std::string>& spread) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
@@ -63,7 +77,18 @@ class Connection {
       options->protection = *std::move(protection);
     }
     if (key) options->key = *key;
-    options->devices = devices;
+    // A mesh alone says how many devices there are.
+    if (devices) options->devices = CountOf("devices", *devices, at);
+    if (mesh) {
+      if (!devices) options->devices = 1;
+      for (const int64_t size : *mesh) {
+        options->mesh.push_back(CountOf("a mesh's axis", size, at));
+        if (!devices && options->devices <= wire::kSessionDevicesMax)
+          options->devices *= options->mesh.back();
+      }
+    }
+    if (spread) options->spread = *spread;
+    ThrowIfError(options->CheckDevices(), at);
     if (max_cost) {
       // Also refuses what is no number.
       if (!(*max_cost > 0 && *max_cost <= 1e12))
@@ -167,12 +192,15 @@ void BindStats(nb::module_& module) {
 void BindSession(nb::module_& module) {
   BindStats(module);
   nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
-      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
-                    const nb::object&, const std::optional<std::string>&,
-                    const std::optional<std::string>&, const std::optional<double>&>(),
-           "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none(),
+      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<int64_t>&, const nb::object&,
+                    const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<double>&, const std::optional<std::vector<int64_t>>&,
+                    const std::optional<std::string>&>(),
+           "host"_a.none(), "key"_a.none(), "devices"_a.none(), "tell"_a.none(),
            "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none(),
-           "max_cost"_a.none() = nb::none())
+           "max_cost"_a.none() = nb::none(), "mesh"_a.none() = nb::none(),
+           "spread"_a.none() = nb::none())
       .def_static(
           "current",
           [] {
@@ -196,6 +224,17 @@ void BindSession(nb::module_& module) {
       .def("close", &Connection::Close)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
+  module.def(
+      "report",
+      [](int64_t step, const nb::dict& values) {
+        std::vector<std::pair<std::string, double>> numbers;
+        for (const auto [name, value] : values)
+          numbers.emplace_back(nb::cast<std::string>(name),
+                               nb::cast<double>(nb::float_(nb::borrow(value))));
+        Report(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()), Here());
+      },
+      "step"_a, "values"_a, "What outboard.report writes.");
+  module.def("is_trial", &IsTrialOfSweep, "Whether `outboard sweep` reads the reports.");
   module.def("private_worker_runs", &session::PrivateServe::Running,
              "Whether this process has started a worker for its sessions.");
   module.def("close_all", &Connection::CloseAll, "Ends every session of the process.");

@@ -103,6 +103,9 @@ void SetRequiresGrad(Tensor& x, std::optional<bool> on) {
 void BindTraining(nb::module_& module, TensorClass& tensor) {
   module.def("training", &Tensor::training, "Whether this thread trains: dropout, running means.");
   module.def("set_training", [](bool on) { internal::ThreadState::Get().training = on; });
+  module.def("allow_tf32", &Tensor::allow_tf32,
+             "Whether GPUs may round operands of this thread's products of float32 to TF32.");
+  module.def("set_allow_tf32", [](bool on) { internal::ThreadState::Get().allow_tf32 = on; });
   tensor
       .def(
           "backward",

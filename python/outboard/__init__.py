@@ -47,6 +47,7 @@ from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
 from outboard.sources import from_blob as _from_blob, from_url as _from_url
+from outboard.sweep import report
 
 _core.set_error_classes(_BY_CODE, Error, InvalidIndex, CheckFailed)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
@@ -86,6 +87,7 @@ __all__ = [
     "load",
     "progress",
     "repeat",
+    "report",
     "save",
     "tqdm",
     "trange",

@@ -79,6 +79,21 @@ class _Training(ContextVar):
         _core.set_training(bool(on))
 
 
+class _AllowTf32(ContextVar):
+    """Whether GPUs may round operands of this thread's products of float32 to TF32: a property of the program."""
+
+    def __init__(self, key: str):
+        super().__init__(key, int(_core.allow_tf32()))
+
+    @property
+    def value(self) -> int:
+        return int(_core.allow_tf32())
+
+    @value.setter
+    def value(self, on) -> None:
+        _core.set_allow_tf32(bool(on))
+
+
 class _WorkerSetting(ContextVar):
     """What the program that runs the kernels reads when it begins, and never again.
 
@@ -163,6 +178,7 @@ DEBUG, BEAM, NOOPT = _WorkerSetting("DEBUG", 0), _WorkerSetting("BEAM", 0), _Wor
 JIT = ContextVar("JIT", 1)
 FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
 TRAINING = _Training("TRAINING", 0)
+ALLOW_TF32 = _AllowTf32("ALLOW_TF32")
 DEFAULT_FLOAT, DEFAULT_INT = _DefaultDType("DEFAULT_FLOAT"), _DefaultDType("DEFAULT_INT")
 
 

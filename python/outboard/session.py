@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from outboard import _core
 from outboard._core import Stats
 
 
 class Session:
-    """A device of one's own, for the tensors that are made in its `with`.
+    """One or more devices of one's own, for the tensors that are made in its `with`.
 
         with Session("box:6667", key="ob_live_...") as session:
             loss = train()
@@ -22,6 +22,10 @@ class Session:
     certificates; without both, CLOUD_FINGERPRINT and CLOUD_CA, else what the system trusts (docs/tls.md).
     max_cost: US dollars that the session may cost in all; without it, CLOUD_MAX_COST, else no bound. At that cost
     outboard.ResourceExhausted is raised, and the gateway keeps the session's state for a while.
+    devices: how many it has, all of one kind; without it, CLOUD_DEVICES, else 1. The program is the same for any
+    number of them, and so are its results, but for the order in which floats are added; each device is billed.
+    mesh: how they are arranged, as (nodes, devices of a node); its product is `devices`. spread: how the work is
+    divided, "auto", "data" (the batch), "fsdp" (also the state) or "tensor" (also single products).
     No device is free: it waits as long as it takes, or CLOUD_QUEUE_S seconds, and shows its place (docs/queue.md). Without
     work for a minute it gives the device back, and takes one again by itself with the next.
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
@@ -29,15 +33,17 @@ class Session:
 
     A tensor is computed in the session that it was made in. Those of two sessions do not mix (outboard.Error). Each
     thread enters sessions for itself. Raises outboard.Unavailable (a ConnectionError) where nobody answers,
-    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device was free within CLOUD_QUEUE_S.
+    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device was free
+    within CLOUD_QUEUE_S.
     """
 
-    def __init__(self, host: str | None = None, key: str | None = None, devices: int = 1, *,
+    def __init__(self, host: str | None = None, key: str | None = None, devices: int | None = None, *,
                  tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
-                 max_cost: float | None = None):
+                 max_cost: float | None = None, mesh: Sequence[int] | None = None, spread: str | None = None):
         if host is None and (fingerprint is not None or ca is not None):
             raise ValueError("fingerprint and ca go with a host; without one set CLOUD_FINGERPRINT or CLOUD_CA")
-        self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost)
+        self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost,
+                                            None if mesh is None else list(mesh), spread)
         self.closed = False
 
     @classmethod

@@ -145,6 +145,8 @@ absl::Status CpuDevice::Fill(DeviceAddress to, unsigned char byte, int64_t bytes
   return absl::OkStatus();
 }
 
+char* CpuDevice::HostBytes(DeviceAddress address) { return Pointer(address); }
+
 std::optional<DeviceAddress> CpuDevice::AddressOfHost(void* data, int64_t) {
   return AddressOf(data);
 }

@@ -37,6 +37,7 @@ class CpuDevice final : public runtime::Device {
                        runtime::DeviceAddress from, std::span<const int64_t> from_dims,
                        std::span<const int64_t> box, int element_bytes) override;
   absl::Status Fill(runtime::DeviceAddress to, unsigned char byte, int64_t bytes) override;
+  char* HostBytes(runtime::DeviceAddress address) override;
   std::optional<runtime::DeviceAddress> AddressOfHost(void* data, int64_t bytes) override;
 
   absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> Load(

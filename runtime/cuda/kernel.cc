@@ -17,12 +17,24 @@ uint64_t NextSerial() {
   return ++last;
 }
 
+// The views of each copy, of its own buffers.
+std::vector<MappedTensor> MapsOfAll(const CompiledKernel& kernel) {
+  std::vector<MappedTensor> maps;
+  for (int copy = 0; copy < kernel.copies; ++copy)
+    for (const MappedTensor& map : kernel.maps) {
+      maps.push_back(map);
+      maps.back().slot += copy * kernel.buffer_count;
+    }
+  return maps;
+}
+
 }  // namespace
 
 CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
     : DeviceKernel(kernel),
       reads_vars(kernel.reads_vars),
-      maps(kernel.maps),
+      copies(kernel.copies),
+      maps(MapsOfAll(kernel)),
       serial(NextSerial()),
       left_(left) {
   for (int axis = 0; axis < 3; ++axis) {
@@ -75,6 +87,12 @@ absl::Status KernelLoader::CheckFits(const CompiledKernel& kernel) const {
   if (kernel.form != CompiledKernel::Form::kPtx)
     return absl::InvalidArgumentError(
         absl::StrCat("kernel ", kernel.symbol, " is no PTX, which ", context_->name(), " wants"));
+  if (kernel.copies < 1 || kernel.copies > CompiledKernel::kCopiesMax ||
+      (kernel.copies > 1 && kernel.blocks[2] != kernel.copies))
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.symbol, " has ", kernel.copies,
+                                                   " copies in ", kernel.blocks[2],
+                                                   " layers of blocks; at most ",
+                                                   CompiledKernel::kCopiesMax));
   int64_t threads = 1;
   for (int axis = 0; axis < 3; ++axis) {
     const auto at = [axis](CUdevice_attribute first) {

@@ -57,6 +57,13 @@ absl::Status BoundLaunch::EncodeMaps(DriverContext& context) {
 
 void BoundLaunch::PointTo(std::vector<void*>& pointers) const {
   pointers.clear();
+  if (kernel->copies > 1) {  // one parameter has all buffers, another one all views
+    const auto buffers = static_cast<size_t>(kernel->buffer_count());
+    if (buffers > 0) pointers.push_back(const_cast<CUdeviceptr*>(arguments.data()));
+    if (kernel->reads_vars) pointers.push_back(const_cast<CUdeviceptr*>(&arguments[buffers]));
+    if (!maps.empty()) pointers.push_back(const_cast<CUtensorMap*>(maps.data()));
+    return;
+  }
   for (const CUdeviceptr& argument : arguments)
     pointers.push_back(const_cast<CUdeviceptr*>(&argument));
   for (const CUtensorMap& map : maps) pointers.push_back(const_cast<CUtensorMap*>(&map));

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "tests/bench/gpu_attention_figures.h"
 #include "tests/bench/gpu_hopper_figures.h"
 #include "tests/bench/gpu_matmul_figures.h"
 #include "tests/bench/gpu_sector_figures.h"
@@ -27,8 +28,29 @@ void ProductsByWarpgroups() {
 
 }  // namespace
 
+namespace {
+
+void Attention() {
+  const auto attention = MeasureGpuAttention();
+  if (!attention.ok())
+    return ReportSkipped("cuda_bank_ways_attention", std::string(attention.status().message()));
+  Report("cuda_bank_ways_attention", attention->bank_ways, "", "",
+         "phases of an access to shared memory; 1 is wanted");
+  Report("cuda_attention_causal_part", attention->causal_part, "", "",
+         "of the matrix instructions, with four tiles of rows; 0.625 is the least");
+  if (!attention->instructions_per_hmma_64)
+    return ReportSkipped("ptx_attention_instructions_per_hmma_64", kNoTools);
+  Report("ptx_attention_instructions_per_hmma_64", *attention->instructions_per_hmma_64, "count",
+         "", "in the main loop, heads of 64");
+  Report("ptx_attention_instructions_per_hmma_128", *attention->instructions_per_hmma_128, "count",
+         "", "in the main loop, heads of 128");
+}
+
+}  // namespace
+
 void GpuMemoryFigures() {
   ProductsByWarpgroups();
+  Attention();
   constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
   constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
   if (const auto figures = GpuSectorFigures(); !figures.ok()) {

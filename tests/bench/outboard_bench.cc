@@ -14,6 +14,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "runtime/devices.h"
+#include "tests/bench/allreduce_figures.h"
 #include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
@@ -21,6 +22,7 @@
 #include "tests/bench/flood_figures.h"
 #include "tests/bench/gpu_failure_figures.h"
 #include "tests/bench/gpu_figures.h"
+#include "tests/bench/group_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
@@ -260,6 +262,11 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
+                                     {"devices",
+                                      [] {
+                                        GroupFigures();
+                                        AllReduceFigures();
+                                      }},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},

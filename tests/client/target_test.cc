@@ -92,6 +92,23 @@ TEST_F(EnvironmentTest, DebugIsANumber) {
   unsetenv("DEBUG");
 }
 
+TEST_F(EnvironmentTest, DevicesAreANumber) {
+  unsetenv("CLOUD_DEVICES");
+  EXPECT_EQ(With("1", nullptr, nullptr)->devices, 1u);
+  for (const char* cloud : {"0", "1"}) {  // a private worker's, too
+    setenv("CLOUD_DEVICES", "8", 1);
+    EXPECT_EQ(With(cloud, nullptr, nullptr)->devices, 8u);
+    for (const char* odd : {"0", "65", "-1", "two", "2.5", "2 devices", "99999999999999999999"}) {
+      setenv("CLOUD_DEVICES", odd, 1);
+      const absl::Status status = With(cloud, nullptr, nullptr).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << odd;
+      EXPECT_NE(status.message().find(odd), std::string::npos) << status;
+      test::ExpectAsDocumented("No devices, or more than a session can have", status);
+    }
+  }
+  unsetenv("CLOUD_DEVICES");
+}
+
 TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {
   test::ExpectAsDocumented("`CLOUD_HOST` without a port", With("1", "box", "k").status());
   test::ExpectAsDocumented("`CLOUD_HOST` with a bad port", With("1", "box:x", "k").status());

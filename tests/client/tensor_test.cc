@@ -5,6 +5,7 @@
 
 #include "client/lazy/lazy_graph.h"
 #include "client/ops/elementwise/promote.h"
+#include "compiler/ir/encoding.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -21,6 +22,28 @@ TEST_F(TensorTest, OperationsAreLazyAndOneRun) {
   EXPECT_EQ(session->fetches, 0) << "the Run itself fetches";
   EXPECT_EQ(y.to_vector<float>().size(), 4u);
   EXPECT_EQ(session->awaits, 1) << "a value is read once";
+}
+
+// What GPUs may do is said in the graph; its results are the same here.
+TEST_F(TensorTest, Tf32ModeIsPartOfTheGraph) {
+  EXPECT_FALSE(Tensor::allow_tf32());
+  const auto sink_arguments = [&] {
+    Graph graph;
+    return (*DecodeGraph(graph, *session->last.graph))->arg.size();
+  };
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  ExpectNear(x.matmul(x), {7, 10, 15, 22});
+  EXPECT_EQ(sink_arguments(), 0u);
+  {
+    const Tf32Mode on(true);
+    EXPECT_TRUE(Tensor::allow_tf32());
+    ExpectNear(x.matmul(x) + 1, {8, 11, 16, 23});
+    EXPECT_EQ(sink_arguments(), 1u);
+    const Tf32Mode off(false);
+    ExpectNear(x.matmul(x) + 2, {9, 12, 17, 24});
+    EXPECT_EQ(sink_arguments(), 0u);
+  }
+  EXPECT_FALSE(Tensor::allow_tf32());
 }
 
 TEST_F(TensorTest, CopiesAreOneTensor) {

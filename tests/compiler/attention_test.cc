@@ -23,6 +23,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/client/fake_session.h"
+#include "tests/compiler/attention_programs.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/schedule_programs.h"
@@ -35,47 +36,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// softmax(query key^T / sqrt(width) + mask) value, and its gradients if wanted.
-struct Shape {
-  int64_t heads = 1, queries = 1, keys = 1, width = 1;
-  bool causal = false, bias = false, backward = false;
-  int64_t band = 0;  // if > 0: query i sees keys i - band + 1 ... i
-  DType dtype = DType::kF32;
-};
+using Shape = AttentionShape;
 
-const UOp* Attention(Graph& graph, const Shape& shape) {
-  const auto session = std::make_shared<FakeSession>();
-  session->evaluate = false;
-  SetSession(session);
-  const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
-  const auto leaf = [&](int64_t rows) {
-    return Tensor::zeros({2, shape.heads, rows, shape.width}, shape.dtype).requires_grad_();
-  };
-  const Tensor q = leaf(shape.queries), k = leaf(shape.keys), v = leaf(shape.keys);
-  const double scale = 1 / std::sqrt(static_cast<double>(shape.width));
-  Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * scale;
-  if (shape.bias) scores = scores + input({shape.queries, shape.keys});
-  if (shape.causal) {
-    const Tensor later =
-        Tensor::arange(shape.keys) > Tensor::arange(shape.queries).reshape({shape.queries, 1});
-    scores = later.where(-kInfinity, scores);
-  }
-  if (shape.band > 0) {
-    const Tensor query = Tensor::arange(shape.queries).reshape({shape.queries, 1});
-    const Tensor key = Tensor::arange(shape.keys);
-    const Tensor seen = (key <= query) & (key > query - shape.band);
-    scores = seen.where(scores, -kInfinity);
-  }
-  const Tensor out = scores.softmax().cast(shape.dtype).matmul(v);
-  std::vector<Tensor> results = {out};
-  if (shape.backward)
-    for (const Tensor& gradient : out.gradient({q, k, v}, input(out.shape()).cast(shape.dtype)))
-      results.push_back(gradient);
-  realize(results);
-  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
-  SetSession(nullptr);
-  return sink;
-}
+const UOp* Attention(Graph& graph, const Shape& shape) { return AttentionGraph(graph, shape); }
 
 schedule::Schedule Scheduled(Graph& graph, const UOp* sink, bool flash) {
   return ValueOrDie(schedule::MakeSchedule(

@@ -59,7 +59,8 @@ int64_t ReducedCount(const UOp* node) {
 }
 
 const UOp* ThroughViews(const UOp* node) {
-  while (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach)
+  while (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach ||
+         node->op == Op::kLayout)
     node = node->src[0];
   return node;
 }
@@ -271,8 +272,7 @@ ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources) {
   if (sources.empty()) return info;  // VAR, IOTA
   const ErrorInfo& x = sources[0];
   if (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach ||
-      node->op == Op::kNeg || node->op == Op::kShard || node->op == Op::kUnshard ||
-      node->op == Op::kCopy || node->op == Op::kAllReduce)
+      node->op == Op::kNeg || node->op == Op::kLayout)
     return chaotic(x);  // a negated product contracts, too
   if (node->op == Op::kAssign) return chaotic(sources[1]);
   if (node->op == Op::kCast) return chaotic(OfCast(node, x));

@@ -143,21 +143,9 @@ std::vector<GradientCase> GradientCases() {
             [](Graph& g, const UOp* x) {
               return g.MakeChecked(Op::kAssign, DType::kVoid, {Number(g, x, 5), x});
             }),
-      Moved("shard", {4},
+      Moved("layout", {4},
             [](Graph& g, const UOp* x) {
-              return g.MakeChecked(Op::kShard, DType::kVoid, {x}, {0, 1});
-            }),
-      Moved("unshard", {4},
-            [](Graph& g, const UOp* x) {
-              return g.MakeChecked(Op::kUnshard, DType::kVoid, {x}, {0, 1});
-            }),
-      Moved(
-          "copy", {4},
-          [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kCopy, DType::kVoid, {x}, {0}); }),
-      Moved("allreduce", {4},
-            [](Graph& g, const UOp* x) {
-              return g.MakeChecked(Op::kAllReduce, DType::kVoid, {x},
-                                   {static_cast<int64_t>(Op::kAdd), 1});
+              return g.MakeChecked(Op::kLayout, DType::kVoid, {x}, {0, 0});
             }),
       {"matmul",
        {{2, 3}, {3, 4}},

@@ -238,7 +238,7 @@ TEST_F(GradientTest, ErrorsAreStatuses) {
   EXPECT_EQ(code(x, x, i), StatusCode::kInvalidArgument);
   const UOp *const h = P(3, {3}, DType::kF16), *const bits = Bitcast(g, h, DType::kBF16);
   EXPECT_EQ(code(bits, bits, h), StatusCode::kUnimplemented);
-  const UOp* const two = Node(Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kAdd), 2});
+  const UOp* const two = Node(Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kAdd), 2, 1});
   EXPECT_EQ(code(two, two, x), StatusCode::kUnimplemented);
   const UOp* const v = P(4, {Dim(Var(g, 0, 1, 6))});
   EXPECT_EQ(code(Reduce(g, Op::kMul, v, {0}), nullptr, v), StatusCode::kUnimplemented);

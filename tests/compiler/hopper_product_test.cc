@@ -2,6 +2,9 @@
 // orders, and with one fault planted at a time.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "compiler/program/hopper/product.h"
 #include "compiler/program/interpret.h"
@@ -49,6 +52,55 @@ TEST(HopperProduct, OnThePtxMachine_IsTheSumWithoutAReport) {
     const auto spilled = test::Assemble(ptxas, kernel->object, "sm_90a");
     ASSERT_TRUE(spilled.ok()) << spilled.status();
     EXPECT_EQ(*spilled, 0);
+  }
+}
+
+// The same kernel with one instruction changed, as PTX that the machine must report.
+TEST(HopperProduct, MistakesOfAClusterInPtx_AreReported) {
+  HopperCase test{.product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
+                  .tile = {.stages = 2, .cluster = 2}};
+  const auto program = MakeHopperProduct(test.product, test.tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto renderer = render::MakeNvptxRenderer(CudaTarget("sm_90a", 132));
+  const auto kernel = (*renderer)->Render(*program, "k", /*no_opt=*/false, nullptr);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_TRUE(absl::StrContains(kernel->object, ".reqnctapercluster 2, 1, 1"));
+  const std::string meets = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;";
+  struct Planted {
+    const char* name;
+    size_t at;
+    std::string from, to;
+    const char* report;
+  };
+  const std::string& ptx = kernel->object;
+  const size_t multicast = ptx.find(".multicast::cluster");
+  ASSERT_NE(multicast, std::string::npos);
+  const size_t comma = ptx.rfind(", ", ptx.find(';', multicast));
+  const size_t end = ptx.find(';', comma);
+  const std::string mask = ptx.substr(comma, end - comma);
+  const Planted cases[] = {
+      {"no first meeting", ptx.find(meets), meets, "", ""},
+      {"no last meeting", ptx.rfind(meets), meets, "", ""},
+      {"a mask beyond the cluster", comma, mask, ", 7", "multicasts to a block"},
+      {"the other block gets no copy", comma, mask, ", 1", ""},
+      {"arrivals at the own block alone", ptx.find("mapa.shared::cluster.u32 there"),
+       "mapa.shared::cluster.u32 there", "mov.u32 there", ""},
+  };
+  for (const Planted& planted : cases) {
+    SCOPED_TRACE(planted.name);
+    ASSERT_NE(planted.at, std::string::npos);
+    CompiledKernel wrong = *kernel;
+    std::string to = planted.to;
+    if (to == "mov.u32 there") {  // of its first operand alone
+      const size_t first = ptx.find(", ", planted.at), second = ptx.find(", ", first + 1);
+      wrong.object.erase(second, ptx.find(';', second) - second);
+    }
+    wrong.object.replace(planted.at, planted.from.size(), to);
+    std::vector<std::string> buffers = test::InputsOf(test);
+    const absl::Status ran = test::RunOnPtxMachine(wrong, buffers);
+    EXPECT_FALSE(ran.ok());
+    EXPECT_TRUE(absl::StrContains(ran.message(), planted.report)) << ran;
+    std::printf("%s: %s\n", planted.name, std::string(ran.message()).substr(0, 300).c_str());
   }
 }
 

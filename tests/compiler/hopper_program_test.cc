@@ -23,7 +23,7 @@ constexpr MappedTensor::Element kF32 = MappedTensor::Element::kF32;
 Program Edited(const Program& program,
                const std::function<bool(ProgramBuilder&, Instruction&)>& edit) {
   ProgramBuilder b;
-  b.SetMaps(program.maps);
+  b.SetAround(program);
   std::vector<ValueId> made(program.code.size(), -1);
   for (size_t n = 0; n < program.code.size(); ++n) {
     Instruction i = program.code[n];
@@ -143,6 +143,113 @@ TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
     found += every;
   }
   std::printf("%d of %zu planted mistakes found\n", found, Mistakes().size());
+}
+
+// ---- clusters
+
+// Two blocks, one below the other, that copy half of B each for both.
+const test::HopperCase& Cluster() {
+  static const test::HopperCase* const kCase = new test::HopperCase{
+      .product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
+      .tile = {.stages = 2, .cluster = 2}};
+  return *kCase;
+}
+
+std::vector<PlantedMistake> ClusterMistakes() {
+  const auto imm = [](int64_t value) {
+    return [value](ProgramBuilder&, Instruction& i) {
+      i.imm[0] = value;
+      return true;
+    };
+  };
+  // BOXLOADs: of A, then of B. MBARRIVEs: of the loop, of the last stage.
+  return {
+      {"blocks use barriers that others have not made",
+       Changing(Code::kClusterSync, 0, Drop),
+       {Fault::kRace, Fault::kUninitialised}},
+      {"a copy for a block beyond the cluster",
+       Changing(Code::kBoxLoad, 1, imm(4)),
+       {Fault::kOutOfRange}},
+      {"one warpgroup does not meet the others",
+       Changing(Code::kClusterSync, 1, Drop),
+       {Fault::kDivergence, Fault::kMisuse}},
+      {"a copy for one block alone", Changing(Code::kBoxLoad, 1, imm(1)), {Fault::kEndlessWait}},
+      {"a stage is released in one block alone",
+       Changing(Code::kBarrierArrive, 0,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Int(0);
+                  return true;
+                }),
+       {Fault::kEndlessWait, Fault::kMisuse, Fault::kRace}},
+      {"arrivals of one block empty a stage",
+       Changing(Code::kBarrierInit, 1, imm(2)),
+       {Fault::kRace, Fault::kMisuse}},
+      {"a stage is released at a block beyond the cluster",
+       Changing(Code::kBarrierArrive, 0,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Int(2);
+                  return true;
+                }),
+       {Fault::kOutOfRange}},
+      {"bytes of the own half of B are expected",
+       Changing(Code::kBarrierExpect, 0,
+                [](ProgramBuilder&, Instruction& i) {
+                  i.imm[0] -= 64 * 64 * 2;
+                  return true;
+                }),
+       {Fault::kRace, Fault::kEndlessWait, Fault::kUninitialised}},
+  };
+}
+
+TEST(HopperProgram, EveryMistakeOfAClusterIsFoundInEveryOrder) {
+  const auto program = MakeHopperProduct(Cluster().product, Cluster().tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->cluster, 2);
+  for (const PlantedMistake& planted : ClusterMistakes()) {
+    SCOPED_TRACE(planted.name);
+    const Program wrong = Edited(*program, planted.edit);
+    ASSERT_NE(wrong, *program);
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      Buffers buffers = test::InputsOf(Cluster());
+      const RunReport report = Interpret(wrong, buffers, {}, {.seed = seed});
+      EXPECT_NE(std::find(planted.faults.begin(), planted.faults.end(), report.fault),
+                planted.faults.end())
+          << "seed " << seed << ": " << Name(report.fault) << ": " << report.message;
+    }
+  }
+}
+
+// A block that leaves while others still copy to it: no order of threads has to show that.
+TEST(HopperProgram, AClusterThatDoesNotMeet_IsNoProgram) {
+  const auto program = MakeHopperProduct(Cluster().product, Cluster().tile);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::pair<std::function<bool(ProgramBuilder&, Instruction&)>, const char*> cases[] = {
+      {Changing(Code::kClusterSync, 0, Drop), "before a CLUSTERSYNC"},
+      {Changing(Code::kClusterSync, 2, Drop), "no CLUSTERSYNC comes after"},
+      {Changing(Code::kBoxLoad, 1,
+                [](ProgramBuilder&, Instruction& i) {
+                  i.imm[0] = 7;
+                  return true;
+                }),
+       "ranks 7 of 2 blocks"},
+  };
+  for (const auto& [edit, rule] : cases) {
+    const absl::Status status = CheckProgram(Edited(*program, edit), "test");
+    EXPECT_TRUE(absl::StrContains(status.message(), rule)) << rule << ": " << status;
+  }
+  Program torn = *program;
+  torn.cluster = 4;  // of two blocks
+  EXPECT_FALSE(CheckProgram(torn, "test").ok());
+  const auto at_rank = [&](int64_t rank) {
+    const Program changed = Edited(*program, Changing(Code::kBarrierArrive, 0,
+                                                      [rank](ProgramBuilder& b, Instruction& i) {
+                                                        i.src[2] = b.Int(rank);
+                                                        return true;
+                                                      }));
+    return proof::UnprovedAccesses(changed).size();
+  };
+  EXPECT_EQ(at_rank(1), 0u);
+  EXPECT_EQ(at_rank(2), 1u);
 }
 
 // ---- copies of boxes

@@ -74,6 +74,28 @@ std::vector<HopperCase> HopperCases() {
   add("persistent, batches, an uneven ring",
       {.m = 256, .n = 64, .k = 128, .batch = 2, .a_by_columns = true},
       {.columns = 64, .stages = 8, .persistent_blocks = 3});
+  add("order with a rest", {.m = 640, .n = 128, .k = 64},
+      {.columns = 64, .stages = 2, .persistent_blocks = 3, .order = 2});
+  add("pairs, not boxes", {.m = 200, .n = 136, .k = 128, .c_in_boxes = false}, {});
+  add("odd boxes", {.m = 256, .n = 192, .k = 128}, {.columns = 192, .persistent_blocks = 1})
+      .product.c_dtype = DType::kBF16;
+  add("results of f16", {.dtype = DType::kF16, .m = 200, .n = 200, .k = 72}, {.columns = 256})
+      .product.c_dtype = DType::kF16;
+  for (const bool by : {false, true})
+    add(absl::StrCat("cluster ", by),
+        {.m = 256, .n = 256, .k = 320, .a_by_columns = by, .b_by_columns = !by}, {.cluster = 2});
+  add("cluster, remainders, persistent", {.m = 440, .n = 136, .k = 200},
+      {.columns = 64, .stages = 2, .persistent_blocks = 2, .cluster = 2, .order = 2})
+      .product.b_by_columns = true;
+  add("cluster of four", {.m = 512, .n = 256, .k = 192}, {.columns = 256, .cluster = 4})
+      .product.c_dtype = DType::kBF16;
+  add("sums in two parts", {.m = 128, .n = 128, .k = 576}, {.split = 2});
+  add("sums in four parts, remainders", {.m = 200, .n = 136, .k = 600},
+      {.columns = 256, .stages = 2, .split = 4})
+      .product.c_in_boxes = false;
+  add("sums in two parts, batches", {.m = 72, .n = 128, .k = 320, .batch = 2},
+      {.columns = 128, .split = 2})
+      .product.c_dtype = DType::kBF16;
   HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
   bias.product.c_dtype = DType::kBF16;
   bias.product.buffer_count = 4;

@@ -215,12 +215,27 @@ TEST(Accessors, ReadTheArguments) {
   EXPECT_FALSE(ReduceOf(largest).reduces(0));
   const UOp* const tuple = node(Op::kTuple, {x, n}, {});
   EXPECT_EQ(GetTupleOf(node(Op::kGetTuple, {tuple}, {1})).index(), 1);
-  EXPECT_EQ(ShardOf(node(Op::kShard, {x}, {1, 3})).axis(), 1);
-  EXPECT_EQ(ShardOf(node(Op::kUnshard, {x}, {1, 3})).devices(), 3);
-  EXPECT_EQ(CopyOf(node(Op::kCopy, {x}, {2})).device(), 2);
-  const UOp* const all = node(Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kMul), 4});
-  EXPECT_EQ(AllReduceOf(all).op(), Op::kMul);
-  EXPECT_EQ(AllReduceOf(all).devices(), 4);
+  const UOp* const layout = node(Op::kLayout, {x}, {1, 0});
+  EXPECT_EQ(LayoutOf(layout).mesh_axis(), 1);
+  EXPECT_EQ(LayoutOf(layout).dim(), 0);
+  const auto add = static_cast<int64_t>(Op::kAdd), mul = static_cast<int64_t>(Op::kMul);
+  const UOp* const unshard = node(Op::kUnshard, {x}, {1, 3, 2});
+  EXPECT_EQ(UnshardOf(unshard).dim(), 1);
+  EXPECT_EQ(CollectiveOf(unshard).count(), 3);
+  EXPECT_EQ(CollectiveOf(unshard).stride(), 2);
+  const UOp* const scatter = node(Op::kReduceScatter, {x}, {mul, 1, 3, 4});
+  EXPECT_EQ(ReduceScatterOf(scatter).op(), Op::kMul);
+  EXPECT_EQ(ReduceScatterOf(scatter).dim(), 1);
+  EXPECT_EQ(CollectiveOf(scatter).stride(), 4);
+  const UOp* const all = node(Op::kAllReduce, {x}, {add, 4, 1});
+  EXPECT_EQ(AllReduceOf(all).op(), Op::kAdd);
+  EXPECT_EQ(CollectiveOf(all).count(), 4);
+  const UOp* const exchange = node(Op::kAllToAll, {x}, {1, 0, 3, 1});
+  EXPECT_EQ(AllToAllOf(exchange).cut_dim(), 1);
+  EXPECT_EQ(AllToAllOf(exchange).join_dim(), 0);
+  EXPECT_EQ(CopyOf(node(Op::kCopy, {x}, {2, 4, 1})).root(), 2);
+  EXPECT_TRUE(IsRank(Var(g, limits::kRankSlot, 0, 5)));
+  EXPECT_FALSE(IsRank(n) || IsRank(x));
   const UOp* const global = node(Op::kGlobal, {}, {5, 60}, DType::kF32);
   const UOp* const range = node(Op::kRange, {}, {8, 60, static_cast<int64_t>(RangeKind::kReduce)});
   const UOp* const index = node(Op::kIndex, {global, range}, {});
@@ -235,19 +250,6 @@ TEST(Accessors, ReadTheArguments) {
   const UOp* const loop = node(Op::kReduceLoop, {load, range}, {static_cast<int64_t>(Op::kAdd)});
   EXPECT_EQ(ReduceOf(loop).op(), Op::kAdd);
   EXPECT_EQ(ReduceOf(loop).ranges(), Sources({range}));
-}
-
-TEST(Accessors, OneDevice) {
-  Graph g;
-  const UOp* const x = Param(g, 0, DType::kF32, {4});
-  const auto is = [&](Op op, std::vector<int64_t> arg) {
-    return IsOnOneDevice(g.MakeChecked(op, DType::kVoid, {x}, arg));
-  };
-  const auto add = static_cast<int64_t>(Op::kAdd);
-  EXPECT_TRUE(is(Op::kCopy, {0}) && is(Op::kShard, {0, 1}) && is(Op::kUnshard, {0, 1}) &&
-              is(Op::kAllReduce, {add, 1}));
-  EXPECT_FALSE(is(Op::kCopy, {1}) || is(Op::kShard, {0, 2}) || is(Op::kUnshard, {0, 2}) ||
-               is(Op::kAllReduce, {add, 2}));
 }
 
 TEST(Accessors, ZerosOfBothSigns) {

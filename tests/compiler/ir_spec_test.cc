@@ -131,7 +131,11 @@ const Case kCases[] = {
     {"symbolic slot", kBad, "slot", MAKE(Op::kParam, {t.n}, {kSymbolicDim}, kF32)},
     {"VAR, empty range", kBad, "range", MAKE(Op::kVar, {}, {0, 3, 2})},
     {"VAR, range too wide", kBad, "range", MAKE(Op::kVar, {}, {0, 0, INT64_MAX})},
-    {"VAR, slot", kBad, "slot", MAKE(Op::kVar, {}, {limits::kVarSlotMax, 0, 1})},
+    {"VAR, slot", kBad, "slot", MAKE(Op::kVar, {}, {limits::kRankSlot + 1, 0, 1})},
+    {"VAR, rank", kOk, "", MAKE(Op::kVar, {}, {limits::kRankSlot, 0, 5})},
+    {"VAR, rank from 1", kBad, "rank", MAKE(Op::kVar, {}, {limits::kRankSlot, 1, 5})},
+    {"VAR, too many ranks", kBad, "rank",
+     MAKE(Op::kVar, {}, {limits::kRankSlot, 0, limits::kRanksMax})},
     {"VAR of f32", kBad, "i64", MAKE(Op::kVar, {}, {0, 0, 1}, kF32)},
     {"RANGE to an end", kOk, "", MAKE(Op::kRange, {t.n}, {0, 9, 0})},
     {"RANGE to an end of data", kBad, "VARs", MAKE(Op::kRange, {t.l}, {0, 9, 0})},
@@ -185,7 +189,11 @@ const Case kCases[] = {
     // Arguments where none are taken
     {"NEG with an argument", kBad, "NEG", MAKE(Op::kNeg, {t.x}, {0})},
     {"CAST with an argument", kBad, "CAST", MAKE(Op::kCast, {t.x}, {0}, kF16)},
-    {"SINK with an argument", kBad, "SINK", MAKE(Op::kSink, {t.x}, {0})},
+    {"SINK in no copies", kBad, "SINK", MAKE(Op::kSink, {t.x}, {0})},
+    {"SINK in one copy, said", kBad, "SINK", MAKE(Op::kSink, {t.x}, {1})},
+    {"SINK in two copies", kOk, "", MAKE(Op::kSink, {t.x}, {2})},
+    {"SINK in 513 copies", kBad, "SINK", MAKE(Op::kSink, {t.x}, {513})},
+    {"SINK with two arguments", kBad, "SINK", MAKE(Op::kSink, {t.x}, {2, 2})},
     {"TUPLE with an argument", kBad, "TUPLE", MAKE(Op::kTuple, {t.x}, {0})},
     // Functions [32]
     {"FUNCTION", kOk, "", [](const Sample& t) -> Made {
@@ -225,14 +233,38 @@ const Case kCases[] = {
     {"ASSIGN, other shape", kBad, "ASSIGN", MAKE(Op::kAssign, {t.x, t.y})},
     {"DETACH of a tuple", kBad, "DETACH", MAKE(Op::kDetach, {t.Node(Op::kTuple, {t.x})})},
     // Devices
-    {"SHARD", kOk, "", MAKE(Op::kShard, {t.x}, {0, 2})},
-    {"SHARD, does not divide", kBad, "axis 1", MAKE(Op::kShard, {t.x}, {1, 2})},
-    {"SHARD, no devices", kBad, "device", MAKE(Op::kShard, {t.x}, {0, 0})},
-    {"SHARD, axis 2", kBad, "axis 2", MAKE(Op::kShard, {t.x}, {2, 1})},
-    {"UNSHARD, too long", kBad, "dimension 0", MAKE(Op::kUnshard, {t.x}, {0, int64_t{1} << 31})},
-    {"COPY, device -1", kBad, "device", MAKE(Op::kCopy, {t.x}, {-1})},
+    {"LAYOUT", kOk, "", MAKE(Op::kLayout, {t.x}, {0, 1})},
+    {"LAYOUT, whole on any axis", kOk, "", MAKE(Op::kLayout, {t.x}, {-1, -1})},
+    {"LAYOUT, dimension 2", kBad, "dimension 2", MAKE(Op::kLayout, {t.x}, {0, 2})},
+    {"LAYOUT, mesh axis -2", kBad, "mesh axis -2", MAKE(Op::kLayout, {t.x}, {-2, 0})},
+    {"LAYOUT, mesh axis of too many", kBad, "mesh axis",
+     MAKE(Op::kLayout, {t.x}, {limits::kMeshAxesMax, 0})},
+    {"LAYOUT, no dimension given", kBad, "mesh axis and a dimension",
+     MAKE(Op::kLayout, {t.x}, {0})},
+    {"code 80 has been given up", kBad, "unknown", MAKE(static_cast<Op>(80), {t.x}, {0, 1})},
+    {"UNSHARD", kOk, "", MAKE(Op::kUnshard, {t.x}, {1, 3, 2})},
+    {"UNSHARD, too long", kBad, "dimension 0",
+     MAKE(Op::kUnshard, {Param(t.g, 0, kF32, {1 << 24})}, {0, 1024, 1})},
+    {"UNSHARD, dimension 2", kBad, "dimension 2", MAKE(Op::kUnshard, {t.x}, {2, 2, 1})},
+    {"UNSHARD, no group", kBad, "3 numbers", MAKE(Op::kUnshard, {t.x}, {1})},
+    {"UNSHARD, of none", kBad, "0 ranks", MAKE(Op::kUnshard, {t.x}, {1, 0, 1})},
+    {"UNSHARD, of a symbolic dimension", kBad, "fixed",
+     MAKE(Op::kUnshard, {Param(t.g, 0, kF32, {Dim(Var(t.g, 0, 1, 4))})}, {0, 2, 1})},
+    {"REDUCE_SCATTER", kOk, "", MAKE(Op::kReduceScatter, {t.x}, {kAddCode, 0, 2, 1})},
+    {"REDUCE_SCATTER, does not divide", kBad, "dimension 1",
+     MAKE(Op::kReduceScatter, {t.x}, {kAddCode, 1, 2, 1})},
+    {"REDUCE_SCATTER by SIN", kBad, "ADD, MUL or MAX",
+     MAKE(Op::kReduceScatter, {t.x}, {static_cast<int64_t>(Op::kSin), 0, 2, 1})},
+    {"ALLREDUCE", kOk, "", MAKE(Op::kAllReduce, {t.x}, {kAddCode, 2, 3})},
     {"ALLREDUCE by SIN", kBad, "ADD, MUL or MAX",
-     MAKE(Op::kAllReduce, {t.x}, {static_cast<int64_t>(Op::kSin), 1})},
+     MAKE(Op::kAllReduce, {t.x}, {static_cast<int64_t>(Op::kSin), 1, 1})},
+    {"ALLREDUCE, stride 0", kBad, "stride 0", MAKE(Op::kAllReduce, {t.x}, {kAddCode, 2, 0})},
+    {"ALLTOALL", kOk, "", MAKE(Op::kAllToAll, {t.x}, {0, 1, 2, 1})},
+    {"ALLTOALL in place", kOk, "", MAKE(Op::kAllToAll, {t.x}, {0, 0, 2, 1})},
+    {"ALLTOALL, does not divide", kBad, "dimension 1", MAKE(Op::kAllToAll, {t.x}, {1, 0, 2, 1})},
+    {"COPY", kOk, "", MAKE(Op::kCopy, {t.x}, {1, 2, 1})},
+    {"COPY, root 2 of 2", kBad, "root", MAKE(Op::kCopy, {t.x}, {2, 2, 1})},
+    {"COPY, root -1", kBad, "root", MAKE(Op::kCopy, {t.x}, {-1, 2, 1})},
 };
 
 TEST(Spec, Table) {
@@ -288,6 +320,8 @@ struct GraphCase {
 TEST(Spec, WholeGraphs) {
   const GraphCase cases[] = {
       {"a sink", kOk, [](Graph& g) { return Sink(g, {Param(g, 0, kF32, {})}); }},
+      {"copies of a tensor graph", kBad,
+       [](Graph& g) { return g.MakeChecked(Op::kSink, kVoid, {Param(g, 0, kF32, {})}, {2}); }},
       {"no sink", kBad, [](Graph& g) { return Param(g, 0, kF32, {}); }},
       {"a BUFFER", kBad, [](Graph& g) { return Sink(g, {BufferNode(g, 0, kF32, {})}); }},
       {"slot 1 first", kBad,
@@ -309,13 +343,19 @@ TEST(Spec, WholeGraphs) {
        [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 0, 0, 4))}); }},
       {"two VARs", kOk,
        [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 1, 0, 4))}); }},
-      {"two devices", StatusCode::kUnimplemented,
+      {"a COPY between devices", kBad,
        [](Graph& g) {
-         return Sink(g, {g.MakeChecked(Op::kCopy, kVoid, {Param(g, 0, kF32, {})}, {1})});
+         return Sink(g, {g.MakeChecked(Op::kCopy, kVoid, {Param(g, 0, kF32, {})}, {1, 2, 1})});
        }},
-      {"two shards", StatusCode::kUnimplemented,
+      {"an ALLREDUCE of one", kBad,
        [](Graph& g) {
-         return Sink(g, {g.MakeChecked(Op::kShard, kVoid, {Param(g, 0, kF32, {4})}, {0, 2})});
+         return Sink(g, {g.MakeChecked(Op::kAllReduce, kVoid, {Param(g, 0, kF32, {4})},
+                                       {kAddCode, 1, 1})});
+       }},
+      {"the rank", kBad, [](Graph& g) { return Sink(g, {Var(g, limits::kRankSlot, 0, 1)}); }},
+      {"a LAYOUT", kOk,
+       [](Graph& g) {
+         return Sink(g, {g.MakeChecked(Op::kLayout, kVoid, {Param(g, 0, kF32, {4})}, {0, 0})});
        }},
       {"a GLOBAL", kBad,
        [](Graph& g) {
@@ -335,6 +375,24 @@ TEST(Spec, WholeGraphs) {
     Graph g;
     EXPECT_EQ(VerifyGraph(c.root(g), Level::kTensor).code(), c.code) << c.name;
   }
+}
+
+TEST(Spec, TheDeviceLevelIsTheTensorLevelWithCollectivesAndTheRank) {
+  Graph g;
+  const UOp* const rank = Var(g, limits::kRankSlot, 0, 1);
+  const UOp* const x = Param(g, 0, kF32, {4});
+  const UOp* const begin = Mul(g, rank, ConstIndex(g, 2));
+  const UOp* const part = Shrink(g, x, {Dim(begin), Dim(Add(g, begin, ConstIndex(g, 2)))});
+  ASSERT_EQ(part->shape[0], Dim(2));
+  const UOp* const root = Sink(g, {g.MakeChecked(Op::kUnshard, kVoid, {part}, {0, 2, 1})});
+  EXPECT_EQ(VerifyGraph(root, Level::kDevice).code(), kOk);
+  const absl::Status refused = VerifyGraph(root, Level::kTensor);
+  EXPECT_EQ(refused.code(), kBad);
+  EXPECT_NE(refused.message().find("node "), absl::string_view::npos) << refused;
+  EXPECT_EQ(VerifyGraph(root, Level::kKernel).code(), kBad);
+  EXPECT_EQ(VerifyGraph(Sink(g, {g.MakeChecked(Op::kGlobal, kF32, {}, {0, 4})}), Level::kDevice)
+                .code(),
+            kBad);
 }
 
 TEST(Spec, ParamsAndVars) {

@@ -42,6 +42,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937&
         break;
       case OptKind::kTensorCore: opt.amount = pick(4); break;
       case OptKind::kMma:  // of GPUs
+      case OptKind::kWgmma:
       case OptKind::kOnline:
       case OptKind::kPanel:  // never drawn: it needs a reduction in another one's rows
       case OptKind::kFlatten:

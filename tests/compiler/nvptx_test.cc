@@ -223,12 +223,13 @@ TEST(Nvptx, RandomKernels_RunAsTheWalk) {
 // ---- programs by hand, against the interpreter of programs
 
 void ExpectRunsAsInterpreted(const Program& program, const Buffers& start,
-                             const std::vector<int64_t>& vars = {}) {
+                             const std::vector<int64_t>& vars = {},
+                             absl::Span<const char* const> archs = kArchs) {
   Buffers want = start;
   const program::RunReport report = program::Interpret(program, want, vars);
   ASSERT_TRUE(report.ok()) << report.message << ToString(program);
   const std::string ptxas = FindPtxas();
-  for (const char* const arch : kArchs) {
+  for (const char* const arch : archs) {
     const auto compiled = Rendered(program, arch);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     ExpectClean(compiled->object);
@@ -326,13 +327,17 @@ TEST(Nvptx, LoopsAsLongAsAVar) {
 }
 
 TEST(Nvptx, ProductsOfMatrices) {
-  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+  for (const DType dtype :
+       {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3, DType::kF8E5M2}) {
+    SCOPED_TRACE(std::string(Name(dtype)));
+    const int packed = program::MmaPacked(dtype), depth = program::MmaDepth(dtype);
     ProgramBuilder b;
-    const ValueId out = b.Buffer(DType::kF32, 0, 16 * 8), x = b.Buffer(dtype, 1, 16 * 16),
-                  y = b.Buffer(dtype, 2, 16 * 8);
+    const ValueId out = b.Buffer(DType::kF32, 0, 16 * 8), x = b.Buffer(dtype, 1, 16 * depth),
+                  y = b.Buffer(dtype, 2, depth * 8);
     const ValueId thread = b.Special(Grid::kThread, kWarpThreads);
     // Which element a lane holds is linear in the thread's group and its place there.
-    const ValueId group = b.Divide(thread, 4), place = b.Times(b.Modulo(thread, 4), 2);
+    const ValueId group = b.Divide(thread, 4), member = b.Modulo(thread, 4),
+                  place = b.Times(member, packed), pair = b.Times(member, 2);
     const auto lanes = [&](ValueId memory, DType type, std::vector<ValueId> indices) {
       program::Instruction i{
           .code = Code::kLanes, .dtype = type, .lanes = static_cast<int>(indices.size())};
@@ -340,18 +345,20 @@ TEST(Nvptx, ProductsOfMatrices) {
       return b.Add(i);
     };
     std::vector<ValueId> a_at, b_at, c_at;
-    for (int lane = 0; lane < 8; ++lane) {
-      const auto p = program::MmaElement(program::MmaOperand::kA, 0, lane);
+    for (int lane = 0; lane < 4 * packed; ++lane) {
+      const auto p = program::MmaElement(program::MmaOperand::kA, packed, 0, lane);
       a_at.push_back(
-          b.Plus(b.Times(b.Plus(group, b.Int(p.row)), 16), b.Plus(place, b.Int(p.column))));
+          b.Plus(b.Times(b.Plus(group, b.Int(p.row)), depth), b.Plus(place, b.Int(p.column))));
     }
-    for (int lane = 0; lane < 4; ++lane) {
-      const auto p = program::MmaElement(program::MmaOperand::kB, 0, lane);
+    for (int lane = 0; lane < 2 * packed; ++lane) {
+      const auto p = program::MmaElement(program::MmaOperand::kB, packed, 0, lane);
       b_at.push_back(
           b.Plus(b.Times(b.Plus(place, b.Int(p.row)), 8), b.Plus(group, b.Int(p.column))));
-      const auto q = program::MmaElement(program::MmaOperand::kC, 0, lane);
+    }
+    for (int lane = 0; lane < 4; ++lane) {
+      const auto q = program::MmaElement(program::MmaOperand::kC, packed, 0, lane);
       c_at.push_back(
-          b.Plus(b.Times(b.Plus(group, b.Int(q.row)), 8), b.Plus(place, b.Int(q.column))));
+          b.Plus(b.Times(b.Plus(group, b.Int(q.row)), 8), b.Plus(pair, b.Int(q.column))));
     }
     const ValueId product = b.Add(
         {.code = Code::kMma,
@@ -363,12 +370,17 @@ TEST(Nvptx, ProductsOfMatrices) {
           out, c_at[static_cast<size_t>(lane)],
           b.Add(
               {.code = Code::kLane, .dtype = DType::kF32, .src = {product}, .imm = {lane, 0, 0}}));
-    Buffers start = {Floats(16 * 8, 1), std::string(16 * 16 * 2, '\0'),
-                     std::string(16 * 8 * 2, '\0')};
+    const auto width = static_cast<size_t>(ByteWidth(dtype));
+    Buffers start = {Floats(16 * 8, 1), std::string(16 * 32, '\0'), std::string(8 * 32, '\0')};
+    // Of f32 more digits than the unit reads.
+    const double more = dtype == DType::kF32 ? 0x1p-12 : 0;
     for (size_t slot = 1; slot < 3; ++slot)
-      for (size_t i = 0; i < start[slot].size() / 2; ++i)
-        StoreFloat(dtype, static_cast<double>(i * slot % 11) - 5, start[slot].data() + 2 * i);
-    ExpectRunsAsInterpreted(b.Take(3), start);
+      for (size_t i = 0; i < start[slot].size() / width; ++i)
+        StoreFloat(dtype, static_cast<double>(i * slot % 11) - 5 + more * static_cast<double>(i),
+                   start[slot].data() + width * i);
+    const char* const newer[] = {"sm_89", "sm_90a"};
+    ExpectRunsAsInterpreted(b.Take(3), start, {},
+                            packed == 4 ? absl::MakeConstSpan(newer) : kArchs);
   }
 }
 

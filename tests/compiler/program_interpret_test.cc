@@ -195,7 +195,7 @@ TEST(ProgramInterpret, AMatrixUnitMultiplies) {
   const auto fragment = [&](ValueId memory, MmaOperand operand, int lanes, int64_t columns) {
     Instruction vector{.code = Code::kLanes, .dtype = b.at(memory).dtype, .lanes = lanes};
     for (int lane = 0; lane < lanes; ++lane) {
-      const MatrixPlace zero = MmaElement(operand, 0, lane);
+      const MatrixPlace zero = MmaElement(operand, 2, 0, lane);
       const bool is_b = operand == MmaOperand::kB;
       const ValueId row = b.Plus(is_b ? b.Times(member, 2) : group, b.Int(zero.row)),
                     column = b.Plus(is_b ? group : b.Times(member, 2), b.Int(zero.column));
@@ -209,7 +209,7 @@ TEST(ProgramInterpret, AMatrixUnitMultiplies) {
   const ValueId sum =
       b.Add({.code = Code::kMma, .dtype = DType::kF32, .lanes = 4, .src = {x, y, zero}});
   for (int lane = 0; lane < 4; ++lane) {
-    const MatrixPlace at = MmaElement(MmaOperand::kC, 0, lane);
+    const MatrixPlace at = MmaElement(MmaOperand::kC, 2, 0, lane);
     const ValueId row = b.Plus(group, b.Int(at.row)),
                   column = b.Plus(b.Times(member, 2), b.Int(at.column));
     b.Store(out, b.Plus(b.Times(row, 8), column),

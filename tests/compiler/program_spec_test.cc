@@ -113,7 +113,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
                 .lanes = 8,
                 .src = {b.Alloc(Space::kPrivate, DType::kBF16, 256), b.Int(0)}});
        }},
-      {"of 16 bits",
+      {"is not 16 bytes of the memory",
        [](ProgramBuilder& b) {
          b.Special(Grid::kThread, 32);
          b.Add({.code = Code::kLdmatrix,

@@ -73,13 +73,15 @@ absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
   config.parameters.resize(addresses.size() * sizeof(uint64_t));
   if (!addresses.empty())
     std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
-  for (const MappedTensor& map : kernel.maps) {
-    const ptx::TensorMap encoded = EncodeMap(map, addresses[static_cast<size_t>(map.slot)]);
-    constexpr size_t kAlign = 64;
-    const size_t at = (config.parameters.size() + kAlign - 1) / kAlign * kAlign;
-    config.parameters.resize(at + sizeof encoded);
-    std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
-  }
+  for (int copy = 0; copy < kernel.copies; ++copy)
+    for (const MappedTensor& map : kernel.maps) {
+      const ptx::TensorMap encoded =
+          EncodeMap(map, addresses[static_cast<size_t>(copy * kernel.buffer_count + map.slot)]);
+      constexpr size_t kAlign = 64;
+      const size_t at = (config.parameters.size() + kAlign - 1) / kAlign * kAlign;
+      config.parameters.resize(at + sizeof encoded);
+      std::memcpy(config.parameters.data() + at, &encoded, sizeof encoded);
+    }
   if (!kernel.maps.empty()) config.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
   const absl::Status status = machine.Launch(*module, kernel.symbol, config);
   if (!status.ok() || !machine.reports().empty()) {

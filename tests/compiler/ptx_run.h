@@ -12,7 +12,8 @@
 
 namespace outboard::test {
 
-// Every buffer is an allocation of exactly its bytes. Errors: what the machine reports, and
+// Every buffer is an allocation of exactly its bytes; of a kernel in several copies there are those
+// of the first copy first. Errors: what the machine reports, and
 // INVALID_ARGUMENT for text that it does not know.
 absl::Status RunOnPtxMachine(const CompiledKernel& kernel, Buffers& buffers,
                              std::span<const int64_t> vars = {}, uint64_t seed = 1);

@@ -468,16 +468,12 @@ class Builder {
   void PassThrough() {
     const UOp* const x = Any();
     const int64_t axis = x->rank() == 0 ? 0 : r_.Below(x->rank());
-    const Op op =
-        std::vector<Op>{Op::kContiguous, Op::kContiguous, Op::kDetach, Op::kAssign,
-                        Op::kShard,      Op::kUnshard,    Op::kCopy,   Op::kAllReduce}[r_.Below(8)];
+    const Op op = std::vector<Op>{Op::kContiguous, Op::kDetach, Op::kAssign,
+                                  Op::kLayout}[r_.Below(4)];
     switch (op) {
       case Op::kAssign: return Keep(g_.MakeChecked(op, DType::kVoid, {Partner(x, x->dtype), x}));
-      case Op::kShard:
-      case Op::kUnshard: return x->rank() == 0 ? void() : Keep(One(op, x, {axis, 1}));
-      case Op::kCopy: return Keep(One(op, x, {0}));
-      case Op::kAllReduce:
-        return IsBool(x->dtype) ? void() : Keep(One(op, x, {static_cast<int64_t>(Op::kAdd), 1}));
+      case Op::kLayout:
+        return Keep(One(op, x, {r_.Below(2) - 1, x->rank() == 0 ? -1 : axis}));
       default: return Keep(One(op, x));
     }
   }

@@ -176,25 +176,15 @@ TEST(Errors, Graphs) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kMulAcc, {x, x, x})}), params).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kShard, {x}, {0, 2})}), params).status().code(),
-            absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kCopy, {x}, {1})}), params).status().code(),
-            absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kAdd), 2})}),
-                      params)
-                .status()
-                .code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kCopy, {x}, {1, 2, 1})}), params).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Devices, OneDeviceChangesNothing) {
+TEST(Devices, AHintChangesNothing) {
   Graph g;
   const HostTensor tensor = Floats(DType::kF32, {4}, {1, 2, 3, 4});
   const UOp* const x = Param(g, 0, DType::kF32, Shape{4});
-  const int64_t add = static_cast<int64_t>(Op::kAdd);
-  const UOp* y = Make(g, Op::kUnshard, {Make(g, Op::kShard, {x}, {0, 1})}, {0, 1});
-  y = Make(g, Op::kCopy, {Make(g, Op::kAllReduce, {y}, {add, 1})}, {0});
-  ExpectValue(y, std::span(&tensor, 1), tensor);
+  ExpectValue(Make(g, Op::kLayout, {x}, {0, 0}), std::span(&tensor, 1), tensor);
   ExpectValue(Make(g, Op::kAssign, {Alu(g, Op::kNeg, x), x}), std::span(&tensor, 1), tensor);
   ExpectValue(Make(g, Op::kDetach, {Make(g, Op::kContiguous, {x})}), std::span(&tensor, 1), tensor);
 }

@@ -405,6 +405,32 @@ TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {
   EXPECT_EQ(text(a), text(b));
 }
 
+// What a graph allows, the kernels for GPUs with sums of products of f32 say, and no others.
+TEST_F(ScheduleTest, Tf32IsSaidByTheKernelsThatItConcerns) {
+  const UOp *const x = F32(1, {64, 64}), *const y = F32(2, {64, 64});
+  const Shape wide = {Dim(64), Dim(64), Dim(64)};
+  const UOp* const left = Expand(g, Reshape(g, x, {Dim(64), Dim(1), Dim(64)}), wide);
+  const UOp* const right =
+      Expand(g, Reshape(g, Permute(g, y, {1, 0}), {Dim(1), Dim(64), Dim(64)}), wide);
+  const UOp* const product = Reduce(g, Op::kAdd, Mul(g, left, right), {2});
+  const UOp* const total = Reduce(g, Op::kAdd, product, {0, 1});
+  const UOp* const sink =
+      g.MakeChecked(Op::kSink, DType::kVoid, {product, total}, {1});
+  const std::string encoded = EncodeGraph(sink)->bytes;
+  for (const bool gpu : {false, true}) {
+    Graph decoded;
+    const UOp* const again = *DecodeGraph(decoded, encoded);
+    EXPECT_TRUE(AllowsTf32(again));
+    const auto schedule = schedule::MakeSchedule(
+        decoded, again, gpu ? CudaTarget("sm_90", 132) : TestTarget(), {});
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    int allowing = 0;
+    for (const auto& kernel : schedule->kernels) allowing += AllowsTf32(kernel.ast);
+    EXPECT_EQ(allowing, gpu ? 1 : 0) << ScheduleToString(*schedule);
+    EXPECT_GT(schedule->kernels.size(), 1u);
+  }
+}
+
 TEST(MemoryPlan, SharesWhatIsNotAliveTogether) {
   const auto plan = schedule::PlanMemory({{1000, 0, 1}, {1000, 1, 2}, {1000, 2, 3}});
   EXPECT_EQ(plan.offsets[0], plan.offsets[2]);

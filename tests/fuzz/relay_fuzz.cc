@@ -94,7 +94,8 @@ class Session {
       case kDrop:
         if (bytes_.OneIn(8)) return relay_.DropExecutor(&executor_);
         return relay_.DropClient(bytes_.OneIn(2) ? &client : nullptr);
-      case kDrained: return bytes_.OneIn(2) ? relay_.ClientDrained() : relay_.ExecutorDrained();
+      case kDrained:
+        return bytes_.OneIn(2) ? relay_.ClientDrained() : relay_.ExecutorDrained(&executor_);
       case kFromExecutor: {
         proto::ServerFrame answer;
         if (!Parse(answer)) return;

@@ -17,9 +17,11 @@
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/ports.h"
+#include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 #include "tests/gateway/core_driver_world.h"
+#include "wire/limits.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -81,7 +83,18 @@ TEST_F(CoreDriverTest, AnOpenIsBounded) {
            uses(1001, 32), uses(500'000, 0), uses(1, 31),
            [](proto::Open& open) { open.add_kernel_uses()->set_opts(std::string(1 << 17, 'o')); },
            [&](proto::Open& open) { open.set_client_name(name + "n"); },
-           [](proto::Open& open) { open.set_client_version("1\n2"); }})
+           [](proto::Open& open) { open.set_client_version("1\n2"); },
+           [](proto::Open& open) { open.set_devices(wire::kSessionDevicesMax + 1); },
+           [](proto::Open& open) { open.add_mesh(2); },  // of one device
+           [](proto::Open& open) {
+             open.set_devices(4);
+             for (int i = 0; i < 3; ++i) open.add_mesh(0xffffffff);
+           },
+           [](proto::Open& open) {
+             open.set_devices(1);
+             for (int i = 0; i < 100'000; ++i) open.add_mesh(1);
+           },
+           [](proto::Open& open) { open.set_spread("everywhere"); }})
     EXPECT_EQ(ends(wrong).code(), absl::StatusCode::kInvalidArgument) << ends(wrong);
 }
 
@@ -294,6 +307,27 @@ TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
     if (!may) EXPECT_TRUE(absl::IsPermissionDenied(client.ends[0])) << client.ends[0];
     port.OnGone();
   }
+}
+
+// What its ranks hold in parts, no other gateway knows.
+TEST_F(CoreDriverTest, ASessionOfSeveralDevices_EndsWithItsGateway) {
+  TakenOver taken;
+  taken.row.session = SessionId{1, 2};
+  taken.row.tenant = TenantId{1};
+  taken.row.epoch = 1;
+  taken.row.resume_hash = BytesOf(HashOf(Token{3, 4}));
+  taken.row.devices = 2;
+  driver_.Restore(taken, {});
+  ASSERT_EQ(writes_.rows.size(), 1u);
+  EXPECT_EQ(writes_.rows[0].state, SessionRowState::kLost);
+  EXPECT_TRUE(writes_.rows[0].closed_at.has_value());
+  EXPECT_EQ(driver_.session_count(), 0u);
+  proto::ClientFrame frame = OpenFrame();
+  frame.mutable_items(0)->mutable_open()->set_resume_token(BytesOf(Token{3, 4}));
+  Open(client_port_, std::move(frame));
+  RunAll(writes_.jobs);
+  ASSERT_EQ(client_.ends.size(), 1u);
+  EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {

@@ -95,7 +95,7 @@ absl::Status HoldOverflow(HostileWorld& world) {
   }
   proto::Open devices = GoodOpen();
   devices.set_devices(UINT32_MAX);
-  EXPECT_EQ(mallory.Open(devices).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(mallory.Open(devices).code(), StatusCode::kInvalidArgument);
   proto::Open nothing = GoodOpen();
   nothing.set_max_cost_micro_usd(0);
   EXPECT_EQ(mallory.Open(nothing).code(), StatusCode::kInvalidArgument);

@@ -43,6 +43,7 @@ const std::vector<Layer> kLayers = {
     {"compiler/reference/", {"base/", "compiler/ir/", "compiler/reference/"}},
     {"compiler/proof/",
      {"base/", "compiler/ir/", "compiler/proof/", "compiler/program/program.h"}},
+    {"compiler/shard/", {"base/", "compiler/ir/", "compiler/rewrite/", "compiler/shard/"}},
     {"compiler/schedule/",
      {"base/", "compiler/ir/", "compiler/optimize/cost.h", "compiler/rewrite/",
       "compiler/schedule/", "compiler/target.h"}},
@@ -57,8 +58,8 @@ const std::vector<Layer> kLayers = {
     {"storage/", {"base/", "storage/"}},
     // Of the runtime, the interface alone: what is behind it is a device's own business.
     {"worker/",
-     {"base/", "proto/", "wire/", "compiler/", "runtime/device.h", "runtime/devices.h", "storage/",
-      "telemetry/", "worker/"}},
+     {"base/", "proto/", "wire/", "compiler/", "runtime/collective/", "runtime/device.h", "runtime/devices.h",
+      "storage/", "telemetry/", "worker/"}},
     {"gateway/",
      {"base/", "proto/", "wire/", "compiler/", "storage/", "telemetry/", "gateway/"}},
     {"client/",
@@ -67,7 +68,7 @@ const std::vector<Layer> kLayers = {
     // What tensors are built on knows nothing of them.
     {"client/session/",
      {"base/", "proto/", "wire/", "compiler/ir/", "client/session/", "client/files/",
-      "client/trace/"}},
+      "client/report/report_channel.h", "client/trace/"}},
     {"client/examples/",
      {"base/", "compiler/ir/", "compiler/rewrite/", "compiler/gradient/", "client/",
       "cli/arguments.h"}},

@@ -139,6 +139,26 @@ def test_a_host_that_cannot_be(host):
         Session(host)
 
 
+@pytest.mark.parametrize("wish", [{"devices": 0}, {"devices": -1}, {"devices": 65}, {"devices": 6, "mesh": (2, 2)},
+                                  {"mesh": (2, 0)}, {"devices": 2, "spread": "everywhere"}])
+def test_devices_that_cannot_be(wish):
+    with pytest.raises(ValueError) as raised:
+        Session(**wish)
+    assert raised.value.filename == __file__
+
+
+def test_stages_are_not_there():
+    with pytest.raises(NotImplementedError, match="stages"):
+        Session(devices=2, spread="stages")
+
+
+def test_two_devices_are_one_session():
+    with Session(devices=2, mesh=(1, 2)) as session:
+        x = Tensor.arange(10).float()
+        assert ((x * 2).sum().item(), x.max().item()) == (90, 9)
+    assert session.closed
+
+
 def test_a_key_that_cannot_be():
     with pytest.raises(ValueError):
         Session("127.0.0.1:1", key="two words")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from outboard import Context, Device, GlobalCounters, Tensor, Variable, dtypes, helpers
-from outboard.helpers import DEBUG, TRAINING, ContextVar, colored, dedup, flatten, getenv, prod, round_up
+from outboard.helpers import ALLOW_TF32, DEBUG, TRAINING, ContextVar, colored, dedup, flatten, getenv, prod, round_up
 
 
 def test_a_variable_and_its_sizes():
@@ -145,6 +145,15 @@ def test_training_is_what_dropout_asks():
     with Context(TRAINING=1):
         assert TRAINING and x.dropout(0.5).numpy().min() == 0
     assert not TRAINING
+
+
+def test_tf32_is_the_programs_setting():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert not ALLOW_TF32
+    with Context(ALLOW_TF32=1):
+        assert ALLOW_TF32 and (x @ x).tolist() == [[7, 10], [15, 22]]
+    assert not ALLOW_TF32
+    run("from outboard.helpers import ALLOW_TF32\nassert ALLOW_TF32", ALLOW_TF32="1")
 
 
 def test_the_device():

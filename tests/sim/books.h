@@ -35,7 +35,7 @@ class Books {
  public:
   static constexpr int64_t kNsPerMs = kMs;
   static constexpr int kAccounts = 3;
-  static constexpr int64_t kDevicesOfWorker = 2;
+  static constexpr int64_t kDevicesOfWorker = 3;  // at most
 
   explicit Books(World* world)
       : world_(world),
@@ -116,15 +116,17 @@ class Books {
     const auto [at, is_new] = holds_.try_emplace(request.lease);
     Held& held = at->second;
     held.tenant = request.tenant.value;
+    held.devices = static_cast<int64_t>(request.prices_per_hour.size());
+    const int64_t price_per_ms = price_per_ms_ * held.devices;
     const int64_t wanted_ms = std::max<int64_t>(0, request.to_ms - held.funded_ms);
     int64_t more_ms = wanted_ms;
     if (prepaid_)
       more_ms =
           std::min(more_ms, std::max<int64_t>(0, account.credited - account.spent - account.held) /
-                                price_per_ms_);
+                                price_per_ms);
     if (is_new && more_ms < 1000) more_ms = 0;
     held.funded_ms += more_ms;
-    account.held += more_ms * price_per_ms_;
+    account.held += more_ms * price_per_ms;
     if (answer->funded_ms != held.funded_ms)
       world_->Broken("M3: ", answer->funded_ms, " ms are funded, and ", held.funded_ms,
                      " could be");
@@ -138,8 +140,10 @@ class Books {
   void EndHold(const gateway::LeaseId& lease) {
     OB_CHECK_OK(ledger_->EndHold(lease));
     if (const auto at = holds_.find(lease); at != holds_.end()) {
-      accounts_[at->second.tenant].held -=
-          (at->second.funded_ms - at->second.posted_ms) * price_per_ms_;
+      const Held& held = at->second;
+      int64_t left_ms = held.funded_ms * held.devices;
+      for (const auto& [device, posted_ms] : held.posted_ms) left_ms -= posted_ms;
+      accounts_[held.tenant].held -= left_ms * price_per_ms_;
       holds_.erase(at);
     }
     Check();
@@ -177,7 +181,8 @@ class Books {
     int64_t credited = 0, spent = 0, held = 0;
   };
   struct Held {
-    int64_t tenant = 0, posted_ms = 0, funded_ms = 0;
+    int64_t tenant = 0, devices = 1, funded_ms = 0;  // of each
+    std::map<uint32_t, int64_t> posted_ms = {};      // by device
   };
   struct Lease {
     std::string worker;
@@ -205,7 +210,7 @@ class Books {
     const auto at = holds_.find(charge.device.lease);
     if (at == holds_.end() || charge.to_ms > at->second.funded_ms)
       return world_->Broken("M3: a charge up to ", charge.to_ms, " ms is not held");
-    at->second.posted_ms = charge.to_ms;
+    at->second.posted_ms[charge.device.device] = charge.to_ms;
     Account& account = accounts_[charge.tenant.value];
     account.held -= amount;
     account.spent += amount;

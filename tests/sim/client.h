@@ -19,8 +19,8 @@ namespace outboard::sim {
 
 class Client {
  public:
-  Client(World* world, Gateway* gateway, int number, int items)
-      : world_(world), gateway_(gateway), number_(number), items_(items) {
+  Client(World* world, Gateway* gateway, int number, int items, uint32_t devices)
+      : world_(world), gateway_(gateway), number_(number), items_(items), devices_(devices) {
     Graph g;
     const UOp* const x = Param(g, 0, DType::kF32, {2});
     const UOp* const y = Param(g, 1, DType::kF32, {2});
@@ -29,7 +29,7 @@ class Client {
   }
 
   void Start() {
-    core_.Open(1);
+    core_.Open(devices_);
     Dial();
     Pace();
   }
@@ -128,19 +128,30 @@ class Client {
         connection_.reset();
         return Lost();
       }
-      if (!closes || !message.end->ok())
+      if (!MayBeLost(*message.end) && (!closes || !message.end->ok()))
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
       core_.End(*message.end);
       done_ = true;
       return;
     }
     if (core_.state() == session::SessionCore::State::kEnded) {
-      world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
+      if (!MayBeLost(core_.status()))
+        world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
       done_ = true;
       return;
     }
     Collect();
     Flush();
+  }
+
+  // G16: a session of several devices ends with the first of them that is lost.
+  bool MayBeLost(const absl::Status& why) {
+    if (devices_ == 1 || why.ok()) return false;
+    const std::map<std::string, int>& counts = world_->counts();
+    const bool has_cause = counts.contains("lost") || counts.contains("stopped");
+    if (!has_cause || (!absl::IsUnavailable(why) && !absl::IsNotFound(why))) return false;
+    world_->Count("group lost");
+    return true;
   }
 
   void Flush() {
@@ -178,7 +189,9 @@ class Client {
     if (made_ < items_ || !awaited_.empty() || !saves_.empty() ||
         core_.done_seq() < core_.last_seq())
       return;
-    if (core_.state() == session::SessionCore::State::kOpen) core_.Close();
+    if (core_.state() != session::SessionCore::State::kOpen) return;
+    if (devices_ > 1) world_->Count("group ends in order");
+    core_.Close();
   }
 
   void Pace() {
@@ -270,6 +283,7 @@ class Client {
   Gateway* const gateway_;
   const int number_;
   const int items_;
+  const uint32_t devices_;
   session::SessionCore core_;
   std::shared_ptr<ClientConnection> connection_;
   int64_t back_at_ = 0;  // after it went away

@@ -154,6 +154,7 @@ class Gateway {
   }
   void Crash() {
     world_->ExecutorTrace("gateway crashes");
+    world_->Count("lost");
     for (const auto& side : process_->clients) Die(*side->connection);
     for (const auto& side : process_->workers) Die(*side->connection);
     for (const auto& side : process_->executors) Die(*side->connection);
@@ -173,10 +174,10 @@ class Gateway {
     side->Begin();
   }
   // True if the executor belongs to the session.
-  bool Attach(gateway::SessionId session, gateway::Token token,
+  bool Attach(gateway::SessionId session, gateway::Token token, uint32_t rank,
               const std::shared_ptr<ExecutorConnection>& connection) {
     auto side = std::make_shared<ExecutorSide>(this, connection);
-    if (!side->Begin(session, token)) return false;
+    if (!side->Begin(session, token, rank)) return false;
     process_->executors.push_back(side);
     return true;
   }
@@ -303,9 +304,9 @@ class Gateway {
           gateway_(gateway),
           host_(&gateway->process_->host),
           port_(&gateway->process_->driver, this) {}
-    bool Begin(gateway::SessionId of, gateway::Token token) {
+    bool Begin(gateway::SessionId of, gateway::Token token, uint32_t rank) {
       session = of;
-      if (!port_.Attach(session, token).ok()) return false;
+      if (!port_.Attach(session, token, rank).ok()) return false;
       inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
         if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));

@@ -1,5 +1,6 @@
-// A simulated worker: executor cores on a fake engine, which outlive their connection to the
-// gateway for a while and die with their node; a supervisor without processes.
+// A simulated worker: executor cores on a fake engine, one for each device of a session, which
+// outlive their connection to the gateway for a while and die with their node; a supervisor without
+// processes.
 #pragma once
 
 #include <map>
@@ -19,12 +20,15 @@ namespace outboard::sim {
 
 class Worker {
  public:
-  static constexpr uint32_t kDevices = 2;
-  // A session that is parked has to go once both devices have others.
+  // A session that is parked has to go once all devices have others.
   static constexpr uint64_t kDeviceBytes = 1000, kExecutorBytes = 600;
 
-  Worker(World* world, Gateway* gateway, std::string node, Planted planted)
-      : world_(world), gateway_(gateway), node_(std::move(node)), planted_(planted) {}
+  Worker(World* world, Gateway* gateway, std::string node, uint32_t devices, Planted planted)
+      : world_(world),
+        gateway_(gateway),
+        node_(std::move(node)),
+        devices_(devices),
+        planted_(planted) {}
 
   void Start() {
     up_ = true;
@@ -32,6 +36,7 @@ class Worker {
   }
   void Crash() {
     world_->ExecutorTrace(node_, " crashes");
+    world_->Count("lost");
     up_ = false;
     executors_.clear();
     if (control_ != nullptr) DropControl();
@@ -39,48 +44,56 @@ class Worker {
   bool up() const { return up_; }
   // What its executor of the session has applied, after its placement; none: it has none.
   std::optional<std::pair<uint64_t, uint64_t>> Applied(gateway::SessionId session) const {
-    const auto found = executors_.find(session);
+    const auto found = executors_.find({session, 0});
     if (found == executors_.end()) return std::nullopt;
     return std::pair(found->second->placement, found->second->core->applied_seq());
   }
-  // Stops one of its executors, if there are any.
+  // Stops one of its executors, if there are any; the others of its session end with it.
   void CrashExecutor() {
     if (executors_.empty()) return;
-    const auto executor = executors_.begin();
+    auto executor = executors_.begin();
+    if (devices_ > 2) std::advance(executor, world_->Draw() % executors_.size());
     world_->ExecutorTrace(node_, ": an executor crashes");
+    world_->Count("lost");
     TellEnded(executor->first, executor->second->placement);
-    EndExecutor(executor->first);
+    EndSession(executor->first.first);
   }
   void CutControl() {
     world_->ExecutorTrace(node_, ": the connection to the gateway breaks");
+    world_->Count("lost");
     if (control_ != nullptr) control_->Break();
-    for (auto& [session, executor] : executors_)
+    for (auto& [key, executor] : executors_)
       if (executor->connection != nullptr) executor->connection->Break();
   }
 
  private:
+  using Key = std::pair<gateway::SessionId, uint32_t>;  // with its rank
+
   // ---- the gateway's commands
   void OnCommand(const proto::GatewayCommand& command) {
     if (command.has_welcome()) OnWelcome(command.welcome());
     if (command.has_assign()) OnAssign(command.assign());
     if (command.has_release())
-      EndExecutor(*gateway::SessionId::FromBytes(command.release().session_id()));
+      EndSession(*gateway::SessionId::FromBytes(command.release().session_id()));
   }
   void OnWelcome(const proto::Welcome& welcome) {
     std::set<gateway::SessionId> others;
-    for (const auto& [session, executor] : executors_) others.insert(session);
+    for (const auto& [key, executor] : executors_) others.insert(key.first);
     for (const std::string& bytes : welcome.sessions())
       others.erase(*gateway::SessionId::FromBytes(bytes));
-    for (const gateway::SessionId& session : others) EndExecutor(session);
-    for (const std::string& bytes : welcome.sessions()) {
-      const gateway::SessionId session = *gateway::SessionId::FromBytes(bytes);
-      if (executors_.contains(session)) Attach(session);
-    }
+    for (const gateway::SessionId& session : others) EndSession(session);
+    for (const std::string& bytes : welcome.sessions())
+      for (const Key& key : KeysOf(*gateway::SessionId::FromBytes(bytes)))
+        if (executors_.contains(key)) Attach(key);
   }
   void OnAssign(const proto::Assign& assign) {
     if (!up_) return;
     const gateway::SessionId session = *gateway::SessionId::FromBytes(assign.session_id());
-    EndExecutor(session);
+    EndSession(session);
+    for (uint32_t rank = 0; rank < static_cast<uint32_t>(assign.devices_size()); ++rank)
+      Begin(assign, {session, rank});
+  }
+  void Begin(const proto::Assign& assign, Key key) {
     auto executor = std::make_unique<Executor>();
     executor->token = *gateway::TokenFromBytes(assign.attach_token());
     executor->placement = assign.placement();
@@ -89,10 +102,10 @@ class Worker {
     options.planted = {.ack_before_store = planted_ == Planted::kAckBeforeStore,
                        .no_seq_check = planted_ == Planted::kReplayWithoutSeqCheck};
     executor->core = std::make_unique<worker::ExecutorCore>(&executor->engine, options);
+    executor->core->SetRank(key.second);
     executor->alive = std::make_shared<bool>(true);
-    executors_[session] = std::move(executor);
-    world_->After(world_->Between(1, 500) * kMs,
-                  Alive(session, [this, session] { Attach(session); }));
+    executors_[key] = std::move(executor);
+    world_->After(world_->Between(1, 500) * kMs, Alive(key, [this, key] { Attach(key); }));
   }
 
   struct Executor {
@@ -108,28 +121,37 @@ class Worker {
   };
 
   // Runs `what` unless the executor has ended by then.
-  std::function<void()> Alive(gateway::SessionId session, std::function<void()> what) {
-    return [alive = std::weak_ptr<bool>(executors_.at(session)->alive), what = std::move(what)] {
+  std::function<void()> Alive(Key key, std::function<void()> what) {
+    return [alive = std::weak_ptr<bool>(executors_.at(key)->alive), what = std::move(what)] {
       if (!alive.expired()) what();
     };
   }
 
-  void EndExecutor(gateway::SessionId session) {
-    const auto found = executors_.find(session);
-    if (found == executors_.end()) return;
-    if (found->second->connection != nullptr) Leave(*found->second->connection);
-    executors_.erase(found);
+  std::vector<Key> KeysOf(gateway::SessionId session) const {
+    std::vector<Key> keys;
+    for (auto at = executors_.lower_bound({session, 0});
+         at != executors_.end() && at->first.first == session; ++at)
+      keys.push_back(at->first);
+    return keys;
+  }
+  void EndSession(gateway::SessionId session) {
+    for (const Key& key : KeysOf(session)) {
+      const auto executor = executors_.find(key);
+      if (executor->second->connection != nullptr) Leave(*executor->second->connection);
+      executors_.erase(executor);
+    }
   }
   template <typename Any>
   static void Leave(Any& connection) {
     connection.dialler.open = false;
     connection.Break();
   }
-  void TellEnded(gateway::SessionId session, uint64_t placement) {
+  void TellEnded(Key key, uint64_t placement) {
     if (control_ == nullptr) return;
     proto::WorkerEvent event;
     proto::SessionEnded& ended = *event.mutable_session_ended();
-    ended.set_session_id(session.Bytes());
+    ended.set_session_id(key.first.Bytes());
+    ended.set_rank(key.second);
     ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
     ended.set_message("the executor ended");
     ended.set_placement(placement);
@@ -168,14 +190,16 @@ class Worker {
     reg.set_name(node_);
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
-    for (uint32_t i = 0; i < kDevices; ++i) {
+    reg.set_serves_groups(true);
+    for (uint32_t i = 0; i < devices_; ++i) {
       proto::Device& device = *reg.add_devices();
       device.set_hardware_class("simulated");
       device.set_memory_bytes(kDeviceBytes);
     }
-    for (const auto& [session, executor] : executors_) {
+    for (const auto& [key, executor] : executors_) {
+      if (key.second != 0) continue;
       proto::HeldSession& held = *reg.add_sessions();
-      held.set_session_id(session.Bytes());
+      held.set_session_id(key.first.Bytes());
       held.set_attach_token(gateway::BytesOf(executor->token));
       *held.mutable_devices() = {executor->devices.begin(), executor->devices.end()};
       held.set_placement(executor->placement);
@@ -192,8 +216,9 @@ class Worker {
       if (control_.get() != connection) return;
       proto::WorkerEvent event;
       event.mutable_heartbeat();
-      for (const auto& [session, executor] : executors_) {
-        event.mutable_heartbeat()->add_sessions(session.Bytes());
+      for (const auto& [key, executor] : executors_) {
+        if (key.second != 0) continue;
+        event.mutable_heartbeat()->add_sessions(key.first.Bytes());
         event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
       }
       control_->SendUp(std::move(event));
@@ -202,25 +227,25 @@ class Worker {
   }
 
   // ---- executors
-  void Attach(gateway::SessionId session) {
-    Executor& executor = *executors_.at(session);
+  void Attach(Key key) {
+    Executor& executor = *executors_.at(key);
     if (executor.connection != nullptr) Leave(*std::exchange(executor.connection, nullptr));
     if (!gateway_->up() || control_ == nullptr) return;
     auto connection = std::make_shared<ExecutorConnection>(world_);
     executor.connection = connection;
     connection->Duplicate(30);
-    connection->dialler.on_message = Frames(session);
-    if (gateway_->Attach(session, executor.token, connection)) return;
-    TellEnded(session, executor.placement);
-    EndExecutor(session);
+    connection->dialler.on_message = Frames(key);
+    if (gateway_->Attach(key.first, executor.token, key.second, connection)) return;
+    TellEnded(key, executor.placement);
+    EndSession(key.first);
   }
-  std::function<void(proto::ClientFrame)> Frames(gateway::SessionId session) {
-    return [this, session,
-            alive = std::weak_ptr<bool>(executors_.at(session)->alive)](proto::ClientFrame frame) {
+  std::function<void(proto::ClientFrame)> Frames(Key key) {
+    return [this, key,
+            alive = std::weak_ptr<bool>(executors_.at(key)->alive)](proto::ClientFrame frame) {
       if (alive.expired()) return;
-      Executor& executor = *executors_.at(session);
+      Executor& executor = *executors_.at(key);
       executor.core->On(std::move(frame), Sender(executor));
-      Turn(session);
+      Turn(key);
     };
   }
   static worker::ExecutorCore::SendFrame Sender(Executor& executor) {
@@ -230,67 +255,68 @@ class Worker {
   }
 
   // The actions that the core requests after each event.
-  void Turn(gateway::SessionId session) {
-    Executor& executor = *executors_.at(session);
+  void Turn(Key key) {
+    Executor& executor = *executors_.at(key);
     for (const worker::BlobWant& want : executor.core->TakeBlobWants())
-      world_->After(world_->Between(1, 300) * kMs, Alive(session, [this, session, want] {
-                      Executor& executor = *executors_.at(session);
+      world_->After(world_->Between(1, 300) * kMs, Alive(key, [this, key, want] {
+                      Executor& executor = *executors_.at(key);
                       executor.core->OnBlob(want.root,
                                             gateway_->blobs().Read(want, executor.engine),
                                             Sender(executor));
-                      Turn(session);
+                      Turn(key);
                     }));
     if (executor.storing == nullptr)
       if ((executor.storing = executor.core->TakeStore(world_->now_ms())) != nullptr)
         world_->After(world_->Between(1, 1500) * kMs,
-                      Alive(session, [this, session] { Store(session); }));
+                      Alive(key, [this, key] { Store(key); }));
     if (const std::optional<int64_t> wake = executor.core->wake_ms())
       world_->After(std::max<int64_t>(kMs, *wake * kMs - world_->now()),
-                    Alive(session, [this, session] {
-                      if (executors_.at(session)->storing == nullptr) Turn(session);
+                    Alive(key, [this, key] {
+                      if (executors_.at(key)->storing == nullptr) Turn(key);
                     }));
   }
 
   // The blobs are written; asks the gateway to retain them. The gateway answers, answers too late,
   // or is down.
-  void Store(gateway::SessionId session) {
-    Executor& executor = *executors_.at(session);
+  void Store(Key key) {
+    Executor& executor = *executors_.at(key);
     const auto request = executor.storing;
     const auto answered = std::make_shared<bool>(false);
-    const auto answer = [this, session, id = request->id, answered](const absl::Status& kept) {
+    const auto answer = [this, key, id = request->id, answered](const absl::Status& kept) {
       const bool lost = world_->OneIn(10);
       if (std::exchange(*answered, true)) return;
       world_->After(world_->Between(1, 300) * kMs,
-                    Alive(session, [this, session, id, ok = kept.ok() && !lost] {
-                      Stored(session, id, ok);
+                    Alive(key, [this, key, id, ok = kept.ok() && !lost] {
+                      Stored(key, id, ok);
                     }));
     };
-    world_->After(5 * kSecond, Alive(session, [answer] { answer(absl::UnavailableError("")); }));
+    world_->After(5 * kSecond, Alive(key, [answer] { answer(absl::UnavailableError("")); }));
     if (control_ == nullptr || !gateway_->up() || world_->OneIn(10))
       return answer(absl::UnavailableError("not there"));
     const std::weak_ptr<bool> alive = executor.alive;
-    gateway_->Keep(session, executor.token, *request, [alive, answer](const absl::Status& kept) {
+    gateway_->Keep(key.first, executor.token, *request, [alive, answer](const absl::Status& kept) {
       if (!alive.expired()) answer(kept);
     });
   }
-  void Stored(gateway::SessionId session, uint64_t id, bool kept) {
-    Executor& executor = *executors_.at(session);
+  void Stored(Key key, uint64_t id, bool kept) {
+    Executor& executor = *executors_.at(key);
     proto::Stored stored;
     stored.set_id(id);
     if (!kept) stored.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
     executor.storing.reset();
     executor.core->OnStored(stored, world_->now_ms(), Sender(executor));
-    Turn(session);
+    Turn(key);
   }
 
   World* const world_;
   Gateway* const gateway_;
   const std::string node_;
+  const uint32_t devices_;
   const Planted planted_;
   bool up_ = false;
   uint64_t joined_ = 0;
   std::shared_ptr<ControlConnection> control_;
-  std::map<gateway::SessionId, std::unique_ptr<Executor>> executors_;
+  std::map<Key, std::unique_ptr<Executor>> executors_;
 };
 
 }  // namespace outboard::sim

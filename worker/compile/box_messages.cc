@@ -120,6 +120,7 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   for (const int64_t threads : compiled->threads) result.add_threads(threads);
   result.set_shared_bytes(compiled->shared_bytes);
   result.set_reads_vars(compiled->reads_vars);
+  if (compiled->copies > 1) result.set_copies(compiled->copies);
   for (const MappedTensor& map : compiled->maps) {
     proto::BufferView& view = *result.add_maps();
     view.set_slot(map.slot);
@@ -150,6 +151,11 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
     std::copy(result.threads().begin(), result.threads().end(), kernel.threads.begin());
   kernel.shared_bytes = result.shared_bytes();
   kernel.reads_vars = result.reads_vars();
+  kernel.copies = std::max(1, result.copies());
+  if (kernel.copies > CompiledKernel::kCopiesMax ||
+      (kernel.copies > 1 && kernel.buffer_count > CompiledKernel::kCopiesMax / kernel.copies))
+    return absl::InternalError(absl::StrCat("a compiled kernel of ", kernel.copies, " copies with ",
+                                            kernel.buffer_count, " buffers each"));
   for (const proto::BufferView& view : result.maps()) {
     if (view.element() > static_cast<uint32_t>(MappedTensor::Element::kF32))
       return absl::InternalError(

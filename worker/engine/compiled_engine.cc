@@ -9,14 +9,17 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
 #include "worker/engine/repeat.h"
+#include "worker/engine/transfers.h"
 #include "worker/executor/failed_node.h"
 #include "worker/tuning/tuner.h"
 
@@ -43,14 +46,23 @@ std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
     results.push_back(buffer.kind == schedule::ScheduledBuffer::Kind::kOutput
                           ? static_cast<int>(buffer.index)
                           : kNoResult);
-  for (size_t k = schedule.kernels.size(); k-- > 0;) {
-    const std::vector<int>& buffers = schedule.kernels[k].buffers;
-    int first = kNoResult;  // of what is stored, which has the first slots
-    for (size_t slot = 0; slot < schedule.kernels[k].ast->src.size(); ++slot)
-      if (const int result = results[buffers[slot]]; result != kNoResult)
+  const auto needed_by = [&](std::span<const int> stored, std::span<const int> read) {
+    int first = kNoResult;
+    for (const int b : stored)
+      if (const int result = results[b]; result != kNoResult)
         first = first == kNoResult ? result : std::min(first, result);
-    for (const int b : buffers)
+    for (const int b : read)
       if (results[b] == kNoResult) results[b] = first;
+  };
+  for (auto step = schedule.steps.rbegin(); step != schedule.steps.rend(); ++step) {
+    if (step->kind == schedule::ScheduledStep::Kind::kKernel) {
+      const schedule::ScheduledKernel& kernel = schedule.kernels[step->index];
+      // What is stored has the first slots.
+      needed_by(std::span(kernel.buffers).first(kernel.ast->src.size()), kernel.buffers);
+    } else if (step->kind == schedule::ScheduledStep::Kind::kStart) {
+      for (const int t : schedule.buckets[step->index])
+        needed_by({&schedule.transfers[t].receive, 1}, {&schedule.transfers[t].send, 1});
+    }
   }
   return results;
 }
@@ -61,7 +73,8 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 }
 
 struct ExecutionPlan {
-  schedule::Schedule schedule;  // without its kernels' graphs
+  // Without its kernels' graphs; its steps have the numbers of launches.
+  schedule::Schedule schedule;
   std::vector<Launch> launches;
   int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
   std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
@@ -109,11 +122,13 @@ class CompiledEngine final : public Engine {
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t> donated) override {
-    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
-    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
-                        RunPlan(*plan, sink, std::move(inputs), bindings));
-    OB_RETURN_IF_ERROR(Finish());
+    OB_ASSIGN_OR_RETURN(const std::vector<Binding> bound, WithRank(bindings));
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bound));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, AgreedPlan(id, sink, inputs, bound, donated));
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+        RunPlan(*plan, sink, std::move(inputs), bound);
+    if (results.ok()) results = AfterFinish(*std::move(results));
+    OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
     return results;
   }
 
@@ -122,17 +137,19 @@ class CompiledEngine final : public Engine {
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition) override {
-    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
-    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, repeat.CarriedInputs()));
-    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
-                        RunAll(
-                            *this, sink, std::move(inputs), bindings, repeat,
-                            [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
-                              return RunPlan(*plan, sink, std::move(now), bound);
-                            },
-                            on_repetition));
-    OB_RETURN_IF_ERROR(Finish());
+    OB_ASSIGN_OR_RETURN(const std::vector<Binding> all, WithRank(bindings));
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, all));
+    OB_RETURN_IF_ERROR(CheckRepeat(sink, all, repeat));
+    OB_ASSIGN_OR_RETURN(ExecutionPlan * plan,
+                        AgreedPlan(id, sink, inputs, all, repeat.CarriedInputs()));
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results = RunAll(
+        *this, sink, std::move(inputs), all, repeat,
+        [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
+          return RunPlan(*plan, sink, std::move(now), bound);
+        },
+        on_repetition);
+    if (results.ok()) results = AfterFinish(*std::move(results));
+    OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
     return results;
   }
 
@@ -144,6 +161,42 @@ class CompiledEngine final : public Engine {
     const absl::Status status = WaitForQueued();
     AddDeviceTime(start);
     return status;
+  }
+
+  absl::StatusOr<std::vector<DeviceArrayPtr>> AfterFinish(std::vector<DeviceArrayPtr> results) {
+    OB_RETURN_IF_ERROR(Finish());
+    return results;
+  }
+
+  // As PlanFor. In a group the first Run of a plan is one that all ranks can begin.
+  absl::StatusOr<ExecutionPlan*> AgreedPlan(const GraphId& id, const UOp* sink,
+                                            const std::vector<DeviceArrayPtr>& inputs,
+                                            std::span<const Binding> bindings,
+                                            std::span<const int64_t> donated) {
+    if (group() == nullptr || plans_.contains(KeyOf(id, donated)))
+      return PlanFor(id, sink, donated);
+    const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
+      OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
+      OB_ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
+      OB_RETURN_IF_ERROR(CheckRoom(*plan, sink, dims_of, inputs));
+      return plan;
+    };
+    const absl::StatusOr<ExecutionPlan*> plan = try_it();
+    if (absl::Status agreed = Agree(*group(), plan.status()); !agreed.ok()) {
+      Forget(KeyOf(id, donated));  // all ranks ask each other again
+      return agreed;
+    }
+    return plan;
+  }
+
+  static absl::StatusOr<std::vector<std::vector<int64_t>>> DimsOf(
+      const UOp* sink, std::span<const Binding> bindings) {
+    std::vector<std::vector<int64_t>> dims_of;  // of the outputs
+    for (const UOp* result : sink->src) {
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
+      dims_of.push_back(std::move(dims));
+    }
+    return dims_of;
   }
 
   absl::Status WaitForQueued() {
@@ -198,11 +251,7 @@ class CompiledEngine final : public Engine {
     std::vector<runtime::DeviceAddress> input_data;  // also of those that become results
     input_data.reserve(inputs.size());
     for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->address());
-    std::vector<std::vector<int64_t>> dims_of;  // of the outputs
-    for (const UOp* result : sink->src) {
-      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
-      dims_of.push_back(std::move(dims));
-    }
+    OB_ASSIGN_OR_RETURN(std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
     OB_RETURN_IF_ERROR(CheckRoom(plan, sink, dims_of, inputs));
     std::vector<std::shared_ptr<DeviceArray>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
@@ -240,18 +289,16 @@ class CompiledEngine final : public Engine {
           break;
       }
     }
-    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kVarSlotMax);
+    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kRankSlot + 1);
     for (const Binding& binding : bindings)
-      if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
+      if (binding.slot >= 0 && binding.slot <= limits::kRankSlot)
         vars[binding.slot] = binding.value;
     if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
     const Clock::time_point start = Clock::now();
     if (IsRecorded(plan)) {
       OB_RETURN_IF_ERROR(RunAtOnce(plan, sink, memory, vars));
     } else {
-      for (size_t i = 0; i < plan.launches.size(); ++i)
-        OB_RETURN_IF_ERROR(
-            AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
+      OB_RETURN_IF_ERROR(RunSteps(plan, sink, memory, vars));
     }
     for (size_t i = 0; i < memory.size(); ++i)
       if (const schedule::ScheduledBuffer& buffer = plan.schedule.buffers[i];
@@ -264,6 +311,32 @@ class CompiledEngine final : public Engine {
     AddDeviceTime(start);
     stats_.kernels_launched += plan.launches.size();
     return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
+  }
+
+  // After an error no other rank touches `memory`.
+  absl::Status RunSteps(const ExecutionPlan& plan, const UOp* sink,
+                        const std::vector<runtime::DeviceAddress>& memory,
+                        const std::vector<int64_t>& vars) {
+    Transfers transfers(group(), &device(), &plan.schedule, &memory);
+    for (const schedule::ScheduledStep& step : plan.schedule.steps)
+      OB_RETURN_IF_ERROR(EndGroupIfFailed(RunStep(step, plan, sink, transfers, memory, vars)));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunStep(const schedule::ScheduledStep& step, const ExecutionPlan& plan,
+                       const UOp* sink, Transfers& transfers,
+                       const std::vector<runtime::DeviceAddress>& memory,
+                       const std::vector<int64_t>& vars) {
+    using Kind = schedule::ScheduledStep::Kind;
+    if (step.kind == Kind::kKernel)
+      return AboutResult(RunKernel(plan, step.index, memory, vars), sink,
+                         plan.launches[step.index].result);
+    if (step.kind == Kind::kStart) {
+      if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());
+      return transfers.Start(step.index);
+    }
+    const TraceSpan span(trace_, "wait for ranks");
+    return transfers.Wait(step.index);
   }
 
   // Before anything is launched. Errors: RESOURCE_EXHAUSTED, about the result that needs the most
@@ -321,6 +394,7 @@ class CompiledEngine final : public Engine {
   // True if the device queues the whole plan faster than its kernels, and none is looked at alone.
   bool IsRecorded(const ExecutionPlan& plan) const {
     return device().properties().records_launches && debug_ < 2 && trace_ == nullptr &&
+           plan.schedule.transfers.empty() &&
            std::ranges::none_of(plan.launches,
                                 [](const Launch& launch) { return launch.kernel->timed(); });
   }
@@ -392,10 +466,22 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                         std::span<const int64_t> donated) {
+  static PlanKey KeyOf(const GraphId& id, std::span<const int64_t> donated) {
     PlanKey key{id, {donated.begin(), donated.end()}};
     std::sort(key.donated.begin(), key.donated.end());
+    return key;
+  }
+
+  void Forget(const PlanKey& key) {
+    const auto found = plans_.find(key);
+    if (found == plans_.end()) return;
+    uses_.erase(found->second.use);
+    plans_.erase(found);
+  }
+
+  absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
+                                         std::span<const int64_t> donated) {
+    PlanKey key = KeyOf(id, donated);
     if (const auto found = plans_.find(key); found != plans_.end()) {
       uses_.splice(uses_.end(), uses_, found->second.use);
       return found->second.plan.get();
@@ -410,47 +496,73 @@ class CompiledEngine final : public Engine {
     return plans_.emplace(std::move(key), KnownPlan{std::move(plan), use}).first->second.plan.get();
   }
 
-  absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
-                                                          std::span<const int64_t> donated) {
-    const TraceSpan span(trace_, "plan");
-    const Clock::time_point start = Clock::now();
-    Graph graph;
-    auto plan = std::make_unique<ExecutionPlan>();
-    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, target_, donated, {.scores = scores_}));
-    if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
+  // A launch of a plan: the kernel `first` of its schedule and those behind it that are one launch
+  // with it.
+  struct WantedKernel {
+    size_t first = 0;
+    int copies = 1;
+    GraphId id;            // of the kernel in so many copies
+    bool refused = false;  // nobody compiles it, or the device does not take it
+  };
+  using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
 
-    // Kernels of other plans are used again; those of this plan are held by it alone, so that they
-    // go with it.
+  static std::vector<WantedKernel> OneByOne(const std::vector<WantedKernel>& wanted) {
+    std::vector<WantedKernel> single;
+    for (const WantedKernel& one : wanted) {
+      if (!one.refused) single.push_back(one);
+      for (int c = 0; one.refused && c < one.copies; ++c)
+        single.push_back({.first = one.first + static_cast<size_t>(c)});
+    }
+    return single;
+  }
+
+  // Those of each copy, one after the other, as many as the kernel has slots.
+  static std::vector<int> BuffersOf(const schedule::Schedule& schedule, const WantedKernel& one,
+                                    const runtime::DeviceKernel& kernel) {
+    if (one.copies == 1) return schedule.kernels[one.first].buffers;
+    std::vector<int> all;
+    const auto slots = static_cast<size_t>(kernel.buffer_count() / one.copies);
+    for (int c = 0; c < one.copies; ++c) {
+      const std::vector<int>& buffers =
+          schedule.kernels[one.first + static_cast<size_t>(c)].buffers;
+      OB_CHECK(slots <= buffers.size());
+      all.insert(all.end(), buffers.begin(), buffers.begin() + static_cast<int64_t>(slots));
+    }
+    return all;
+  }
+
+  // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
+  // of this plan are held by it alone, so that they go with it. One in several copies may be
+  // refused, since each can be launched alone.
+  absl::Status MakeKernels(Graph& graph, const schedule::Schedule& schedule, const UOp* sink,
+                           const std::vector<int>& results, std::vector<WantedKernel>& wanted,
+                           Kernels& kernels, size_t& count) {
     std::vector<KernelSource> missing;
     std::vector<std::string> missing_names;
-    std::vector<GraphId> ids, missing_ids;
-    const std::vector<int> results = ResultsOf(schedule);
-    const auto result_of = [&](const schedule::ScheduledKernel& kernel) {
-      return results[kernel.buffers[0]];
-    };
-    std::vector<int> missing_results;
+    std::vector<size_t> missing_places;  // in `wanted`
     std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
     std::vector<size_t> tuned_places;
-    absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>> kernels;
     if (tuner_.has_value()) tuner_->BeginPlan();
-    for (size_t i = 0; i < schedule.kernels.size(); ++i) {
-      const schedule::ScheduledKernel& kernel = schedule.kernels[i];
-      if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
-      OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
-      ids.push_back(encoded.id);
+    for (size_t w = 0; w < wanted.size(); ++w) {
+      WantedKernel& one = wanted[w];
+      const UOp* const ast =
+          WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
+      if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
+      OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
+      one.id = encoded.id;
       const auto [place, fresh] = kernels.try_emplace(encoded.id);
       if (!fresh) continue;  // a twin
       place->second = kernels_.Find(encoded.id);
       if (place->second != nullptr) continue;
-      missing_ids.push_back(encoded.id);
-      missing_results.push_back(result_of(kernel));
+      missing_places.push_back(w);
       missing.push_back({std::move(encoded.bytes), std::nullopt});
-      missing_names.push_back(schedule::KernelToString(schedule, i));
+      missing_names.push_back(
+          absl::StrCat(one.copies > 1 ? absl::StrCat(one.copies, " x ") : "",
+                       schedule::KernelToString(schedule, one.first)));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
         missing.back().opts = *pinned;
-      } else if (tuner_.has_value()) {
-        tuned.push_back({kernel.ast, missing_names.back()});
+      } else if (tuner_.has_value() && one.copies == 1) {
+        tuned.push_back({ast, missing_names.back()});
         tuned_places.push_back(missing.size() - 1);
       }
     }
@@ -468,26 +580,85 @@ class CompiledEngine final : public Engine {
     }
     if (trace_ != nullptr)
       trace_->Add("compile", compile_ns,
-                  absl::StrCat(missing.size(), " of ", schedule.kernels.size(), " kernels"));
+                  absl::StrCat(missing.size(), " of ", wanted.size(), " kernels"));
+    // Returns whether one that failed may be left out.
+    const auto refuse = [&](size_t i) {
+      const WantedKernel& one = wanted[missing_places[i]];
+      if (one.copies == 1) return false;
+      for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
+      return true;
+    };
+    const auto about = [&](const absl::Status& status, size_t i) {
+      return AboutResult(
+          status, sink,
+          results[schedule.kernels[wanted[missing_places[i]].first].buffers[0]]);
+    };
     std::vector<CompiledKernel> objects;
+    std::vector<size_t> places;  // of objects, in `missing`
     for (size_t i = 0; i < missing.size(); ++i) {
-      OB_RETURN_IF_ERROR(AboutResult(compiled[i].status(), sink, missing_results[i]));
+      if (!compiled[i].ok() && refuse(i)) continue;
+      OB_RETURN_IF_ERROR(about(compiled[i].status(), i));
       objects.push_back(*std::move(compiled[i]));
+      places.push_back(i);
     }
     std::vector<runtime::LoadedKernel> loaded = device().LoadAll(objects);
-    for (size_t i = 0; i < missing.size(); ++i) {
-      if (!loaded[i].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
+    for (size_t o = 0; o < objects.size(); ++o) {
+      const size_t i = places[o];
+      if (!loaded[o].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
         missing[i].opts = std::nullopt;
         const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
-        if (plain.ok()) loaded[i] = device().Load(*plain);
+        if (plain.ok()) loaded[o] = device().Load(*plain);
       }
-      OB_RETURN_IF_ERROR(AboutResult(loaded[i].status(), sink, missing_results[i]));
-      kernels[missing_ids[i]] = kernels_.Add(missing_ids[i], std::move(missing[i]),
-                                             std::move(missing_names[i]), *std::move(loaded[i]));
+      if (!loaded[o].ok() && refuse(i)) continue;
+      OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
+      const GraphId& id = wanted[missing_places[i]].id;
+      kernels[id] = kernels_.Add(id, std::move(missing[i]), std::move(missing_names[i]),
+                                 *std::move(loaded[o]));
+      ++count;
     }
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const schedule::ScheduledKernel& kernel = schedule.kernels[i];
-      plan->launches.push_back({kernels.at(ids[i]), kernel.buffers, result_of(kernel)});
+    return absl::OkStatus();
+  }
+
+  // A kernel's step becomes that of the launch which it begins; those inside of one go.
+  static void NumberByLaunch(const std::vector<WantedKernel>& wanted,
+                             std::vector<schedule::ScheduledStep>& steps) {
+    absl::flat_hash_map<size_t, int> launch_of;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      launch_of.emplace(wanted[i].first, static_cast<int>(i));
+    std::erase_if(steps, [&](schedule::ScheduledStep& step) {
+      if (step.kind != schedule::ScheduledStep::Kind::kKernel) return false;
+      const auto launch = launch_of.find(static_cast<size_t>(step.index));
+      if (launch != launch_of.end()) step.index = launch->second;
+      return launch == launch_of.end();
+    });
+  }
+
+  absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
+                                                          std::span<const int64_t> donated) {
+    const TraceSpan span(trace_, "plan");
+    const Clock::time_point start = Clock::now();
+    Graph graph;
+    auto plan = std::make_unique<ExecutionPlan>();
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
+                        schedule::MakeSchedule(graph, sink, target_, donated, ScheduleOptionsOf()));
+    if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
+
+    const std::vector<int> results = ResultsOf(schedule);
+    std::vector<WantedKernel> wanted;
+    for (size_t i = 0; i < schedule.kernels.size(); ++i)
+      if (const int together = schedule.kernels[i].together; together > 0)
+        wanted.push_back({.first = i, .copies = together});
+    Kernels kernels;
+    size_t compiled = 0;
+    OB_RETURN_IF_ERROR(MakeKernels(graph, schedule, sink, results, wanted, kernels, compiled));
+    if (std::ranges::any_of(wanted, &WantedKernel::refused)) {
+      wanted = OneByOne(wanted);
+      OB_RETURN_IF_ERROR(MakeKernels(graph, schedule, sink, results, wanted, kernels, compiled));
+    }
+    for (const WantedKernel& one : wanted) {
+      const std::shared_ptr<KernelInUse>& kernel = kernels.at(one.id);
+      plan->launches.push_back({kernel, BuffersOf(schedule, one, *kernel->loaded),
+                                results[schedule.kernels[one.first].buffers[0]]});
     }
     int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
     for (size_t b = 0; b < schedule.buffers.size(); ++b) {
@@ -503,16 +674,26 @@ class CompiledEngine final : public Engine {
     }
     schedule.kernels.clear();  // their graph ends with this function
     plan->schedule = std::move(schedule);
+    NumberByLaunch(wanted, plan->schedule.steps);
     if (debug_ >= 1)
       std::fprintf(stderr,
-                   "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f MB of results, "
+                   "plan: %zu launches, %zu kernels compiled, %.1f MB of temporaries, %.1f MB of results, "
                    "%.1f of them in place, %.1f ms\n",
-                   plan->launches.size(), missing.size(),
+                   plan->launches.size(), compiled,
                    static_cast<double>(plan->schedule.arena_bytes) / 1e6,
                    static_cast<double>(result_bytes) / 1e6,
                    static_cast<double>(in_place_bytes) / 1e6,
                    std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     return plan;
+  }
+
+  schedule::ScheduleOptions ScheduleOptionsOf() const {
+    schedule::ScheduleOptions options{.scores = scores_};
+    if (target_.kind == TargetKind::kCuda)
+      options.computes_scores = [this](const UOp* kernel) {
+        return program::ComputesScores(kernel, target_);
+      };
+    return options;
   }
 
   KernelCompiler* compiler_;

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/rewrite/bind.h"
@@ -43,6 +44,23 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::RunRepeated(
         return Run(id, sink, std::move(now), bound, carried);
       },
       on_repetition);
+}
+
+absl::StatusOr<std::vector<Binding>> Engine::WithRank(std::span<const Binding> bindings) const {
+  std::vector<Binding> all(bindings.begin(), bindings.end());
+  for (const Binding& binding : bindings)
+    if (binding.slot == limits::kRankSlot)
+      return absl::InvalidArgumentError(
+          absl::StrCat("VAR ", limits::kRankSlot, " is the rank, which a Run cannot bind"));
+  if (collective_ == nullptr) return all;
+  OB_RETURN_IF_ERROR(collective_->status());
+  all.push_back({limits::kRankSlot, collective_->member().rank});
+  return all;
+}
+
+absl::Status Engine::EndGroupIfFailed(absl::Status status) {
+  if (!status.ok() && collective_ != nullptr) collective_->Abort(status);
+  return status;
 }
 
 absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes) {

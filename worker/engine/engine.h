@@ -13,6 +13,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
+#include "runtime/collective/collective.h"
 #include "runtime/device.h"
 #include "worker/engine/trace.h"
 #include "worker/session/kernel_use_log.h"
@@ -65,7 +66,21 @@ class Engine {
   // The device that holds the arrays.
   runtime::Device& device() const { return *device_; }
 
-  // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
+  // Makes this engine one rank of a group: from now on it runs graphs of the device level, whose
+  // collectives go through `collective` and whose rank is that of its Member. All ranks run the
+  // same graphs in the same order. After an abort, or for a new epoch, call it again with the new
+  // one; nullptr leaves the group. What a Run adds in a group:
+  //   - The first Run of a graph is planned by all ranks before one of them begins it: where a rank
+  //     cannot, all return its error, and the group goes on.
+  //   - A Run that fails later aborts the group: the others return UNAVAILABLE with rank and cause.
+  void JoinGroup(std::unique_ptr<collective::Collective> collective) {
+    collective_ = std::move(collective);
+  }
+  // nullptr: no group. Any thread may call its Abort while a Run waits.
+  collective::Collective* group() const { return collective_.get(); }
+
+  // Evaluates `sink` (verified, of tensor level, or in a group of device level) on `inputs`,
+  // in the order of its PARAM slots;
   // returns the results in the order of its sources. `id` is the graph's id, the key of caches.
   // `donated` are slots of inputs that no later item reads, even if the Run fails: a result may be
   // written into the memory of one if `inputs` holds the last reference to it. Results have the
@@ -73,6 +88,7 @@ class Engine {
   // Errors: INVALID_ARGUMENT    inputs or bindings do not fit the graph
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
   //         UNIMPLEMENTED       not supported by this engine
+  //         UNAVAILABLE         another rank left the group: its rank and its reason
   virtual absl::StatusOr<std::vector<DeviceArrayPtr>> Run(
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, std::span<const int64_t> donated = {}) = 0;
@@ -109,11 +125,18 @@ class Engine {
   int64_t memory_bytes_max() const { return device_->memory_bytes_max(); }
 
  protected:
+  // `bindings`, in a group with that of the rank.
+  // Errors: INVALID_ARGUMENT  a Run binds the rank; those of the group, where it has ended
+  absl::StatusOr<std::vector<Binding>> WithRank(std::span<const Binding> bindings) const;
+  // `status`, of a Run that has begun. Where it is an error, the other ranks must not wait for it.
+  absl::Status EndGroupIfFailed(absl::Status status);
+
   EngineStats stats_;
   ExecutorTrace* trace_ = nullptr;
 
  private:
   std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<collective::Collective> collective_;
 };
 
 // Checks that an array of this type and shape has `bytes` bytes.

@@ -2,7 +2,9 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/reference/interpret.h"
+#include "compiler/reference/interpret_group.h"
 #include "worker/engine/engine.h"
 #include "worker/executor/failed_node.h"
 
@@ -19,7 +21,17 @@ class ReferenceEngine final : public Engine {
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t>) override {
-    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    OB_ASSIGN_OR_RETURN(const std::vector<Binding> bound, WithRank(bindings));
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bound));
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results = RunChecked(sink, inputs, bindings);
+    OB_RETURN_IF_ERROR(EndGroupIfFailed(results.status()));
+    return results;
+  }
+
+ private:
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunChecked(const UOp* sink,
+                                                         const std::vector<DeviceArrayPtr>& inputs,
+                                                         std::span<const Binding> bindings) {
     std::vector<HostTensor> params;
     for (const DeviceArrayPtr& input : inputs) {
       params.push_back({input->dtype, input->dims, std::string(input->bytes(), '\0')});
@@ -27,7 +39,13 @@ class ReferenceEngine final : public Engine {
           input->device().Download(input->address(), input->bytes(), params.back().bytes.data()));
     }
     const auto start = std::chrono::steady_clock::now();
-    OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(sink, params, bindings));
+    OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results,
+                        group() == nullptr
+                            ? Interpret(sink, params, bindings)
+                            : InterpretRank(sink, group()->member().rank, params, bindings,
+                                            [&](const UOp* node, const HostTensor& mine) {
+                                              return Gather(node, mine);
+                                            }));
     stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(
                                  std::chrono::steady_clock::now() - start)
                                  .count();
@@ -40,6 +58,23 @@ class ReferenceEngine final : public Engine {
       outputs.push_back(*std::move(array));
     }
     return outputs;
+  }
+
+  // What the group of a collective has.
+  absl::StatusOr<std::vector<HostTensor>> Gather(const UOp* node, const HostTensor& mine) {
+    const CollectiveOf of(node);
+    std::string all(mine.bytes.size() * static_cast<size_t>(of.count()), '\0');
+    const collective::Transfer transfer{
+        collective::Pattern::kAllGather, of.count(), of.stride(), 0, mine.bytes,
+        {all.data(), all.size()}};
+    OB_ASSIGN_OR_RETURN(const collective::TransferId id, group()->Start({&transfer, 1}));
+    OB_RETURN_IF_ERROR(group()->Wait(id));
+    std::vector<HostTensor> tensors;
+    for (int64_t place = 0; place < of.count(); ++place)
+      tensors.push_back(
+          {mine.dtype, mine.dims,
+           all.substr(static_cast<size_t>(place) * mine.bytes.size(), mine.bytes.size())});
+    return tensors;
   }
 };
 

@@ -253,7 +253,7 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
 }
 
 void ExecutorCore::Drain() {
-  while (!waiting_.empty() && !ended_) {
+  while (!waiting_.empty() && !ended_ && !partner_left_) {
     const proto::ClientItem& item = waiting_.front();
     if (item.seq() > applied_seq_ || options_.planted.no_seq_check) {  // E1
       if (item.seq() > applied_seq_ + 1)
@@ -308,8 +308,11 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     }
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
-    default: outcome = state_.Fetch(seq, item.fetch()); break;
+    default:
+      outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
+      break;
   }
+  if (GroupHasEnded()) return false;
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
   if (!outcome.session.ok()) {
     EndSession(outcome.session);
@@ -326,8 +329,33 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   return true;
 }
 
+// The rank that failed half way says why, and ends. Where another one left, its end is told by those
+// who know more of it than this rank does: no answer is given, and they end the session.
+bool ExecutorCore::GroupHasEnded() {
+  if (engine_->group() == nullptr) return false;
+  const absl::Status status = engine_->group()->status();
+  if (status.ok()) return false;
+  if (collective::AbortedRank(status) == rank_)
+    EndSession(status);
+  else
+    partner_left_ = true;
+  return true;
+}
+
+// The gateway has sent them before; what it has not sent fails.
+SessionState::WholeGraphs ExecutorCore::WholeGraphsOf(const Wholes& wholes) const {
+  static const KnownGraph unknown{.status = absl::InternalError("a graph that was not sent")};
+  SessionState::WholeGraphs graphs;
+  for (const proto::Whole& whole : wholes) {
+    const KnownGraph* const graph = graphs_.Find(whole.graph_id());
+    graphs[whole.index()] = graph != nullptr ? graph : &unknown;
+  }
+  return graphs;
+}
+
 void ExecutorCore::Retain(uint64_t seq, Answer kept) {
   if (seq <= received_seq_) return;  // E9
+  if (rank_ != 0 && kept.array != nullptr) return;
   SendKept(seq, kept);
   if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
     EndSession(status);

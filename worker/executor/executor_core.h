@@ -102,6 +102,9 @@ class ExecutorCore {
   bool ended() const { return ended_; }
   // The last applied item. Threads: any.
   uint64_t applied_seq() const { return applied_seq_; }
+  // Of a session on several devices: who this executor is among them. All of them apply the same
+  // items; rank 0 answers with values, and stores checkpoints. Call before any frame.
+  void SetRank(uint32_t rank) { rank_ = rank; }
   // Fails this Run with `why` instead of applying it. Call before its frame.
   void Refuse(uint64_t seq, absl::Status why) { state_.Refuse(seq, std::move(why)); }
   // The item that is being applied; between two, the last. Threads: any.
@@ -128,8 +131,12 @@ class ExecutorCore {
   void OnSequenced(proto::ClientItem item);
   void Drain();
   bool TryApply(const proto::ClientItem& item);  // false: waits
+  // True if the group has ended in the item that was applied last: nothing can follow it.
+  bool GroupHasEnded();
   void EndSession(const absl::Status& status);
   void ApplySave(uint64_t seq, const proto::Save& save);
+  using Wholes = google::protobuf::RepeatedPtrField<proto::Whole>;
+  SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
   void Retain(uint64_t seq, Answer kept);
@@ -155,6 +162,8 @@ class ExecutorCore {
 
   Engine* const engine_;
   const ExecutorOptions options_;
+  uint32_t rank_ = 0;
+  bool partner_left_ = false;  // nothing is applied any more
   bool open_ = false;
   bool ended_ = false;
   proto::Open opened_by_;  // the last Open

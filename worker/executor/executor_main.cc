@@ -23,6 +23,7 @@
 #include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/executor/supervisor_client.h"
+#include "worker/groups/group_sockets.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/node/device.h"
 #include "worker/process/child_process.h"
@@ -164,7 +165,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     watchdog.Working(working);
   };
   const auto preempted = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
-  const bool uses_idle_time = options.idle_search && tunes && !options.reference;
+  bool uses_idle_time = options.idle_search && tunes && !options.reference;
   enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
   const auto tell_activity = [&sockets](bool working) {
     proto::NodeEvent event;
@@ -175,6 +176,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
     watchdog.Working(true);
   };
+  GroupSockets group;
   proto::ClientFrame frame;
   while (!core.ended()) {
     std::optional<std::chrono::milliseconds> patience;
@@ -194,6 +196,14 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+      if (command.has_group_socket()) group.Take(command.group_socket(), std::exchange(passed, -1));
+      if (command.has_begin()) core.SetRank(command.begin().rank());
+      if (const absl::Status joined = group.Join(command.begin(), *engine); !joined.ok()) {
+        std::fprintf(stderr, "outboard: %s\n", std::string(joined.message()).c_str());
+        return 1;
+      }
+      // Ranks that changed to other kernels at different items would compute different bits.
+      if (command.begin().mesh_size() > 0) uses_idle_time = false;
       for (const proto::RefusedItem& item : command.begin().refused())
         core.Refuse(item.seq(),
                     absl::Status(static_cast<absl::StatusCode>(item.code()), item.message()));

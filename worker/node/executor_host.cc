@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -61,6 +62,11 @@ int ConnectLocally(const std::string& name) {
     return fd;
   close(fd);
   return -1;
+}
+
+// What an executor of several gets before it begins: a socket to each other, and an eventfd.
+size_t GroupSocketsOf(const proto::Assign& assign) {
+  return assign.devices_size() > 1 ? static_cast<size_t>(assign.devices_size()) : 0;
 }
 
 // proc_pid_statm(5): pages, of which the third number is those that files back.
@@ -120,6 +126,7 @@ class ExecutorHost::Impl {
       : options_(std::move(options)),
         executor_(std::move(executor)),
         commands_({.fd = executor_.fd(),
+                   .commands_max = kBlobWantsMax + 2 + GroupSocketsOf(options_.assign),
                    .works = [this] { return works_.load(); },
                    .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
@@ -143,16 +150,22 @@ class ExecutorHost::Impl {
   }
 
   ~Impl() {
-    if (!ending_.exchange(true)) {
-      // First its side alone is closed: before it ends it says what it has counted.
-      blobs_.Cancel();
-      shutdown(executor_.fd(), SHUT_WR);
+    LetGo();
+    if (is_let_go_) {
       std::unique_lock lock(mutex_);
       silent_.wait_for(lock, std::chrono::milliseconds(kReleasedWaitMs),
                        [this] { return is_silent_; });
     }
     End();
     control_.join();
+  }
+
+  // Its side alone is closed.
+  void LetGo() {
+    if (ending_.exchange(true)) return;
+    is_let_go_ = true;
+    blobs_.Cancel();
+    shutdown(executor_.fd(), SHUT_WR);
   }
 
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
@@ -164,6 +177,7 @@ class ExecutorHost::Impl {
       hello.set_session_id(options_.assign.session_id());
       hello.set_attach_token(options_.assign.attach_token());
       hello.set_fleet_secret(options_.fleet_secret);
+      hello.set_rank(options_.rank);
       WriteMessage(passed, hello).IgnoreError();  // a gateway that has gone is seen by the executor
     } else {
       int pair[2];
@@ -175,9 +189,19 @@ class ExecutorHost::Impl {
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
     *command.mutable_begin()->mutable_refused() = options_.assign.refused();
+    command.mutable_begin()->set_rank(options_.rank);
+    *command.mutable_begin()->mutable_mesh() = options_.assign.mesh();
+    command.mutable_begin()->set_group_epoch(options_.assign.placement());
     commands_.Push(command, passed);
     if (ours >= 0)
-      SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
+      SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.rank,
+                                           options_.fleet_secret, ours));
+  }
+
+  void PassGroupSocket(uint32_t rank, int fd) {
+    proto::NodeCommand command;
+    command.mutable_group_socket()->set_rank(rank);
+    commands_.Push(command, fd);
   }
 
   void UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
@@ -204,7 +228,14 @@ class ExecutorHost::Impl {
     grpc_.swap(next);
   }
 
-  std::string SessionText() const { return absl::BytesToHexString(options_.assign.session_id()); }
+  std::string SessionText() const {
+    const std::string session = absl::BytesToHexString(options_.assign.session_id());
+    return options_.assign.devices_size() > 1 ? absl::StrCat(session, "/", options_.rank) : session;
+  }
+  // By which the searcher tells those who work apart.
+  std::string SearchName() const {
+    return absl::StrCat(options_.assign.session_id(), "/", options_.rank);
+  }
 
   // No executor of ours does that. Any thread.
   void Misbehaved(const absl::Status& why) {
@@ -231,9 +262,9 @@ class ExecutorHost::Impl {
       if (event.has_activity()) works_ = event.activity().working();
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
-        options_.searcher->Sent(options_.assign.session_id(), ++spells);
+        options_.searcher->Sent(SearchName(), ++spells);
       } else {
-        options_.searcher->Applied(options_.assign.session_id(), spells);
+        options_.searcher->Applied(SearchName(), spells);
       }
     }
     {
@@ -247,7 +278,7 @@ class ExecutorHost::Impl {
     if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
-    if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
+    if (options_.searcher != nullptr) options_.searcher->Ended(SearchName());
     const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);
     std::string words = trouble_ ? trouble_->message().substr(0, kTroubleTextBytesMax)
                                  : absl::StrCat("the executor ", how);
@@ -285,6 +316,7 @@ class ExecutorHost::Impl {
   ChildProcess executor_;
   const int pid_ = executor_.pid();  // also after its end
   std::atomic<bool> ending_{false};
+  bool is_let_go_ = false;          // of the owner's thread
   std::atomic<bool> works_{false};  // as it says
   std::optional<proto::DeviceTrouble> trouble_;  // as it says; of the control thread
   CommandQueue commands_;
@@ -309,9 +341,11 @@ ExecutorHost::~ExecutorHost() = default;
 void ExecutorHost::Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
   impl_->Attach(fleet, local_socket);
 }
+void ExecutorHost::PassGroupSocket(uint32_t rank, int fd) { impl_->PassGroupSocket(rank, fd); }
 void ExecutorHost::UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
   impl_->UseBulk(std::move(bulk));
 }
+void ExecutorHost::LetGo() { impl_->LetGo(); }
 void ExecutorHost::End() { impl_->End(); }
 const proto::Assign& ExecutorHost::assign() const { return impl_->options().assign; }
 uint64_t ExecutorHost::memory_bytes() const { return impl_->memory_bytes(); }

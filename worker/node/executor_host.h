@@ -1,4 +1,4 @@
-// One session on a worker: its executor, the control socket to it, and its connection to the
+// One executor of a session on a worker, the control socket to it, and its connection to the
 // gateway. If the gateway is on this machine, the executor is connected to it directly; otherwise
 // two threads of this process pass frames between a gRPC stream and the executor's data socket.
 //
@@ -9,6 +9,7 @@
 // and waits; Attach connects it again.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ namespace outboard::worker {
 
 struct ExecutorHostOptions {
   proto::Assign assign;
+  uint32_t rank = 0;  // of the session's executors: the place of its device in `assign`
   uint64_t memory_bytes_max = 0;
   std::string fleet_secret;
   BlobCache* blob_cache = nullptr;
@@ -42,7 +44,8 @@ struct ExecutorHostOptions {
   std::unique_ptr<ChildOutput> output;      // of the executor; null: it has this process's
   // Called before on_end if the executor ended because of its device; `words` for people.
   std::function<void(DeviceFailure failure, const std::string& words)> on_device_failure;
-  // Called once, from a thread of the host, with the status that the session ended with.
+  // Called once, from a thread of the host, with how it ended: OK in order, UNAVAILABLE by itself,
+  // DEADLINE_EXCEEDED by a step that was too long, INTERNAL with its device.
   std::function<void(absl::Status)> on_end;
 };
 
@@ -54,15 +57,19 @@ std::optional<uint64_t> OneMoreTryOf(const absl::Status& status);
 class ExecutorHost {
  public:
   ExecutorHost(ExecutorHostOptions options, ChildProcess executor);
-  ~ExecutorHost();  // End, and waits for it
+  ~ExecutorHost();  // LetGo, then End, and waits for it
   ExecutorHost(const ExecutorHost&) = delete;
   ExecutorHost& operator=(const ExecutorHost&) = delete;
 
+  // Before the first Attach: a socket to the executor of another rank, which this takes over.
+  void PassGroupSocket(uint32_t rank, int fd);
   // Connects to the gateway, replacing any previous connection. `local_socket` is the one of
   // Welcome.
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket);
   // From now on blobs go by these connections.
   void UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk);
+  // Tells the executor to end, which takes it a moment: it says what it has counted first.
+  void LetGo();
   // Closes the executor's control socket, which ends the executor.
   void End();
 

@@ -19,11 +19,12 @@ std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::As
   return metadata;
 }
 
-GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
+GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, uint32_t rank,
                        const std::string& fleet_secret, int fd)
     : fd_(fd) {
   for (const auto& [name, value] : SessionMetadata(assign, fleet_secret))
     context_.AddMetadata(name, value);
+  if (rank > 0) context_.AddMetadata("outboard-rank", absl::StrCat(rank));
   stream_ = fleet.Attach(&context_);
   up_ = std::thread([this] { Up(); });
   down_ = std::thread([this] { Down(); });

@@ -2,6 +2,7 @@
 // direction, until either side ends.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,7 +16,7 @@ namespace outboard::worker {
 class GrpcAttach {
  public:
   // Takes ownership of `fd`.
-  GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
+  GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, uint32_t rank,
              const std::string& fleet_secret, int fd);
   ~GrpcAttach();  // breaks both sides
   GrpcAttach(const GrpcAttach&) = delete;

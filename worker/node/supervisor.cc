@@ -1,6 +1,7 @@
 // Invariants
-//   V1  A session has one executor and one connection to the gateway (executor_host.h);
-//       SessionEnded reports how it ended.
+//   V1  A session has an executor for each of its devices, all or none of them, each with one
+//       connection to the gateway (executor_host.h); SessionEnded reports how the first of them
+//       ended, and the others end with it.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
 //   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors
@@ -33,7 +34,6 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "proto/fleet.grpc.pb.h"
-#include "runtime/devices.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "telemetry/samples.h"
@@ -42,14 +42,15 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
-#include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/kernels_of_accounts.h"
 #include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
@@ -66,24 +67,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
 
-constexpr Milliseconds kRejoinFirst{100};
-constexpr Milliseconds kRejoinMost{5000};
-
-void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
-  context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
-}
-
-AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
-  AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
-  kernels.fleet_secret = options.fleet_secret;
-  kernels.one_user = options.one_user;
-  if (!options.one_user)  // the search in idle time is the first device's
-    kernels.hardware =
-        DescribeDevice(std::string(runtime::kCpu),
-                       static_cast<int>(DivideCores(UsableCores(), options.devices)[0].size()))
-            .hardware_class;
-  return kernels;
-}
+constexpr Milliseconds kRejoinFirst{100}, kRejoinMost{5000};
 
 }  // namespace
 
@@ -154,22 +138,17 @@ class Supervisor::Impl {
     return absl::OkStatus();
   }
 
-  // Ended sessions are reaped by Run's thread, at the next word of the gateway's.
   void Drain(Milliseconds limit) {
     if (!welcome_) return;
     draining_ = true;
     proto::WorkerEvent event;
     event.mutable_draining();
     Tell(event);
-    const Clock::time_point until = Clock::now() + limit;
-    size_t left = 0;
     std::unique_lock lock(mutex_);
-    do {
-      left = sessions_.size() - std::min(sessions_.size(), ended_.size());
-      if (left == 0 || !welcome_) break;
-      wake_.wait_for(lock, Milliseconds(50));
-    } while (Clock::now() < until);
-    telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"sessions_left", left}});
+    const auto are_left = [this] { return welcome_ && sessions_.size() > ended_.size(); };
+    const Clock::time_point until = Clock::now() + limit;
+    while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
+    telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
   }
 
   void Stop() {
@@ -218,13 +197,13 @@ class Supervisor::Impl {
     options_.gateway = channels->control;
     options_.bulk = channels->bulk;
     fleet_ = proto::Fleet::NewStub(options_.gateway);
-    for (const auto& [id, relay] : sessions_) relay->UseBulk(options_.bulk);
+    for (const auto& [id, executors] : sessions_) executors->UseBulk(options_.bulk);
     return absl::OkStatus();
   }
 
   absl::Status JoinOnce() {
     grpc::ClientContext context;
-    Authorize(context, options_.fleet_secret);
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_secret));
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
@@ -321,16 +300,14 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
+    entry.set_serves_groups(true);
+    entry.set_has_collectives(true);
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
     std::lock_guard lock(mutex_);
-    for (const auto& [id, relay] : sessions_) {
+    for (const auto& [id, executors] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
-      proto::HeldSession& held = *entry.add_sessions();
-      held.set_session_id(id);
-      held.set_attach_token(relay->assign().attach_token());
-      *held.mutable_devices() = relay->assign().devices();
-      held.set_placement(relay->assign().placement());
+      *entry.add_sessions() = executors->Described();
     }
     return event;
   }
@@ -348,9 +325,9 @@ class Supervisor::Impl {
     while (joined_ && !stopping_) {
       proto::WorkerEvent event;
       event.mutable_heartbeat()->set_beat(++beat);
-      for (const auto& [id, relay] : sessions_) {
+      for (const auto& [id, executors] : sessions_) {
         event.mutable_heartbeat()->add_sessions(id);
-        event.mutable_heartbeat()->add_memory_bytes(relay->memory_bytes());
+        event.mutable_heartbeat()->add_memory_bytes(executors->memory_bytes());
       }
       lock.unlock();
       Tell(event);
@@ -382,7 +359,7 @@ class Supervisor::Impl {
     if (spare_.running() || stopping_) return;
     if (devices_.are_gpus() && spare_.has_ended())
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
-        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere,
+        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
                         "an executor could not have it (its log says why)");
     const std::optional<uint32_t> free = FirstFreeDevice();
     if (free.has_value()) StartSpareOn(*free);
@@ -397,11 +374,15 @@ class Supervisor::Impl {
       telemetry::LogError("executor_not_started", {{"message", started.ToString()}});
   }
 
-  bool IsTaken(uint32_t device) {
+  bool IsHeld(uint32_t device) {  // by the executors of a session
     std::lock_guard lock(mutex_);
     return std::ranges::any_of(sessions_, [&](const auto& session) {
       return std::ranges::count(session.second->assign().devices(), device) > 0;
     });
+  }
+  bool IsTaken(uint32_t device) {  // also by one that begins
+    return IsHeld(device) ||
+           (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
 
   // nullopt: none, of GPUs.
@@ -414,37 +395,65 @@ class Supervisor::Impl {
   }
 
   // What the session has paid for, and no more.
-  absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
+  absl::Status PrepareSpare(const proto::Assign& assign, uint32_t rank, uint64_t memory_bytes_max) {
     // What a session of a GPU holds is there; what its process has here is the driver's, copies in
     // flight, and the file of its snapshots.
     const auto here = static_cast<uint64_t>(devices_.host_memory_bytes());
     OB_RETURN_IF_ERROR(LimitSessionMemory(
         spare_.pid(), devices_.are_gpus() ? std::max(memory_bytes_max, here) : memory_bytes_max));
     if (devices_.are_gpus()) return absl::OkStatus();  // it is where it was started
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_.device();
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(rank) : spare_.device();
     if (device == spare_.device() || CoresOf(device).empty()) return absl::OkStatus();
     return spare_.MoveTo(device, CoresOf(device));
   }
 
   void OnAssign(const proto::Assign& assign) {
-    const std::string id = assign.session_id();
     {
       std::lock_guard lock(mutex_);
-      if (sessions_.contains(id)) return;
+      if (sessions_.contains(assign.session_id())) return;
     }
-    if (const absl::Status free = TakeGpu(assign); !free.ok()) return TellEnded(assign, free);
+    auto executors = std::make_unique<SessionExecutors>(
+        assign, [this, assign](uint32_t rank, const absl::Status& status) {
+          {
+            std::lock_guard lock(mutex_);  // before the gateway hears of it and assigns it again
+            ended_.push_back(assign.session_id());
+          }
+          TellEnded(assign, rank, status);
+        });
+    assigning_ = &assign;
+    uint32_t rank = 0;
+    absl::Status started;
+    for (; started.ok() && rank < SessionExecutors::RanksOf(assign); ++rank)
+      started = StartExecutor(assign, rank, *executors);
+    if (started.ok()) started = executors->Introduce();
+    assigning_ = nullptr;
+    if (!started.ok()) {  // all or none
+      executors->Silence();
+      executors.reset();
+      StartSpare();
+      return TellEnded(assign, rank - 1, started);
+    }
+    executors->Attach(*fleet_, local_socket_);
+    {
+      std::lock_guard lock(mutex_);
+      sessions_[assign.session_id()] = std::move(executors);
+    }
+    StartSpare();
+  }
+
+  // Errors: UNAVAILABLE
+  absl::Status StartExecutor(const proto::Assign& assign, uint32_t rank,
+                             SessionExecutors& executors) {
+    OB_RETURN_IF_ERROR(TakeGpu(assign, rank));
     StartSpare();  // if the last one could not be started, or has ended
-    if (!spare_.running() || draining_) {
-      TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
-                                                         : "an executor cannot be started"));
-      return;
-    }
+    if (!spare_.running() || draining_)
+      return absl::UnavailableError(draining_ ? "the worker is draining"
+                                              : "an executor cannot be started");
     auto memory = static_cast<uint64_t>(devices_.MemoryOn(spare_.device()));
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
-    if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
-      spare_.Stop();
-      StartSpare();
-      return TellEnded(assign, prepared);
+    if (const absl::Status prepared = PrepareSpare(assign, rank, memory); !prepared.ok()) {
+      spare_.Stop();  // the next one that is needed is another
+      return prepared;
     }
     ExecutorHostOptions session;
     session.assign = assign;
@@ -457,42 +466,32 @@ class Supervisor::Impl {
     session.stored_file = MakeStoredFile();
     session.output = spare_.TakeOutput();
     if (devices_.are_gpus())
-      session.on_device_failure = [this, device = spare_.device()](DeviceFailure failure,
-                                                                 const std::string& words) {
-        OnDeviceFailure(device, failure, words);
+      session.on_device_failure = [this, device = spare_.device(),
+                                   account = options_.is_single_account ? 0 : assign.account()](
+                                      DeviceFailure failure, const std::string& words) {
+        OnDeviceFailure(device, failure, account, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
-    session.on_end = [this, assign](absl::Status status) {
-      {
-        std::lock_guard lock(mutex_);
-        ended_.push_back(
-            assign.session_id());  // before the gateway hears of it and may assign it again
-      }
-      TellEnded(assign, status);
-    };
-    auto relay = std::make_unique<ExecutorHost>(std::move(session), spare_.TakeProcess());
-    relay->Attach(*fleet_, local_socket_);
+    executors.Add(std::move(session), spare_.TakeProcess());
     has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
-    telemetry::LogInfo("executor_assigned", {{"session", absl::BytesToHexString(id)},
-                                             {"memory_bytes_max", memory}});
-    {
-      std::lock_guard lock(mutex_);
-      sessions_[id] = std::move(relay);
-    }
-    StartSpare();
+    telemetry::LogInfo("executor_assigned",
+                       {{"session", absl::BytesToHexString(assign.session_id())},
+                        {"rank", rank},
+                        {"memory_bytes_max", memory}});
+    return absl::OkStatus();
   }
 
-  // Has the spare on the GPU that the gateway names.
+  // Has the spare on the GPU that the gateway names for this rank.
   // Errors: UNAVAILABLE  it is out of service, or another session's process has it
-  absl::Status TakeGpu(const proto::Assign& assign) {
+  absl::Status TakeGpu(const proto::Assign& assign, uint32_t rank) {
     if (!devices_.are_gpus()) return absl::OkStatus();
-    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : 0;
-    if (assign.devices_size() != 1 || device >= static_cast<uint32_t>(options_.devices))
-      return absl::UnavailableError("a session has one GPU of this worker");
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(rank) : 0;
+    if (device >= static_cast<uint32_t>(options_.devices))
+      return absl::UnavailableError(absl::StrCat("this worker has no GPU ", device));
     if (devices_.IsOut(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is out of service"));
-    if (IsTaken(device))
+    if (IsHeld(device))
       return absl::UnavailableError(absl::StrCat("GPU ", device, " is another session's still"));
     if (spare_.running() && spare_.device() == device) return absl::OkStatus();
     if (!stopping_) StartSpareOn(device);
@@ -500,8 +499,9 @@ class Supervisor::Impl {
   }
 
   // Any thread.
-  void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
-    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, words);
+  void OnDeviceFailure(uint32_t device, DeviceFailure failure, uint64_t account,
+                       const std::string& words) {
+    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, account, words);
     if (!out.has_value()) return;
     proto::WorkerEvent event;
     *event.mutable_device_out() = *std::move(out);
@@ -509,17 +509,16 @@ class Supervisor::Impl {
   }
 
   void OnRelease(const std::string& id) {
-    std::unique_ptr<ExecutorHost> relay = TakeSession(id);
-    relay.reset();  // joins its threads
+    TakeSession(id).reset();  // joins its threads
   }
 
-  std::unique_ptr<ExecutorHost> TakeSession(const std::string& id) {
+  std::unique_ptr<SessionExecutors> TakeSession(const std::string& id) {
     std::lock_guard lock(mutex_);
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return nullptr;
-    auto relay = std::move(found->second);
+    auto executors = std::move(found->second);
     sessions_.erase(found);
-    return relay;
+    return executors;
   }
 
   // Sessions that ended by themselves: their threads are done or about to be.
@@ -535,35 +534,28 @@ class Supervisor::Impl {
   // V3. On the thread of Run, which alone adds and removes sessions.
   void KeepSessions(const std::set<std::string>& kept) {
     std::vector<std::string> over;
-    for (const auto& [id, relay] : sessions_) {
+    for (const auto& [id, executors] : sessions_) {
       if (!kept.contains(id)) over.push_back(id);
     }
     for (const std::string& id : over) OnRelease(id);
-    for (const auto& [id, relay] : sessions_) relay->Attach(*fleet_, local_socket_);
+    for (const auto& [id, executors] : sessions_) executors->Attach(*fleet_, local_socket_);
   }
 
   void EndSessions() {
-    std::map<std::string, std::unique_ptr<ExecutorHost>> sessions;
+    std::map<std::string, std::unique_ptr<SessionExecutors>> sessions;
     {
       std::lock_guard lock(mutex_);
       sessions.swap(sessions_);
     }
-    for (auto& [id, relay] : sessions) relay->End();
+    for (auto& [id, executors] : sessions) executors->End();
     sessions.clear();
     std::lock_guard lock(mutex_);
     ended_.clear();
   }
 
-  void TellEnded(const proto::Assign& assign, const absl::Status& status) {
+  void TellEnded(const proto::Assign& assign, uint32_t rank, const absl::Status& status) {
     proto::WorkerEvent event;
-    event.mutable_session_ended()->set_session_id(assign.session_id());
-    event.mutable_session_ended()->set_placement(assign.placement());
-    event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
-    event.mutable_session_ended()->set_message(std::string(status.message()));
-    if (const std::optional<uint64_t> seq = OneMoreTryOf(status)) {
-      event.mutable_session_ended()->set_one_more_try(true);
-      event.mutable_session_ended()->set_seq(*seq);
-    }
+    *event.mutable_session_ended() = SessionEndedOf(assign, rank, status);
     Tell(event);
   }
 
@@ -578,6 +570,7 @@ class Supervisor::Impl {
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   std::atomic<bool> welcome_{false}, has_spare_{false};  // for Sample
   SpareExecutor spare_;
+  const proto::Assign* assigning_ = nullptr;  // the one that begins; of Run's thread
   AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
@@ -589,7 +582,7 @@ class Supervisor::Impl {
   std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
   grpc::ClientContext* join_context_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
-  std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;
+  std::map<std::string, std::unique_ptr<SessionExecutors>> sessions_;
   std::vector<std::string> ended_;
 
   std::mutex write_mutex_;  // of stream_, which takes one write at a time

@@ -1,10 +1,10 @@
-// A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to
-// it, and connects the two.
+// A worker's supervisor: joins a gateway, starts an executor for each device of a session that is
+// assigned to it, and connects the two.
 //
 //   gateway --Join------> commands  (assign, release)    one control stream, reconnected when it
 //                                                        breaks; executors stay meanwhile
 //           <--events---            (register, heartbeat, session ended)
-//   gateway <--frames---> executor                       one per session (executor_host.h)
+//   gateway <--frames---> executor                     one for each device of a session
 //
 // One spare executor is always running, in its sandbox and with its compile box warm, so that a
 // session opens at once.

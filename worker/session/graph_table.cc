@@ -48,7 +48,9 @@ absl::StatusOr<bool> GraphTable::Add(const proto::Graph& piece) {
     known.status = absl::InvalidArgumentError("the graph's bytes do not match its id");
   } else {
     // The gateway has done this too; a worker does not rely on its word.
-    absl::StatusOr<const UOp*> sink = DecodeGraph(known.graph, entry->bytes, Level::kTensor);
+    absl::StatusOr<const UOp*> sink =
+        DecodeGraph(known.graph, entry->bytes,
+                    piece.device_level() ? Level::kDevice : Level::kTensor);
     if (sink.ok())
       known.sink = *sink;
     else

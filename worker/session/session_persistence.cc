@@ -84,10 +84,16 @@ std::optional<int64_t> ExecutorCore::wake_ms() const {
 
 void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
   auto request = std::make_shared<PersistRequest>();
+  const SessionState::WholeGraphs whole = WholeGraphsOf(save.whole());
+  if (rank_ != 0) {  // it has its part in what rank 0 stores
+    if (!whole.empty()) state_.Save(seq, save, *request, whole);
+    return;
+  }
+  // Other ranks may wait for this one's part, even if nothing is stored.
+  const bool is_full = saves_.size() >= kSavesWaitingMax;
   Outcome outcome;
-  if (saves_.size() < kSavesWaitingMax) {
-    outcome = state_.Save(seq, save, *request);
-  } else {
+  if (!is_full || !whole.empty()) outcome = state_.Save(seq, save, *request, whole);
+  if (is_full) {
     proto::Failed failed;
     failed.set_seq(seq);
     failed.set_cause_seq(seq);
@@ -95,7 +101,7 @@ void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
     failed.set_message(
         absl::StrCat(saves_.size(), " checkpoints are waiting to be stored, the limit"));
     failed.set_retryable(true);
-    outcome.answers.push_back(Answer{nullptr, 0, 0, std::move(failed)});
+    outcome.answers = {Answer{nullptr, 0, 0, std::move(failed)}};
   }
   if (outcome.answers.empty()) {
     saves_.push_back(std::move(request));

@@ -229,7 +229,19 @@ Outcome SessionState::Release(const proto::Release& release) {
   return {};
 }
 
-Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch) {
+absl::StatusOr<DeviceArrayPtr> SessionState::Whole(const WholeGraphs& whole, uint32_t index,
+                                                   DeviceArrayPtr array) {
+  const auto graph = whole.find(index);
+  if (graph == whole.end()) return array;
+  OB_RETURN_IF_ERROR(graph->second->status);
+  OB_ASSIGN_OR_RETURN(
+      std::vector<DeviceArrayPtr> results,
+      engine_->Run(graph->second->id, graph->second->sink, {std::move(array)}, {}, {}));
+  if (results.size() != 1) return absl::InternalError("a graph for a whole array has one result");
+  return std::move(results[0]);
+}
+
+Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole) {
   Outcome outcome;
   for (int i = 0; i < fetch.handles_size(); ++i) {
     const auto entry = handles_.find(fetch.handles(i));
@@ -246,25 +258,37 @@ Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch) {
       outcome.answers.push_back(Fail(seq, cause_seq, status, {}));
       return outcome;
     }
-    outcome.answers.push_back(
-        Answer{entry->second.array, static_cast<uint32_t>(i), fetch.handles(i), {}});
+    const auto index = static_cast<uint32_t>(i);
+    absl::StatusOr<DeviceArrayPtr> array = Whole(whole, index, entry->second.array);
+    if (!array.ok()) {
+      outcome.answers.clear();
+      outcome.answers.push_back(Fail(seq, seq, array.status(), {}));
+      return outcome;
+    }
+    outcome.answers.push_back(Answer{*std::move(array), index, fetch.handles(i), {}});
   }
   return outcome;
 }
 
-Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest& request) {
-  std::map<std::string, uint64_t> sorted;
+Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
+                           const WholeGraphs& whole) {
+  std::map<std::string, DeviceArrayPtr> sorted;
   absl::Status status;
   uint64_t cause_seq = seq;
-  for (const proto::Save::Entry& named : save.entries()) {
+  for (int i = 0; i < save.entries_size() && status.ok(); ++i) {
+    const proto::Save::Entry& named = save.entries(i);
     const auto entry = handles_.find(named.handle());
-    if (!sorted.try_emplace(named.name(), named.handle()).second)
+    if (sorted.contains(named.name()))
       status = absl::InvalidArgumentError(absl::StrCat("two entries are named ", named.name()));
     else if (entry == handles_.end())
       status = absl::NotFoundError(absl::StrCat("handle ", named.handle(), " does not exist"));
     else if (entry->second.array == nullptr)
       status = entry->second.status, cause_seq = entry->second.cause_seq;
     if (!status.ok()) break;
+    absl::StatusOr<DeviceArrayPtr> array =
+        Whole(whole, static_cast<uint32_t>(i), entry->second.array);
+    status = array.status();
+    if (array.ok()) sorted[named.name()] = *std::move(array);
   }
   Outcome outcome;
   if (!status.ok()) {
@@ -274,8 +298,7 @@ Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest
   request.seq = seq;
   request.checkpoint = true;
   request.name = save.name();
-  for (const auto& [name, handle] : sorted) {
-    const DeviceArrayPtr& array = handles_.at(handle).array;
+  for (const auto& [name, array] : sorted) {
     proto::Checkpoint::Entry* const entry = request.manifest.add_entries();
     entry->set_name(name);
     entry->set_size_bytes(static_cast<uint64_t>(array->bytes()));

@@ -56,9 +56,12 @@ class SessionState {
   Outcome PutBlob(uint64_t seq, const proto::Put& put,
                   absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
-  Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
+  // By the index of a value: the graph that makes the whole of an array that is stored in parts.
+  using WholeGraphs = std::map<uint32_t, const KnownGraph*>;
+  Outcome Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole = {});
   // Fills in `request`, unless the item fails.
-  Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request);
+  Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
+               const WholeGraphs& whole = {});
 
   uint64_t put_under_way() const;  // its seq; 0: none
   void ForgetPutUnderWay();        // with its stream
@@ -101,6 +104,8 @@ class SessionState {
                                                        std::span<const Binding> bindings,
                                                        std::span<const int64_t> donated,
                                                        absl::Status& session);
+  absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
+                                       DeviceArrayPtr array);
   absl::Status CheckPut(const proto::Put& put) const;
   absl::StatusOr<std::shared_ptr<DeviceArray>> ArrayForPut(const proto::Put& put);
   // Returns true if `status` was caused by memory that a PersistRequest held and has now released.

@@ -88,6 +88,8 @@ void SessionCore::Open(uint32_t devices) {
   wire::SetRange(wire::kProtocolOfClients, *open->mutable_protocol());
   wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
   open->set_devices(devices);
+  open->mutable_mesh()->Assign(mesh_.begin(), mesh_.end());
+  open->set_spread(spread_);
   open->set_client_name("outboard-cpp");
   open->set_trace(trace_);
   if (max_cost_micro_usd_.has_value()) open->set_max_cost_micro_usd(*max_cost_micro_usd_);
@@ -283,6 +285,10 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   opened_ = opened;
   queue_line_.reset();
   queue_line_is_new_ = false;
+  if (std::max(1u, opened.devices()) != devices_)
+    return End(absl::FailedPreconditionError(
+        absl::StrCat("asked for ", devices_, " devices and got ", opened.devices(),
+                     ": the gateway is of an older version, or the address is not a gateway's")));
   // A gateway from before this bound would let the session cost anything.
   if (max_cost_micro_usd_.has_value() && opened.max_cost_micro_usd() != *max_cost_micro_usd_)
     return End(absl::FailedPreconditionError(

@@ -42,8 +42,13 @@ class SessionCore {
   void Advance(SendWindow::Time now) { now_ = now; }
 
   // ---- events of the program; TakeFrames returns the frames
-  void Open(uint32_t devices);
+  void Open(uint32_t devices);  // as many as Opened is to have
   void WantTrace() { trace_ = true; }  // before Open
+  // How its devices are arranged, and the work divided among them. Before Open.
+  void Spread(std::vector<uint32_t> mesh, std::string spread) {
+    mesh_ = std::move(mesh);
+    spread_ = std::move(spread);
+  }
   // The most that the session may cost. Before Open.
   void BoundCost(uint64_t micro_usd) { max_cost_micro_usd_ = micro_usd; }
   // The longest wait for a device, and the sessions that start together with this one. Before Open.
@@ -143,6 +148,8 @@ class SessionCore {
   absl::Status status_;
   SendWindow::Time now_{0};
   uint32_t devices_ = 1;
+  std::vector<uint32_t> mesh_;
+  std::string spread_;
   bool trace_ = false;
   std::optional<uint64_t> max_cost_micro_usd_;
   std::optional<uint32_t> queue_ms_max_;

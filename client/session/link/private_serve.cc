@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -33,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kReadyWithin{20};  // a cold start reads LLVM from disk
 constexpr std::chrono::seconds kStopWithin{5};
+constexpr uint32_t kServeDevices = 4;  // of a serve that was told no number (cli/servers.cc)
 
 bool IsProgram(const std::string& path) {
   std::error_code error;  // a folder may be executable, too
@@ -111,10 +113,11 @@ bool PrivateServe::Running() {
   return !lock.owns_lock() || !running.expired();
 }
 
-absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
+absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get(uint32_t devices) {
   auto& [mutex, running] = TheOne();
   std::lock_guard lock(mutex);
-  if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0)
+  if (auto serve = running.lock(); serve != nullptr && devices <= serve->devices_ &&
+                                   waitpid(serve->pid_, nullptr, WNOHANG) == 0)
     return serve;
   std::string binary = FindOutboardBinary();
   if (const std::string named = NamedByUser(); binary.empty() && !named.empty()) {
@@ -130,13 +133,15 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
         "gateway, or put outboard on PATH (or name it in OUTBOARD_BIN): scripts/setup leaves it in "
         "build/bin");
   }
-  auto serve = Start(binary);
+  auto serve = Start(binary, devices);
   if (serve.ok()) running = *serve;
   return serve;
 }
 
-absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::string& binary) {
+absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::string& binary,
+                                                                uint32_t devices) {
   std::shared_ptr<PrivateServe> serve(new PrivateServe);
+  serve->devices_ = std::max(devices, kServeDevices);
   std::string pattern = (std::filesystem::temp_directory_path() / "outboard-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) {
     return absl::UnavailableError(absl::StrCat("no temporary folder: ", strerror(errno)));
@@ -165,6 +170,7 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
                                    absl::StrCat(life[0]),
                                    "--ready-fd",
                                    absl::StrCat(ready[1])};
+  if (devices > kServeDevices) args.insert(args.end(), {"--devices", absl::StrCat(devices)});
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,9 +15,9 @@ namespace outboard::session {
 
 class PrivateServe {
  public:
-  // Returns the running one, or starts one and waits until it is ready.
+  // Returns the running one if it has so many devices, or starts one and waits until it is ready.
   // Errors: UNAVAILABLE   no binary found (names the variable to set), or not ready within 20 s
-  static absl::StatusOr<std::shared_ptr<PrivateServe>> Get();
+  static absl::StatusOr<std::shared_ptr<PrivateServe>> Get(uint32_t devices = 1);
   // True once this process has begun to start one, until its last session ends. Never waits.
   static bool Running();
   ~PrivateServe();
@@ -30,9 +31,11 @@ class PrivateServe {
   static Shared& TheOne();
 
   PrivateServe() = default;
-  static absl::StatusOr<std::shared_ptr<PrivateServe>> Start(const std::string& binary);
+  static absl::StatusOr<std::shared_ptr<PrivateServe>> Start(const std::string& binary,
+                                                            uint32_t devices);
 
   std::string folder_, target_;
+  uint32_t devices_ = 0;  // that its sessions have together
   pid_t pid_ = -1;
   int life_fd_ = -1;  // the write end, never written: serve stops when it closes
 };

@@ -9,15 +9,20 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kRunMax = 8;  // 16 bytes
+constexpr int64_t kCopyBytesMax = 16;
 
 bool In(RangeSet set, int range) { return set >> range & 1; }
 
-// What `node` widens to f32; nullptr for anything else.
+// The small float that `node` widens to f32; `node` itself for anything else.
 const UOp* Widened(const UOp* node) {
-  if (node->op != Op::kCast || node->dtype != DType::kF32) return nullptr;
-  const DType dtype = node->src[0]->dtype;
-  return dtype == DType::kBF16 || dtype == DType::kF16 ? node->src[0] : nullptr;
+  if (node->op != Op::kCast || node->dtype != DType::kF32) return node;
+  switch (node->src[0]->dtype) {
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return node->src[0];
+    default: return node;
+  }
 }
 
 class Finder {
@@ -38,10 +43,13 @@ class Finder {
     if (term->op != Op::kMul) return illegal("not a sum of products");
     product_.rows.value = Widened(term->src[0]);
     product_.columns.value = Widened(term->src[1]);
-    if (product_.rows.value == nullptr || product_.columns.value == nullptr ||
-        product_.rows.value->dtype != product_.columns.value->dtype)
-      return illegal("not a product of two values of bf16 or of two of f16");
+    if (product_.rows.value->dtype != product_.columns.value->dtype) {
+      product_.rows.value = term->src[0];
+      product_.columns.value = term->src[1];
+    }
     product_.dtype = product_.rows.value->dtype;
+    if (product_.dtype == DType::kF32)
+      product_.parts = kernel_.tf32 ? MmaParts::kRounded : MmaParts::kThree;
     // Columns are what lies side by side in the first result.
     const int inner = ConsecutiveInStore();
     if (inner >= 0 && In(kernel_.DepsOf(product_.rows.value), inner) &&
@@ -100,7 +108,7 @@ class Finder {
       if (In(kernel_.DepsOf(term), range)) return 1;
       all |= coefficient;
     }
-    int64_t run = kRunMax;
+    int64_t run = kCopyBytesMax / ByteWidth(product_.dtype);
     while (all % static_cast<uint64_t>(run) != 0) run /= 2;
     return run;
   }
@@ -131,7 +139,8 @@ class Finder {
                      (side->value->src.size() == 1 || IsZero(side->value->src[2]));
       if (!side->copied) continue;
       const Choice steps = BestOf(*side, product_.reduced), own = BestOf(*side, side->ranges);
-      side->across = own.run > steps.run;
+      // Nothing turns matrices of single bytes.
+      side->across = own.run > steps.run && ByteWidth(product_.dtype) > 1;
       if (side->across) {
         PutLast(side->ranges, own.range);
         side->run = own.run;

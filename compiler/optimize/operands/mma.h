@@ -1,5 +1,10 @@
 // Finds kernels that a GPU's matrix unit can compute: REDUCE_LOOP(ADD) of MUL(CAST f32(a), CAST
-// f32(b)) with a and b both of bf16 or both of f16, whatever they are computed from.
+// f32(b)) with a and b both of bf16, f16 or one of the 8-bit floats, or of MUL(a, b) of f32,
+// whatever they are computed from.
+//
+// Of an f32 the unit takes the first 19 bits, a TF32. So a product of two is three: each operand is
+// the sum of two TF32, and what is left out of the sum of their products is less than what an f32
+// rounds off. A program may say that one product of rounded operands will do (SINK's argument).
 //
 // Output ranges that a alone depends on are the rows of the product, those of b its columns, those
 // of both its batch. Several ranges of one kind are one index, the last one varying fastest, and so
@@ -15,14 +20,21 @@
 
 namespace outboard::codegen {
 
+// What the unit multiplies for each product of the kernel.
+enum class MmaParts {
+  kWhole,    // the operands as they are: they are no f32
+  kRounded,  // f32, rounded to TF32
+  kThree,    // f32, by three products
+};
+
 struct MmaSide {
-  const UOp* value = nullptr;  // of bf16 or f16
+  const UOp* value = nullptr;  // of MmaProduct::dtype
   std::vector<int> ranges;     // into LoopNest::ranges: its rows or columns
   int64_t count = 1;           // of these
   // Whether it lies in shared memory with its rows or columns side by side, instead of its steps.
   bool across = false;
   // Whether it is a LOAD whose elements can be copied as they are, with zeros where its gate is
-  // false; and how many at a time: 1, 2, 4 or 8, which lie side by side from a multiple on.
+  // false; and how many at a time, of 16 bytes at most, which lie side by side from a multiple on.
   bool copied = false;
   int64_t run = 1;
 };
@@ -30,6 +42,7 @@ struct MmaSide {
 struct MmaProduct {
   const UOp* sum = nullptr;  // the REDUCE_LOOP
   DType dtype = DType::kVoid;
+  MmaParts parts = MmaParts::kWhole;
   MmaSide rows, columns;
   std::vector<int> batch, reduced;  // ranges
   int64_t batches = 1, steps = 1;

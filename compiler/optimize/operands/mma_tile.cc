@@ -9,8 +9,8 @@
 namespace outboard::codegen {
 namespace {
 
-constexpr int64_t kMmaSide = 16;  // rows, columns and steps of one fragment of an operand
-constexpr int64_t kElementBytes = 2;
+constexpr int64_t kMmaSide = 16;   // rows or columns of one fragment of an operand
+constexpr int64_t kMmaBytes = 32;  // its steps
 constexpr int64_t kRegisters = 65536;  // of a multiprocessor, from sm_80 on
 constexpr int64_t kThreadRegisters = 255;
 // For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
@@ -20,16 +20,41 @@ constexpr int64_t kStagesMax = 4;
 bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t RegistersOf(const MmaTile& tile) {
+int64_t RegistersOf(const MmaProduct& product, const MmaTile& tile) {
   const int64_t rows = tile.rows / tile.warps_down, columns = tile.columns / tile.warps_across;
   const int64_t sums = rows * columns / 32;
-  const int64_t operands = (rows + columns) / kMmaSide * 4;
+  int64_t operands = (rows + columns) / kMmaSide * 4;
+  // Two parts of each; what rounds them, and a sum of products, for a few.
+  if (product.parts == MmaParts::kThree) operands = operands * 2 + 8;
+  if (ByteWidth(product.dtype) == 1) operands += 4;
   return sums + operands + kOtherRegisters;
 }
 
-int64_t SharedBytesOf(const MmaTile& tile) {
-  return (tile.rows + tile.columns) * tile.steps * tile.stages * kElementBytes;
+int64_t SharedBytesOf(const MmaProduct& product, const MmaTile& tile) {
+  return (tile.rows + tile.columns) * tile.steps * tile.stages * ByteWidth(product.dtype);
 }
+
+// Products of a multiprocessor in a cycle: of f32 by its threads, of TF32 by mma.sync. From the
+// white papers of NVIDIA; sm_90's matrix units reach about 0.6 of their rate by mma.sync, and those
+// of some devices of sm_89 have twice this rate.
+struct Rates {
+  const char* arch;
+  double f32, tf32;
+};
+constexpr Rates kRates[] = {
+    {"sm_80", 64, 512}, {"sm_89", 128, 256}, {"sm_90", 128, 614}, {"sm_90a", 128, 614}};
+
+// Whether three products by matrix units take less time than one by threads. They also have to be
+// split: not where it is close.
+bool ThreeProductsPay(const Target& target) {
+  for (const Rates& rates : kRates)
+    if (target.arch == rates.arch) return rates.tf32 / 3 > 1.2 * rates.f32;
+  return false;
+}
+
+// From so many steps on three products are within the bound of f32: docs/semantics.md, "Matrix
+// units of GPUs", where n is the number of steps: 40 + n / 8 <= n.
+constexpr int64_t kThreeStepsMin = 48;
 
 // Candidates, with the part of a matrix unit's speed that such a tile reaches: large ones read
 // shared memory less often. Estimated from how many LDMATRIX there are for one MMA; not measured.
@@ -43,6 +68,9 @@ constexpr Candidate kCandidates[] = {
     {{128, 32, 32, 4, 1, 0}, 0.6},  {{64, 32, 32, 2, 2, 0}, 0.5},    {{32, 64, 32, 2, 2, 0}, 0.5},
     {{32, 32, 32, 2, 2, 0}, 0.35},  {{16, 64, 64, 1, 4, 0}, 0.3},    {{64, 16, 64, 4, 1, 0}, 0.3},
 };
+
+// Their steps are for 16 bits.
+constexpr int64_t kCandidateBytes = 2;
 
 // Below, threads that each compute a sum are as fast, and nothing is left over of a tile.
 constexpr int64_t kSideMin = 8, kStepsMin = 16;
@@ -78,17 +106,21 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   for (const int64_t n : {tile.rows, tile.columns, tile.steps, tile.warps_down, tile.warps_across})
     if (!IsPower(n) || n > 256) return illegal("sizes are powers of two up to 256");
   if (tile.rows % (kMmaSide * tile.warps_down) != 0 ||
-      tile.columns % (kMmaSide * tile.warps_across) != 0 || tile.steps % kMmaSide != 0)
-    return illegal("a warp's part of the tile is no multiple of 16 by 16 by 16");
+      tile.columns % (kMmaSide * tile.warps_across) != 0 ||
+      tile.steps * ByteWidth(product.dtype) % kMmaBytes != 0)
+    return illegal("a warp's part of the tile is no multiple of 16 by 16 by 32 bytes");
+  if (product.parts == MmaParts::kThree && product.steps < kThreeStepsMin)
+    return illegal("a sum of so few products of f32 would not be within its bound");
   if (tile.stages < 2 || tile.stages > kStagesMax) return illegal("2 to 4 stages");
   const auto room = [](const char* what, int64_t need, int64_t limit) {
     return absl::ResourceExhaustedError(
         absl::StrCat("MMA: ", need, " ", what, " of a block; the target has ", limit));
   };
-  const int64_t threads = tile.threads(), registers = RegistersOf(tile);
+  const int64_t threads = tile.threads(), registers = RegistersOf(product, tile);
+  const int64_t bytes = SharedBytesOf(product, tile);
   if (threads > target.block_threads) return room("threads", threads, target.block_threads);
-  if (SharedBytesOf(tile) > target.shared_bytes)
-    return room("bytes of shared memory", SharedBytesOf(tile), target.shared_bytes);
+  if (bytes > target.shared_bytes)
+    return room("bytes of shared memory", bytes, target.shared_bytes);
   if (registers > kThreadRegisters)
     return absl::ResourceExhaustedError(absl::StrCat(
         "MMA: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
@@ -104,12 +136,14 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
 std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& target) {
   if (std::min(product.rows.count, product.columns.count) < kSideMin || product.steps < kStepsMin)
     return std::nullopt;
+  if (product.parts == MmaParts::kThree && !ThreeProductsPay(target)) return std::nullopt;
   std::optional<MmaTile> best;
   double least = 0;
   for (const Candidate& candidate : kCandidates) {
     MmaTile tile = candidate.tile;
+    tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
     for (tile.stages = kStagesMax; tile.stages > 2; --tile.stages)
-      if (SharedBytesOf(tile) <= target.shared_bytes) break;
+      if (SharedBytesOf(product, tile) <= target.shared_bytes) break;
     if (!CheckMmaTile(product, tile, target).ok()) continue;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
@@ -138,6 +172,10 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
   }
   MmaPlan plan;
   plan.product = *std::move(product);
+  if (ByteWidth(plan.product.dtype) == 1 && target.arch == "sm_80") {
+    if (asked) return absl::InvalidArgumentError("MMA: sm_80 has no products of 8-bit floats");
+    return std::nullopt;
+  }
   if (asked) {
     const std::vector<int>& reduced = kernel.groups[0].ranges;
     if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())

@@ -26,16 +26,24 @@ std::vector<const UOp*> ReductionsIn(const UOp* root, const LoopNest& kernel, in
   return found;
 }
 
+// `node`, or what it is cast from, from one float to another.
+const UOp* BeforeCasts(const UOp* node) {
+  while (node->op == Op::kCast && IsFloat(node->dtype) && IsFloat(node->src[0]->dtype))
+    node = node->src[0];
+  return node;
+}
+
 // The maximum by whose exponential all terms are multiplied, and on which nothing else of them
 // depends; nullptr if there is none.
 const UOp* MaximumOf(const UOp* term, const LoopNest& kernel, int range,
-                     const absl::flat_hash_map<const UOp*, const UOp*>& exponentials) {
+                     const absl::flat_hash_map<const UOp*, const UOp*>& exponentials,
+                     bool rounded) {
   const UOp* max = nullptr;
   std::vector<const UOp*> stack = {term}, others;
   while (!stack.empty()) {
     const UOp* const factor = stack.back();
     stack.pop_back();
-    if (const auto found = exponentials.find(factor);
+    if (const auto found = exponentials.find(rounded ? BeforeCasts(factor) : factor);
         max == nullptr && found != exponentials.end()) {
       max = found->second;
     } else if (factor->op == Op::kMul) {
@@ -74,7 +82,7 @@ absl::flat_hash_map<const UOp*, const UOp*> ExponentialsOf(const LoopNest& kerne
   return found;
 }
 
-const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range) {
+const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range, bool rounded) {
   absl::flat_hash_map<const UOp*, const UOp*> by;
   const auto comes_out = [&](const UOp* factor) {
     return !(kernel.DepsOf(factor) >> range & 1) && !ReductionsIn(factor, kernel, range).empty();
@@ -83,9 +91,22 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range) {
   for (const UOp* node : kernel.nodes) {
     if (!IsOver(node, kernel, range) || ReduceOf(node).op() != Op::kAdd) continue;
     std::vector<const UOp*> stack = {node->src[0]}, stay, times, divided_by;
+    // A factor that is rounded after it is divided: what is divided, rounded as these casts do it.
+    const UOp* first_rounded = nullptr;
+    std::vector<DType> casts;
     while (!stack.empty()) {
       const UOp* const factor = stack.back();
       stack.pop_back();
+      if (const UOp* const quotient = BeforeCasts(factor);
+          rounded && first_rounded == nullptr && factor->op == Op::kCast &&
+          quotient->op == Op::kFDiv && comes_out(quotient->src[1]) &&
+          exponentials.contains(quotient->src[0])) {
+        first_rounded = quotient->src[0];
+        divided_by.push_back(quotient->src[1]);
+        for (const UOp* cast = factor; cast != quotient; cast = cast->src[0])
+          casts.insert(casts.begin(), cast->dtype);
+        continue;
+      }
       if (comes_out(factor)) {
         times.push_back(factor);
       } else if (factor->op == Op::kMul && !exponentials.contains(factor)) {
@@ -97,10 +118,19 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range) {
         stay.push_back(factor);
       }
     }
-    if ((times.empty() && divided_by.empty()) || stay.empty()) continue;
+    if (times.empty() && divided_by.empty()) continue;
+    if (stay.empty() && first_rounded == nullptr) continue;
     const auto made = [&](const UOp* factor) { return Substitute(graph, factor, by); };
-    const UOp* term = made(stay[0]);
-    for (size_t i = 1; i < stay.size(); ++i) term = Mul(graph, term, made(stay[i]));
+    const UOp* term = nullptr;
+    const auto multiply = [&](const UOp* factor) {
+      term = term == nullptr ? factor : Mul(graph, term, factor);
+    };
+    if (first_rounded != nullptr) {
+      const UOp* factor = made(first_rounded);
+      for (const DType type : casts) factor = Cast(graph, factor, type);
+      multiply(factor);
+    }
+    for (const UOp* factor : stay) multiply(made(factor));
     std::vector<const UOp*> src(node->src.begin(), node->src.end());
     src[0] = term;
     const UOp* sum = graph.MakeChecked(Op::kReduceLoop, node->dtype, src, node->arg);
@@ -113,7 +143,7 @@ const UOp* WithoutFactors(Graph& graph, const LoopNest& kernel, int range) {
   return Sink(graph, stores);
 }
 
-absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block) {
+absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block, bool rounded) {
   const auto illegal = [](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(why...));
   };
@@ -132,7 +162,7 @@ absl::StatusOr<Online> PhasesOf(const LoopNest& kernel, int range, int64_t block
     const Op op = ReduceOf(node).op();
     if (op != Op::kAdd && op != Op::kMax) return illegal("a product has no running value");
     const UOp* const max =
-        op == Op::kAdd ? MaximumOf(node->src[0], kernel, range, exponentials) : nullptr;
+        op == Op::kAdd ? MaximumOf(node->src[0], kernel, range, exponentials, rounded) : nullptr;
     size_t phase = 0;
     for (const UOp* needed : inside) {
       if (needed == node) continue;

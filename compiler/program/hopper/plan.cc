@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -73,8 +74,7 @@ class ShapeFinder {
     operand.elements = kernel_.slot_elements[slot];
     MappedTensor& view = operand.view;
     view.slot = static_cast<int32_t>(slot);
-    view.element =
-        product_.dtype == DType::kBF16 ? MappedTensor::Element::kBF16 : MappedTensor::Element::kF16;
+    view.element = ElementOf(product_.dtype);
     view.dims = {kernel_.ranges[inner].extent, kernel_.ranges[outer].extent};
     view.strides = {stride(outer) * width};
     for (size_t i = product_.batch.size(); i-- > 0;) {
@@ -94,20 +94,133 @@ class ShapeFinder {
   codegen::AffineForms forms_;
 };
 
-// Parts of a matrix unit's speed, by MMA's 128 x 128 tiles as 1. Estimated from how many bytes of
-// shared memory a tile reads for one product; not measured.
+// Of a store: where it is a view that boxes can be written to.
+class ResultFinder {
+ public:
+  ResultFinder(const LoopNest& kernel, const MmaProduct& product)
+      : kernel_(kernel), product_(product) {}
+
+  absl::StatusOr<HopperResult> Find(const UOp* store) {
+    if (store->src.size() != 2) return NoViewOf("a store has a gate");
+    if (product_.rows.ranges.size() != 1 || product_.columns.ranges.size() != 1)
+      return NoViewOf("a result has several ranges of rows or columns");
+    const int64_t slot = GlobalOfAccess(store->src[0]).slot();
+    for (const UOp* node : kernel_.nodes)
+      if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)
+        return NoViewOf("a result is read, too");
+    HopperResult result{.dtype = store->src[1]->dtype,
+                        .elements = kernel_.slot_elements[slot]};
+    if (result.dtype != DType::kF32 && result.dtype != DType::kBF16 && result.dtype != DType::kF16)
+      return NoViewOf("results of ", std::string(Name(result.dtype)));
+    const codegen::Affine& index = forms_.Of(store->src[0]->src[1]);
+    const auto stride = [&](int range) {
+      return static_cast<int64_t>(index.CoefficientOf(kernel_.ranges[range].node));
+    };
+    const int row = product_.rows.ranges[0], column = product_.columns.ranges[0];
+    if (stride(column) != 1 || index.constant != 0 ||
+        index.terms.size() != product_.batch.size() + 2)
+      return NoViewOf("a result's index is no sum of its loops, or its columns are apart");
+    const int64_t width = ByteWidth(result.dtype);
+    MappedTensor& view = result.view;
+    view.slot = static_cast<int32_t>(slot);
+    view.element = ElementOf(result.dtype);
+    view.dims = {kernel_.ranges[column].extent, kernel_.ranges[row].extent};
+    view.strides = {stride(row) * width};
+    for (size_t i = product_.batch.size(); i-- > 0;) {
+      view.dims.push_back(kernel_.ranges[product_.batch[i]].extent);
+      view.strides.push_back(stride(product_.batch[i]) * width);
+    }
+    for (const int64_t bytes : view.strides)
+      if (bytes <= 0 || bytes % MappedTensor::kStrideAlign != 0)
+        return NoViewOf("rows of a result are ", bytes, " bytes apart");
+    if (view.span_bytes() > result.elements * width)
+      return NoViewOf("a result is written beyond its buffer");
+    return result;
+  }
+
+ private:
+  const LoopNest& kernel_;
+  const MmaProduct& product_;
+  codegen::AffineForms forms_;
+};
+
+// What a product by warpgroups takes, in MMA's 128 x 128 tiles as 1 for each step of k. Estimated
+// from how many bytes of shared memory a tile reads for one product; not measured.
 struct HopperCandidate {
   int64_t columns;
   double speed;
 };
 constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
 constexpr int64_t kStepsMin = 128;  // two stages: below, the ring never fills
+constexpr int kWgmmaOperandBytes = 2;   // operands of more or less have no form here
+// What a block takes before its first product and after its last one, and for joining parts, in
+// steps of k. Estimated: some microseconds.
+constexpr int64_t kFillSteps = 256, kJoinSteps = 384;
+// Half of B is read from the second cache once instead of twice.
+constexpr double kClusterGain = 1.03;
 
-double Waves(int64_t batches, int64_t m, int64_t n, int64_t rows, int64_t columns,
-             const Target& target) {
-  const int64_t tiles = batches * ((m + rows - 1) / rows) * ((n + columns - 1) / columns);
-  return std::ceil(static_cast<double>(tiles) / std::max(1, target.threads));
-}
+struct Choice {
+  HopperTile tile;
+  double time = 0;
+};
+
+class TileChooser {
+ public:
+  TileChooser(const HopperShape& shape, const Target& target)
+      : shape_(shape), plain_(shape), multiprocessors_(std::max(1, target.threads)) {
+    plain_.results.clear();
+  }
+
+  std::optional<Choice> Best(double below) {
+    std::optional<Choice> best;
+    for (const HopperCandidate& candidate : kCandidates)
+      for (const int64_t split : {1, 2, 4})
+        for (const int64_t cluster : {2, 1})
+          for (const int64_t stages : {4, 2}) {
+            HopperTile tile{.columns = candidate.columns,
+                            .stages = stages,
+                            .cluster = cluster,
+                            .split = split};
+            if (!Fits(tile)) continue;
+            const double time = TimeOf(tile, candidate.speed);
+            if (time < (best ? best->time : below)) best = {{tile, time}};
+            break;  // more stages are better
+          }
+    if (best && best->tile.split == 1 && TilesOf(best->tile) > multiprocessors_)
+      best->tile.persistent_blocks = multiprocessors_;
+    return best;
+  }
+
+  int64_t Waves(int64_t blocks) const { return (blocks + multiprocessors_ - 1) / multiprocessors_; }
+
+ private:
+  int64_t TilesOf(const HopperTile& tile) const {
+    return shape_.batches() * ((shape_.m + tile.rows - 1) / tile.rows) *
+           ((shape_.n + tile.columns - 1) / tile.columns);
+  }
+
+  bool Fits(const HopperTile& tile) const {
+    // Without boxes there is more room, and parts may be narrower.
+    if (!CheckHopperShape(shape_, tile).ok() && !CheckHopperShape(plain_, tile).ok()) return false;
+    // Parts are for what leaves multiprocessors idle, clusters for what does not.
+    if (tile.split > 1) return TilesOf(tile) * tile.split <= multiprocessors_;
+    return tile.cluster == 1 || TilesOf(tile) >= multiprocessors_;
+  }
+
+  double TimeOf(const HopperTile& tile, double speed) const {
+    const int64_t blocks = TilesOf(tile) * tile.split;
+    const int64_t steps =
+        shape_.k / tile.split + kFillSteps + (tile.split > 1 ? kJoinSteps : 0);
+    return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
+           (speed * (tile.cluster > 1 ? kClusterGain : 1));
+  }
+
+  const HopperShape& shape_;
+  HopperShape plain_;
+  const int64_t multiprocessors_;
+};
+
+constexpr int64_t kDigits[] = {1000, 10, 10, 10, 10, 100};
 
 }  // namespace
 
@@ -115,31 +228,97 @@ absl::StatusOr<HopperShape> HopperShapeOf(const LoopNest& kernel, const MmaProdu
   return ShapeFinder(kernel, product).Find();
 }
 
-std::optional<HopperPlan> PlanHopper(const LoopNest& kernel, const Target& target,
-                                     const MmaPlan& instead) {
-  if (target.kind != TargetKind::kCuda || target.arch != "sm_90a") return std::nullopt;
-  if (instead.product.steps < kStepsMin) return std::nullopt;
-  absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead.product);
+int64_t WgmmaAmount(const HopperTile& tile) {
+  int64_t amount = 0;
+  const int64_t numbers[] = {tile.columns, tile.stages,
+                             tile.cluster, tile.split,
+                             tile.persistent_blocks > 0 ? 1 : 0, tile.order};
+  for (size_t i = 0; i < std::size(numbers); ++i) amount = amount * kDigits[i] + numbers[i];
+  return amount;
+}
+
+HopperTile WgmmaTileOf(int64_t amount, const Target& target) {
+  HopperTile tile;
+  int64_t persists = 0;
+  int64_t* const numbers[] = {&tile.columns, &tile.stages, &tile.cluster,
+                              &tile.split,   &persists,    &tile.order};
+  for (size_t i = std::size(numbers); i-- > 0;) {
+    *numbers[i] = i == 0 ? amount : amount % kDigits[i];
+    amount /= kDigits[i];
+  }
+  if (persists == 1) tile.persistent_blocks = std::max(1, target.threads);
+  return tile;
+}
+
+std::vector<BoxedStore> BoxedStoresOf(const LoopNest& kernel, const MmaProduct& product) {
+  std::vector<BoxedStore> found;
+  for (const UOp* store : kernel.stores) {
+    constexpr size_t kResultsMax = 2;
+    if (found.size() == kResultsMax) break;
+    absl::StatusOr<HopperResult> result = ResultFinder(kernel, product).Find(store);
+    // One type, one pair of boxes.
+    if (result.ok() && (found.empty() || found[0].result.dtype == result->dtype))
+      found.push_back({store, *std::move(result)});
+  }
+  return found;
+}
+
+absl::StatusOr<HopperPlan> MakeHopperPlan(const LoopNest& kernel, const MmaProduct& product,
+                                          const HopperTile& tile) {
+  HopperPlan plan{.product = product, .tile = tile};
+  OB_ASSIGN_OR_RETURN(plan.shape, HopperShapeOf(kernel, product));
+  plan.boxed = BoxedStoresOf(kernel, product);
+  for (const BoxedStore& boxed : plan.boxed) plan.shape.results.push_back(boxed.result);
+  absl::Status status = CheckHopperShape(plan.shape, tile);
+  if (!status.ok() && !plan.boxed.empty()) {  // a tile that has no room for boxes
+    plan.boxed.clear();
+    plan.shape.results.clear();
+    status = CheckHopperShape(plan.shape, tile);
+  }
+  if (!status.ok()) return status;
+  return plan;
+}
+
+absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, const Target& target,
+                                                     const std::vector<codegen::Opt>* opts,
+                                                     const std::optional<MmaPlan>& instead) {
+  const bool asked =
+      opts != nullptr && opts->size() == 1 && (*opts)[0].kind == codegen::OptKind::kWgmma;
+  const bool able = target.kind == TargetKind::kCuda && target.arch == "sm_90a";
+  if (asked) {
+    if (!able) return NoViewOf("the target is no sm_90a");
+    absl::StatusOr<MmaProduct> product = codegen::FindMmaProduct(kernel);
+    if (!product.ok()) return product.status();
+    if (ByteWidth(product->dtype) != kWgmmaOperandBytes)
+      return absl::InvalidArgumentError("WGMMA: operands that are no 16-bit floats");
+    const std::vector<int>& reduced = kernel.groups[0].ranges;
+    if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
+      return absl::InvalidArgumentError("WGMMA: the axis is not the one that is summed over");
+    OB_ASSIGN_OR_RETURN(
+        HopperPlan plan,
+        MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
+    return plan;
+  }
+  if (opts != nullptr || !able || !instead || instead->product.steps < kStepsMin ||
+      ByteWidth(instead->product.dtype) != kWgmmaOperandBytes)
+    return std::nullopt;
+  absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead->product);
   if (!shape.ok()) return std::nullopt;
-  const auto area = static_cast<double>(instead.tile.rows * instead.tile.columns);
+  const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, instead->product);
+  for (const BoxedStore& store : boxed) shape->results.push_back(store.result);
+  TileChooser chooser(*shape, target);
+  const auto area = static_cast<double>(instead->tile.rows * instead->tile.columns);
   constexpr double kLargeTile = 128 * 128;
   const double speed = std::min(1.0, std::sqrt(area / kLargeTile));
-  double least =
-      Waves(shape->batches(), shape->m, shape->n, instead.tile.rows, instead.tile.columns, target) *
-      area / speed;
-  std::optional<HopperPlan> best;
-  for (const HopperCandidate& candidate : kCandidates) {
-    HopperTile tile{.columns = candidate.columns};
-    if (!CheckHopperShape(*shape, tile).ok()) continue;
-    const double waves =
-        Waves(shape->batches(), shape->m, shape->n, tile.rows, tile.columns, target);
-    const double time = waves * static_cast<double>(tile.rows * tile.columns) / candidate.speed;
-    if (time >= least) continue;
-    if (waves > 1) tile.persistent_blocks = std::max(1, target.threads);
-    least = time;
-    best = {instead.product, *shape, tile};
-  }
-  return best;
+  const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
+  const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
+                                      tiles(shape->n, instead->tile.columns));
+  const double by_mma =
+      static_cast<double>(waves * (shape->k + kFillSteps)) * area / speed;
+  const std::optional<Choice> best = chooser.Best(by_mma);
+  if (!best) return std::nullopt;
+  OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));
+  return plan;
 }
 
 }  // namespace outboard::program

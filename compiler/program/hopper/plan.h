@@ -8,18 +8,33 @@
 #include "absl/status/statusor.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/optimize/opt.h"
 #include "compiler/program/hopper/product.h"
 #include "compiler/program/program.h"
 #include "compiler/target.h"
 
 namespace outboard::program {
 
+// A store of the kernel whose values leave in boxes.
+struct BoxedStore {
+  const UOp* store = nullptr;
+  HopperResult result;
+};
+
 // A kernel's product, as boxes of its operands and tiles of its result.
 struct HopperPlan {
   codegen::MmaProduct product;
   HopperShape shape;
   HopperTile tile;
+  std::vector<BoxedStore> boxed;  // as shape.results; all other stores are done directly
 };
+
+// Of a tile, the amount of an Opt WGMMA: three digits for columns, one each for stages, blocks of a
+// cluster, parts of sums and whether blocks persist (1: as many as there are multiprocessors), two
+// for rows of tiles that follow each other. 256421108: 256 columns, 4 stages, clusters of 2, sums
+// in one part, persistent blocks, 8 rows.
+int64_t WgmmaAmount(const HopperTile& tile);
+HopperTile WgmmaTileOf(int64_t amount, const Target& target);
 
 // Returns the shape of a product whose operands are loads that boxes of a view can copy: each one's
 // index is a sum of one range of steps, one of rows or columns and up to two of the batch, of which
@@ -28,11 +43,24 @@ struct HopperPlan {
 absl::StatusOr<HopperShape> HopperShapeOf(const codegen::LoopNest& kernel,
                                           const codegen::MmaProduct& product);
 
-// Returns the plan in tiles of our choice, or none where the target has no warpgroups that
-// multiply, the operands are no such loads, or `instead` takes less time by our estimate: small
-// products, which small tiles divide among more multiprocessors.
-std::optional<HopperPlan> PlanHopper(const codegen::LoopNest& kernel, const Target& target,
-                                     const codegen::MmaPlan& instead);
+// Returns the stores that boxes can do, up to two of one type: into a view as above, whose buffer
+// the kernel does not read.
+std::vector<BoxedStore> BoxedStoresOf(const codegen::LoopNest& kernel,
+                                      const codegen::MmaProduct& product);
+
+// Returns the plan in tiles of this kind. Errors: as HopperShapeOf and CheckHopperShape.
+absl::StatusOr<HopperPlan> MakeHopperPlan(const codegen::LoopNest& kernel,
+                                          const codegen::MmaProduct& product,
+                                          const HopperTile& tile);
+
+// Returns the plan that `opts` ask for (an Opt WGMMA alone). Without `opts` the one in tiles of our
+// choice: the one that takes the least time by waves of blocks over the multiprocessors, or none
+// where the target has no warpgroups that multiply, the operands are no such loads, or `instead`
+// takes less time by our estimate. Errors: for an Opt WGMMA alone, as MakeHopperPlan.
+absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const codegen::LoopNest& kernel,
+                                                     const Target& target,
+                                                     const std::vector<codegen::Opt>* opts,
+                                                     const std::optional<codegen::MmaPlan>& instead);
 
 // Lowers the plan; what the kernel stores is computed from each sum in the thread that has it.
 Program LowerHopper(const codegen::LoopNest& kernel, const HopperPlan& plan);

@@ -22,9 +22,6 @@ constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
-constexpr int64_t kRowsOfTilesMax =
-    8;  // that follow each other: their A and B stay in the L2 cache
-
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
@@ -39,14 +36,21 @@ struct RingOperand {
 class ProductBuilder {
  public:
   ProductBuilder(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                 const SumStores& stores)
-      : shape_(shape), tile_(tile), stores_(stores), b_(b) {}
+                 const ProductStores& stores)
+      : shape_(shape),
+        tile_(tile),
+        b_(b),
+        tiles_m_(Ceil(shape.m, tile.rows)),
+        tiles_n_(Ceil(shape.n, tile.columns)),
+        tiles_(tiles_m_ * tiles_n_ * shape.batches()),
+        blocks_(BlocksOf(tile, tiles_)),
+        steps_(Ceil(Ceil(shape.k, kDepth), tile.split)),
+        results_(b, shape.results, stores, shape.m, shape.n,
+                 shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
+                 shape.n % tile.columns != 0) {}
 
   void Build() {
-    tiles_m_ = Ceil(shape_.m, tile_.rows);
-    tiles_n_ = Ceil(shape_.n, tile_.columns);
-    tiles_ = tiles_m_ * tiles_n_ * shape_.batches();
-    blocks_ = tile_.persistent_blocks > 0 ? std::min(tile_.persistent_blocks, tiles_) : tiles_;
+    b_.SetCluster(tile_.cluster * tile_.split);
     OpenBlock();
     const ValueId group = b_.Divide(thread_, kWarpgroupThreads);
     const ValueId produces = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {group, b_.Int(0)}));
@@ -54,41 +58,74 @@ class ProductBuilder {
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     Produce();
     b_.EndIf(one);
+    MeetCluster();
+    if (tile_.split > 1) MeetCluster();
     b_.EndIf(produces);
     const ValueId consumes = b_.If(b_.Less(b_.Int(0), group));
     b_.Do(Code::kMaxRegisters, {}, {kConsumerRegisters, 1, 0});
-    Consume(b_.Plus(group, b_.Int(-1)));
+    const ValueId consumer = b_.Plus(group, b_.Int(-1));
+    Consume(consumer);
+    if (tile_.split > 1) {
+      MeetCluster();
+      Join(consumer);
+    }
+    results_.Finish();
+    MeetCluster();
     b_.EndIf(consumes);
   }
 
  private:
+  // A cluster's blocks have tiles of one round.
+  static int64_t BlocksOf(const HopperTile& tile, int64_t tiles) {
+    if (tile.persistent_blocks == 0 || tile.split > 1) return tiles * tile.split;
+    const int64_t whole = std::max(tile.cluster, tile.persistent_blocks / tile.cluster * tile.cluster);
+    return std::min(whole, tiles);
+  }
+  int64_t OrderOf() const { return std::min(tile_.order, tiles_m_); }
+  // Others copy to this block's memory, arrive at its barriers or read its parts until they are
+  // done. Each warpgroup does so where it is: behind both branches a thread would have no more
+  // registers than the one that copies.
+  void MeetCluster() {
+    if (tile_.cluster * tile_.split > 1) b_.Do(Code::kClusterSync);
+  }
+  int64_t Partners() const { return tile_.cluster; }
+
   // ---- memories
 
-  RingOperand Open(const HopperOperand& operand, int64_t tile_rows) {
+  RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster) {
     RingOperand staged{.tile_rows = tile_rows, .along_rows = operand.along_rows};
     MappedTensor view = operand.view;
     view.swizzled = true;
     view.box.assign(view.dims.size(), 1);
     view.box[0] = kWide;
+    // A block of a cluster copies its part for all.
+    if (shared_by_cluster && !operand.along_rows) tile_rows /= Partners();
     view.box[1] = operand.along_rows ? kDepth : tile_rows;
     staged.map = b_.Map(b_.Buffer(shape_.dtype, view.slot, operand.elements), view);
-    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * tile_rows * kDepth);
+    staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
     return staged;
   }
 
   void OpenBlock() {
     block_ = b_.Special(Grid::kBlock, blocks_);
     thread_ = b_.Special(Grid::kThread, kThreads);
-    a_staged_ = Open(shape_.a, tile_.rows);
-    b_staged_ = Open(shape_.b, tile_.columns);
+    rank_ = b_.Modulo(block_, tile_.cluster * tile_.split);
+    a_staged_ = Open(shape_.a, tile_.rows, false);
+    b_staged_ = Open(shape_.b, tile_.columns, Partners() > 1);
+    results_.Open(thread_, shape_.batch);
+    if (tile_.split > 1)
+      parts_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, 2 * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
       b_.Do(Code::kBarrierInit, {barriers_, Full(b_.Int(stage))}, {1, 0, 0});
-      b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers, 0, 0});
+      b_.Do(Code::kBarrierInit, {barriers_, Empty(b_.Int(stage))}, {kConsumers * Partners(), 0, 0});
     }
     b_.EndIf(one);
-    b_.Barrier();
+    if (tile_.cluster * tile_.split > 1)
+      MeetCluster();
+    else
+      b_.Barrier();
   }
 
   ValueId Full(ValueId stage) { return stage; }
@@ -100,7 +137,7 @@ class ProductBuilder {
     ValueId stage, parity;
   };
   StepPlace PlaceOfStep(ValueId round, ValueId step) {
-    const ValueId count = b_.Plus(b_.Times(round, Ceil(shape_.k, kDepth)), step);
+    const ValueId count = b_.Plus(b_.Times(round, steps_), step);
     return {b_.Modulo(count, tile_.stages), b_.Modulo(b_.Divide(count, tile_.stages), 2)};
   }
   // Steps are counted on by a multiple of the stages, so that no number is negative.
@@ -113,22 +150,28 @@ class ProductBuilder {
   struct TilePlace {
     ValueId batch, row, column;  // of the first element
   };
-  // Tiles in groups of rows, column by column.
+  // Tiles in groups of rows, column by column; the last group may have fewer rows.
   TilePlace PlaceOf(ValueId tile) {
-    int64_t group = std::min(kRowsOfTilesMax, tiles_m_);
-    while (tiles_m_ % group != 0) --group;
+    const int64_t group = OrderOf(), last = tiles_m_ % group;
     const ValueId in_batch = b_.Modulo(tile, tiles_m_ * tiles_n_);
     const ValueId in_group = b_.Modulo(in_batch, group * tiles_n_);
-    const ValueId i =
-        b_.Plus(b_.Times(b_.Divide(in_batch, group * tiles_n_), group), b_.Modulo(in_group, group));
-    const ValueId j = b_.Divide(in_group, group);
-    return {b_.Divide(tile, tiles_m_ * tiles_n_), b_.Times(i, tile_.rows),
-            b_.Times(j, tile_.columns)};
+    const ValueId number = b_.Divide(in_batch, group * tiles_n_);
+    ValueId row = b_.Modulo(in_group, group), column = b_.Divide(in_group, group);
+    if (last != 0) {
+      const ValueId is_last =
+          b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(tiles_m_ / group)});
+      row = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Modulo(in_group, last), row});
+      column = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Divide(in_group, last), column});
+    }
+    return {b_.Divide(tile, tiles_m_ * tiles_n_),
+            b_.Times(b_.Plus(b_.Times(number, group), row), tile_.rows),
+            b_.Times(column, tile_.columns)};
   }
 
   // Runs `body` for each tile of this block.
   template <class Body>
   void ForTiles(const Body& body) {
+    if (tile_.split > 1) return body(b_.Int(0), PlaceOf(b_.Divide(block_, tile_.split)));
     if (blocks_ == tiles_) return body(b_.Int(0), PlaceOf(block_));
     const ValueId round = b_.Loop(Ceil(tiles_, blocks_));
     const ValueId tile = b_.Plus(b_.Times(round, blocks_), block_);
@@ -142,25 +185,34 @@ class ProductBuilder {
 
   void Produce() {
     ForTiles([&](ValueId round, const TilePlace& place) {
-      const ValueId step = b_.Loop(Ceil(shape_.k, kDepth));
+      const ValueId step = b_.Loop(steps_);
       const StepPlace at = PlaceOfStep(round, step);
       // Empty for the first time is what precedes phase 0: parity 1.
       const ValueId parity = b_.Plus(b_.Int(1), b_.Times(at.parity, -1));
       b_.Do(Code::kBarrierWait, {barriers_, Empty(at.stage), parity});
       const int64_t bytes = (a_staged_.elements() + b_staged_.elements()) * ByteWidth(shape_.dtype);
       b_.Do(Code::kBarrierExpect, {barriers_, Full(at.stage)}, {bytes, 0, 0});
-      const ValueId k = b_.Times(step, kDepth);
-      Fetch(a_staged_, at.stage, k, place.row, place.batch);
-      Fetch(b_staged_, at.stage, k, place.column, place.batch);
+      // Beyond the end of k there are zeros.
+      ValueId k = b_.Times(step, kDepth);
+      if (tile_.split > 1) k = b_.Plus(k, b_.Times(rank_, steps_ * kDepth));
+      Fetch(a_staged_, at.stage, k, place.row, place.batch, 1);
+      Fetch(b_staged_, at.stage, k, place.column, place.batch, Partners());
       b_.End(step);
     });
   }
 
-  void Fetch(const RingOperand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch) {
-    const int64_t boxes = operand.along_rows ? operand.tile_rows / kWide : 1;
+  // With partners: a part of the boxes, or of the one box, each of which goes to all of them.
+  void Fetch(const RingOperand& operand, ValueId stage, ValueId k, ValueId row, ValueId batch,
+             int64_t partners) {
+    const int64_t rows_each = operand.tile_rows / partners;
+    const int64_t boxes = operand.along_rows ? rows_each / kWide : 1;
+    ValueId first = b_.Times(stage, operand.elements());
+    if (partners > 1) {
+      first = b_.Plus(first, b_.Times(rank_, rows_each * kDepth));
+      row = b_.Plus(row, b_.Times(rank_, rows_each));
+    }
     for (int64_t box = 0; box < boxes; ++box) {
-      const ValueId to =
-          b_.Plus(b_.Times(stage, operand.elements()), b_.Int(box * operand.leading()));
+      const ValueId to = b_.Plus(first, b_.Int(box * operand.leading()));
       std::vector<ValueId> src = {operand.shared, to, barriers_, Full(stage), operand.map};
       const ValueId rows = b_.Plus(row, b_.Int(box * kWide));
       if (operand.along_rows)
@@ -173,7 +225,7 @@ class ProductBuilder {
         src.push_back(i == 0 ? left : b_.Modulo(left, shape_.batch[i]));
         left = b_.Divide(left, shape_.batch[i]);
       }
-      b_.Do(Code::kBoxLoad, src);
+      b_.Do(Code::kBoxLoad, src, {partners > 1 ? (int64_t{1} << partners) - 1 : 0, 0, 0});
     }
   }
 
@@ -181,8 +233,8 @@ class ProductBuilder {
 
   void Consume(ValueId consumer) {
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, tile_.columns / 2);
-    const ValueId speaks =
-        b_.Alu(Op::kCmpEq, DType::kBool, {b_.Modulo(thread_, kWarpgroupThreads), b_.Int(0)});
+    const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
+    const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       b_.Do(Code::kGroupFence, {sums});
@@ -202,65 +254,100 @@ class ProductBuilder {
       b_.Do(Code::kGroupCommit);
     };
     const auto release = [&](ValueId stage) {
+      // One thread for each block that copies to this stage.
       const ValueId one = b_.If(speaks);
-      b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
+      if (Partners() == 1)
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
+      else
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage), in_group});
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {
-      const int64_t steps = Ceil(shape_.k, kDepth);
       for (int64_t e = 0; e < tile_.columns / 2; ++e)
         b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
       multiply(PlaceOfStep(round, b_.Int(0)));
-      const ValueId counter = b_.Loop(steps - 1);
+      const ValueId counter = b_.Loop(steps_ - 1);
       const ValueId step = b_.Plus(counter, b_.Int(1));
       multiply(PlaceOfStep(round, step));
       b_.Do(Code::kGroupWait, {sums}, {1, 0, 0});
       release(StageBefore(round, step));
       b_.End(counter);
       b_.Do(Code::kGroupWait, {sums}, {0, 0, 0});
-      release(PlaceOfStep(round, b_.Int(steps - 1)).stage);
-      StoreSums(sums, consumer, place);
+      release(PlaceOfStep(round, b_.Int(steps_ - 1)).stage);
+      if (tile_.split > 1) return LeaveParts(sums, consumer);
+      results_.Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
     });
   }
 
-  // Two neighbouring columns at a time: n is even, so that both are within C or neither.
-  void StoreSums(ValueId sums, ValueId consumer, const TilePlace& place) {
-    const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
-    const ValueId row = b_.Plus(b_.Plus(place.row, b_.Times(consumer, kWgmmaRows)),
-                                b_.Plus(b_.Times(b_.Divide(in_group, kWarpThreads), 16),
-                                        b_.Divide(b_.Modulo(in_group, kWarpThreads), 4)));
-    const ValueId column = b_.Plus(place.column, b_.Times(b_.Modulo(in_group, 4), 2));
-    for (int64_t e = 0; e < tile_.columns / 2; e += 2) {
-      // The place of thread 0's element: the others' are as far from it as their thread's first
-      // one.
-      const MatrixPlace first = WgmmaElement(0, static_cast<int>(e));
-      SumPlace at{place.batch, b_.Plus(row, b_.Int(first.row)),
-                  b_.Plus(column, b_.Int(first.column))};
-      if (shape_.m % tile_.rows != 0) at.inside = b_.Less(at.row, b_.Int(shape_.m));
-      if (shape_.n % tile_.columns != 0) {
-        const ValueId within = b_.Less(at.column, b_.Int(shape_.n - 1));  // and so is the next
-        at.inside = at.inside < 0 ? within : b_.Alu(Op::kAnd, DType::kBool, {at.inside, within});
-      }
-      stores_(at, b_.Load(sums, b_.Int(e)), b_.Load(sums, b_.Int(e + 1)));
+  // ---- parts of sums, of the blocks of a cluster
+
+  static constexpr int64_t kTogether = 4;  // 16 bytes: threads side by side use all banks
+
+  // Of a warpgroup: [element / 4][thread][element % 4].
+  ValueId PartOf(ValueId consumer, ValueId element_four) {
+    const int64_t fours = tile_.columns / 2 / kTogether;
+    return b_.Plus(
+        b_.Times(b_.Plus(b_.Times(consumer, fours), element_four), kWarpgroupThreads * kTogether),
+        b_.Times(b_.Modulo(thread_, kWarpgroupThreads), kTogether));
+  }
+
+  void LeaveParts(ValueId sums, ValueId consumer) {
+    for (int64_t e = 0; e < tile_.columns / 2; e += kTogether) {
+      Instruction four{.code = Code::kLanes, .dtype = DType::kF32, .lanes = kTogether};
+      for (int64_t i = 0; i < kTogether; ++i) four.src.push_back(b_.Load(sums, b_.Int(e + i)));
+      b_.Store(parts_, PartOf(consumer, b_.Int(e / kTogether)), b_.Add(std::move(four)));
     }
+  }
+
+  // Each block joins the parts of some columns, in the order of blocks.
+  void Join(ValueId consumer) {
+    const int64_t columns = tile_.columns / tile_.split, elements = columns / 2;
+    const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
+    for (int64_t e = 0; e < elements; e += kTogether) {
+      const ValueId four =
+          b_.Plus(b_.Times(rank_, elements / kTogether), b_.Int(e / kTogether));
+      ValueId total = -1;
+      for (int64_t rank = 0; rank < tile_.split; ++rank) {
+        const ValueId part = b_.Add({.code = Code::kClusterLoad,
+                                     .dtype = DType::kF32,
+                                     .lanes = kTogether,
+                                     .src = {parts_, PartOf(consumer, four), b_.Int(rank)}});
+        total = rank == 0 ? part : b_.Alu(Op::kAdd, DType::kF32, {total, part});
+      }
+      for (int64_t i = 0; i < kTogether; ++i)
+        b_.Store(sums, b_.Int(e + i),
+                 b_.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {total}, .imm = {i, 0, 0}}));
+    }
+    const TilePlace place = PlaceOf(b_.Divide(block_, tile_.split));
+    results_.Write({sums, consumer,
+                    {place.batch, place.row, b_.Plus(place.column, b_.Times(rank_, columns))},
+                    columns});
   }
 
   const HopperShape& shape_;
   const HopperTile& tile_;
-  const SumStores& stores_;
   ProgramBuilder& b_;
-  int64_t tiles_m_ = 0, tiles_n_ = 0, tiles_ = 0, blocks_ = 0;
-  ValueId block_ = -1, thread_ = -1, barriers_ = -1;
+  const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
+  const int64_t steps_;  // of a block
+  ResultWriter results_;
+  ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1, parts_ = -1;
   RingOperand a_staged_, b_staged_;
 };
+
+int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
+  const int64_t ring =
+      tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype);
+  const int64_t parts =
+      tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
+  return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
+}
 
 // A matrix of `rows` by k, in a buffer of its own.
 HopperOperand WholeMatrix(const HopperProduct& product, int slot, int64_t rows, bool along_rows) {
   const int64_t width = ByteWidth(product.dtype);
   HopperOperand operand{.elements = product.batch * rows * product.k, .along_rows = along_rows};
   operand.view = {.slot = slot,
-                  .element = product.dtype == DType::kBF16 ? MappedTensor::Element::kBF16
-                                                           : MappedTensor::Element::kF16,
+                  .element = ElementOf(product.dtype),
                   .dims = along_rows ? std::vector<int64_t>{rows, product.k}
                                      : std::vector<int64_t>{product.k, rows}};
   operand.view.strides = {operand.view.dims[0] * width};
@@ -299,15 +386,36 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   // The place in the ring is then some bits of a count.
   if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
     return none_for(tile.stages, " stages; there are 2, 4 or 8");
-  const int64_t bytes =
-      tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype) + kSwizzleAlign;
-  if (bytes > kHopperSharedBytesMax)
-    return none_for("stages of ", bytes, " bytes; a block has ", kHopperSharedBytesMax);
+  const auto is_part = [](int64_t parts) { return parts == 1 || parts == 2 || parts == 4; };
+  if (!is_part(tile.cluster) || !is_part(tile.split) || (tile.cluster > 1 && tile.split > 1))
+    return none_for("clusters of ", tile.cluster, " blocks, and sums in ", tile.split,
+                    " parts; one of them is 1, the other 1, 2 or 4");
+  if (tile.order < 1 || tile.order % tile.cluster != 0)
+    return none_for("an order of ", tile.order, " rows of tiles, no multiple of the cluster's ",
+                    tile.cluster);
+  if (const int64_t tiles = Ceil(shape.m, tile.rows); tiles % tile.cluster != 0)
+    return none_for(tiles, " rows of tiles; a cluster has ", tile.cluster);
+  if (const int64_t part = tile.columns / tile.cluster;
+      tile.cluster > 1 && part % (shape.b.along_rows ? kWide : 8) != 0)
+    return none_for("parts of ", part, " columns, no multiple of ",
+                    shape.b.along_rows ? kWide : 8);
+  if (shape.results.size() > 2) return none_for(shape.results.size(), " results in boxes");
+  for (const HopperResult& result : shape.results) {
+    if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)
+      return none_for("results of ", columns, " columns in boxes of ", result.columns());
+    for (const int64_t bytes : result.view.strides)
+      if (bytes < 1 || bytes % MappedTensor::kStrideAlign != 0)
+        return none_for("rows of a result are ", bytes, " bytes apart, no multiple of ",
+                        MappedTensor::kStrideAlign);
+  }
+  if (const int64_t bytes = SharedBytesOf(shape, tile); bytes > kHopperSharedBytesMax)
+    return none_for("stages and results of ", bytes, " bytes; a block has ",
+                    kHopperSharedBytesMax);
   return absl::OkStatus();
 }
 
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                      const SumStores& stores) {
+                      const ProductStores& stores) {
   ProductBuilder(b, shape, tile, stores).Build();
 }
 
@@ -317,25 +425,50 @@ absl::StatusOr<Program> MakeHopperProduct(const HopperProduct& product, const Ho
   if (product.batch > 1) shape.batch = {product.batch};
   shape.a = WholeMatrix(product, product.a_slot, product.m, product.a_by_columns);
   shape.b = WholeMatrix(product, product.b_slot, product.n, !product.b_by_columns);
+  const int64_t row_bytes = product.n * ByteWidth(product.c_dtype);
+  const int64_t c_elements = product.batch * product.m * product.n;
+  if (product.c_in_boxes && row_bytes % MappedTensor::kStrideAlign == 0) {
+    HopperResult c{.dtype = product.c_dtype, .elements = c_elements};
+    c.view = {.slot = product.c_slot,
+              .element = ElementOf(product.c_dtype),
+              .dims = {product.n, product.m},
+              .strides = {row_bytes}};
+    if (product.batch > 1) {
+      c.view.dims.push_back(product.batch);
+      c.view.strides.push_back(product.m * row_bytes);
+    }
+    if ((tile.columns / std::max<int64_t>(1, tile.split)) % c.columns() == 0)
+      shape.results.push_back(std::move(c));
+  }
   if (absl::Status status = CheckHopperShape(shape, tile); !status.ok()) return status;
   ProgramBuilder b;
-  const ValueId c =
-      b.Buffer(product.c_dtype, product.c_slot, product.batch * product.m * product.n);
-  AddHopperProduct(b, shape, tile, [&](SumPlace place, ValueId first, ValueId second) {
-    Instruction values{.code = Code::kLanes, .dtype = product.c_dtype, .lanes = 2};
+  const auto values = [&](SumPlace place, ValueId first, ValueId second) {
+    Instruction lanes{.code = Code::kLanes, .dtype = product.c_dtype, .lanes = 2};
     for (const ValueId sum : {first, second}) {
       SumPlace at = place;
       if (sum == second) at.column = b.Plus(place.column, b.Int(1));
-      values.src.push_back(epilogue != nullptr ? epilogue(b, at, sum)
-                                               : b.Cast(sum, product.c_dtype));
+      lanes.src.push_back(epilogue != nullptr ? epilogue(b, at, sum)
+                                              : b.Cast(sum, product.c_dtype));
     }
-    const ValueId to = b.Plus(
-        b.Times(b.Plus(b.Times(place.batch, product.m), place.row), product.n), place.column);
-    Instruction store{.code = Code::kStore, .lanes = 2, .src = {c, to}};
-    store.src.push_back(b.Add(std::move(values)));
-    if (place.inside >= 0) store.src.push_back(b.Splat(place.inside, 2));
-    b.Add(std::move(store));
-  });
+    return b.Add(std::move(lanes));
+  };
+  ProductStores stores;
+  if (!shape.results.empty()) {
+    stores.boxed = [&](size_t, SumPlace place, ValueId first, ValueId second) {
+      return values(place, first, second);
+    };
+  } else {
+    const ValueId c = b.Buffer(product.c_dtype, product.c_slot, c_elements);
+    stores.direct = [&, c](SumPlace place, ValueId first, ValueId second) {
+      const ValueId to = b.Plus(
+          b.Times(b.Plus(b.Times(place.batch, product.m), place.row), product.n), place.column);
+      Instruction store{.code = Code::kStore, .lanes = 2, .src = {c, to}};
+      store.src.push_back(values(place, first, second));
+      if (place.inside >= 0) store.src.push_back(b.Splat(place.inside, 2));
+      b.Add(std::move(store));
+    };
+  }
+  AddHopperProduct(b, shape, tile, stores);
   Program program = b.Take(product.buffer_count);
   if (absl::Status status = CheckProgram(program, "product by warpgroups"); !status.ok())
     return status;

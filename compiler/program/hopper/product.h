@@ -9,9 +9,13 @@
 // memory, and is not stored.
 //
 //   sums       a product's f32 are added in the order of k, 16 products at a time, as the matrix
-//              unit adds them; the order depends on nothing but k
+//              unit adds them; the order depends on nothing but k and `split`
 //   stages     ring of `stages` x 64 columns of A and rows of B
-//   order      tiles that follow each other share columns of B, up to 8 rows of tiles
+//   order      tiles that follow each other share columns of B, up to `order` rows of tiles
+//   cluster    blocks with tiles below each other copy a part of B each, to all of them
+//   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
+//              each block for some of the columns
+//   results    leave through shared memory in boxes (results.h), or pair by pair
 #pragma once
 
 #include <cstdint>
@@ -19,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/program/hopper/results.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -30,6 +35,9 @@ struct HopperTile {
   // So many blocks compute all tiles, each one after the other, and the copies of a tile begin
   // while the one before is written. 0: a block for each tile.
   int64_t persistent_blocks = 0;
+  int64_t cluster = 1;  // 1, 2 or 4; divides the rows of tiles
+  int64_t split = 1;    // 1, 2 or 4; above 1 there is a cluster for each tile, and nothing persists
+  int64_t order = 8;    // a multiple of `cluster`
 
   bool operator==(const HopperTile&) const = default;
 };
@@ -48,6 +56,7 @@ struct HopperShape {
   int64_t m = 0, n = 0, k = 0;
   std::vector<int64_t> batch;  // extents, outermost first; up to two
   HopperOperand a, b;
+  std::vector<HopperResult> results;  // that leave in boxes; up to two
 
   int64_t batches() const {
     int64_t count = 1;
@@ -56,21 +65,13 @@ struct HopperShape {
   }
 };
 
-// Where a sum is, as i64; `inside`, unless it is -1, says whether it is within C.
-struct SumPlace {
-  ValueId batch = -1, row = -1, column = -1, inside = -1;
-};
-// Stores what becomes of the sums of two neighbouring columns, the first of which is at `place`.
-// `inside` is of both where n is even.
-using SumStores = std::function<void(SumPlace place, ValueId first, ValueId second)>;
-
 // Returns OK where the tensor memory accelerator can read the operands and a block has room for the
 // tile's stages. Errors: UNIMPLEMENTED names the rule, the value and the limit.
 absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile);
 
 // Adds all of the program to `b`. The shape is one that CheckHopperShape allows, with an even n.
 void AddHopperProduct(ProgramBuilder& b, const HopperShape& shape, const HopperTile& tile,
-                      const SumStores& stores);
+                      const ProductStores& stores);
 
 // ---- products of whole matrices in buffers of their own
 
@@ -82,6 +83,7 @@ struct HopperProduct {
   bool b_by_columns = false;  // B is stored [n][k], otherwise [k][n]
   int a_slot = 1, b_slot = 2, c_slot = 0;
   DType c_dtype = DType::kBF16;
+  bool c_in_boxes = true;  // where C's rows are a multiple of 16 bytes
   int buffer_count = 3;
 };
 

@@ -9,6 +9,13 @@
 //   stores                                          any values of a sum, element by element
 //
 // Past the ends of rows, columns and steps there are zeros in shared memory.
+//
+// Three products for one of f32: x is high + low, high rounded to the 11 digits that the unit
+// reads. low * high, high * low and high * high of one MMA's steps are summed by the unit from 0
+// on, and that is added to the sum as everything in f32 is: units cut digits off, which must not
+// add up.
+// Infinities have no low part: a sum that is not finite is computed once more, by its thread alone.
+// Eight-bit floats, which the unit adds with fewer digits, are summed by it over one MMA's steps.
 #include <algorithm>
 
 #include "base/check.h"
@@ -18,6 +25,7 @@
 
 namespace outboard::program {
 
+using codegen::MmaParts;
 using codegen::MmaPlan;
 using codegen::MmaProduct;
 using codegen::MmaSide;
@@ -25,7 +33,13 @@ using codegen::MmaTile;
 
 namespace {
 
-constexpr int64_t kFragment = 16, kChunk = 8, kSumsOfFragment = 8;
+constexpr int64_t kFragment = 16, kMatrixSide = 8, kSumsOfFragment = 8;
+constexpr int64_t kChunkBytes = 16;
+
+// Of f32.
+constexpr int64_t kSignOff = 0x7fffffff, kInfinity = 0x7f800000;
+constexpr int64_t kRoundsToInfinity = 0x7f7ff000;  // as what is larger does
+constexpr int64_t kHalfOfLast = 0x1000, kTf32Bits = 0xffffe000;  // of TF32's last digit
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -39,6 +53,8 @@ class MmaLowering {
         kernel_(kernel),
         product_(plan.product),
         tile_(plan.tile),
+        chunk_(kChunkBytes / ByteWidth(product_.dtype)),
+        depth_(2 * chunk_),
         times_(TimesOf(product_.steps, tile_.steps)),
         stages_(std::min(tile_.stages, times_)) {
     low_.mapped_ = kernel.OutputSet();
@@ -65,14 +81,17 @@ class MmaLowering {
       b_.Add({.code = Code::kCommit});
     }
     MainLoop();
+    if (product_.parts == MmaParts::kThree) ComputeAgain();
     Stores();
     low_.Leave();
     return b_.Take(static_cast<int>(kernel_.slot_elements.size()));
   }
 
  private:
-  // An operand in shared memory: lines of `length` elements, in chunks of 8 that are turned around
-  // from line to line, so that 8 chunks of a column lie in all 32 banks.
+  // An operand in shared memory: lines of `length` elements, in chunks of 16 bytes that are turned
+  // around from line to line, so that 8 chunks of a column lie in all 32 banks. No instruction
+  // turns matrices of f32: the threads read their elements, of two chunks in four lines at a time,
+  // and lines are turned twice as far.
   struct Operand {
     const MmaSide* side = nullptr;
     int64_t tile = 0;  // rows or columns of it
@@ -83,7 +102,10 @@ class MmaLowering {
     ValueId values = -1;  // private: what is computed rather than copied
   };
 
-  int64_t Chunks(const Operand& operand) const { return operand.length / kChunk; }
+  int64_t Chunks(const Operand& operand) const { return operand.length / chunk_; }
+  bool TakesElements(const Operand& operand) const {
+    return operand.side->across && product_.dtype == DType::kF32;
+  }
 
   // The block's tile and the warp's part of it. Blocks that run at the same time read few different
   // rows and columns: the second cache holds them.
@@ -129,12 +151,11 @@ class MmaLowering {
                     ValueId chunk) {
     const int64_t chunks = Chunks(operand);
     ValueId turned = chunk;
-    if (chunks >= 8) {
-      turned = b_.Plus(chunk, low);
-    } else if (chunks > 1) {
-      turned = b_.Plus(chunk, b_.Divide(low, 8 / chunks));
+    if (chunks > 1) {
+      const ValueId turns = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
+      turned = b_.Plus(chunk, b_.Times(turns, TakesElements(operand) ? 2 : 1));
     }
-    const ValueId in_line = b_.Times(b_.Modulo(turned, chunks), kChunk);
+    const ValueId in_line = b_.Times(b_.Modulo(turned, chunks), chunk_);
     const ValueId first =
         b_.Plus(b_.Times(stage, operand.lines * operand.length), b_.Times(line, operand.length));
     return b_.Plus(first, in_line);
@@ -161,7 +182,7 @@ class MmaLowering {
     return piece;
   }
   ValueId TargetOf(const Operand& operand, const Piece& piece, ValueId stage) {
-    const int64_t in_chunk = kChunk / operand.side->run;
+    const int64_t in_chunk = chunk_ / operand.side->run;
     const ValueId element = ElementOf(operand, stage, piece.line, b_.Modulo(piece.line, 8),
                                       b_.Divide(piece.number, in_chunk));
     return b_.Plus(element, b_.Times(b_.Modulo(piece.number, in_chunk), operand.side->run));
@@ -265,45 +286,181 @@ class MmaLowering {
     b_.End(time);
   }
 
-  // One fragment of 16 by 16: four matrices of 8 by 8. Those of rows are (first 8 rows, first 8
-  // steps), (last, first), (first, last), (last, last), as MMA's a has them; those of columns are
-  // (first 8 columns, first 8 steps), (first, last), (last, first), (last, last): two of its b.
+  // One fragment of 16 by two chunks: four matrices of 8 by a chunk. Those of rows are (first 8
+  // rows, first steps), (last, first), (first, last), (last, last), as MMA's a has them; those of
+  // columns are (first 8 columns, first steps), (first, last), (last, first), (last, last): two of
+  // its b.
   ValueId Load(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
+    if (TakesElements(operand)) return LoadElements(operand, stage, fragment, step);
     const bool is_rows = &operand == &rows_, across = operand.side->across;
     const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
                   first = b_.Modulo(b_.Divide(lane_, 8), 2);
     const ValueId own = is_rows ? first : second, steps = is_rows ? second : first;
-    const ValueId begin = b_.Times(operand.warp, operand.warp_size / kChunk);  // in chunks
-    const ValueId own_chunk = b_.Plus(b_.Plus(begin, b_.Int(fragment * 2)), own);
+    const ValueId begin = b_.Times(operand.warp, operand.warp_size / kMatrixSide);
+    const ValueId own_matrix = b_.Plus(b_.Plus(begin, b_.Int(fragment * 2)), own);
     const ValueId step_chunk = b_.Plus(b_.Int(step * 2), steps);
-    const ValueId line = b_.Plus(b_.Times(across ? step_chunk : own_chunk, kChunk), low);
+    const ValueId line = b_.Plus(b_.Times(across ? step_chunk : own_matrix, kMatrixSide), low);
     return b_.Add({.code = Code::kLdmatrix,
                    .dtype = product_.dtype,
-                   .lanes = 8,
+                   .lanes = 4 * MmaPacked(product_.dtype),
                    .src = {operand.memory,
-                           ElementOf(operand, stage, line, low, across ? own_chunk : step_chunk)},
+                           ElementOf(operand, stage, line, low, across ? own_matrix : step_chunk)},
                    .imm = {across ? 1 : 0, 0, 0}});
   }
 
+  // The same of f32 whose rows or columns lie side by side, in the same order.
+  ValueId LoadElements(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
+    const ValueId begin = b_.Plus(b_.Times(operand.warp, operand.warp_size),
+                                  b_.Plus(b_.Int(fragment * kFragment), b_.Divide(lane_, 4)));
+    Instruction all{.code = Code::kLanes, .dtype = product_.dtype, .lanes = 4};
+    for (int64_t matrix = 0; matrix < 4; ++matrix) {
+      const bool is_rows = &operand == &rows_;
+      const int64_t own = is_rows ? matrix % 2 : matrix / 2;
+      const int64_t steps = is_rows ? matrix / 2 : matrix % 2;
+      const ValueId number = b_.Plus(begin, b_.Int(own * kMatrixSide));
+      const ValueId line = b_.Plus(b_.Modulo(lane_, 4), b_.Int(step * depth_ + steps * chunk_));
+      const ValueId first = ElementOf(operand, stage, line, b_.Modulo(line, 8),
+                                      b_.Divide(number, chunk_));
+      all.src.push_back(b_.Load(operand.memory, b_.Plus(first, b_.Modulo(number, chunk_))));
+    }
+    return b_.Add(std::move(all));
+  }
+
+  ValueId ConstU32(int64_t value) {
+    return b_.Add({.code = Code::kConst, .dtype = DType::kU32, .imm = {value, 0, 0}});
+  }
+  ValueId Splat32(int64_t value) { return b_.Splat(ConstU32(value), 4); }
+  ValueId AsU32(ValueId x) {
+    return b_.Add({.code = Code::kBitcast, .dtype = DType::kU32, .lanes = 4, .src = {x}});
+  }
+  ValueId AsF32(ValueId x) {
+    return b_.Add({.code = Code::kBitcast, .dtype = DType::kF32, .lanes = 4, .src = {x}});
+  }
+
+  // Four f32 as the unit is to read them. What would become an infinity, or is one, is cut off.
+  ValueId Rounded(ValueId x) {
+    const ValueId bits = AsU32(x);
+    const ValueId size = b_.Alu(Op::kAnd, DType::kU32, {bits, Splat32(kSignOff)});
+    const ValueId finite = b_.Alu(Op::kCmpLt, DType::kBool, {size, Splat32(kRoundsToInfinity)});
+    const ValueId more = b_.Alu(Op::kAdd, DType::kU32, {bits, Splat32(kHalfOfLast)});
+    return AsF32(b_.Alu(Op::kWhere, DType::kU32, {finite, more, bits}));
+  }
+
+  // Four f32 in two parts. Both parts, or one of them, are not finite if x is not; a NaN may
+  // overflow into a zero, and then the low part is one.
+  struct Parts {
+    ValueId high, low;
+  };
+  Parts Split(ValueId x) {
+    const ValueId more = b_.Alu(Op::kAdd, DType::kU32, {AsU32(x), Splat32(kHalfOfLast)});
+    const ValueId high = AsF32(b_.Alu(Op::kAnd, DType::kU32, {more, Splat32(kTf32Bits)}));
+    const ValueId minus = b_.Alu(Op::kNeg, DType::kF32, {high});
+    return {high, b_.Alu(Op::kAdd, DType::kF32, {x, minus})};
+  }
+
+  ValueId Zeros() { return b_.Splat(b_.Const(DType::kF32, 0), 4); }
+  ValueId Product(ValueId row, ValueId column, int64_t half, ValueId sum) {
+    return b_.Add({.code = Code::kMma,
+                   .dtype = DType::kF32,
+                   .lanes = 4,
+                   .src = {row, column, sum},
+                   .imm = {half, 0, 0}});
+  }
+
   void Multiply(ValueId stage) {
-    for (int64_t step = 0; step < tile_.steps / kFragment; ++step) {
+    for (int64_t step = 0; step < tile_.steps / depth_; ++step) {
       std::vector<ValueId> rows, columns;
       for (int64_t i = 0; i < fragments_down_; ++i) rows.push_back(Load(rows_, stage, i, step));
       for (int64_t j = 0; j < fragments_across_; ++j)
         columns.push_back(Load(columns_, stage, j, step));
-      for (int64_t i = 0; i < fragments_down_; ++i)
-        for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
-          const ValueId place = b_.Int(SumOf(i, j, 0));
-          const ValueId before = b_.Add(
-              {.code = Code::kLoad, .dtype = DType::kF32, .lanes = 4, .src = {sums_, place}});
-          b_.Store(sums_, place,
-                   b_.Add({.code = Code::kMma,
-                           .dtype = DType::kF32,
-                           .lanes = 4,
-                           .src = {rows[i], columns[j / 2], before},
-                           .imm = {j % 2, 0, 0}}));
-        }
+      switch (product_.parts) {
+        case MmaParts::kRounded:
+          for (ValueId& row : rows) row = Rounded(row);
+          for (ValueId& column : columns) column = Rounded(column);
+          [[fallthrough]];
+        case MmaParts::kWhole:
+          EachSum([&](int64_t i, int64_t j, ValueId before) {
+            if (ByteWidth(product_.dtype) > 1)
+              return Product(rows[i], columns[j / 2], j % 2, before);
+            const ValueId sum = Product(rows[i], columns[j / 2], j % 2, Zeros());
+            return b_.Alu(Op::kAdd, DType::kF32, {before, sum});
+          });
+          break;
+        case MmaParts::kThree: MultiplyParts(rows, columns); break;
+      }
     }
+  }
+
+  void MultiplyParts(const std::vector<ValueId>& rows, const std::vector<ValueId>& columns) {
+    std::vector<Parts> of_rows, of_columns;
+    for (const ValueId row : rows) of_rows.push_back(Split(row));
+    for (const ValueId column : columns) of_columns.push_back(Split(column));
+    EachSum([&](int64_t i, int64_t j, ValueId before) {
+      const Parts &row = of_rows[i], &column = of_columns[j / 2];
+      ValueId sum = Product(row.low, column.high, j % 2, Zeros());
+      sum = Product(row.high, column.low, j % 2, sum);
+      sum = Product(row.high, column.high, j % 2, sum);
+      return b_.Alu(Op::kAdd, DType::kF32, {before, sum});
+    });
+  }
+
+  // Replaces the sums of each 16 rows and 8 columns by what `next` makes of them.
+  template <typename Next>
+  void EachSum(const Next& next) {
+    for (int64_t i = 0; i < fragments_down_; ++i)
+      for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+        const ValueId place = b_.Int(SumOf(i, j, 0));
+        const ValueId before = b_.Add(
+            {.code = Code::kLoad, .dtype = DType::kF32, .lanes = 4, .src = {sums_, place}});
+        b_.Store(sums_, place, next(i, j, before));
+      }
+  }
+
+  // The thread's sums that are infinite or NaN, in f32.
+  void ComputeAgain() {
+    const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
+    const ValueId sum = b_.Loop(sums);
+    low_.Enter();
+    const ValueId bits =
+        b_.Add({.code = Code::kBitcast, .dtype = DType::kU32, .src = {b_.Load(sums_, sum)}});
+    const ValueId size = b_.Alu(Op::kAnd, DType::kU32, {bits, ConstU32(kSignOff)});
+    const ValueId finite = b_.Alu(Op::kCmpLt, DType::kBool, {size, ConstU32(kInfinity)});
+    const ValueId again = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {finite, False()}));
+    low_.Enter();
+    const ValueId fragment = b_.Divide(sum, 4), element = b_.Modulo(sum, 4);
+    const ValueId row = b_.Plus(b_.Times(b_.Divide(fragment, fragments_across_ * 2), kFragment),
+                                b_.Times(b_.Divide(element, 2), 8));
+    const ValueId column = b_.Plus(b_.Times(b_.Modulo(fragment, fragments_across_ * 2), 8),
+                                   b_.Modulo(element, 2));
+    Inside(rows_, b_.Plus(FirstRow(), row), 1, [&] {
+      Inside(columns_, b_.Plus(FirstColumn(), column), 1,
+             [&] { b_.Store(sums_, sum, PlainSum()); });
+    });
+    low_.Leave();
+    b_.EndIf(again);
+    low_.Leave();
+    b_.End(sum);
+  }
+  ValueId False() {
+    return b_.Add({.code = Code::kConst, .dtype = DType::kBool, .imm = {0, 0, 0}});
+  }
+  ValueId PlainSum() {
+    const ValueId total = b_.Alloc(Space::kPrivate, DType::kF32, 1);
+    b_.Store(total, b_.Int(0), b_.Const(DType::kF32, 0));
+    const ValueId step = b_.Loop(product_.steps);
+    low_.Enter();
+    low_.BindAll(product_.reduced, step);
+    const ValueId term = low_.Emit(product_.sum->src[0]);
+    b_.Store(total, b_.Int(0),
+             b_.Add({.code = Code::kAlu,
+                     .op = Op::kAdd,
+                     .dtype = DType::kF32,
+                     .src = {b_.Load(total, b_.Int(0)), term},
+                     .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}}));
+    for (const int r : product_.reduced) low_.Unbind(r);
+    low_.Leave();
+    b_.End(step);
+    return b_.Load(total, b_.Int(0));
   }
 
   // Of the fragment i of rows and the 8 columns j.
@@ -311,14 +468,16 @@ class MmaLowering {
     return (i * fragments_across_ * 2 + j) * 4 + lane;
   }
 
+  // Of a thread's sums, the first one's.
+  ValueId FirstRow() { return Start(rows_, b_.Divide(lane_, 4)); }
+  ValueId FirstColumn() { return Start(columns_, b_.Times(b_.Modulo(lane_, 4), 2)); }
+  ValueId Start(const Operand& operand, ValueId at) {
+    return b_.Plus(b_.Plus(operand.origin, b_.Times(operand.warp, operand.warp_size)), at);
+  }
+
   // MmaElement's elements of c: two that are side by side, in a row and in the row 8 below.
   void Stores() {
-    const ValueId group = b_.Divide(lane_, 4), member = b_.Modulo(lane_, 4);
-    const auto start = [&](const Operand& operand, ValueId at) {
-      return b_.Plus(b_.Plus(operand.origin, b_.Times(operand.warp, operand.warp_size)), at);
-    };
-    const ValueId first_row = start(rows_, group),
-                  first_column = start(columns_, b_.Times(member, 2));
+    const ValueId first_row = FirstRow(), first_column = FirstColumn();
     const int inner = product_.columns.ranges.back();
     const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
     for (int64_t i = 0; i < fragments_down_; ++i)
@@ -380,6 +539,7 @@ class MmaLowering {
   const LoopNest& kernel_;
   const MmaProduct& product_;
   const MmaTile& tile_;
+  const int64_t chunk_, depth_;  // elements: of 16 bytes, and steps of an MMA
   const int64_t times_, stages_;
   int64_t fragments_down_ = 0, fragments_across_ = 0;
   ValueId thread_ = -1, lane_ = -1, sums_ = -1;

@@ -12,6 +12,7 @@
 //   lower_mma.cc      products of matrices by those of a GPU, a class of its own
 //   lower_hopper.cc   the same by warpgroups (compiler/program/hopper), likewise
 //   lower_online.cc   reductions that share one loop, with running maxima
+//   lower_online_mma.cc   the same with matrix units of a GPU, a class of its own
 //   lower_threads.cc  blocks of threads: who computes what, joins, copies for the block
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
@@ -48,7 +49,7 @@ using codegen::Tile;
 
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
 inline DType SumType(DType dtype) {
-  return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
+  return codegen::JoinTypeOf(dtype);
 }
 
 // Returns the conjuncts of a condition.
@@ -57,6 +58,8 @@ std::vector<const UOp*> Conjuncts(const UOp* condition);
 class Lowering {
   friend class MmaLowering;     // lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc
+  friend class OnlineMatrices;
+  friend class OnlineMmaLowering;  // lower_online_mma.cc
 
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
@@ -234,8 +237,6 @@ class Lowering {
   void JoinResults(int index, const Reduction& sums);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
-  // Of reductions of so many elements each.
-  static int64_t JoinedAtOnce(int64_t elements, DType type);
   void CopiesForStep(const Reduction& sums);
   // Returns false where that is not possible: then each step copies before it is computed.
   bool LoopWithCopiesAhead(const Reduction& sums);

@@ -36,7 +36,7 @@ class Copier {
  public:
   explicit Copier(const Program& old) : old_(old), made_(old.code.size(), -1), ends_(EndsOf(old)) {
     b_.SetReadOnly(ReadOnlySlots(old));
-    b_.SetMaps(old.maps);
+    b_.SetAround(old);
   }
   Program Take() { return b_.Take(old_.buffer_count); }
 

@@ -24,7 +24,7 @@ Program DropUnused(const Program& program) {
   }
   ProgramBuilder b;
   b.SetReadOnly(ReadOnlySlots(program));
-  b.SetMaps(program.maps);
+  b.SetAround(program);
   std::vector<ValueId> made(count, -1);
   for (size_t n = 0; n < count; ++n) {
     if (!used[n]) continue;

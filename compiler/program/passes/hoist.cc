@@ -104,7 +104,7 @@ Program Hoist(const Program& program) {
   OB_CHECK(open.size() == 1);
   ProgramBuilder b;
   b.SetReadOnly(ReadOnlySlots(program));
-  b.SetMaps(program.maps);
+  b.SetAround(program);
   std::vector<ValueId> made(program.code.size(), -1);
   for (const ValueId n : open[0]) {
     Instruction i = program.code[n];

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
@@ -34,6 +35,13 @@ constexpr Processor kProcessors[] = {
     {"sm_90", "+ptx80"},
     {"sm_90a", "+ptx80"},
 };
+constexpr char kPtxOfSmallProducts[] = "+ptx84";  // mma.sync of 8-bit floats
+
+bool HasSmallProducts(const program::Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(), [&](const auto& i) {
+    return i.code == program::Code::kMma && ByteWidth(program.code[i.src[0]].dtype) == 1;
+  });
+}
 
 void InitializeOnce() {
   static std::once_flag once;
@@ -45,10 +53,19 @@ void InitializeOnce() {
   });
 }
 
+// LLVM 19 prints no size of clusters.
+void MakeClusters(std::string& ptx, int64_t blocks) {
+  constexpr std::string_view kBefore = ".maxntid";
+  const size_t at = ptx.find(kBefore);
+  OB_CHECK(at != std::string::npos);
+  ptx.insert(at, absl::StrCat(".explicitcluster\n.reqnctapercluster ", blocks, ", 1, 1\n"));
+}
+
 class Renderer : public NvptxRenderer {
  public:
-  Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine)
-      : target_(std::move(target)), machine_(std::move(machine)) {}
+  Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine,
+           std::unique_ptr<llvm::TargetMachine> newer)
+      : target_(std::move(target)), machine_(std::move(machine)), newer_(std::move(newer)) {}
 
   const Target& target() const override { return target_; }
 
@@ -64,6 +81,12 @@ class Renderer : public NvptxRenderer {
     const int64_t threads_max = hopper ? kThreadsMax : target_.block_threads;
     const int64_t shared_bytes_max = hopper ? kHopperSharedBytesMax : target_.shared_bytes;
     out.maps = program.maps;
+    if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
+                                             static_cast<int64_t>(program.maps.size()));
+        program.copies > 1 && bytes > kParameterBytesMax)
+      return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
+                                                " bytes of parameters; limit ",
+                                                kParameterBytesMax));
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -72,21 +95,23 @@ class Renderer : public NvptxRenderer {
           threads_max, " threads and ", shared_bytes_max, " bytes"));
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
+    llvm::TargetMachine* const machine = HasSmallProducts(program) ? newer_.get() : machine_.get();
     llvm::LLVMContext context;
     llvm::Module module("kernel", context);
     module.setTargetTriple(kTriple);
-    module.setDataLayout(machine_->createDataLayout());
+    module.setDataLayout(machine->createDataLayout());
     OB_RETURN_IF_ERROR(NvptxPrinter(program, target_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
-    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine_.get(), no_opt));
+    OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
     OB_ASSIGN_OR_RETURN(out.object,
-                        EmitFile(module, machine_.get(), llvm::CodeGenFileType::AssemblyFile));
+                        EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile));
+    if (program.cluster > 1) MakeClusters(out.object, program.cluster);
     return out;
   }
 
  private:
   const Target target_;
-  const std::unique_ptr<llvm::TargetMachine> machine_;
+  const std::unique_ptr<llvm::TargetMachine> machine_, newer_;  // newer_: of kPtxOfSmallProducts
 };
 
 }  // namespace
@@ -107,11 +132,15 @@ absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) 
   llvm::TargetOptions options;
   // No product is fused with a sum but where the printer does it.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      found->createTargetMachine(kTriple, processor->arch, processor->ptx, options, std::nullopt,
-                                 std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for NVPTX");
-  return std::make_unique<Renderer>(std::move(target), std::move(machine));
+  const auto make = [&](const char* ptx) {
+    return std::unique_ptr<llvm::TargetMachine>(
+        found->createTargetMachine(kTriple, processor->arch, ptx, options, std::nullopt,
+                                   std::nullopt, llvm::CodeGenOptLevel::Default));
+  };
+  auto machine = make(processor->ptx), newer = make(kPtxOfSmallProducts);
+  if (machine == nullptr || newer == nullptr)
+    return absl::InternalError("LLVM cannot generate code for NVPTX");
+  return std::make_unique<Renderer>(std::move(target), std::move(machine), std::move(newer));
 }
 
 }  // namespace outboard::render

@@ -27,6 +27,7 @@ class NvptxRenderer {
   // Errors: UNIMPLEMENTED       an operation without code for its type; fp64 where the target has
   //                             none; private memory that cannot become registers
   //         RESOURCE_EXHAUSTED  more threads or shared memory than a block may have
+  //         OUT_OF_RANGE        more copies than a launch has parameters for
   //         INTERNAL            LLVM refused what was written
   virtual absl::StatusOr<CompiledKernel> Render(const program::Program& program,
                                                 const std::string& symbol, bool no_opt,

@@ -72,7 +72,7 @@ void NvptxPrinter::OpenBlockMemory() {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
             b_.getContext(),
-            {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(b_.getContext(), "minctasm"),
+            {llvm::ValueAsMetadata::get(entry_), llvm::MDString::get(b_.getContext(), "minctasm"),
              llvm::ConstantAsMetadata::get(b_.getInt32(1))}));
     return;
   }
@@ -126,6 +126,46 @@ Value* NvptxPrinter::BlockAddress(ValueId memory, ValueId index) {
   return b_.CreateAdd(base, place);
 }
 
+// Bits 4 to 6 of a byte's place are mixed with bits 7 to 9; memories begin at a multiple of 1,024.
+Value* NvptxPrinter::SwizzledAddress(ValueId memory, Value* index) {
+  const auto width = static_cast<uint32_t>(ByteWidth(at(memory).dtype));
+  Value* const place = b_.CreateMul(b_.CreateTrunc(index, b_.getInt32Ty()), b_.getInt32(width));
+  Value* const mixed =
+      b_.CreateXor(place, b_.CreateAnd(b_.CreateLShr(place, uint64_t{3}), b_.getInt32(0x70)));
+  return b_.CreateGEP(b_.getInt8Ty(), bases_.at(memory), mixed);
+}
+
+void NvptxPrinter::ArriveInCluster(ValueId n) {
+  const Instruction& i = at(n);
+  Asm(b_.getVoidTy(),
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+      "r,r",
+      {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+}
+
+NvptxPrinter::Values NvptxPrinter::LoadOfCluster(ValueId n) {
+  const Instruction& i = at(n);
+  const auto lanes = static_cast<size_t>(i.lanes);
+  std::string registers;
+  for (size_t lane = 0; lane < lanes; ++lane) absl::StrAppend(&registers, lane > 0 ? ", $" : "$", lane);
+  const std::string text = absl::StrCat(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, $", lanes, ", $", lanes + 1,
+      "; ld.shared::cluster.", lanes == 1 ? "" : absl::StrCat("v", lanes, "."), "f32 ",
+      lanes == 1 ? registers : absl::StrCat("{", registers, "}"), ", [there]; }");
+  Type* const element = b_.getFloatTy();
+  Type* const result =
+      lanes == 1 ? element
+                 : llvm::StructType::get(b_.getContext(), std::vector<Type*>(lanes, element));
+  Value* const loaded =
+      Asm(result, text, absl::StrCat(Repeated("=f", lanes), ",r,r"),
+          {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
+  Values out;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    out.push_back(lanes == 1 ? loaded : b_.CreateExtractValue(loaded, {lane}));
+  return out;
+}
+
 // Constants are added to the descriptor, not to the address: operands of the products of one stage
 // then differ by one addition. Addresses are below 2^18, so that nothing overflows its field.
 Value* NvptxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
@@ -165,9 +205,15 @@ void NvptxPrinter::BoxCopy(ValueId n) {
   if (loads) {
     args.push_back(BlockAddress(i.src[2], i.src[3]));
     absl::StrAppend(&constraints, ",r");
+    const bool several = i.imm[0] != 0;
     text = absl::StrCat("cp.async.bulk.tensor.", rank,
-                        "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {",
-                        coordinates, "}], [$", 2 + rank, "];");
+                        "d.shared::cluster.global.mbarrier::complete_tx::bytes",
+                        several ? ".multicast::cluster" : "", " [$0], [$1, {", coordinates,
+                        "}], [$", 2 + rank, "]", several ? absl::StrCat(", $", 3 + rank) : "", ";");
+    if (several) {
+      args.push_back(b_.getInt16(static_cast<uint16_t>(i.imm[0])));
+      absl::StrAppend(&constraints, ",h");
+    }
   } else {
     text = absl::StrCat("cp.async.bulk.tensor.", rank, "d.global.shared::cta.bulk_group [$1, {",
                         coordinates, "}], [$0];");
@@ -208,6 +254,7 @@ void NvptxPrinter::PrintHopper(ValueId n) {
           {barrier()});
       return;
     case Code::kBarrierArrive:
+      if (i.src.size() == 3) return ArriveInCluster(n);
       Asm(nothing, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r", {barrier()});
       return;
     case Code::kBarrierWait:
@@ -221,9 +268,14 @@ void NvptxPrinter::PrintHopper(ValueId n) {
     case Code::kBoxStore: BoxCopy(n); return;
     case Code::kBoxCommit: Asm(nothing, "cp.async.bulk.commit_group;", "", {}); return;
     case Code::kBoxWait:
-      Asm(nothing, absl::StrCat("cp.async.bulk.wait_group ", i.imm[0], ";"), "", {});
+      Asm(nothing,
+          absl::StrCat("cp.async.bulk.wait_group", i.imm[1] != 0 ? ".read " : " ", i.imm[0], ";"),
+          "", {});
       return;
     case Code::kProxyFence: Asm(nothing, "fence.proxy.async.shared::cta;", "", {}); return;
+    case Code::kClusterSync:
+      Asm(nothing, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "", {});
+      return;
     case Code::kGroupFence:
       WithAccumulators(llvm::ArrayRef<ValueId>(i.src.data(), i.src.size()),
                        "wgmma.fence.sync.aligned;", {});

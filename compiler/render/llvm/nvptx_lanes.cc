@@ -42,8 +42,13 @@ void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, 
     const int count = Together(memory, index, lane, end);
     Type* const whole =
         count == 1 ? type : llvm::FixedVectorType::get(type, static_cast<unsigned>(count));
-    Value* const value = b_.CreateAlignedLoad(whole, Address(memory, Index(index, lane)),
-                                              AlignOf(memory, index, lane));
+    llvm::LoadInst* const value = b_.CreateAlignedLoad(
+        whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
+    // A parameter that nobody writes says so itself; an address from the table of copies cannot.
+    if (HasCopies() && at(memory).code == program::Code::kBuffer &&
+        !written_[static_cast<size_t>(at(memory).imm[0])])
+      value->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                         llvm::MDNode::get(b_.getContext(), {}));
     for (int k = 0; k < count; ++k)
       out.push_back(alu_.FromMemory(
           count == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(k)), dtype));
@@ -51,7 +56,9 @@ void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, 
   }
 }
 
-void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value) {
+void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
+  const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
+  const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
@@ -66,7 +73,11 @@ void NvptxPrinter::StoreLanes(ValueId memory, ValueId index, int begin, int end,
         whole = b_.CreateInsertElement(whole, alu_.ToMemory(Lane(value, lane + k), dtype),
                                        static_cast<uint64_t>(k));
     }
-    b_.CreateAlignedStore(whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
+    // A swizzle moves pieces of 16 bytes, which no access crosses.
+    Value* const place = Index(index, lane);
+    b_.CreateAlignedStore(whole,
+                          swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
+                          AlignOf(memory, index, lane));
     lane += count;
   }
 }

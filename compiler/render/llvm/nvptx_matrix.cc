@@ -1,9 +1,11 @@
 // Matrix units of a GPU, and copies to shared memory that go on while their thread does: mma.sync,
 // ldmatrix and cp.async (PTX ISA, chapter 9.7).
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 
 namespace outboard::render {
@@ -15,37 +17,90 @@ using program::Code;
 using program::Instruction;
 
 // What LDMATRIX has read stays as it is: its numbers are taken apart only where a program does so.
-Value* NvptxPrinter::Pair(ValueId n, int lane) {
-  if (const auto it = pairs_.find(n); it != pairs_.end())
-    return it->second[static_cast<size_t>(lane / 2)];
-  const auto half = [&](int l) {
-    return b_.CreateZExt(alu_.Bitcast(Lane(n, l), at(n).dtype, DType::kU16), b_.getInt32Ty());
-  };
-  return b_.CreateOr(half(lane), b_.CreateShl(half(lane + 1), uint64_t{16}));
+Value* NvptxPrinter::Packed(ValueId n, int lane) {
+  const DType type = at(n).dtype;
+  const int packed = program::MmaPacked(type);
+  if (const auto it = packed_.find(n); it != packed_.end())
+    return it->second[static_cast<size_t>(lane / packed)];
+  Value* all = nullptr;
+  for (int l = lane; l < lane + packed; ++l) {
+    Value* const bits =
+        b_.CreateZExt(alu_.Bitcast(Lane(n, l), type, BitsOf(type)), b_.getInt32Ty());
+    const auto shift = static_cast<uint64_t>(8 * ByteWidth(type) * (l - lane));
+    all = all == nullptr ? bits : b_.CreateOr(all, b_.CreateShl(bits, shift));
+  }
+  return all;
 }
 
-// mma.sync.m16n8k16: its fragments are MmaElement's, two numbers a register.
+// mma.sync.m16n8k16, of f32 m16n8k8, of 8-bit floats m16n8k32: its fragments are MmaElement's.
 NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src[0]).dtype;
+  const int packed = program::MmaPacked(type);
   std::vector<Value*> args;
   const auto add = [&](ValueId operand, int first, int lanes) {
-    for (int lane = first; lane < first + lanes; lane += 2) {
-      Value* const pair = Pair(operand, lane);
-      args.push_back(type == DType::kBF16
-                         ? pair
-                         : b_.CreateBitCast(pair, llvm::FixedVectorType::get(b_.getHalfTy(), 2)));
+    for (int lane = first; lane < first + lanes; lane += packed) {
+      Value* const bits = Packed(operand, lane);
+      args.push_back(type == DType::kF16
+                         ? b_.CreateBitCast(bits, llvm::FixedVectorType::get(b_.getHalfTy(), 2))
+                         : bits);
     }
   };
-  add(i.src[0], 0, 8);
-  add(i.src[1], static_cast<int>(4 * i.imm[0]), 4);
-  Values out;
+  add(i.src[0], 0, 4 * packed);
+  add(i.src[1], static_cast<int>(2 * packed * i.imm[0]), 2 * packed);
   for (int lane = 0; lane < 4; ++lane) args.push_back(Lane(i.src[2], lane));
-  Value* const product =
-      b_.CreateIntrinsic(type == DType::kBF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                              : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                         {}, args);
+  Value* product = nullptr;
+  switch (type) {
+    case DType::kF32:
+      product = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32, {}, args);
+      break;
+    case DType::kBF16:
+      product = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16, {}, args);
+      break;
+    case DType::kF16:
+      product = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32, {}, args);
+      break;
+    default: product = SmallProduct(type, args);
+  }
+  Values out;
   for (unsigned lane = 0; lane < 4; ++lane) out.push_back(b_.CreateExtractValue(product, {lane}));
+  return out;
+}
+
+// Of 8-bit floats. LLVM has no intrinsic for it.
+Value* NvptxPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
+  const char* const name = type == DType::kF8E4M3 ? "e4m3" : "e5m2";
+  std::vector<Type*> types;
+  for (const Value* arg : args) types.push_back(arg->getType());
+  Type* const sums = llvm::StructType::get(
+      b_.getContext(), std::vector<Type*>(4, Type::getFloatTy(b_.getContext())));
+  llvm::CallInst* const call = b_.CreateCall(
+      llvm::InlineAsm::get(
+          llvm::FunctionType::get(sums, types, false),
+          absl::StrCat("mma.sync.aligned.m16n8k32.row.col.f32.", name, ".", name,
+                       ".f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"),
+          "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", /*hasSideEffects=*/false),
+      args);
+  call->setConvergent();
+  call->setDoesNotAccessMemory();
+  return call;
+}
+
+// cvt.rn.bf16x2.f32: what is rounded for MMA is there as it takes it.
+NvptxPrinter::Values NvptxPrinter::NarrowToPairs(ValueId n) {
+  const Instruction& i = at(n);
+  Values pairs, out;
+  for (int lane = 0; lane < i.lanes; lane += 2) {
+    Value* const both =
+        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
+                           {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
+    Value* const pair = b_.CreateBitCast(both, b_.getInt32Ty());
+    pairs.push_back(pair);
+    for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
+      out.push_back(alu_.Bitcast(b_.CreateTrunc(b_.CreateLShr(pair, shift), b_.getInt16Ty()),
+                                 DType::kU16, i.dtype));
+  }
+  packed_[n] = std::move(pairs);
   return out;
 }
 
@@ -56,14 +111,16 @@ NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
       i.imm[0] == 1 ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
                     : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,
       {address->getType()}, {address});
-  Values& pairs = pairs_[n];
+  Values& registers = packed_[n];
   Values out;
+  const int bits = 8 * ByteWidth(i.dtype);
   for (unsigned matrix = 0; matrix < 4; ++matrix) {
-    Value* const pair = b_.CreateExtractValue(loaded, {matrix});
-    pairs.push_back(pair);
-    for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
-      out.push_back(alu_.Bitcast(b_.CreateTrunc(b_.CreateLShr(pair, shift), b_.getInt16Ty()),
-                                 DType::kU16, i.dtype));
+    Value* const all = b_.CreateExtractValue(loaded, {matrix});
+    registers.push_back(all);
+    for (int shift = 0; shift < 32; shift += bits)
+      out.push_back(alu_.Bitcast(b_.CreateTrunc(b_.CreateLShr(all, static_cast<uint64_t>(shift)),
+                                                b_.getIntNTy(static_cast<unsigned>(bits))),
+                                 BitsOf(i.dtype), i.dtype));
   }
   return out;
 }

@@ -28,15 +28,6 @@ constexpr unsigned kGlobal = 1, kShared = 3;
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
 
-DType BitsOf(DType dtype) {
-  switch (ByteWidth(dtype)) {
-    case 1: return DType::kU8;
-    case 2: return DType::kU16;
-    case 4: return DType::kU32;
-    default: return DType::kU64;
-  }
-}
-
 // At a barrier, for no matrix unit, with so few values in private memory that half of the registers
 // hold them.
 bool WaitsInLoop(const program::Program& program) {
@@ -92,6 +83,10 @@ absl::Status NvptxPrinter::Supports() const {
         if (IsTranscendental(i.op))
           return none_for(absl::StrCat(std::string(Name(i.op)), " of ", type));
         break;
+      case Code::kMma:
+        if (ByteWidth(at(i.src[0]).dtype) == 1 && target_.arch == "sm_80")
+          return none_for("MMA of 8-bit floats");
+        break;
       case Code::kAlloc:
         if (i.imm[0] == static_cast<int64_t>(Space::kTile)) return none_for("tiles");
         if (i.imm[0] == static_cast<int64_t>(Space::kPrivate) && i.imm[1] > kElementsMax)
@@ -130,11 +125,14 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   kernel_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                    llvm::Function::ExternalLinkage, symbol, module_);
   kernel_->addFnAttr(llvm::Attribute::NoUnwind);
+  entry_ = kernel_;
+  if (HasCopies()) AddEntry(symbol);
   MarkKernel(program_.Extent(Grid::kThread));
   b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel_));
   OpenMemories();
   for (ValueId n = 0; n < static_cast<ValueId>(program_.code.size()); ++n) Print(n);
   b_.CreateRetVoid();
+  if (HasCopies()) CallKernel();
   return absl::OkStatus();
 }
 
@@ -143,7 +141,7 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   const auto annotate = [&](const char* name, int64_t value) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
         ->addOperand(llvm::MDNode::get(
-            context, {llvm::ValueAsMetadata::get(kernel_), llvm::MDString::get(context, name),
+            context, {llvm::ValueAsMetadata::get(entry_), llvm::MDString::get(context, name),
                       llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
   };
   annotate("kernel", 1);
@@ -151,7 +149,7 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   // While one block waits at the barriers of its loop, another one computes: each may have half of
   // the registers. Products by matrix units say by their tiles how many they need.
   if (WaitsInLoop(program_)) annotate("minctasm", 2);
-  AddMaps();
+  if (!HasCopies()) AddMaps();
 }
 
 Value* NvptxPrinter::Number(Grid axis) {
@@ -163,7 +161,9 @@ Value* NvptxPrinter::Number(Grid axis) {
 void NvptxPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
 void NvptxPrinter::OpenMemories() {
-  std::vector<bool> read(program_.buffer_count, false), written(program_.buffer_count, false);
+  std::vector<bool> read(program_.buffer_count, false);
+  std::vector<bool>& written = written_;
+  written.assign(static_cast<size_t>(program_.buffer_count), false);
   const auto touch = [&](std::vector<bool>& slots, ValueId memory) {
     if (at(memory).code == Code::kBuffer) slots[at(memory).imm[0]] = true;
   };
@@ -231,7 +231,7 @@ void NvptxPrinter::Print(ValueId n) {
     case Code::kCopy: Copy(n); return;
     case Code::kBarrier: Barrier(); return;
     default:
-      if (program::IsHopper(i.code)) return PrintHopper(n);
+      if (program::IsHopper(i.code) && !program::HasValue(i.code)) return PrintHopper(n);
       values_[n] = Compute(n);
       return;
   }
@@ -258,6 +258,9 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
       return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
+      if (target_.kind == TargetKind::kCuda && i.dtype == DType::kBF16 &&
+          at(i.src[0]).dtype == DType::kF32 && i.lanes % 2 == 0)
+        return NarrowToPairs(n);
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
       return out;
@@ -271,6 +274,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
     case Code::kMma: return MatrixProduct(n);
     case Code::kShuffle: return Shuffle(n);
     case Code::kLdmatrix: return LoadMatrices(n);
+    case Code::kClusterLoad: return LoadOfCluster(n);
     default: OB_CHECK(false && "no value"); return {};
   }
 }
@@ -465,7 +469,7 @@ void NvptxPrinter::Store(ValueId n) {
       return;
     }
     if (condition != nullptr) OpenIf(condition);
-    StoreLanes(memory, i.src[1], begin, end, i.src[2]);
+    StoreLanes(i, begin, end);
     if (condition != nullptr) CloseIf();
   });
 }

@@ -23,6 +23,16 @@
 
 namespace outboard::render {
 
+// The integer type of the same width.
+inline DType BitsOf(DType dtype) {
+  switch (ByteWidth(dtype)) {
+    case 1: return DType::kU8;
+    case 2: return DType::kU16;
+    case 4: return DType::kU32;
+    default: return DType::kU64;
+  }
+}
+
 class NvptxPrinter : protected ScopePrinter {
  public:
   NvptxPrinter(const program::Program& program, const Target& target, llvm::Module& module);
@@ -51,6 +61,7 @@ class NvptxPrinter : protected ScopePrinter {
   virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
   virtual Values LoadMatrices(ValueId n);
+  Values NarrowToPairs(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
@@ -63,6 +74,7 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::Module& module_;
   AluEmitter alu_;
   llvm::Function* kernel_ = nullptr;
+  llvm::Function* entry_ = nullptr;  // what is launched: kernel_, or what calls it for each copy
 
  private:
   using Elements = std::vector<llvm::Value*>;  // variables of a private memory
@@ -78,7 +90,8 @@ class NvptxPrinter : protected ScopePrinter {
   Values Bitcast(ValueId n);
 
   // ---- matrices and asynchronous copies (nvptx_matrix.cc)
-  llvm::Value* Pair(ValueId n, int lane);  // two small floats in 32 bits
+  llvm::Value* Packed(ValueId n, int lane);  // lanes from this one on that fill 32 bits
+  llvm::Value* SmallProduct(DType type, llvm::ArrayRef<llvm::Value*> args);
   void CopyAsynchronously(ValueId n, int lane, int64_t bytes);
 
   // ---- memory
@@ -96,7 +109,12 @@ class NvptxPrinter : protected ScopePrinter {
   int Together(ValueId memory, ValueId index, int begin, int end) const;
   llvm::Align AlignOf(ValueId memory, ValueId index, int lane) const;
   void LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out);
-  void StoreLanes(ValueId memory, ValueId index, int begin, int end, ValueId value);
+  void StoreLanes(const program::Instruction& store, int begin, int end);
+
+  // ---- several copies in one launch (launch/nvptx_copies.cc)
+  bool HasCopies() const { return program_.copies > 1; }
+  void AddEntry(const std::string& symbol);
+  void CallKernel();
 
   // ---- sm_90a (nvptx_hopper.cc)
   void AddMaps();          // after the kernel's other parameters
@@ -107,6 +125,10 @@ class NvptxPrinter : protected ScopePrinter {
   void WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
                         llvm::ArrayRef<llvm::Value*> args);
   llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
+  // The place that a swizzle gives element `index` of the block's memory.
+  llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
+  void ArriveInCluster(ValueId n);
+  Values LoadOfCluster(ValueId n);
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);
   void BoxCopy(ValueId n);
   void GroupProduct(ValueId n);
@@ -120,8 +142,9 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::GlobalVariable* block_memory_ = nullptr;  // of kernels for sm_90a
   std::vector<Values> values_;
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
+  std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> pairs_;  // of LDMATRIX: its registers, two numbers each
+  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX and casts to bf16: its registers
 };
 
 }  // namespace outboard::render

@@ -165,7 +165,11 @@ void Execution::BulkLane(Warp* warp, int lane, const Instruction& in) {
       const uint32_t blocks = static_cast<uint32_t>(warp->row(in.e)[lane]);
       const auto& cluster = warp->block->cluster->blocks;
       for (size_t rank = 0; rank < cluster.size(); ++rank)
-        if (blocks >> rank & 1) copy->targets.push_back(cluster[rank]);
+        if (blocks >> rank & 1) {
+          if (cluster[rank]->live_warps == 0)
+            return misuse(first, "multicasts to a block that has left");
+          copy->targets.push_back(cluster[rank]);
+        }
       if (blocks >> cluster.size() != 0)
         return misuse(first, "multicasts to a block that the cluster does not have");
     } else {

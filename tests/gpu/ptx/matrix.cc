@@ -1,11 +1,17 @@
 // ldmatrix, stmatrix and mma.sync: matrices that lie across the registers of a warp.
 //
 // A product's sum is computed in double over all of k and rounded once: PTX leaves the order and
-// the rounding of intermediate sums open. Integer products are exact, modulo 2^32 or saturated.
+// the rounding of intermediate sums open. Of tf32 and the 8-bit floats, for whose digits programs
+// care, it is as coarse as on any device: each term is cut off at the last place that the largest
+// one has in f32; of 8-bit floats, at the last of 14 digits, as on sm_90. Integer products are
+// exact, modulo 2^32 or saturated.
 #include "tests/gpu/ptx/matrix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx/execution.h"
@@ -108,6 +114,25 @@ void Execution::StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
 
 namespace {
 
+// Cuts all terms off at the last of the digits of the largest, and then their sum, to f32.
+double CutTogether(const std::vector<double>& terms, int digits) {
+  double largest = 0, sum = 0;
+  for (const double term : terms) {
+    if (!std::isfinite(term)) return std::accumulate(terms.begin(), terms.end(), 0.0);
+    largest = std::fmax(largest, std::fabs(term));
+  }
+  const auto cut = [](double value, double size, int of) {
+    constexpr int kLeast = -149;
+    const double unit = std::ldexp(1.0, std::max(std::ilogb(size) + 1 - of, kLeast));
+    return std::trunc(value / unit) * unit;
+  };
+  if (largest == 0) return 0;
+  for (const double term : terms) sum += cut(term, largest, digits);
+  if (sum == 0) return 0;
+  sum = cut(sum, sum, 24);
+  return std::fabs(sum) < 0x1p128 ? sum : std::copysign(HUGE_VAL, sum);
+}
+
 // Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column
 // of B; the other index counts, within a register of `per` elements, from (lane % 4) * per;
 // registers step by 8 rows first (A), then by 4 * per along k.
@@ -153,11 +178,14 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
                              : ElementOf(shape.c, warp->row(c[i])[lane]);
     }
   }
+  const bool coarse =
+      shape.a == Type::kTf32 || shape.a == Type::kE4m3 || shape.a == Type::kE5m2;
   for (int row = 0; row < shape.m; ++row)
     for (int column = 0; column < shape.n; ++column) {
-      double total = sum[row][column];
-      for (int k = 0; k < shape.k; ++k) total += left[row][k] * right[k][column];
-      sum[row][column] = total;
+      std::vector<double> terms = {sum[row][column]};
+      for (int k = 0; k < shape.k; ++k) terms.push_back(left[row][k] * right[k][column]);
+      sum[row][column] = coarse ? CutTogether(terms, element_bits == 8 ? 14 : 24)
+                                : std::accumulate(terms.begin(), terms.end(), 0.0);
     }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {

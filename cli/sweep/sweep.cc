@@ -1,0 +1,376 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/micros.h"
+#include "cli/common.h"
+#include "cli/sweep/commands.h"
+#include "cli/sweep/sweep_folder.h"
+#include "cli/sweep/sweep_runner.h"
+#include "cli/sweep/sweep_table.h"
+
+extern char** environ;
+
+namespace outboard::cli {
+namespace {
+
+constexpr int kWrongUsage = 2, kInterrupted = 130;
+constexpr std::chrono::milliseconds kLookEvery{250}, kStartsWithin{5000};
+
+absl::Status WithBound(const std::string& dollars, SweepPlan& plan) {
+  if (dollars.empty()) return absl::OkStatus();
+  const absl::StatusOr<int64_t> micros = ParseMicros(dollars);
+  if (!micros.ok() || *micros <= 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-cost \"", dollars, "\" is no amount of US dollars above 0"));
+  plan.max_cost_micro_usd = *micros;
+  return absl::OkStatus();
+}
+
+// A process of its own session, so that no terminal's end or Ctrl-C reaches it.
+absl::Status StartRunner(const SweepFolder& folder) {
+  const std::string log = folder.path() + "/runner.log";
+  std::string program = "/proc/self/exe", command = "sweep-trials", id = folder.id();
+  char* const arguments[] = {program.data(), command.data(), id.data(), nullptr};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  posix_spawnattr_t how;
+  posix_spawnattr_init(&how);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, program.c_str(), &files, &how, arguments, environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&how);
+  if (error != 0)
+    return absl::UnavailableError(absl::StrCat("no process for the sweep: ", std::strerror(error)));
+  const auto until = std::chrono::steady_clock::now() + kStartsWithin;
+  while (std::chrono::steady_clock::now() < until) {
+    if (folder.RunnerPid() == pid) return absl::OkStatus();
+    // A short sweep is over by now.
+    if (int status = 0; waitpid(pid, &status, WNOHANG) == pid) {
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+      return absl::UnavailableError(absl::StrCat("the sweep did not start; see ", log));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return absl::UnavailableError(absl::StrCat("the sweep did not start in time; see ", log));
+}
+
+// Draws over what it drew before.
+class LiveTable {
+ public:
+  LiveTable() : on_terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+  void Show(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
+    if (!on_terminal_) return Tell(plan, trials);
+    winsize size{};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    const size_t columns = size.ws_col > 0 ? size.ws_col : 80;
+    const size_t rows = size.ws_row > 5 ? size.ws_row - 4u : 20;
+    std::vector<std::string> lines = SweepTable(plan, trials, rows, columns);
+    lines.push_back(SweepSummary(plan, trials).substr(0, columns));
+    std::string text;
+    if (drawn_ > 0) text = absl::StrCat("\x1b[", drawn_, "F");
+    for (const std::string& line : lines) absl::StrAppend(&text, line, "\x1b[K\n");
+    text += "\x1b[J";
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+    drawn_ = lines.size();
+  }
+  void Forget() { drawn_ = 0; }  // somebody else has written
+
+ private:
+  // A line where a trial's state has changed.
+  void Tell(const SweepPlan& plan, const std::vector<SweepTrial>& trials) {
+    for (const SweepTrial& trial : trials) {
+      const auto [it, is_new] = told_.emplace(trial.number, TrialState::kWaiting);
+      if (it->second == trial.state) continue;
+      it->second = trial.state;
+      std::string text = absl::StrCat("trial ", trial.number, " (",
+                                      absl::StrJoin(trial.values, " "), ") ", NameOf(trial.state));
+      if (trial.ended() && trial.metric.has_value())
+        absl::StrAppend(&text, ": ", plan.metric, " ", *trial.metric);
+      if (!trial.note.empty()) absl::StrAppend(&text, "; ", trial.note);
+      std::printf("%s\n", text.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  const bool on_terminal_;
+  size_t drawn_ = 0;
+  std::map<int, TrialState> told_;
+};
+
+enum class AfterInterrupt { kStop, kLeave, kGoOn };
+
+AfterInterrupt AskAfterInterrupt() {
+  if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return AfterInterrupt::kStop;
+  std::fprintf(stderr,
+               "\nStop the trials (s), leave them running (l), or go on watching (Enter)? ");
+  char line[16] = {};
+  // Ctrl-C once more is an answer, too.
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  struct sigaction before {
+  }, ends{};
+  ends.sa_handler = [](int) {};
+  sigaction(SIGINT, &ends, &before);
+  pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+  const ssize_t count = read(STDIN_FILENO, line, sizeof line - 1);
+  pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+  sigaction(SIGINT, &before, nullptr);
+  if (count <= 0 || line[0] == 's' || line[0] == 'S') return AfterInterrupt::kStop;
+  return line[0] == 'l' || line[0] == 'L' ? AfterInterrupt::kLeave : AfterInterrupt::kGoOn;
+}
+
+// Until the trials have ended or the user leaves. Returns the exit code.
+int Watch(const SweepFolder& folder) {
+  const absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
+  if (!plan.ok()) return Report(plan.status());
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  LiveTable table;
+  bool interrupted = false;
+  for (;;) {
+    const std::optional<int> runner = folder.RunnerPid();  // before its last words are read
+    const absl::StatusOr<std::vector<SweepTrial>> trials = folder.ReadTrials(*plan);
+    if (!trials.ok()) return Report(trials.status());
+    table.Show(*plan, *trials);
+    if (!runner.has_value()) {
+      std::printf("%s\n%s/results.csv\n", SweepSummary(*plan, *trials).c_str(),
+                  folder.path().c_str());
+      const auto left =
+          std::ranges::count_if(*trials, [](const SweepTrial& t) { return !t.ended(); });
+      if (left > 0)
+        std::printf("%d trials are left: outboard sweep resume %s\n", static_cast<int>(left),
+                    folder.id().c_str());
+      if (interrupted) return kInterrupted;
+      const auto failed = std::ranges::count(*trials, TrialState::kFailed, &SweepTrial::state);
+      return failed > 0 || left > 0 ? 1 : 0;
+    }
+    const timespec wait{0, std::chrono::nanoseconds(kLookEvery).count()};
+    if (sigtimedwait(&signals, nullptr, &wait) < 0) continue;
+    const AfterInterrupt answer = interrupted ? AfterInterrupt::kStop : AskAfterInterrupt();
+    table.Forget();
+    if (answer == AfterInterrupt::kLeave) {
+      std::printf(
+          "sweep %s goes on; outboard sweep watch %s shows it, outboard sweep stop %s ends "
+          "it\n",
+          folder.id().c_str(), folder.id().c_str(), folder.id().c_str());
+      return 0;
+    }
+    if (answer == AfterInterrupt::kStop && !interrupted) {
+      interrupted = true;
+      std::fprintf(stderr, "stopping the trials ...\n");
+      kill(*runner, SIGTERM);
+    }
+  }
+}
+
+int StartAndWatch(const SweepFolder& folder, bool detach) {
+  if (absl::Status status = StartRunner(folder); !status.ok()) return Report(status);
+  if (!detach) return Watch(folder);
+  std::printf("%s\n", folder.id().c_str());
+  return 0;
+}
+
+int RunSweep(const SweepFlags& flags) {
+  SweepPlan plan;
+  plan.command = flags.command;
+  plan.parameters = flags.parameters;
+  plan.seed = flags.seed;
+  plan.metric = flags.metric;
+  plan.larger_is_better = flags.larger_is_better;
+  plan.at_once = flags.at_once;
+  plan.first_rung = flags.first_rung;
+  plan.keep_one_of = flags.keep_one_of;
+  absl::Status status = WithBound(flags.max_cost, plan);
+  if (status.ok()) status = plan.Complete(flags.strategy, flags.trials);
+  if (!status.ok()) {
+    Report(status);
+    return kWrongUsage;
+  }
+  const absl::StatusOr<SweepFolder> folder = SweepFolder::Create(plan);
+  if (!folder.ok()) return Report(folder.status());
+  std::fprintf(stderr, "sweep %s: %d trials (%s), at most %d at once; logs in %s\n",
+               folder->id().c_str(), plan.trials, NameOf(plan.strategy), plan.at_once,
+               folder->path().c_str());
+  return StartAndWatch(*folder, flags.detach);
+}
+
+int RunResume(const SweepFlags& flags) {
+  const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(flags.id);
+  if (!folder.ok()) return Report(folder.status());
+  absl::StatusOr<SweepPlan> plan = folder->ReadPlan();
+  if (!plan.ok()) return Report(plan.status());
+  if (folder->RunnerPid().has_value())
+    return Report(absl::FailedPreconditionError(absl::StrCat(
+        "sweep ", folder->id(), " is running; outboard sweep watch ", folder->id(), " shows it")));
+  if (absl::Status status = WithBound(flags.max_cost, *plan); !status.ok()) {
+    Report(status);
+    return kWrongUsage;
+  }
+  if (absl::Status status = folder->WritePlan(*plan); !status.ok()) return Report(status);
+  return StartAndWatch(*folder, flags.detach);
+}
+
+int RunStop(const SweepFlags& flags) {
+  const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(flags.id);
+  if (!folder.ok()) return Report(folder.status());
+  const std::optional<int> pid = folder->RunnerPid();
+  if (!pid.has_value()) {
+    std::printf("sweep %s is not running\n", folder->id().c_str());
+    return 0;
+  }
+  kill(*pid, SIGTERM);
+  while (folder->RunnerPid() == pid) std::this_thread::sleep_for(kLookEvery);
+  std::printf("sweep %s is stopped; outboard sweep resume %s goes on with it\n",
+              folder->id().c_str(), folder->id().c_str());
+  return 0;
+}
+
+int RunList() {
+  for (const std::string& id : SweepFolder::List()) {
+    const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(id);
+    if (!folder.ok()) continue;  // removed since
+    const absl::StatusOr<SweepPlan> plan = folder->ReadPlan();
+    if (!plan.ok()) {
+      std::printf("%s  %s\n", id.c_str(), std::string(plan.status().message()).c_str());
+      continue;
+    }
+    const absl::StatusOr<std::vector<SweepTrial>> trials = folder->ReadTrials(*plan);
+    const bool whole = trials.ok() && std::ranges::all_of(*trials, &SweepTrial::ended);
+    std::printf("%s  %-8s  %s  %s\n", id.c_str(),
+                folder->RunnerPid().has_value() ? "running"
+                : whole                         ? "done"
+                                                : "unfinished",
+                trials.ok() ? SweepSummary(*plan, *trials).c_str()
+                            : std::string(trials.status().message()).c_str(),
+                absl::StrJoin(plan->command, " ").c_str());
+  }
+  return 0;
+}
+
+int RunShow(const SweepFlags& flags) {
+  const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(flags.id);
+  if (!folder.ok()) return Report(folder.status());
+  const absl::StatusOr<SweepPlan> plan = folder->ReadPlan();
+  if (!plan.ok()) return Report(plan.status());
+  const absl::StatusOr<std::vector<SweepTrial>> trials = folder->ReadTrials(*plan);
+  if (!trials.ok()) return Report(trials.status());
+  std::string text;
+  if (flags.json) {
+    text = ResultsAsJsonLines(*plan, *trials);
+  } else if (flags.csv) {
+    text = ResultsAsCsv(*plan, *trials);
+  } else {
+    for (const std::string& line : SweepTable(*plan, *trials, trials->size(), 1000))
+      absl::StrAppend(&text, line, "\n");
+    absl::StrAppend(&text, SweepSummary(*plan, *trials), "\n");
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+std::atomic<bool> stop_trials{false};
+
+}  // namespace
+
+SweepCommand::SweepCommand(Command app)
+    : sweep_(app.Subcommand(
+          "sweep",
+          "Run a program with many settings: sweep -p lr=1e-4..1e-2:log -n 8 -- ./train "
+          "--lr {lr} (docs/sweeps.md)")),
+      resume_(sweep_.Subcommand("resume", "Go on with a sweep that was interrupted")),
+      watch_(sweep_.Subcommand("watch", "Show the table of a sweep that runs")),
+      stop_(sweep_.Subcommand("stop", "End the trials that run; resume goes on with them")),
+      list_(sweep_.Subcommand("ls", "List sweeps, the newest first")),
+      show_(sweep_.Subcommand("show", "Print the results of a sweep")) {
+  sweep_
+      .Add("-p,--parameter", &flags_.parameters,
+           "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
+           ":5 is the number of points in a grid; may be given several times")
+      .OneEach();
+  sweep_.Add("-n,--trials", &flags_.trials, "How many; of a grid all").Between(0, 1'000'000'000);
+  sweep_.Add("--strategy", &flags_.strategy,
+             "grid, random, or halving, which stops trials that fall behind (default: a grid if "
+             "every parameter is a list and there is no -n, else random)");
+  sweep_
+      .Add("-j,--at-once", &flags_.at_once,
+           "Trials at a time; those without a free device wait for one, at no cost")
+      .Between(1, kTrialsAtOnceMax);
+  sweep_.Add("--seed", &flags_.seed, "Of what is drawn").ShowDefault("0");
+  sweep_.Add("--metric", &flags_.metric, "What is compared, by the name that trials report")
+      .ShowDefault();
+  sweep_.Add("--larger", &flags_.larger_is_better, "The larger the better");
+  sweep_
+      .Add("--first-rung", &flags_.first_rung,
+           "halving: the step at which trials are compared first")
+      .Positive();
+  sweep_
+      .Add("--keep-one-of", &flags_.keep_one_of,
+           "halving: of so many trials at a rung one goes on, and the next rung is so many times "
+           "as far")
+      .Between(2, 100);
+  sweep_.Add("command", &flags_.command, "Behind --: the program, with {NAME} where a value goes");
+  for (Command command : {sweep_, resume_}) {
+    command.Add("--max-cost", &flags_.max_cost,
+                "US dollars that all trials together may cost (default: any amount)");
+    command.Add("--detach", &flags_.detach, "Print the sweep's id and let it run");
+  }
+  for (Command command : {resume_, watch_, stop_, show_})
+    command.Add("id", &flags_.id, "The sweep, as `sweep ls` prints it (default: the newest)");
+  show_.Add("--csv", &flags_.csv, "Print CSV");
+  show_.Add("--json", &flags_.json, "Print a line of JSON for each trial");
+}
+
+int SweepCommand::Run() {
+  BlockSignals();
+  if (resume_.Given()) return RunResume(flags_);
+  if (stop_.Given()) return RunStop(flags_);
+  if (list_.Given()) return RunList();
+  if (show_.Given()) return RunShow(flags_);
+  if (watch_.Given()) {
+    const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(flags_.id);
+    return folder.ok() ? Watch(*folder) : Report(folder.status());
+  }
+  return RunSweep(flags_);
+}
+
+int SweepTrialsMain(const std::string& id) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_trials = true; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(id);
+  return Report(folder.ok() ? RunTrials(*folder, stop_trials) : folder.status());
+}
+
+}  // namespace outboard::cli

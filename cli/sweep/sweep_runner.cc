@@ -1,0 +1,204 @@
+#include "cli/sweep/sweep_runner.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/sweep/sweep_table.h"
+#include "cli/sweep/trial_process.h"
+
+namespace outboard::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollMs = 100;
+constexpr std::chrono::milliseconds kWriteEvery{250};
+constexpr size_t kNoteMax = 200;
+constexpr int64_t kLeastMicroUsd = 100;  // less than a second of the cheapest device is no trial
+
+struct RunningTrial {
+  TrialProcess process;
+  std::optional<int64_t> bound_micro_usd;
+  int64_t cost_before = 0;  // of earlier attempts
+  Clock::time_point first_at{}, last_at{};
+  int64_t first_step = -1;
+  bool stopped = false;  // by successive halving
+};
+
+class SweepRunner {
+ public:
+  SweepRunner(const SweepFolder& folder, SweepPlan plan, std::vector<SweepTrial> trials)
+      : folder_(folder), plan_(std::move(plan)), trials_(std::move(trials)) {}
+
+  absl::Status Run(const std::atomic<bool>& stop) {
+    for (SweepTrial& trial : trials_)
+      if (!trial.ended()) trial.Restart();
+    absl::Status status = Save();
+    bool stopping = false;
+    while (status.ok()) {
+      if (stop && !std::exchange(stopping, true))
+        for (auto& [number, running] : running_) running.process.Stop();
+      if (!stopping) StartMore();
+      if (running_.empty()) break;
+      Await();
+      for (auto it = running_.begin(); it != running_.end();)
+        it = ReadOne(it->first, it->second, stopping) ? running_.erase(it) : std::next(it);
+      if (changed_ && Clock::now() - saved_at_ > kWriteEvery) status = Save();
+    }
+    running_.clear();
+    if (absl::Status last = Save(); status.ok()) status = last;
+    return status;
+  }
+
+ private:
+  // The bound of the next trial; nullopt in the outer: no money is left for it.
+  std::optional<std::optional<int64_t>> NextBound() const {
+    if (!plan_.max_cost_micro_usd.has_value()) return std::optional<int64_t>();
+    int64_t left = *plan_.max_cost_micro_usd, waiting = 0;
+    for (const SweepTrial& trial : trials_) {
+      left -= trial.cost_micro_usd;
+      waiting += trial.state == TrialState::kWaiting ? 1 : 0;
+    }
+    // What running ones may still use.
+    for (const auto& [number, running] : running_)
+      left -= std::max<int64_t>(
+          0, *running.bound_micro_usd - (trials_[number - 1].cost_micro_usd - running.cost_before));
+    const int64_t bound = waiting == 0 ? 0 : left / waiting;
+    if (bound < kLeastMicroUsd) return std::nullopt;
+    return std::optional<int64_t>(bound);
+  }
+
+  void StartMore() {
+    for (SweepTrial& trial : trials_) {
+      if (static_cast<int>(running_.size()) >= plan_.at_once) return;
+      if (trial.state != TrialState::kWaiting) continue;
+      const std::optional<std::optional<int64_t>> bound = NextBound();
+      if (!bound.has_value()) {
+        // What running ones leave over may do; without any this is the end.
+        if (running_.empty())
+          for (SweepTrial& other : trials_)
+            if (other.state == TrialState::kWaiting) other.note = "no money is left for it";
+        return;
+      }
+      trial.note.clear();
+      absl::StatusOr<TrialProcess> process = TrialProcess::Start(
+          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), *bound);
+      ++trial.attempts;
+      changed_ = true;
+      if (!process.ok()) {
+        trial.state = TrialState::kFailed;
+        trial.note = std::string(process.status().message());
+        continue;
+      }
+      trial.state = TrialState::kRunning;
+      running_.emplace(trial.number,
+                       RunningTrial{*std::move(process), *bound, trial.cost_micro_usd});
+    }
+  }
+
+  void Await() {
+    std::vector<pollfd> all;
+    for (const auto& [number, running] : running_)
+      for (const int fd : {running.process.output_fd(), running.process.reports_fd()})
+        if (fd >= 0) all.push_back({fd, POLLIN, 0});
+    poll(all.data(), all.size(), kPollMs);
+  }
+
+  void OnReport(SweepTrial& trial, RunningTrial& running, const ReportLine& report) {
+    changed_ = true;
+    if (report.cost_micro_usd.has_value())
+      trial.cost_micro_usd =
+          std::max(trial.cost_micro_usd, running.cost_before + *report.cost_micro_usd);
+    const auto it =
+        std::ranges::find(report.values, plan_.metric, &std::pair<std::string, double>::first);
+    const bool has_metric = it != report.values.end();
+    if (!has_metric && !report.step.has_value()) return;
+    const size_t rungs = trial.at_rungs.size();
+    trial.Note(plan_, report.step, has_metric ? std::optional(it->second) : std::nullopt);
+    if (report.step.has_value()) {
+      running.last_at = Clock::now();
+      if (running.first_step < 0) {
+        running.first_step = *report.step;
+        running.first_at = running.last_at;
+      } else if (*report.step > running.first_step) {
+        const std::chrono::duration<double, std::milli> ms = running.last_at - running.first_at;
+        trial.ms_per_step = ms.count() / static_cast<double>(*report.step - running.first_step);
+      }
+    }
+    if (trial.at_rungs.size() > rungs && !running.stopped && StopsAtRung(plan_, trials_, trial)) {
+      running.stopped = true;
+      running.process.Stop();
+    }
+  }
+
+  // Returns whether it has ended.
+  bool ReadOne(int number, RunningTrial& running, bool stopping) {
+    SweepTrial& trial = trials_[static_cast<size_t>(number) - 1];
+    const auto read = [&] {
+      running.process.Read([&](const ReportLine& report) { OnReport(trial, running, report); });
+    };
+    read();
+    const std::optional<int> status = running.process.Poll();
+    if (!status.has_value()) return false;
+    read();  // what it wrote last
+    changed_ = true;
+    if (running.stopped) {
+      trial.state = TrialState::kStopped;
+      trial.note = absl::StrCat("behind others at step ",
+                                StepOfRung(plan_, std::max<size_t>(1, trial.at_rungs.size()) - 1));
+    } else if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) {
+      trial.state = TrialState::kDone;
+      if (!trial.metric.has_value()) trial.note = absl::StrCat("it reported no ", plan_.metric);
+    } else if (stopping) {
+      trial.Restart();
+      trial.note = "interrupted";
+    } else {
+      trial.state = TrialState::kFailed;
+      trial.note = WIFSIGNALED(*status) ? absl::StrCat("ended by ", strsignal(WTERMSIG(*status)))
+                                        : absl::StrCat("exit code ", WEXITSTATUS(*status));
+      if (!running.process.last_line().empty())
+        trial.note += ": " + running.process.last_line().substr(0, kNoteMax);
+    }
+    return true;
+  }
+
+  absl::Status Save() {
+    changed_ = false;
+    saved_at_ = Clock::now();
+    absl::Status status = folder_.WriteTrials(trials_);
+    if (status.ok()) status = folder_.Write("results.csv", ResultsAsCsv(plan_, trials_));
+    if (status.ok()) status = folder_.Write("results.jsonl", ResultsAsJsonLines(plan_, trials_));
+    return status;
+  }
+
+  const SweepFolder& folder_;
+  const SweepPlan plan_;
+  std::vector<SweepTrial> trials_;
+  std::map<int, RunningTrial> running_;
+  bool changed_ = false;
+  Clock::time_point saved_at_{};
+};
+
+}  // namespace
+
+absl::Status RunTrials(const SweepFolder& folder, const std::atomic<bool>& stop) {
+  const absl::StatusOr<int> lock = folder.Claim();
+  if (!lock.ok()) return lock.status();
+  absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<std::vector<SweepTrial>> trials = folder.ReadTrials(*plan);
+  if (!trials.ok()) return trials.status();
+  absl::Status status = SweepRunner(folder, *std::move(plan), *std::move(trials)).Run(stop);
+  close(*lock);
+  return status;
+}
+
+}  // namespace outboard::cli

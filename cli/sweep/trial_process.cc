@@ -1,0 +1,197 @@
+#include "cli/sweep/trial_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+extern char** environ;
+
+namespace outboard::cli {
+namespace {
+
+constexpr int kReportFd = 3;          // a shell can name descriptors of one digit
+constexpr size_t kReadMax = 1 << 20;  // at a time, so that one loud trial does not keep the others
+
+absl::Status SystemError(const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+void CloseAll(std::initializer_list<int> fds) {
+  for (const int fd : fds)
+    if (fd >= 0) close(fd);
+}
+
+// What to add to the environment, and what it replaces.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
+  std::vector<std::string> all = added;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view name =
+        std::string_view(*variable).substr(0, std::string_view(*variable).find('=') + 1);
+    if (std::ranges::none_of(added, [&](const std::string& a) { return a.starts_with(name); }))
+      all.emplace_back(*variable);
+  }
+  return all;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<std::string>& command,
+                                                 const std::string& log_path,
+                                                 std::optional<int64_t> max_cost_micro_usd) {
+  int output[2] = {-1, -1}, reports[2] = {-1, -1}, failure[2] = {-1, -1};
+  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log < 0) return SystemError(log_path);
+  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(reports, O_CLOEXEC) != 0 ||
+      pipe2(failure, O_CLOEXEC) != 0) {
+    const absl::Status status = SystemError("no pipe for a trial");
+    CloseAll({log, output[0], output[1], reports[0], reports[1], failure[0], failure[1]});
+    return status;
+  }
+  std::vector<std::string> added = {absl::StrCat("OUTBOARD_TRIAL=", trial),
+                                    absl::StrCat("OUTBOARD_REPORT_FD=", kReportFd)};
+  if (max_cost_micro_usd.has_value())
+    added.push_back(absl::StrFormat("CLOUD_MAX_COST=%d.%06d", *max_cost_micro_usd / 1'000'000,
+                                    *max_cost_micro_usd % 1'000'000));
+  const std::vector<std::string> environment = EnvironmentWith(added);
+  const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
+  const int parent = getpid();
+  const int pid = fork();
+  if (pid == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(127);  // it has ended since
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    signal(SIGPIPE, SIG_DFL);
+    // Away from the numbers that they are about to get.
+    const int failed = fcntl(failure[1], F_DUPFD_CLOEXEC, 10),
+              said = fcntl(output[1], F_DUPFD_CLOEXEC, 10),
+              reported = fcntl(reports[1], F_DUPFD_CLOEXEC, 10),
+              nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(nothing, 0);
+    dup2(said, 1);
+    dup2(said, 2);
+    dup2(reported, kReportFd);
+    execvpe(arguments[0], arguments.data(), variables.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
+    _exit(127);
+  }
+  const absl::Status forked = pid < 0 ? SystemError("no process for a trial") : absl::OkStatus();
+  CloseAll({output[1], reports[1], failure[1]});
+  TrialProcess process;
+  process.pid_ = pid;
+  process.output_ = output[0];
+  process.reports_ = reports[0];
+  process.log_ = log;
+  if (!forked.ok()) {
+    close(failure[0]);
+    return forked;
+  }
+  int error = 0;
+  const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
+  close(failure[0]);
+  if (failed) return absl::UnavailableError(absl::StrCat(command[0], ": ", std::strerror(error)));
+  for (const int fd : {process.output_, process.reports_}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  return process;
+}
+
+TrialProcess::TrialProcess(TrialProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      reports_(std::exchange(other.reports_, -1)),
+      log_(std::exchange(other.log_, -1)),
+      output_line_(std::move(other.output_line_)),
+      report_line_(std::move(other.report_line_)),
+      last_line_(std::move(other.last_line_)),
+      asked_to_stop_(other.asked_to_stop_) {}
+
+TrialProcess::~TrialProcess() {
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  CloseAll({output_, reports_, log_});
+}
+
+void TrialProcess::ReadFrom(int& fd, std::string& partial, bool is_output,
+                            const std::function<void(const ReportLine&)>& on_report) {
+  const auto on_line = [&](std::string_view line) {
+    if (is_output) {
+      const size_t begin = line.find_first_not_of(" \t");
+      if (begin != std::string_view::npos)
+        last_line_ = std::string(line.substr(begin, kReportLineMax));
+    }
+    const ReportLine report = ReadReportLine(line);
+    if (report.step.has_value() || !report.values.empty() || report.cost_micro_usd.has_value())
+      on_report(report);
+  };
+  char piece[1 << 16];
+  for (size_t total = 0; fd >= 0 && total < kReadMax;) {
+    const ssize_t count = read(fd, piece, sizeof piece);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) {
+      if (!partial.empty()) on_line(std::exchange(partial, ""));
+      close(std::exchange(fd, -1));
+      return;
+    }
+    total += static_cast<size_t>(count);
+    std::string_view bytes(piece, static_cast<size_t>(count));
+    // A full disk loses the log, not the sweep.
+    if (is_output) [[maybe_unused]]
+      const ssize_t written = write(log_, bytes.data(), bytes.size());
+    for (size_t end; (end = bytes.find_first_of("\n\r")) != std::string_view::npos;) {
+      partial += bytes.substr(0, end);
+      on_line(std::exchange(partial, ""));
+      bytes.remove_prefix(end + 1);
+    }
+    if (partial.size() < kReportLineMax) partial += bytes;
+  }
+}
+
+void TrialProcess::Read(const std::function<void(const ReportLine&)>& on_report) {
+  ReadFrom(reports_, report_line_, /*is_output=*/false, on_report);
+  ReadFrom(output_, output_line_, /*is_output=*/true, on_report);
+}
+
+std::optional<int> TrialProcess::Poll() {
+  if (asked_to_stop_.has_value()) Stop();
+  int status = 0;
+  if (pid_ < 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  kill(-pid_, SIGKILL);  // what it has left behind
+  pid_ = -1;
+  return status;
+}
+
+void TrialProcess::Stop() {
+  if (pid_ < 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!asked_to_stop_.has_value()) {
+    asked_to_stop_ = now;
+    kill(-pid_, SIGINT);
+  } else if (now - *asked_to_stop_ > kStopWithin) {
+    kill(-pid_, SIGKILL);
+  }
+}
+
+}  // namespace outboard::cli

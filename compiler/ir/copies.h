@@ -1,0 +1,41 @@
+// Kernels that one launch computes several times, over other buffers each time.
+//
+// The SINK of a kernel may have an argument: how many copies of it there are. Copy c reads and
+// writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the largest
+// GLOBAL slot. No copy reads or writes what another one writes. Without an argument there is one.
+// Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/compiled_kernel.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard {
+
+inline constexpr int64_t kCopiesMin = 2;  // of a SINK that says how many
+inline constexpr int64_t kCopiesMax = CompiledKernel::kCopiesMax;
+inline constexpr int64_t kParameterBytesMax = CompiledKernel::kParameterBytesMax;
+
+// The parameters of a launch of so many copies. Of a kernel whose views (MappedTensor) nobody knows
+// yet, `maps` is 0.
+constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
+  constexpr int64_t kMapBytes = 128;
+  constexpr int64_t kVarsAndAlignment = 128;
+  return copies * (static_cast<int64_t>(sizeof(uint64_t)) * slots + kMapBytes * maps) +
+         kVarsAndAlignment;
+}
+
+inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->arg[0]; }
+
+// The kernel `sink` in so many copies; 1: as it is alone.
+inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {
+  std::vector<int64_t> arg;
+  if (copies > 1 || AllowsTf32(sink)) arg.push_back(copies);
+  if (AllowsTf32(sink)) arg.push_back(1);
+  return graph.MakeChecked(Op::kSink, DType::kVoid, sink->src, arg);
+}
+
+}  // namespace outboard

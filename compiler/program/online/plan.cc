@@ -1,0 +1,404 @@
+#include "compiler/program/online/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/kernel/affine.h"
+#include "compiler/optimize/operands/online.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/visible.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/rewrite/substitute.h"
+
+namespace outboard::program {
+
+using codegen::LoopNest;
+using codegen::LoopPlan;
+using codegen::Opt;
+using codegen::OptKind;
+using codegen::RangeSet;
+using codegen::ReduceGroup;
+
+namespace {
+
+constexpr int64_t kFragment = 16;
+constexpr int64_t kCopyBytes = 16;
+constexpr int64_t kWidthMax = 256;  // more sums than a thread has registers
+constexpr int64_t kRegisters = 65536, kThreadRegisters = 255;
+// For addresses, counters, rows' numbers and what an element's expression keeps.
+constexpr int64_t kOtherRegisters = 72;
+
+RangeSet Bit(int range) { return RangeSet{1} << range; }
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::vector<int> RangesOf(RangeSet set) {
+  std::vector<int> ranges;
+  for (; set != 0; set &= set - 1) ranges.push_back(std::countr_zero(set));
+  return ranges;
+}
+
+// What `node` widens to f32; nullptr for anything else.
+const UOp* Widened(const UOp* node) {
+  if (node->op != Op::kCast || node->dtype != DType::kF32) return nullptr;
+  const DType dtype = node->src[0]->dtype;
+  return dtype == DType::kBF16 || dtype == DType::kF16 ? node->src[0] : nullptr;
+}
+
+absl::Status Illegal(const char* why) { return absl::InvalidArgumentError(why); }
+
+class Finder {
+ public:
+  explicit Finder(LoopNest kernel) : kernel_(plan_.kernel) { plan_.kernel = std::move(kernel); }
+
+  absl::StatusOr<OnlineMmaPlan> Run() {
+    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel_);
+    if (panels.empty()) return Illegal("no reduction inside of another one");
+    plan_.range = codegen::PanelRange(kernel_, panels[0]);
+    if (kernel_.parallel_count != kernel_.output_count) return Illegal("a range is a sequence");
+    for (const codegen::Range& range : kernel_.ranges)
+      if (range.end() != nullptr) return Illegal("a loop ends at a VAR");
+    OB_RETURN_IF_ERROR(FindScores());
+    if (plan_.rows.empty()) return Illegal("rows must move one matrix alone");
+    OB_RETURN_IF_ERROR(FindSums());
+    OB_ASSIGN_OR_RETURN(plan_.online,
+                        codegen::PhasesOf(kernel_, plan_.range, /*block=*/1, /*rounded=*/true));
+    for (const std::vector<size_t>& groups : plan_.online.phases)
+      plan_.passes.push_back(PassOf(groups));
+    for (const auto* ranges : {&plan_.batch, &plan_.rows, &plan_.columns}) {
+      int64_t& count = ranges == &plan_.batch  ? plan_.batches
+                       : ranges == &plan_.rows ? plan_.row_count
+                                               : plan_.column_count;
+      for (const int r : *ranges) count *= Extent(r);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  RangeSet Steps() const { return Bit(plan_.range); }
+
+  absl::Status FindScores() {
+    RangeSet batch = 0, rows = 0;
+    std::vector<std::pair<const UOp*, const UOp*>> sides;  // of a score: rows, steps
+    for (const ReduceGroup& group : kernel_.groups) {
+      if ((group.deps & Steps()) == 0) continue;
+      if ((group.deps & ~kernel_.OutputSet()) != Steps()) return Illegal("scores inside of scores");
+      for (const UOp* node : group.nodes) {
+        const UOp *row = nullptr, *step = nullptr;
+        if (ReduceOf(node).op() == Op::kAdd && node->dtype == DType::kF32 &&
+            node->src[0]->op == Op::kMul)
+          for (const UOp* factor : node->src[0]->src)
+            if (const UOp* const value = Widened(factor))
+              (kernel_.DepsOf(value) & Steps() ? step : row) = value;
+        if (row == nullptr || step == nullptr)
+          return Illegal("a score is no sum of products of bf16 or f16 of a row and a step");
+        batch |= kernel_.DepsOf(step) & kernel_.OutputSet();
+        rows |= kernel_.DepsOf(row) & kernel_.OutputSet();
+        sides.emplace_back(row, step);
+        plan_.scores.push_back({.sum = node});
+      }
+    }
+    plan_.batch = RangesOf(batch);
+    plan_.rows = RangesOf(rows & ~batch);
+    plan_.columns = RangesOf(kernel_.OutputSet() & ~rows & ~batch);
+    size_t next = 0;
+    for (const ReduceGroup& group : kernel_.groups) {
+      if ((group.deps & Steps()) == 0) continue;
+      for (size_t n = 0; n < group.nodes.size(); ++n, ++next) {
+        OnlineScore& score = plan_.scores[next];
+        OB_ASSIGN_OR_RETURN(score.rows, Matrix(sides[next].first, true, group.ranges));
+        OB_ASSIGN_OR_RETURN(score.steps, Matrix(sides[next].second, false, group.ranges));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FindSums() {
+    RangeSet of_rows = 0;
+    for (const auto* ranges : {&plan_.batch, &plan_.rows})
+      for (const int r : *ranges) of_rows |= Bit(r);
+    for (const ReduceGroup& group : kernel_.groups) {
+      if ((group.deps & Steps()) != 0) continue;
+      if (group.ranges != std::vector<int>{plan_.range})
+        return Illegal("a reduction over another loop");
+      for (const UOp* node : group.nodes) {
+        if (node->dtype != DType::kF32) return Illegal("a sum that is not in f32");
+        if ((kernel_.DepsOf(node) & ~of_rows) == 0) continue;  // carried for a row
+        if (ReduceOf(node).op() != Op::kAdd || node->src[0]->op != Op::kMul)
+          return Illegal("a result is no sum of products");
+        OnlineProduct product{.sum = node};
+        const UOp* matrix = nullptr;
+        for (const UOp* factor : node->src[0]->src)
+          if (const UOp* const value = Widened(factor))
+            ((kernel_.DepsOf(value) & ~of_rows & ~Steps()) == 0 ? product.value : matrix) = value;
+        if (product.value == nullptr || matrix == nullptr)
+          return Illegal("a result is no sum of products of bf16 or f16 of a row and a column");
+        if (product.value->dtype != plan_.dtype) return Illegal("matrices of two types");
+        OB_ASSIGN_OR_RETURN(product.matrix, Matrix(matrix, false, plan_.columns));
+        plan_.products.push_back(product);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  OnlinePass PassOf(const std::vector<size_t>& groups) const {
+    OnlinePass pass;
+    const auto add = [](std::vector<size_t>& to, size_t number) {
+      if (std::find(to.begin(), to.end(), number) == to.end()) to.push_back(number);
+    };
+    std::vector<const UOp*> stack;
+    absl::flat_hash_set<const UOp*> seen;
+    for (const size_t g : groups)
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        stack.push_back(node->src[0]);
+        if (const OnlineProduct* const product = plan_.ProductOf(node))
+          add(pass.matrices, product->matrix);
+      }
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second) continue;
+      if (node->op != Op::kReduceLoop) {
+        stack.insert(stack.end(), node->src.begin(), node->src.end());
+        continue;
+      }
+      // Those over the steps are carried.
+      for (size_t s = 0; s < plan_.scores.size(); ++s)
+        if (plan_.scores[s].sum == node) {
+          add(pass.scores, s);
+          add(pass.matrices, plan_.scores[s].steps);
+        }
+    }
+    std::sort(pass.scores.begin(), pass.scores.end());
+    std::sort(pass.matrices.begin(), pass.matrices.end());
+    return pass;
+  }
+
+  // How many elements lie side by side along this range, from each multiple on.
+  int64_t RunAlong(const UOp* load, int range) {
+    const codegen::Affine& index = forms_.Of(load->src[0]->src[1]);
+    const UOp* const node = kernel_.ranges[range].node;
+    if (index.CoefficientOf(node) != 1) return 1;
+    if (load->src.size() == 3 && (kernel_.DepsOf(load->src[1]) & Bit(range))) return 1;
+    uint64_t all = index.constant | static_cast<uint64_t>(Extent(range));
+    for (const auto& [term, coefficient] : index.terms) {
+      if (term == node) continue;
+      if (kernel_.DepsOf(term) & Bit(range)) return 1;
+      all |= coefficient;
+    }
+    auto run = kCopyBytes / ByteWidth(load->dtype);
+    while (all % static_cast<uint64_t>(run) != 0) run /= 2;
+    return run;
+  }
+
+  // Returns the number of the matrix that `load` is. One that scores and results read is one.
+  absl::StatusOr<size_t> Matrix(const UOp* load, bool of_rows, const std::vector<int>& other) {
+    if (load->op != Op::kLoad || (load->src.size() == 3 && !IsZero(load->src[2])))
+      return Illegal("a matrix is computed, not loaded");
+    RangeSet allowed = 0;
+    for (const std::vector<int>* ranges : {&std::as_const(plan_.batch), &other})
+      for (const int r : *ranges) allowed |= Bit(r);
+    if (of_rows)
+      for (const int r : plan_.rows) allowed |= Bit(r);
+    else
+      allowed |= Steps();
+    if (kernel_.DepsOf(load) & ~allowed) return Illegal("a matrix depends on more");
+    if (other.empty()) return Illegal("a matrix has one column");
+    if (plan_.dtype == DType::kVoid) plan_.dtype = load->dtype;
+    if (load->dtype != plan_.dtype) return Illegal("matrices of two types");
+    OnlineMatrix made{.load = load, .of_rows = of_rows, .other = other};
+    for (const int r : other) made.width *= Extent(r);
+    if (made.width > kWidthMax) return Illegal("rows are too wide");
+    for (size_t i = 0; i < plan_.matrices.size(); ++i)
+      if (IsSame(plan_.matrices[i], made)) return i;
+    const int own = of_rows ? plan_.rows.back() : plan_.range;
+    const int64_t along = RunAlong(load, other.back()), own_run = RunAlong(load, own);
+    made.across = own_run > along;
+    made.run = std::max(along, own_run);
+    plan_.matrices.push_back(std::move(made));
+    return plan_.matrices.size() - 1;
+  }
+
+  bool IsSame(const OnlineMatrix& a, const OnlineMatrix& b) {
+    if (a.of_rows != b.of_rows || a.width != b.width) return false;
+    if (a.load == b.load) return true;
+    if (a.other.size() != 1 || b.other.size() != 1) return false;
+    const UOp* const moved =
+        Substitute(*kernel_.graph, b.load->src[0]->src[1],
+                   {{kernel_.ranges[b.other[0]].node, kernel_.ranges[a.other[0]].node}});
+    const codegen::Affine form = forms_.Of(moved);
+    const codegen::Affine& other = forms_.Of(a.load->src[0]->src[1]);
+    return a.load->src.size() == 1 && b.load->src.size() == 1 &&
+           GlobalOfAccess(a.load).slot() == GlobalOfAccess(b.load).slot() &&
+           form.constant == other.constant && form.terms == other.terms;
+  }
+
+  OnlineMmaPlan plan_;
+  const LoopNest& kernel_;
+  codegen::AffineForms forms_;
+};
+
+constexpr OnlineTile kCandidates[] = {
+    {4, 1, 64, 2}, {4, 1, 32, 2}, {2, 1, 64, 2}, {2, 1, 32, 2}, {4, 1, 16, 2},
+    {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
+};
+
+int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
+  int64_t bytes = 0;
+  for (const OnlineMatrix& matrix : plan.matrices)
+    bytes += OnlinePadded(matrix.width) *
+             (matrix.of_rows ? tile.rows() : tile.stages * tile.steps) * ByteWidth(plan.dtype);
+  return bytes;
+}
+
+int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
+  int64_t sums = 0;
+  for (const OnlineProduct& product : plan.products)
+    sums += OnlinePadded(plan.matrices[product.matrix].width) / 2;
+  const auto scores = static_cast<int64_t>(plan.scores.size());
+  return tile.fragments * (sums + (scores + 1) * tile.steps / 2) + kOtherRegisters;
+}
+
+absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
+                             const Target& target) {
+  const auto is_power = [](int64_t n) { return n > 0 && std::has_single_bit(uint64_t(n)); };
+  if (!is_power(tile.warps) || !is_power(tile.fragments) || tile.fragments > 2)
+    return Illegal("ONLINE: a block has 1, 2, 4 or 8 warps, and a warp 16 or 32 rows");
+  if (tile.steps < kFragment || tile.steps > 128 || tile.steps % kFragment != 0)
+    return Illegal("ONLINE: steps are a multiple of 16 up to 128");
+  if (tile.stages < 1 || tile.stages > 2) return Illegal("ONLINE: 1 or 2 stages");
+  const auto room = [](const char* what, int64_t need, int64_t limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("ONLINE: ", need, " ", what, " of a block; the target has ", limit));
+  };
+  if (tile.threads() > target.block_threads)
+    return room("threads", tile.threads(), target.block_threads);
+  if (const int64_t bytes = SharedBytesOf(plan, tile); bytes > target.shared_bytes)
+    return room("bytes of shared memory", bytes, target.shared_bytes);
+  const int64_t registers = RegistersOf(plan, tile);
+  if (registers > kThreadRegisters)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "ONLINE: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
+  if (registers * tile.threads() > kRegisters)
+    return room("registers", registers * tile.threads(), kRegisters);
+  return absl::OkStatus();
+}
+
+// The first that fits and has a block for each multiprocessor, else the one with the most blocks.
+std::optional<OnlineTile> ChooseTile(const OnlineMmaPlan& plan, const Target& target) {
+  std::optional<OnlineTile> best;
+  int64_t most = 0;
+  for (const OnlineTile& tile : kCandidates) {
+    if (!CheckOnlineTile(plan, tile, target).ok()) continue;
+    const int64_t blocks = plan.batches * DivideUp(plan.row_count, tile.rows());
+    if (best && blocks <= most) continue;
+    best = tile;
+    most = blocks;
+    if (blocks >= target.multiprocessors) break;
+  }
+  return best;
+}
+
+// What masks leave visible of the steps, for the rows of a tile.
+codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
+  LoopPlan loops = codegen::PlainPlan(plan.kernel);
+  for (const UOp* value : codegen::PanelsOf(plan.kernel))
+    loops.panels.push_back(
+        {value, codegen::PlainTile(plan.range, plan.kernel.ranges[plan.range].extent)});
+  loops.online = plan.online;
+  loops.online.block = plan.tile.steps;
+  codegen::VisibleSteps visible = codegen::VisibleStepsOf(plan.kernel, loops);
+  const auto known = [&](const std::vector<codegen::RowForm>& forms) {
+    return std::all_of(forms.begin(), forms.end(), [&](const codegen::RowForm& form) {
+      return std::all_of(form.terms.begin(), form.terms.end(), [&](const auto& term) {
+        return plan.rows.size() == 1 || !std::count(plan.rows.begin(), plan.rows.end(), term.first);
+      });
+    });
+  };
+  if (!known(visible.first) || !known(visible.last)) return {};
+  // Guards are looked up once for a block.
+  RangeSet of_steps = Bit(plan.range);
+  for (const int r : plan.batch) of_steps |= Bit(r);
+  for (const UOp* guard : visible.guards)
+    for (const UOp* node : PostOrder(guard))
+      if (node->op == Op::kRange && (Bit(plan.kernel.IndexOf(node)) & ~of_steps)) return {};
+  return visible;
+}
+
+}  // namespace
+
+const OnlineProduct* OnlineMmaPlan::ProductOf(const UOp* sum) const {
+  const auto found = std::find_if(products.begin(), products.end(),
+                                  [&](const OnlineProduct& p) { return p.sum == sum; });
+  return found == products.end() ? nullptr : &*found;
+}
+
+bool ComputesScores(const UOp* kernel, const Target& target) {
+  // A REDUCE_LOOP whose ranges are not those that another one above it has.
+  absl::flat_hash_set<const UOp*> inside;
+  bool nested = false;
+  for (const UOp* node : PostOrder(kernel)) {
+    bool below = node->op == Op::kReduceLoop;
+    for (const UOp* s : node->src) {
+      if (!inside.contains(s)) continue;
+      below = true;
+      nested = nested || node->op == Op::kReduceLoop;
+    }
+    if (below) inside.insert(node);
+  }
+  if (!nested) return true;
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok() || codegen::PanelsOf(*nest).empty()) return nest.ok();
+  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  return plan.ok() && plan->has_value();
+}
+
+int64_t OnlineAmount(const OnlineTile& tile) {
+  return ((tile.warps * 1000 + tile.steps) * 10 + tile.fragments) * 10 + tile.stages;
+}
+
+OnlineTile OnlineTileOf(int64_t amount) {
+  return {amount / 100000, amount / 10 % 10, amount / 100 % 1000, amount % 10};
+}
+
+absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kernel,
+                                                           const Target& target,
+                                                           const std::vector<Opt>* opts) {
+  if (target.kind != TargetKind::kCuda) return std::nullopt;
+  const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
+  if (opts != nullptr && !asked) return std::nullopt;
+  const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {
+    const std::vector<const UOp*> panels = codegen::PanelsOf(kernel);
+    if (kernel.empty || panels.empty()) return Illegal("ONLINE: no reduction inside of another");
+    Graph graph;
+    OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
+                                              graph, kernel, codegen::PanelRange(kernel, panels[0]),
+                                              /*rounded=*/true)));
+    return Finder(std::move(without)).Run();
+  };
+  absl::StatusOr<OnlineMmaPlan> plan = found();
+  if (!plan.ok()) {
+    if (asked) return plan.status();
+    return std::nullopt;
+  }
+  if (asked) {
+    plan->tile = OnlineTileOf((*opts)[0].amount);
+    OB_RETURN_IF_ERROR(CheckOnlineTile(*plan, plan->tile, target));
+  } else {
+    const std::optional<OnlineTile> tile = ChooseTile(*plan, target);
+    if (!tile) return std::nullopt;
+    plan->tile = *tile;
+  }
+  plan->online.block = plan->tile.steps;
+  plan->visible = VisibleOf(*plan);
+  return std::optional<OnlineMmaPlan>(*std::move(plan));
+}
+
+}  // namespace outboard::program

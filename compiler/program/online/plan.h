@@ -1,0 +1,115 @@
+// Decides which kernels run online on blocks of threads (compiler/optimize/operands/online.h), with
+// products by matrix units, and in which tiles:
+//
+//   for each tile of rows                       a block; each warp has 16 or 32 rows of its own
+//     for each few steps of the loop
+//       the matrices of these steps             to shared memory, while those before are used
+//       scores                                  products of rows and steps, in registers
+//       maxima, sums                            of a row's scores, carried in registers
+//       results                                 products of values of scores and matrices of steps
+//
+// Such a kernel has reductions over one common range, the steps. Inside of these there are others,
+// the scores: sums of products of two widened numbers of bf16 or f16, one of the row, one of the
+// step. What is computed from scores, element by element, is any expression: nothing here knows of
+// a softmax or a mask.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/program.h"
+#include "compiler/target.h"
+
+namespace outboard::program {
+
+// A matrix that products read from shared memory: a LOAD whose elements are copied as they are,
+// with zeros where its gate is false. Its lines there are its rows or steps, `width` elements long,
+// or (`across`) the other way round, as in the buffer.
+struct OnlineMatrix {
+  const UOp* load = nullptr;
+  bool of_rows = false;    // else of steps
+  std::vector<int> other;  // ranges, the last one varying fastest
+  int64_t width = 1;       // their extent
+  bool across = false;
+  int64_t run = 1;  // elements that are copied at a time
+};
+
+// The width of its lines, a multiple of what MMA takes.
+inline int64_t OnlinePadded(int64_t width) { return (width + 15) / 16 * 16; }
+
+// A sum of products of a row and a step, over the `other` ranges of both matrices.
+struct OnlineScore {
+  const UOp* sum = nullptr;
+  size_t rows = 0, steps = 0;  // matrices
+};
+
+// A sum over the steps of products of a value of the row and step, of bf16 or f16, and a matrix.
+struct OnlineProduct {
+  const UOp* sum = nullptr;
+  const UOp* value = nullptr;
+  size_t matrix = 0;
+};
+
+// One pass over the steps: a phase of codegen::Online.
+struct OnlinePass {
+  std::vector<size_t> scores, matrices;  // that it computes, and those of steps that it reads
+};
+
+// A warp has `fragments` times 16 rows; `steps` are multiplied at a time, and while they are, those
+// of the next `stages` - 1 times are copied.
+struct OnlineTile {
+  int64_t warps = 4, fragments = 1, steps = 64, stages = 2;
+
+  int64_t rows() const { return 16 * warps * fragments; }
+  int64_t threads() const { return 32 * warps; }
+  bool operator==(const OnlineTile&) const = default;
+};
+
+struct OnlineMmaPlan {
+  codegen::LoopNest kernel;      // with what does not vary along the steps out of its sums
+  int range = -1;                // the steps
+  std::vector<int> batch, rows;  // output ranges: of all matrices, of those of rows
+  std::vector<int> columns;      // the others, of results
+  int64_t batches = 1, row_count = 1, column_count = 1;
+  DType dtype = DType::kVoid;  // of all matrices
+  std::vector<OnlineMatrix> matrices;
+  std::vector<OnlineScore> scores;
+  std::vector<OnlineProduct> products;
+  codegen::Online online;
+  std::vector<OnlinePass> passes;  // by phase
+  codegen::VisibleSteps visible;
+  OnlineTile tile;
+
+  const OnlineProduct* ProductOf(const UOp* sum) const;
+};
+
+// Of a tile, the amount of an Opt ONLINE: three digits for steps, one each for fragments and stages
+// behind the number of warps: 406412 is 4 warps, 64 steps, 1 fragment, 2 stages.
+int64_t OnlineAmount(const OnlineTile& tile);
+OnlineTile OnlineTileOf(int64_t amount);
+
+// Returns the plan that `opts` ask for (a single ONLINE), or, without `opts`, the one that we
+// choose; none if the kernel is to be computed otherwise.
+// Errors, for an Opt alone: INVALID_ARGUMENT    names the condition that the kernel or tile misses
+//                           RESOURCE_EXHAUSTED  names what a block has too little of
+absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNest& kernel,
+                                                           const Target& target,
+                                                           const std::vector<codegen::Opt>* opts);
+
+// Returns whether a kernel, if it computes reductions inside of others, has such a plan on this
+// target: else each element of its results would compute them again.
+bool ComputesScores(const UOp* kernel, const Target& target);
+
+absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
+// Expands the plan to blocks of threads with matrix units. Errors: as of ExpandPlan.
+absl::StatusOr<Program> ExpandOnlineMma(const OnlineMmaPlan& plan,
+                                        std::vector<PassResult>* passes = nullptr);
+
+}  // namespace outboard::program

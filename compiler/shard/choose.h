@@ -1,0 +1,50 @@
+// The ways in which one graph can be spread, and which is best.
+//
+// A candidate says which values are cut to begin with (seeds); the planner does the rest. Where a
+// batch comes in as an input, its dimension 0 is a seed. Where it is drawn inside of the graph
+// (rows of a data set by random numbers), the heaviest sums of products are: a dimension along
+// which one factor is repeated, and that factor is state, is a batch. Candidates are compared by
+// predicted time. Threads: pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/uop.h"
+#include "compiler/shard/plan.h"
+#include "compiler/shard/shard.h"
+#include "compiler/shard/sharding.h"
+
+namespace outboard::shard {
+
+inline constexpr int kCandidatesMax = 12;  // planning a training step of a GPT takes milliseconds
+
+struct SpreadCandidate {
+  std::string name;
+  std::vector<Sharding> params;  // by slot
+  absl::flat_hash_map<const UOp*, Sharding> seeds;
+  std::vector<std::optional<Sharding>> results;
+
+  PlanInputs inputs() const { return {.params = params, .seeds = seeds, .results = results}; }
+};
+
+// Returns the candidates that `options.spread` allows, at least one. Requires checked layouts.
+std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
+                                          absl::Span<const Layout> params,
+                                          const ShardOptions& options);
+
+// Returns the predicted seconds of a Run; sets those results of `candidate` whose sharding no
+// Layout has to one that has. Errors: as Planner::Plan.
+absl::StatusOr<double> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
+                               SpreadCandidate& candidate);
+
+// How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the
+// longest dimension that divides over the mesh, or the longest; whole if none is as long as the
+// mesh.
+Layout StoredLayout(const Mesh& mesh, ShapeView shape);
+
+}  // namespace outboard::shard

@@ -1,0 +1,442 @@
+#include "compiler/shard/lower.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
+#include "compiler/ir/print.h"
+#include "compiler/shard/gathers.h"
+#include "compiler/shard/rules.h"
+
+namespace outboard::shard {
+namespace {
+
+// Stands for every value where only the cost is counted.
+const UOp* const kNoValue = nullptr;
+
+// The number that a fold by `op` leaves as it is.
+const UOp* IdentityOf(Graph& g, Op op, DType dtype) {
+  if (op == Op::kAdd) return ConstOf(g, dtype, 0);
+  if (op == Op::kMul) return ConstOf(g, dtype, 1);
+  if (!IsFloat(dtype)) return ConstInt(g, dtype, dtype == DType::kU64 ? 0 : IntMin(dtype));
+  // e4m3 has no infinity.
+  return ConstFloat(g, dtype,
+                    dtype == DType::kF8E4M3 ? -448 : -std::numeric_limits<double>::infinity());
+}
+
+Shape BeginEndOf(const UOp* value) {
+  Shape begin_end;
+  for (const Dim& dim : value->shape) {
+    begin_end.push_back(0);
+    begin_end.push_back(dim);
+  }
+  return begin_end;
+}
+
+}  // namespace
+
+RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink)
+    : graph_(graph), mesh_(mesh) {
+  if (graph == nullptr) return;
+  for (const UOp* node : PostOrder(sink)) number_.emplace(node, number_.size());
+}
+
+std::vector<std::pair<int64_t, int64_t>> RankWriter::GroupsOfAxes(AxisSet axes) const {
+  std::vector<std::pair<int64_t, int64_t>> groups;  // count and stride, the slowest first
+  bool joined = false;
+  for (int axis = 0; axis < mesh_.axes(); ++axis) {
+    if (mesh_.sizes[axis] == 1) continue;
+    const bool in = axes >> axis & 1;
+    if (in && joined) {
+      groups.back() = {groups.back().first * mesh_.sizes[axis], mesh_.stride(axis)};
+    } else if (in) {
+      groups.emplace_back(mesh_.sizes[axis], mesh_.stride(axis));
+    }
+    joined = in;
+  }
+  return groups;
+}
+
+const UOp* RankWriter::PlaceIn(AxisSet axes) {
+  const UOp* const rank = Var(*graph_, limits::kRankSlot, 0, mesh_.ranks() - 1);
+  const UOp* place = nullptr;
+  for (const auto& [count, stride] : GroupsOfAxes(axes)) {
+    const UOp* at = rank;
+    if (stride > 1) at = Alu(*graph_, Op::kIDiv, at, ConstIndex(*graph_, stride));
+    if (stride * count < mesh_.ranks()) at = Alu(*graph_, Op::kMod, at, ConstIndex(*graph_, count));
+    place =
+        place == nullptr ? at : Add(*graph_, Mul(*graph_, place, ConstIndex(*graph_, count)), at);
+  }
+  return place;
+}
+
+const UOp* RankWriter::PadTo(const UOp* value, int dim, int64_t length) {
+  Shape lo_hi(2 * value->rank(), Dim(0));
+  lo_hi[2 * dim + 1] = Dim(length - value->shape[dim].value());
+  return Pad(*graph_, value, lo_hi);
+}
+
+const UOp* RankWriter::ShrinkTo(const UOp* value, int dim, const Dim& begin, const Dim& end) {
+  Shape begin_end = BeginEndOf(value);
+  begin_end[2 * dim] = begin;
+  begin_end[2 * dim + 1] = end;
+  return Shrink(*graph_, value, begin_end);
+}
+
+absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector<int64_t> arg,
+                                            std::pair<int64_t, int64_t> group, double bytes) {
+  const auto [count, stride] = group;
+  const double others = static_cast<double>(count - 1);
+  switch (op) {                                 // what one device sends
+    case Op::kUnshard: bytes *= others; break;  // `bytes` is its own part
+    case Op::kAllReduce: bytes *= 2 * others / static_cast<double>(count); break;
+    default: bytes *= others / static_cast<double>(count);
+  }
+  work_.bytes_sent += bytes;
+  ++work_.collectives;
+  if (graph_ == nullptr) return kNoValue;
+  const auto number = number_.find(at_);
+  uses_.push_back({.op = op,
+                   .bytes = static_cast<int64_t>(bytes),
+                   .count = count,
+                   .stride = stride,
+                   .node = number == number_.end() ? 0 : number->second,
+                   .what = NodeToString(at_),
+                   .hinted = hinted_});
+  arg.push_back(count);
+  arg.push_back(stride);
+  return graph_->Make(op, DType::kVoid, {value}, arg);
+}
+
+absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value,
+                                               const Sharding& from, const Sharding& to,
+                                               bool hinted) {
+  OB_CHECK((to.partial & ~from.partial) == 0);
+  at_ = node;
+  hinted_ = hinted;
+  Sharding now = from;
+  const bool write = graph_ != nullptr;
+  const double width =
+      from.partial != 0 && AddsInF32(node->dtype) ? 4.0 / ByteWidth(node->dtype) : 1;
+  // Partial sums: cut as they are added where they are wanted cut.
+  const AxisSet settle = from.partial & ~to.partial;
+  for (int dim = 0; dim < node->rank() && settle != 0; ++dim) {
+    const DimCut& cut = to.dims[dim];
+    if (cut.axes == 0 || (cut.axes & ~settle) != 0 || now.dims[dim].axes != 0) continue;
+    const int64_t parts = PartsOf(mesh_, cut.axes);
+    if (write) value = PadTo(value, dim, parts * cut.chunk);
+    now.dims[dim] = {cut.axes, parts * cut.chunk};  // its length, until it is scattered
+    for (const auto& group : GroupsOfAxes(cut.axes)) {
+      OB_ASSIGN_OR_RETURN(
+          value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim}, group,
+                      width * LocalBytes(now, node)));
+      now.dims[dim].chunk /= group.first;
+    }
+    now.partial &= ~cut.axes;
+  }
+  if (const AxisSet left = now.partial & ~to.partial; left != 0) {
+    for (const auto& group : GroupsOfAxes(left)) {
+      OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(Op::kAdd)},
+                                      group, width * LocalBytes(now, node)));
+    }
+    now.partial &= ~left;
+  }
+  if (write && from.partial != 0 && now.partial == 0) value = Cast(*graph_, value, node->dtype);
+  // Parts.
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    if (now.dims[dim].axes == 0 || now.dims[dim] == to.dims[dim]) continue;
+    const DimCut cut = now.dims[dim];
+    const auto groups = GroupsOfAxes(cut.axes);
+    int other = 0;
+    while (other < node->rank() &&
+           (to.dims[other].axes != cut.axes || now.dims[other].axes != 0 || other == dim))
+      ++other;
+    if (other < node->rank() && to.dims[dim].axes == 0 && groups.size() == 1) {
+      const int64_t padded = to.dims[other].chunk * PartsOf(mesh_, cut.axes);
+      if (write) value = PadTo(value, other, padded);
+      OB_ASSIGN_OR_RETURN(
+          value, Emit(Op::kAllToAll, value, {other, dim}, groups[0], LocalBytes(now, node)));
+      now.dims[other] = to.dims[other];
+      now.dims[dim] = {};
+    } else {
+      for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+        OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, *group, LocalBytes(now, node)));
+        now.dims[dim].chunk *= group->first;
+      }
+      now.dims[dim] = {};
+    }
+    if (write) value = ShrinkTo(value, dim, 0, node->shape[dim]);
+  }
+  // Cuts of what is whole.
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    const DimCut& cut = to.dims[dim];
+    if (cut.axes == 0 || now.dims[dim] == cut) continue;
+    OB_CHECK(now.dims[dim].axes == 0);
+    now.dims[dim] = cut;
+    if (!write) continue;
+    value =
+        PadTo(value, dim, std::max(node->shape[dim].value(), PartsOf(mesh_, cut.axes) * cut.chunk));
+    const UOp* const begin = Mul(*graph_, PlaceIn(cut.axes), ConstIndex(*graph_, cut.chunk));
+    value =
+        ShrinkTo(value, dim, Dim(begin), Dim(Add(*graph_, begin, ConstIndex(*graph_, cut.chunk))));
+  }
+  return value;
+}
+
+bool RankWriter::Recomputes(Frame& frame, const UOp* node, const Sharding& p,
+                            std::vector<Sharding>& wants) const {
+  const NodePlan& plan = frame.plan->of(node);
+  if (p.partial != 0 || plan.raw.partial != 0 || node->op == Op::kContiguous ||
+      node->op == Op::kLayout || node->op == Op::kAssign)
+    return false;
+  switch (FlowOf(node->op)) {
+    case DimFlow::kNone:
+    case DimFlow::kLeaf:
+    case DimFlow::kReduce: return false;
+    default: break;
+  }
+  const std::vector<Sharding> homes = frame.plan->HomesOfSources(node);
+  if (!Demand(mesh_, node, p, homes, wants)) return false;
+  // A device's part of a whole value; everything under it is whole as well, or is moved there.
+  if (plan.home.is_whole())
+    return std::all_of(homes.begin(), homes.end(), [](const Sharding& h) { return h.is_whole(); });
+  // Moved before it grows: a weight before it is broadcast.
+  return homes.size() == 1 && homes[0].partial == 0 &&
+         LocalBytes(wants[0], node->src[0]) <= LocalBytes(p, node);
+}
+
+absl::StatusOr<const UOp*> RankWriter::Get(Frame& frame, const UOp* node, const Sharding& p) {
+  std::vector<Key> open = {{node, p}};
+  std::vector<Key> needs;
+  while (!open.empty()) {
+    const Key key = open.back();
+    if (frame.made.contains(key)) {
+      open.pop_back();
+      continue;
+    }
+    needs.clear();
+    bool done = false;
+    OB_RETURN_IF_ERROR(Step(frame, key, needs, done));
+    if (done) {
+      open.pop_back();
+    } else {
+      // The first source first, so that nodes are made in the order of the client's graph.
+      open.insert(open.end(), needs.rbegin(), needs.rend());
+    }
+  }
+  return frame.made.at({node, p});
+}
+
+absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done) {
+  const auto& [node, p] = key;
+  const NodePlan& plan = frame.plan->of(node);
+  std::vector<Sharding> wants;
+  const bool raw = p == plan.raw;
+  if (!raw && (p == plan.home || !Recomputes(frame, node, p, wants))) {
+    // Moved: from where its users find it, or from where its operation leaves it.
+    const Sharding& from = p == plan.home ? plan.raw : plan.home;
+    const auto found = frame.made.find({node, from});
+    if (found == frame.made.end()) {
+      needs.push_back({node, from});
+      return absl::OkStatus();
+    }
+    const AxisSet moved = from.cut_axes();
+    const bool hinted = node->op == Op::kLayout || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
+    frame.made[key] = value;
+    done = true;
+    return absl::OkStatus();
+  }
+  if (raw) {
+    wants.clear();
+    if (node->op == Op::kLayout) {
+      wants.push_back(p);
+    } else if (node->op == Op::kCall) {
+      const FramePlan* const body = frame.plan->bodies[frame.plan->place.at(node)];
+      for (size_t i = 1; i < node->src.size(); ++i)
+        wants.push_back(body == nullptr ? WholeSharding(node->src[i]->rank())
+                                        : body->params[i - 1]);
+    } else if (node->op == Op::kTuple) {
+      wants = frame.plan->tuples[frame.plan->place.at(node)];
+    } else if (FlowOf(node->op) != DimFlow::kNone && FlowOf(node->op) != DimFlow::kLeaf) {
+      OB_CHECK(Demand(mesh_, node, p, frame.plan->HomesOfSources(node), wants));
+    }
+  }
+  const int first = node->op == Op::kCall ? 1 : 0;
+  std::vector<const UOp*> sources;
+  if (node->op == Op::kGetTuple) {
+    const Key tuple{node->src[0], Sharding()};
+    if (!frame.made.contains(tuple)) {
+      needs.push_back(tuple);
+      return absl::OkStatus();
+    }
+    sources.push_back(frame.made.at(tuple));
+  }
+  for (size_t i = 0; i < wants.size(); ++i) {
+    const Key source{node->src[i + first], wants[i]};
+    const auto found = frame.made.find(source);
+    if (found == frame.made.end()) {
+      needs.push_back(source);
+    } else {
+      sources.push_back(found->second);
+    }
+  }
+  if (!needs.empty()) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const UOp* const value, Build(frame, node, p, wants, sources));
+  frame.made[key] = value;
+  done = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Sharding& out,
+                                                   const Sharding& in, const UOp* x) {
+  const ReduceOf reduce(node);
+  const bool write = graph_ != nullptr;
+  if (!IsGather(node))
+    work_.operations += 2 * LocalBytes(in, node->src[0]) / ByteWidth(node->src[0]->dtype);
+  AxisSet summed = 0;
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    const DimCut& cut = in.dims[dim];
+    if (!reduce.reduces(dim) || cut.axes == 0) continue;
+    summed |= cut.axes;
+    const int64_t length = node->src[0]->shape[dim].value();
+    if (!write || PartsOf(mesh_, cut.axes) * cut.chunk == length) continue;
+    // What is past the end of the dimension counts as nothing.
+    Graph& g = *graph_;
+    const UOp* const begin = Mul(g, PlaceIn(cut.axes), ConstIndex(g, cut.chunk));
+    const Shape run = {Dim(cut.chunk)};
+    const UOp* const index = Add(g, Iota(g, DType::kI64, cut.chunk), Full(g, begin, run));
+    const UOp* exists = Alu(g, Op::kCmpLt, index, Full(g, ConstIndex(g, length), run));
+    Shape ones(x->rank(), Dim(1));
+    ones[dim] = Dim(cut.chunk);
+    exists = Expand(g, Reshape(g, exists, ones), x->shape);
+    x = Where(g, exists, x, Full(g, IdentityOf(g, reduce.op(), x->dtype), x->shape));
+  }
+  std::vector<int64_t> axes(reduce.axes().begin(), reduce.axes().end());
+  const UOp* value = kNoValue;
+  if (write) {
+    if (out.partial != 0 && AddsInF32(node->dtype)) x = Cast(*graph_, x, DType::kF32);
+    value = Reduce(*graph_, reduce.op(), x, axes);
+  }
+  if (reduce.op() == Op::kAdd || summed == 0) return value;
+  at_ = node;
+  hinted_ = true;
+  for (const auto& group : GroupsOfAxes(summed)) {
+    OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(reduce.op())},
+                                    group, LocalBytes(out, node)));
+  }
+  return value;
+}
+
+absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
+                                                 const std::vector<const UOp*>& arguments) {
+  const FramePlan* const plan = frame.plan->bodies[frame.plan->place.at(call)];
+  const UOp* const function = call->src[0];
+  std::vector<const UOp*> src = {function};
+  src.insert(src.end(), arguments.begin(), arguments.end());
+  if (plan == nullptr)
+    return graph_ == nullptr ? kNoValue : graph_->Make(Op::kCall, DType::kVoid, src);
+  auto known = bodies_.find(plan);
+  if (known == bodies_.end()) {
+    const ShardWork before = std::exchange(work_, {});
+    Frame inner{plan, {}, {}};
+    Body body;
+    OB_ASSIGN_OR_RETURN(const UOp* const root, WriteRoot(inner));
+    body.work = std::exchange(work_, before);
+    if (graph_ != nullptr) {
+      std::vector<const UOp*> parts = {root};
+      for (size_t i = 1; i < function->src.size(); ++i)
+        parts.push_back(Param(*graph_, static_cast<int64_t>(i) - 1, function->src[i]->dtype,
+                              LocalShape(plan->params[i - 1], function->src[i]->shape)));
+      OB_ASSIGN_OR_RETURN(body.function, graph_->Make(Op::kFunction, DType::kVoid, parts));
+    }
+    known = bodies_.emplace(plan, body).first;
+  }
+  const Body& body = known->second;
+  work_.operations += body.work.operations;
+  work_.bytes_sent += body.work.bytes_sent;
+  work_.collectives += body.work.collectives;
+  if (graph_ == nullptr) return kNoValue;
+  src[0] = body.function;
+  return graph_->Make(Op::kCall, DType::kVoid, src);
+}
+
+absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, const UOp* node, const Sharding& out,
+                                             const std::vector<Sharding>& wants,
+                                             const std::vector<const UOp*>& sources) {
+  if (node->op == Op::kReduce) return BuildReduce(node, out, wants[0], sources[0]);
+  if (node->op == Op::kCall) return BuildCall(frame, node, sources);
+  if (graph_ == nullptr) return kNoValue;
+  Graph& g = *graph_;
+  const Shape local = LocalShape(out, node->shape);
+  switch (node->op) {
+    case Op::kConst:
+    case Op::kVar: return node;
+    case Op::kParam: return Param(g, ParamOf(node).slot(), node->dtype, local);
+    case Op::kLayout: return sources[0];
+    case Op::kTuple: return g.Make(Op::kTuple, DType::kVoid, sources);
+    case Op::kGetTuple:
+      return g.Make(Op::kGetTuple, DType::kVoid, sources, {GetTupleOf(node).index()});
+    case Op::kIota: {
+      const DimCut& cut = out.dims[0];
+      if (cut.axes == 0) return node;
+      const UOp* const begin = Mul(g, PlaceIn(cut.axes), ConstIndex(g, cut.chunk));
+      return Add(g, Iota(g, node->dtype, cut.chunk), Full(g, Cast(g, begin, node->dtype), local));
+    }
+    case Op::kCast: return Cast(g, sources[0], node->dtype);
+    case Op::kBitcast: return Bitcast(g, sources[0], node->dtype);
+    case Op::kReshape: return Reshape(g, sources[0], local);
+    case Op::kExpand: return Expand(g, sources[0], local);
+    case Op::kPermute: return Permute(g, sources[0], PermuteOf(node).axes());
+    case Op::kFlip: return Flip(g, sources[0], FlipOf(node).axes());
+    case Op::kPad: {
+      Shape lo_hi;
+      for (int i = 0; i < node->rank(); ++i) {
+        lo_hi.push_back(PadOf(node).low(i));
+        lo_hi.push_back(PadOf(node).high(i));
+      }
+      return Pad(g, sources[0], lo_hi);  // 0 and 0 where it is cut
+    }
+    case Op::kShrink: {
+      Shape begin_end;
+      for (int i = 0; i < node->rank(); ++i) {
+        const bool cut = out.dims[i].axes != 0;
+        begin_end.push_back(cut ? Dim(0) : ShrinkOf(node).begin(i));
+        begin_end.push_back(cut ? local[i] : ShrinkOf(node).end(i));
+      }
+      return Shrink(g, sources[0], begin_end);
+    }
+    default: return g.Make(node->op, DType::kVoid, sources);
+  }
+}
+
+absl::StatusOr<const UOp*> RankWriter::WriteRoot(Frame& frame) {
+  const UOp* const root = frame.plan->nodes.back();
+  if (root->op != Op::kTuple) {
+    if (root->dtype == DType::kVoid) return Get(frame, root, Sharding());
+    return Get(frame, root, frame.plan->results[0]);
+  }
+  std::vector<const UOp*> values;
+  for (size_t i = 0; i < root->src.size(); ++i) {
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root->src[i], frame.plan->results[i]));
+    values.push_back(value);
+  }
+  return graph_ == nullptr ? kNoValue : graph_->Make(Op::kTuple, DType::kVoid, values);
+}
+
+absl::StatusOr<const UOp*> RankWriter::Run(const FramePlan& plan) {
+  Frame frame{&plan, {}, {}};
+  const UOp* const sink = plan.nodes.back();
+  std::vector<const UOp*> results;
+  for (size_t i = 0; i < sink->src.size(); ++i) {
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sink->src[i], plan.results[i]));
+    results.push_back(value);
+  }
+  return graph_ == nullptr ? kNoValue : graph_->Make(Op::kSink, DType::kVoid, results);
+}
+
+}  // namespace outboard::shard

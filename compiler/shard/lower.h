@@ -1,0 +1,91 @@
+// Writes a planned graph as a graph of the device level, and counts what it costs.
+//
+// A value is written once for each sharding that somebody wants it at. Where a value lies
+// otherwise than it is wanted, it is either computed again from sources that lie better (movements,
+// and cheap work that a device can do for its own part), or moved: a whole value is cut by a SHRINK
+// at the rank, parts are joined by UNSHARD or exchanged by ALLTOALL, partial sums are added by
+// ALLREDUCE, or by REDUCE_SCATTER where the sum is wanted cut.
+//
+// Without a graph nothing is written and the cost alone is counted, by which choices are compared.
+// Threads: those of the graph.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+#include "compiler/shard/plan.h"
+#include "compiler/shard/shard.h"
+#include "compiler/shard/sharding.h"
+
+namespace outboard::shard {
+
+// What one device does in a Run of a sharded graph; bodies count as often as they are called.
+struct ShardWork {
+  double operations = 0;  // of sums and products: multiplications and additions
+  double bytes_sent = 0;
+  int64_t collectives = 0;
+};
+
+class RankWriter {
+ public:
+  // `graph` is nullptr where the cost alone is wanted. `sink` is the client's graph, whose nodes
+  // the report numbers.
+  RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink);
+
+  // Writes the graph that `frame` plans. Returns its SINK; nullptr without a graph.
+  // Errors: RESOURCE_EXHAUSTED as Graph::Make
+  absl::StatusOr<const UOp*> Run(const FramePlan& frame);
+
+  const ShardWork& work() const { return work_; }
+  std::vector<CollectiveUse>& uses() { return uses_; }
+
+ private:
+  using Key = std::pair<const UOp*, Sharding>;
+  struct Frame {
+    const FramePlan* plan;
+    absl::flat_hash_map<Key, const UOp*> made;
+    absl::flat_hash_map<const UOp*, const UOp*> tuples;  // of tuple-valued nodes
+  };
+  struct Body {
+    const UOp* function = nullptr;
+    ShardWork work;
+  };
+
+  absl::StatusOr<const UOp*> WriteRoot(Frame& frame);
+  absl::StatusOr<const UOp*> Get(Frame& frame, const UOp* node, const Sharding& p);
+  absl::Status Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done);
+  bool Recomputes(Frame& frame, const UOp* node, const Sharding& p,
+                  std::vector<Sharding>& wants) const;
+  absl::StatusOr<const UOp*> Build(Frame& frame, const UOp* node, const Sharding& out,
+                                   const std::vector<Sharding>& wants,
+                                   const std::vector<const UOp*>& sources);
+  absl::StatusOr<const UOp*> BuildReduce(const UOp* node, const Sharding& out, const Sharding& in,
+                                         const UOp* x);
+  absl::StatusOr<const UOp*> BuildCall(Frame& frame, const UOp* call,
+                                       const std::vector<const UOp*>& arguments);
+  absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
+                                     const Sharding& to, bool hinted);
+  absl::StatusOr<const UOp*> Emit(Op op, const UOp* value, std::vector<int64_t> arg,
+                                  std::pair<int64_t, int64_t> group, double bytes);
+  // A movement of `value` along `dim`: PAD at its end to `length`, or SHRINK to [0, length).
+  const UOp* PadTo(const UOp* value, int dim, int64_t length);
+  const UOp* ShrinkTo(const UOp* value, int dim, const Dim& begin, const Dim& end);
+  const UOp* PlaceIn(AxisSet axes);  // i64: which of the parts that `axes` make is this device's
+  std::vector<std::pair<int64_t, int64_t>> GroupsOfAxes(AxisSet axes) const;
+
+  Graph* graph_;
+  const Mesh& mesh_;
+  ShardWork work_;
+  std::vector<CollectiveUse> uses_;
+  absl::flat_hash_map<const UOp*, int64_t> number_;  // of the client's nodes
+  absl::flat_hash_map<const FramePlan*, Body> bodies_;
+  const UOp* at_ = nullptr;  // the client's node that is being written, for the report
+  bool hinted_ = false;
+};
+
+}  // namespace outboard::shard

@@ -1,0 +1,84 @@
+// Decides how every value of a graph lies on the mesh, before anything is written.
+//
+// Each node has two shardings: where its operation leaves it (raw) and where its users find it
+// (home). They differ for a sum that is settled at once because several users want it whole. Passes
+// over the graph go forward (a node lies as its sources do) and back (a value that all users want
+// cut is computed cut), until nothing changes or kPlanRoundsMax is reached; any state in between is
+// right, since what lies otherwise than a user wants is moved. Bodies of FUNCTIONs are planned once
+// for each set of layouts of their arguments. Threads: a Planner belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/uop.h"
+#include "compiler/shard/sharding.h"
+
+namespace outboard::shard {
+
+inline constexpr int kPlanRoundsMax = 6;    // two are enough for training steps
+inline constexpr int kNestedCallsMax = 32;  // deeper calls run whole on each device
+
+struct NodePlan {
+  Sharding raw;
+  Sharding home;
+};
+
+// The plan of the graph itself, or of the body of a FUNCTION for some shardings of its arguments.
+struct FramePlan {
+  std::vector<const UOp*> nodes;  // PostOrder, not into functions
+  absl::flat_hash_map<const UOp*, int> place;
+  std::vector<NodePlan> plans;
+  std::vector<std::vector<Sharding>> tuples;  // of tuple-valued nodes: where each value lies
+  std::vector<const FramePlan*> bodies;       // of CALLs; nullptr where the body runs whole
+  std::vector<Sharding> params;               // of a body: by slot
+  std::vector<Sharding> results;              // of the root's values
+
+  const NodePlan& of(const UOp* node) const { return plans[place.at(node)]; }
+  std::vector<Sharding> HomesOfSources(const UOp* node) const;
+};
+
+// Shardings that somebody else decides.
+struct PlanInputs {
+  absl::Span<const Sharding> params;                // by slot, of the graph or body
+  absl::flat_hash_map<const UOp*, Sharding> seeds;  // nodes that are to lie so
+  std::vector<std::optional<Sharding>> results;     // of a SINK; missing: where they are
+};
+
+class Planner {
+ public:
+  explicit Planner(const Mesh& mesh) : mesh_(mesh) {}
+
+  // Plans the graph under `root`: a SINK, or the body of a FUNCTION at `depth` calls.
+  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED: a LAYOUT that the mesh or the value does not have;
+  // names the node.
+  //         RESOURCE_EXHAUSTED: bodies that are planned for too many sets of layouts
+  absl::StatusOr<const FramePlan*> Plan(const UOp* root, const PlanInputs& inputs, int depth = 0);
+
+ private:
+  absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, int depth);
+  bool BackwardPass(FramePlan& frame, const PlanInputs& inputs);
+  absl::StatusOr<Sharding> OfLayout(const UOp* node, const Sharding& source) const;
+  absl::Status PlanCall(FramePlan& frame, int at, int depth);
+
+  const Mesh& mesh_;
+  std::vector<std::unique_ptr<FramePlan>> frames_;
+  absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
+  // Of the frame being planned: homes that the way back has chosen.
+  struct Choice {
+    Sharding home;
+    bool settles = false;  // a sum, made where it is and then moved to `home`
+  };
+  using Choices = absl::flat_hash_map<const UOp*, Choice>;
+  Choices* choices_ = nullptr;
+  int64_t planned_nodes_ = 0;
+};
+
+}  // namespace outboard::shard

@@ -1,0 +1,102 @@
+#include "compiler/shard/shard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/shard/choose.h"
+#include "compiler/shard/lower.h"
+#include "compiler/shard/plan.h"
+
+namespace outboard::shard {
+namespace {
+
+// An axis of a mesh that no device shares work over is no axis; a value is cut by each axis once.
+absl::Status CheckInput(const Mesh& mesh, const Layout& layout, const UOp* value,
+                        absl::string_view what) {
+  const absl::Status fits = CheckLayout(mesh, layout, value->shape);
+  if (fits.ok()) return fits;
+  return absl::Status(fits.code(), absl::StrCat(NodeToString(value), what, fits.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<Spread> SpreadFromName(std::string_view name) {
+  for (const Spread spread : {Spread::kAuto, Spread::kData, Spread::kFsdp, Spread::kTensor})
+    if (Name(spread) == name) return spread;
+  if (name == "stages")
+    return absl::UnimplementedError(
+        "spread \"stages\": pipeline stages are not there; use auto, data, fsdp or tensor");
+  return absl::InvalidArgumentError(absl::StrCat("spread \"", std::string(name.substr(0, 32)),
+                                                 "\" is not one of auto, data, fsdp, tensor"));
+}
+
+std::string_view Name(Spread spread) {
+  switch (spread) {
+    case Spread::kAuto: return "auto";
+    case Spread::kData: return "data";
+    case Spread::kFsdp: return "fsdp";
+    default: return "tensor";
+  }
+}
+
+std::vector<CollectiveUse> ShardReport::surprises() const {
+  std::vector<CollectiveUse> found;
+  for (const CollectiveUse& use : collectives)
+    if (!use.hinted && use.op == Op::kUnshard) found.push_back(use);
+  return found;
+}
+
+absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mesh& mesh,
+                                        absl::Span<const Layout> params,
+                                        const ShardOptions& options) {
+  OB_RETURN_IF_ERROR(CheckMesh(mesh));
+  const std::vector<const UOp*> inputs = ParamsOf(sink);
+  for (size_t slot = 0; slot < std::min(params.size(), inputs.size()); ++slot)
+    OB_RETURN_IF_ERROR(CheckInput(mesh, params[slot], inputs[slot], " is stored: "));
+  for (size_t i = 0; i < std::min(options.results.size(), sink->src.size()); ++i)
+    if (options.results[i])
+      OB_RETURN_IF_ERROR(CheckInput(mesh, *options.results[i], sink->src[i], " is wanted: "));
+
+  std::vector<SpreadCandidate> candidates = CandidatesOf(mesh, sink, params, options);
+  const SpreadCandidate* best = nullptr;
+  double best_s = 0;
+  for (SpreadCandidate& candidate : candidates) {
+    OB_ASSIGN_OR_RETURN(const double predicted_s, Predict(mesh, sink, options, candidate));
+    if (best != nullptr && predicted_s >= best_s) continue;
+    best = &candidate;
+    best_s = predicted_s;
+  }
+  Planner planner(mesh);
+  OB_ASSIGN_OR_RETURN(const FramePlan* const plan, planner.Plan(sink, best->inputs()));
+  RankWriter writer(&graph, mesh, sink);
+  ShardedGraph sharded;
+  OB_ASSIGN_OR_RETURN(sharded.sink, writer.Run(*plan));
+  for (size_t i = 0; i < sink->src.size(); ++i)
+    sharded.results.push_back(*LayoutOfSharding(mesh, plan->results[i], sink->src[i]->shape));
+  sharded.report = {.choice = best->name,
+                    .collectives = std::move(writer.uses()),
+                    .operations = writer.work().operations,
+                    .bytes_sent = writer.work().bytes_sent,
+                    .predicted_s = best_s};
+  OB_RETURN_IF_ERROR(VerifyGraph(sharded.sink, Level::kDevice));
+  return sharded;
+}
+
+absl::StatusOr<const UOp*> GatherGraph(Graph& graph, DType dtype, ShapeView shape, const Mesh& mesh,
+                                       const Layout& layout) {
+  OB_RETURN_IF_ERROR(CheckMesh(mesh));
+  OB_RETURN_IF_ERROR(CheckLayout(mesh, layout, shape));
+  const UOp* const sink = Sink(graph, {Param(graph, 0, dtype, shape)});
+  ShardOptions whole;
+  whole.results = {Layout{}};
+  OB_ASSIGN_OR_RETURN(const ShardedGraph sharded,
+                      ShardGraph(graph, sink, mesh, absl::MakeConstSpan(&layout, 1), whole));
+  return sharded.sink;
+}
+
+}  // namespace outboard::shard

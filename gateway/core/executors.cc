@@ -1,0 +1,122 @@
+// The part of GatewayCore that knows a session's executors: which rank is where, who has attached,
+// and what follows when one of them ends (G9, G16).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/core/core.h"
+
+namespace outboard::gateway {
+
+// ---- seats and ranks ----------------------------------------------------------------------------
+
+const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
+  const auto seat = std::find_if(seats.begin(), seats.end(),
+                                 [&](const Seat& seat) { return seat.worker == worker; });
+  return seat == seats.end() ? nullptr : &*seat;
+}
+
+std::optional<GatewayCore::Session::Place> GatewayCore::Session::PlaceOf(uint32_t rank) const {
+  size_t index = rank;
+  for (size_t seat = 0; seat < seats.size(); index -= seats[seat++].attached.size())
+    if (index < seats[seat].attached.size()) return Place{seat, index};
+  return std::nullopt;
+}
+
+bool GatewayCore::Session::attached() const {
+  return !seats.empty() && std::all_of(seats.begin(), seats.end(), [](const Seat& seat) {
+    return std::count(seat.attached.begin(), seat.attached.end(), false) == 0;
+  });
+}
+
+uint32_t GatewayCore::Session::slots_held() const {
+  size_t held = 0;
+  for (const Seat& seat : seats) held += seat.slots.size();
+  return static_cast<uint32_t>(held);
+}
+
+std::string GatewayCore::RankText(const Session& session, uint32_t rank) const {
+  const auto place = session.PlaceOf(rank);
+  if (!session.is_group() || !place) return "";
+  const Seat& seat = session.seats[place->seat];
+  const std::string device = place->index < seat.slots.size()
+                                 ? absl::StrCat("device ", seat.slots[place->index], " of ")
+                                 : "";
+  return absl::StrCat("rank ", rank, " of ", session.devices_wanted, " (", device,
+                      workers_.at(seat.worker).name, "): ");
+}
+
+// ---- looking ------------------------------------------------------------------------------------
+
+bool GatewayCore::IsTheClients(const SessionId& id, TenantId tenant, const Token& hash) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && it->second.tenant == tenant && it->second.resume_hash == hash;
+}
+
+bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && it->second.state == State::kLive && it->second.conn == conn &&
+         it->second.epoch == epoch;
+}
+
+bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && seq >= it->second.snapshot_seq;
+}
+
+bool GatewayCore::Awaits(const SessionId& id, uint32_t rank) const {
+  const auto it = sessions_.find(id);
+  if (it == sessions_.end()) return false;
+  const Session& session = it->second;
+  const auto place = session.PlaceOf(rank);
+  return place && !session.seats[place->seat].attached[place->index] &&
+         (session.state == State::kStarting || session.state == State::kParked);
+}
+
+bool GatewayCore::HasSeat(const SessionId& id) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && !it->second.seats.empty();
+}
+
+std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id, uint32_t rank) const {
+  if (!HasSeat(id)) return std::nullopt;
+  const Session& session = sessions_.at(id);
+  const auto place = session.PlaceOf(rank);
+  return place ? std::optional(session.seats[place->seat].worker) : std::nullopt;
+}
+
+bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
+  return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
+  if (!Awaits(event.session, event.rank)) return;
+  Session& session = *Find(event.session);
+  const Session::Place place = *session.PlaceOf(event.rank);
+  session.seats[place.seat].attached[place.index] = true;
+  session.wall = event.wall;
+  session.idle_since = now_;
+  GoLiveIfReady(session, out);
+  if (session.state == State::kParked && session.snapshot_asked.has_value()) {
+    session.snapshot_asked.reset();  // there was nobody to ask
+    AskForSnapshot(session, out);
+  }
+}
+
+// One rank's end is that of all: what the others hold is of no use without it.
+void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
+  Session* session = Find(event.session);
+  if (session == nullptr || session->seats.empty()) return;
+  if (event.placement != 0 && event.placement != session->placement) return;  // G9
+  if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
+  const absl::string_view why = event.why.ok() ? "the executor ended" : event.why.message();
+  const std::string how = absl::StrCat(RankText(*session, event.rank), why);
+  if (event.crashed) return Replace(*session, how, out);
+  if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
+  End(session->id, absl::Status(event.why.code(), how), SessionRowState::kLost, "executor lost",
+      out);
+}
+
+}  // namespace outboard::gateway

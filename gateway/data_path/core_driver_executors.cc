@@ -1,0 +1,138 @@
+// How CoreDriver learns of executors: that they attach, what they keep, and how they end (D4 of
+// core_driver.cc). Of a session on several devices the first rank that ends is the cause of what
+// follows.
+#include <utility>
+
+#include "gateway/accounts/accounts.h"
+#include "gateway/accounts/worker_quarantine.h"
+#include "gateway/base/limits.h"
+#include "gateway/base/token.h"
+#include "gateway/data_path/core_driver_entries.h"
+#include "gateway/data_path/host.h"
+#include "gateway/data_path/relay.h"
+#include "proto/fleet.pb.h"
+#include "telemetry/counters.h"
+#include "wire/status_code.h"
+
+namespace outboard::gateway {
+
+bool CoreDriver::KnowsToken(const Session& session, Token token) {
+  return session.attach_hash.has_value() && *session.attach_hash == HashOf(token);
+}
+
+absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token token,
+                                                          ExecutorEndpoint* endpoint,
+                                                          uint32_t rank) {
+  std::lock_guard lock(mutex_);
+  Session* const session = Find(id);
+  if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
+      !core_.Awaits(id, rank)) {  // D4
+    telemetry::CountRefused(telemetry::Refusal::kExecutorToken);
+    return absl::PermissionDeniedError("no executor of this session is expected");
+  }
+  std::shared_ptr<Relay> relay = session->relay;
+  relay->SetExecutor(endpoint, rank);
+  Tell(ExecutorAttached{id, host_->WallNow(), rank});
+  return relay;
+}
+
+void CoreDriver::Detached(SessionId id, const Relay* relay, uint32_t rank) {
+  std::lock_guard lock(mutex_);
+  const auto is_current = [&] {
+    const Session* const session = Find(id);
+    return session != nullptr && session->relay.get() == relay;
+  };
+  if (!is_current()) return;
+  if (const auto& ending = Find(id)->ending; ending.has_value() && ending->rank != rank) return;
+  TellEnding(id);
+  // The core ignores the report of an earlier placement; this executor's own still comes.
+  if (is_current()) Find(id)->ending = Session::Ending{host_->Now(), std::nullopt, rank};
+}
+
+absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  if (session == nullptr || !KnowsToken(*session, token))
+    return absl::PermissionDeniedError("this is not the session's executor");
+  // Started again a moment ago, or this worker is away: it asks once more, whoever it is by then.
+  if (session->relay == nullptr)
+    return absl::UnavailableError("the session's worker has not joined this gateway yet");
+  return session->relay->tenant();
+}
+
+void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
+                              std::function<void(absl::Status)> done) {
+  absl::Status refused;
+  {
+    std::lock_guard lock(mutex_);
+    const Session* const session = Find(id);
+    if (!core_.Has(id)) {
+      refused = absl::NotFoundError("the session has ended");
+    } else if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
+               !core_.MayKeep(id, seq)) {
+      refused = absl::AbortedError("the session continues elsewhere, or from a later snapshot");
+    } else {
+      Tell(SnapshotKept{id, root, seq});
+      if (!planted_.kept_before_written) return writes_->Then(std::move(done));
+    }
+  }
+  done(std::move(refused));
+}
+
+// ---- their ends ---------------------------------------------------------------------------------
+
+void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
+  std::lock_guard lock(mutex_);
+  const auto id = SessionId::FromBytes(ended.session_id());
+  if (!id) return;
+  ExecutorGone gone{.session = *id,
+                    .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
+                    .placement = ended.placement(),
+                    .worker = worker,
+                    .once_more = ended.one_more_try(),
+                    .seq = ended.seq(),
+                    .rank = ended.rank()};
+  CheckSpoken(worker, *id);
+  Session* const session = Find(*id);
+  const bool streams =
+      session != nullptr && session->relay != nullptr && session->relay->has_executor(gone.rank);
+  if (!streams) return TellGone(std::move(gone));
+  const uint32_t rank = gone.rank;
+  session->ending = Session::Ending{host_->Now(), std::move(gone), rank};
+}
+
+// An executor that ended its session has said why, and better than how its process ended.
+void CoreDriver::TellGone(ExecutorGone gone) {
+  const Session* const session = Find(gone.session);
+  if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok()) {
+    gone.why = session->relay->failure();
+    gone.crashed = gone.once_more = false;
+  } else {
+    gone.crashed = !gone.once_more && (gone.why.ok() || absl::IsUnavailable(gone.why));
+  }
+  Tell(gone);
+}
+
+void CoreDriver::TellOverdueEndings() {
+  const MonoTime now = host_->Now();
+  std::vector<SessionId> overdue;
+  for (const auto& [id, session] : sessions_) {
+    const auto& ending = session->ending;
+    if (ending.has_value() && now.ns - ending->since.ns > kExecutorWordMs * 1'000'000)
+      overdue.push_back(id);
+  }
+  for (const SessionId& id : overdue) TellEnding(id);
+}
+
+void CoreDriver::TellEnding(SessionId id) {
+  Session* const session = Find(id);
+  if (session == nullptr || !session->ending.has_value()) return;
+  const auto ending = std::exchange(session->ending, std::nullopt);
+  TellProgress(id, *session);
+  TellGone(ending->report.value_or(
+      ExecutorGone{.session = id,
+                   .why = absl::UnavailableError("the executor's stream ended"),
+                   .rank = ending->rank}));
+}
+
+}  // namespace outboard::gateway

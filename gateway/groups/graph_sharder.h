@@ -1,0 +1,91 @@
+// Writes clients' graphs for the ranks of a mesh (compiler/shard/shard.h), once for each set of
+// layouts, and keeps what it has written for all sessions. By tenant, as verdicts are
+// (graph_admission.h): the time of an answer does not tell what another tenant has sent.
+//
+// Limit: kWrittenGraphsBytesMax of encodings; the oldest goes of the tenant that has the most.
+// Threads: any. Write takes as long as the graph is large; Find does not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/dtype.h"
+#include "compiler/shard/shard.h"
+#include "gateway/ledger/ids.h"
+
+namespace outboard::gateway {
+
+// What a graph is written for.
+struct GraphUse {
+  std::string graph_id;  // the client's
+  shard::Mesh mesh;
+  shard::Spread spread = shard::Spread::kAuto;
+  std::vector<shard::Layout> inputs;
+  std::vector<bool> state;                            // ShardOptions::state
+  std::vector<std::optional<shard::Layout>> results;  // ShardOptions::results
+
+  friend bool operator==(const GraphUse&, const GraphUse&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const GraphUse& use) {
+    for (const std::optional<shard::Layout>& layout : use.results)
+      h = H::combine(std::move(h), layout.has_value(), layout.value_or(shard::Layout{}));
+    return H::combine(std::move(h), use.graph_id, use.mesh.sizes, use.spread, use.inputs,
+                      use.state);
+  }
+};
+
+struct WrittenGraph {
+  // Why it cannot be written: INVALID_ARGUMENT, UNIMPLEMENTED or RESOURCE_EXHAUSTED of ShardGraph.
+  // Then `id` is a name for that.
+  absl::Status status;
+  std::string id, bytes;
+  // Nothing was to be written: it is the client's graph, with its id.
+  bool is_clients = false;
+  struct Result {
+    DType dtype = DType::kVoid;
+    std::vector<int64_t> dims;  // of the whole; empty where one has a VAR, which is never cut
+    shard::Layout layout;
+  };
+  std::vector<Result> results;
+};
+
+class GraphSharder {
+ public:
+  // nullptr: it is to be written first.
+  std::shared_ptr<const WrittenGraph> Find(TenantId tenant, const GraphUse& use);
+  // `bytes`: the client's graph, which has been verified.
+  std::shared_ptr<const WrittenGraph> Write(TenantId tenant, const GraphUse& use,
+                                            std::string_view bytes);
+  // The graph with which the ranks make a whole array of their parts.
+  std::shared_ptr<const WrittenGraph> Gather(TenantId tenant, const shard::Mesh& mesh,
+                                             const WrittenGraph::Result& stored);
+
+ private:
+  struct Kept {
+    std::unordered_map<GraphUse, std::shared_ptr<const WrittenGraph>, absl::Hash<GraphUse>> by_use;
+    std::deque<const GraphUse*> order;  // the keys, oldest first
+    size_t bytes = 0;
+  };
+  std::shared_ptr<const WrittenGraph> Keep(TenantId tenant, const GraphUse& use,
+                                           absl::StatusOr<WrittenGraph> written);
+  void DropOldest();  // requires mutex_
+
+  std::mutex mutex_;
+  std::map<TenantId, Kept> kept_;
+  size_t bytes_ = 0;  // of all tenants
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,174 @@
+// Invariants
+//   L1  handles_ has what the items up to seen_seq_ define, and items_ what was written for those
+//       of them that not all ranks are known to have applied.
+//   L2  A graph leaves before the first item of an epoch that names it.
+#include "gateway/groups/group_runs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/base/limits.h"
+
+namespace outboard::gateway {
+
+absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
+  std::lock_guard lock(mutex_);
+  if (graphs_.contains(id)) return absl::OkStatus();
+  if (graphs_.size() >= kGroupGraphsMax || graph_bytes_ + bytes.size() > kGroupGraphBytesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graphs of a session on several devices are over the limit of ",
+                     kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+  graph_bytes_ += bytes.size();
+  graphs_[id] = std::move(bytes);
+  return absl::OkStatus();
+}
+
+void GroupRuns::AddRefused(const std::string& id) {
+  std::lock_guard lock(mutex_);
+  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id, std::nullopt);
+}
+
+absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
+  std::lock_guard lock(mutex_);
+  for (const proto::ClientItem& item : frame.items()) {
+    if (item.seq() == 0 || item.seq() <= seen_seq_) continue;
+    const absl::StatusOr<bool> looked = Look(may_write, item);
+    if (!looked.ok() || !*looked) return looked;
+    seen_seq_ = item.seq();
+    if (handles_.size() > kGroupHandlesMax)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the session has ", handles_.size(), " handles; limit ", kGroupHandlesMax));
+  }
+  return true;
+}
+
+absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& item) {
+  switch (item.kind_case()) {
+    case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run());
+    case proto::ClientItem::kPut: handles_[item.put().handle()] = {}; break;
+    case proto::ClientItem::kRelease:
+      for (const uint64_t handle : item.release().handles()) handles_.erase(handle);
+      break;
+    case proto::ClientItem::kFetch: {
+      Item looked;
+      for (int i = 0; i < item.fetch().handles_size(); ++i)
+        LookAtWhole(static_cast<uint32_t>(i), item.fetch().handles(i), looked);
+      if (!looked.whole.empty()) items_[item.seq()] = std::move(looked);
+      break;
+    }
+    case proto::ClientItem::kSave: {
+      Item looked;
+      for (int i = 0; i < item.save().entries_size(); ++i)
+        LookAtWhole(static_cast<uint32_t>(i), item.save().entries(i).handle(), looked);
+      if (!looked.whole.empty()) items_[item.seq()] = std::move(looked);
+      break;
+    }
+    default: break;
+  }
+  return true;
+}
+
+// A graph of one node is written in no time.
+void GroupRuns::LookAtWhole(uint32_t index, uint64_t handle, Item& item) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end() || found->second.stored.layout.is_whole()) return;
+  item.whole[index] = sharder_->Gather(tenant_, mesh_, found->second.stored);
+}
+
+// What does not exist is whole: the Run fails, and says of what.
+GraphUse GroupRuns::UseOf(const proto::Run& run) const {
+  GraphUse use{.graph_id = run.graph_id(), .mesh = mesh_, .spread = spread_};
+  for (const uint64_t handle : run.inputs()) {
+    const auto found = handles_.find(handle);
+    use.inputs.push_back(found == handles_.end() ? shard::Layout{} : found->second.stored.layout);
+    use.state.push_back(found != handles_.end() && found->second.is_state);
+  }
+  for (const uint32_t input : run.donate())
+    if (input < use.state.size()) use.state[input] = true;
+  const auto want = [&](uint32_t output, const shard::Layout& layout) {
+    if (output >= static_cast<uint32_t>(run.outputs_size())) return;
+    use.results.resize(static_cast<size_t>(run.outputs_size()));
+    use.results[output] = layout;
+  };
+  for (const proto::Carry& carry : run.carry())
+    if (carry.input() < use.inputs.size()) want(carry.output(), use.inputs[carry.input()]);
+  // What is fetched, or stacked with what other repetitions left.
+  for (const uint32_t output : run.fetch()) want(output, {});
+  for (const uint32_t output : run.stack()) want(output, {});
+  return use;
+}
+
+absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run) {
+  const GraphUse use = UseOf(run);
+  const auto graph = graphs_.find(run.graph_id());
+  if (graph == graphs_.end())
+    return absl::InvalidArgumentError(
+        absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
+  static const auto nothing = std::make_shared<const WrittenGraph>();
+  std::shared_ptr<const WrittenGraph> written =
+      graph->second.has_value() ? sharder_->Find(tenant_, use) : nothing;
+  if (written == nullptr) {
+    if (!may_write) return false;
+    written = sharder_->Write(tenant_, use, *graph->second);
+  }
+  if (!written->is_clients) originals_.try_emplace(written->id, run.graph_id());
+  for (const uint32_t input : run.donate())
+    if (input < static_cast<uint32_t>(run.inputs_size())) handles_.erase(run.inputs(input));
+  for (int i = 0; i < run.outputs_size(); ++i) {
+    Handle& defined = handles_[run.outputs(i)];
+    defined = {.is_state = true};
+    // Of a repeated Run a stacked result is whole, and has another shape.
+    const bool is_stacked = std::count(run.stack().begin(), run.stack().end(), i) > 0;
+    if (static_cast<size_t>(i) < written->results.size() && !is_stacked)
+      defined.stored = written->results[i];
+  }
+  if (written != nothing) items_[seq] = {.run = std::move(written)};
+  return true;
+}
+
+void GroupRuns::Rewrite(proto::ClientFrame& frame,
+                        std::vector<std::shared_ptr<const WrittenGraph>>& graphs) {
+  std::lock_guard lock(mutex_);
+  const auto send = [&](const std::shared_ptr<const WrittenGraph>& graph) {
+    if (sent_.insert(graph->id).second) graphs.push_back(graph);  // L2
+  };
+  for (proto::ClientItem& item : *frame.mutable_items()) {
+    const auto looked = items_.find(item.seq());
+    if (item.seq() == 0 || looked == items_.end()) continue;
+    if (const auto& run = looked->second.run; run != nullptr && item.has_run()) {
+      send(run);
+      item.mutable_run()->set_graph_id(run->id);
+    }
+    for (const auto& [index, graph] : looked->second.whole) {
+      proto::Whole* whole = nullptr;
+      // A client that comes back asks only for the values that it lacks.
+      if (item.has_fetch() && index < static_cast<uint32_t>(item.fetch().handles_size()))
+        whole = item.mutable_fetch()->add_whole();
+      if (item.has_save()) whole = item.mutable_save()->add_whole();
+      if (whole == nullptr) continue;
+      send(graph);
+      whole->set_index(index);
+      whole->set_graph_id(graph->id);
+    }
+  }
+}
+
+void GroupRuns::Restart() {
+  std::lock_guard lock(mutex_);
+  sent_.clear();
+}
+
+void GroupRuns::Done(uint64_t through_seq) {
+  std::lock_guard lock(mutex_);
+  items_.erase(items_.begin(), items_.upper_bound(through_seq));
+}
+
+std::optional<std::string> GroupRuns::Original(const std::string& graph_id) {
+  std::lock_guard lock(mutex_);
+  const auto found = originals_.find(graph_id);
+  if (found == originals_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace outboard::gateway

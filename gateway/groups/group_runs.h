@@ -1,0 +1,97 @@
+// The Runs of a session on several devices, as its ranks get them: the layout of every handle, and
+// of each Run the graph that was written for the layouts of its inputs (graph_sharder.h). Nobody is
+// asked for a layout: every array is a Put, which is whole on all ranks, or a result of a Run whose
+// graph was written here.
+//
+//   Put       defines a whole array
+//   Run       names the written graph; an input or result that is state, fetched or carried into
+//             the next repetition is told to who writes it
+//   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in cloud.proto)
+//   Release, donated inputs   end a handle
+//
+// An item is looked at once: what it means depends on the items before it, and a client that comes
+// back sends again what some ranks have not applied. Until all have, it is remembered what was
+// written for it.
+//
+// Limits: those of an executor, which ends the session: handles, graphs and their bytes.
+// Threads: any. Calls with a frame come in the order of the frames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/shard/shard.h"
+#include "gateway/groups/graph_sharder.h"
+#include "gateway/ledger/ids.h"
+#include "proto/cloud.pb.h"
+
+namespace outboard::gateway {
+
+class GroupRuns {
+ public:
+  GroupRuns(TenantId tenant, shard::Mesh mesh, shard::Spread spread, GraphSharder* sharder)
+      : tenant_(tenant), mesh_(std::move(mesh)), spread_(spread), sharder_(sharder) {}
+
+  // A graph of the client's that was verified.
+  // Errors: RESOURCE_EXHAUSTED  the session has too many
+  absl::Status AddGraph(const std::string& id, std::string bytes);
+  // One that was refused; ranks know why, and Runs of it fail.
+  void AddRefused(const std::string& id);
+  // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and
+  // `may_write` is false: call it again where that may take its time.
+  // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
+  absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame);
+  // Changes the items, which are prepared, into those for the ranks, and adds the graphs that they
+  // name to `graphs`, unless that happened in this epoch.
+  void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
+
+  void Restart();                   // a new epoch: what was sent may not have arrived
+  void Done(uint64_t through_seq);  // all ranks have applied the items up to this one
+  // The client's graph that the named one was written for, if it was.
+  std::optional<std::string> Original(const std::string& graph_id);
+
+ private:
+  struct Handle {
+    WrittenGraph::Result stored;
+    bool is_state = false;  // a Run left it
+  };
+  // What was written for an item.
+  struct Item {
+    std::shared_ptr<const WrittenGraph> run;
+    std::map<uint32_t, std::shared_ptr<const WrittenGraph>> whole;  // by index
+  };
+
+  // False: a graph is to be written, and may not be now.
+  absl::StatusOr<bool> Look(bool may_write, const proto::ClientItem& item);
+  absl::StatusOr<bool> LookAtRun(bool may_write, uint64_t seq, const proto::Run& run);
+  GraphUse UseOf(const proto::Run& run) const;
+  void LookAtWhole(uint32_t index, uint64_t handle, Item& item);
+
+  const TenantId tenant_;
+  const shard::Mesh mesh_;
+  const shard::Spread spread_;
+  GraphSharder* const sharder_;
+
+  std::mutex mutex_;
+  absl::flat_hash_map<uint64_t, Handle> handles_;
+  // The client's, by id; nothing: it was refused.
+  absl::flat_hash_map<std::string, std::optional<std::string>> graphs_;
+  size_t graph_bytes_ = 0;
+  absl::flat_hash_map<std::string, std::string> originals_;  // by the id of what was written
+  uint64_t seen_seq_ = 0;
+  std::map<uint64_t, Item> items_;  // that not all ranks have applied
+  std::set<std::string> sent_;      // graphs, in this epoch
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,118 @@
+#include "tests/bench/group_figures.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "client/session/session.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "tests/bench/cloud.h"
+#include "tests/bench/report.h"
+
+namespace outboard::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 20, kStepsOfRound = 150;
+
+std::unique_ptr<Session> SessionOn(const Cloud& cloud, uint32_t devices) {
+  session::SessionOptions options;
+  options.target = cloud.target();
+  options.key = cloud.key();
+  options.devices = devices;
+  return ValueOrDie(Session::Connect(options));
+}
+
+// x + 1 on four numbers, again and again.
+class Chain {
+ public:
+  explicit Chain(Session* session) : session_(session) {
+    Graph g;
+    const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
+    const EncodedGraph graph = ValueOrDie(
+        EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
+    request_.graph_id = graph.id.bytes;
+    request_.graph = std::make_shared<const std::string>(graph.bytes);
+    request_.outputs = {session->NewHandle()};
+    const std::vector<int64_t> dims = {4};
+    OB_CHECK_OK(session->Put(request_.outputs[0], DType::kF32, dims, std::string(16, '\0')));
+  }
+  uint64_t Step(bool fetch) {
+    const uint64_t last = request_.outputs[0];
+    request_.inputs = {last};
+    request_.outputs = {session_->NewHandle()};
+    request_.fetch.assign(fetch ? 1 : 0, 0);
+    const uint64_t seq = ValueOrDie(session_->Run(request_));
+    session_->Release(last);
+    return seq;
+  }
+  // Microseconds of each step, its value read.
+  void Measure(std::vector<double>& times) {
+    for (int i = 0; i < kStepsOfRound; ++i) {
+      const Clock::time_point begin = Clock::now();
+      ValueOrDie(session_->Await(Step(/*fetch=*/true), 0));
+      times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    }
+  }
+  GraphId graph_id() const { return GraphId{request_.graph_id}; }
+
+ private:
+  Session* const session_;
+  session::RunRequest request_;
+};
+
+}  // namespace
+
+void GroupFigures() {
+  const Cloud cloud(1, {}, {"--devices", "3"});
+  const auto one = SessionOn(cloud, 1), two = SessionOn(cloud, 2);
+  Chain on_one(one.get()), on_two(two.get());
+  std::vector<double> of_one, of_two;
+  on_one.Measure(of_one), on_two.Measure(of_two);  // compiles
+  of_one.clear(), of_two.clear();
+  const session::Stats before_one = one->stats(), before_two = two->stats();
+  for (int round = 0; round < kRounds; ++round) {
+    on_one.Measure(of_one);
+    on_two.Measure(of_two);
+  }
+  const session::Stats after_one = one->stats(), after_two = two->stats();
+  const double steps = kRounds * kStepsOfRound;
+  const double median_one = Quantile(of_one, 0.5), median_two = Quantile(of_two, 0.5);
+  Report("devices_step_overhead_us_2", median_two - median_one, "us",
+         absl::StrFormat("on one device %.0f", median_one),
+         absl::StrFormat("x + 1 on 4 numbers, its value read; p90 %.0f, on one device %.0f",
+                         Quantile(of_two, 0.9), Quantile(of_one, 0.9)));
+  const auto per_step = [&](uint64_t from, uint64_t to) {
+    return static_cast<double>(to - from) / steps;
+  };
+  Report("devices_round_trips_per_step",
+         per_step(before_two.blocking_round_trips, after_two.blocking_round_trips), "",
+         absl::StrFormat("on one device %.3f",
+                         per_step(before_one.blocking_round_trips, after_one.blocking_round_trips)),
+         "two devices, the value of each step read");
+  Report("devices_bytes_up_per_step", per_step(before_two.bytes_up, after_two.bytes_up), "B",
+         absl::StrFormat("on one device %.1f", per_step(before_one.bytes_up, after_one.bytes_up)),
+         "two devices");
+  const session::Stats before_unread = two->stats();
+  for (int i = 0; i < kStepsOfRound; ++i) on_two.Step(/*fetch=*/false);
+  OB_CHECK_OK(two->Sync());
+  Report(
+      "devices_round_trips_unread",
+      static_cast<double>(two->stats().blocking_round_trips - before_unread.blocking_round_trips),
+      "", "",
+      absl::StrFormat("%d steps on two devices without a value read, and one Sync", kStepsOfRound));
+  const std::set<std::string> ids = {on_one.graph_id().ToBytes(), on_two.graph_id().ToBytes()};
+  Report("devices_graph_ids", static_cast<double>(ids.size()), "", "",
+         "of one program on one and on two devices");
+  OB_CHECK_OK(one->Close());
+  OB_CHECK_OK(two->Close());
+}
+
+}  // namespace outboard::bench

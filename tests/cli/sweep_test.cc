@@ -1,0 +1,172 @@
+// `outboard sweep` as a user has it: real processes, whose programs are shell scripts.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/processes.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard {
+namespace {
+
+class SweepCliTest : public ::testing::Test {
+ protected:
+  test::Ended Run(std::vector<std::string> args) {
+    args.insert(args.begin(), {OUTBOARD_BINARY, "sweep"});
+    return test::RunToEnd(args, {"OUTBOARD_DATA=" + (folder_ / "data")});
+  }
+  std::string Script(const std::string& text) {
+    const std::string path = folder_ / "trial.sh";
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string Newest() {
+    std::string newest;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "data/sweeps"))
+      newest = std::max(newest, entry.path().filename().string());
+    return newest;
+  }
+  std::string ReadAll(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::string Csv() { return Run({"show", "--csv"}).out; }
+
+  test::TempFolder folder_;
+};
+
+TEST_F(SweepCliTest, AGridRunsToItsEnd) {
+  const std::string script = Script(
+      "echo \"step=1 loss=$(($1 * $2))\"\n"
+      "echo \"step=2 loss=$(($1 + $2)) cost_micro_usd=5\" >&$OUTBOARD_REPORT_FD\n");
+  const test::Ended ended =
+      Run({"-j", "2", "-p", "a=2,3", "-p", "b=4,5", "--", "sh", "-u", script, "{a}", "{b}"});
+  ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_NE(ended.out.find("4 of 4 trials ended"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("best: loss 6 at trial 1 (a=2 b=4)"), std::string::npos) << ended.out;
+  EXPECT_EQ(Csv(),
+            "trial,a,b,state,step,loss,best_loss\n"
+            "1,2,4,done,2,6,6\n"
+            "2,2,5,done,2,7,7\n"
+            "3,3,4,done,2,7,7\n"
+            "4,3,5,done,2,8,8\n");
+  EXPECT_NE(Run({"show", "--json"}).out.find("\"cost_usd\":5e-06"), std::string::npos);
+  EXPECT_NE(ReadAll(folder_ / "data/sweeps/" + Newest() + "/trial-4.log").find("loss=15"),
+            std::string::npos);
+  EXPECT_NE(Run({"ls"}).out.find("done"), std::string::npos);
+}
+
+TEST_F(SweepCliTest, WrongUsageStartsNothing) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"-p", "lr=", "--", "true", "{lr}"}, "-p lr=: no value"},
+      {{"-p", "lr=5..1", "-n", "2", "--", "true", "{lr}"}, "5 is not below 1"},
+      {{"-p", "lr=1..5", "-n", "10001", "--", "true", "{lr}"}, "at most 10000 trials"},
+      {{"-p", "a=1,2", "--", "true", "{a}", "{lr}"}, "there is no -p lr="},
+      {{"-p", "a=1,2", "--max-cost", "-1", "--", "true", "{a}"}, "--max-cost"}};
+  for (const auto& [args, words] : cases) {
+    const test::Ended ended = Run(args);
+    EXPECT_EQ(ended.code, 2) << words;
+    EXPECT_NE(ended.err.find(words), std::string::npos) << ended.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "data/sweeps"));
+  EXPECT_EQ(Run({"watch", "of-nobody"}).code, 1);
+}
+
+TEST_F(SweepCliTest, ATrialThatFailsSaysWhyAndTheOthersGoOn) {
+  const std::string script = Script(
+      "case $1 in 1) echo 'cannot open it' >&2; exit 3;; 2) kill -9 $$;; 3) exit 0;;\n"
+      "4) echo step=5 loss=nan;; esac\n");
+  const test::Ended ended = Run({"-p", "a=1,2,3,4", "--", "sh", script, "{a}"});
+  EXPECT_EQ(ended.code, 1);
+  const std::string rows = Run({"show"}).out;
+  for (const char* words : {"exit code 3: cannot open it", "ended by Killed", "it reported no loss",
+                            "loss is nan at step 5"})
+    EXPECT_NE(rows.find(words), std::string::npos) << words << "\n" << rows;
+  EXPECT_NE(ended.out.find("2 failed"), std::string::npos) << ended.out;
+  const test::Ended absent = Run({"-p", "a=1", "--", "no-such-program", "{a}"});
+  EXPECT_EQ(absent.code, 1);
+  EXPECT_NE(absent.out.find("no-such-program: No such file"), std::string::npos) << absent.out;
+}
+
+// A trial that has begun at a rung behind a better one is stopped before its end.
+TEST_F(SweepCliTest, HalvingStopsWhatFallsBehind) {
+  const std::string script = Script(
+      "trap 'exit 130' INT\n"
+      "for i in $(seq 1 30); do echo step=$i loss=$1; [ $i -lt 10 ] || sleep $2; done\n");
+  const test::Ended ended =
+      Run({"-p", "a=1,2", "--strategy", "halving", "-n", "2", "--seed", "4", "--first-rung", "10",
+           "-j", "1", "--", "sh", script, "{a}", "0.01"});
+  ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
+  // Drawn: both values, the better one first or second; two equal ones both go on.
+  const std::string csv = Csv();
+  if (csv.find("1,1,") != std::string::npos && csv.find("2,2,") != std::string::npos) {
+    EXPECT_NE(csv.find("2,2,stopped"), std::string::npos) << csv;
+  }
+}
+
+// The sum of the bounds is never above the sweep's, and what is left over goes to later ones.
+TEST_F(SweepCliTest, MoneyIsDivided) {
+  const std::string script =
+      Script("echo \"step=1 loss=$CLOUD_MAX_COST cost_micro_usd=$1\" >&$OUTBOARD_REPORT_FD\n");
+  test::Ended ended =
+      Run({"-p", "a=100000,1100000,7", "--max-cost", "1.2", "-j", "1", "--", "sh", script, "{a}"});
+  EXPECT_EQ(ended.code, 1) << ended.out;
+  EXPECT_EQ(Csv(),
+            "trial,a,state,step,loss,best_loss\n"
+            "1,100000,done,1,0.4,0.4\n"     // a third of 1.2
+            "2,1100000,done,1,0.55,0.55\n"  // half of 1.1
+            "3,7,waiting,,,\n");
+  EXPECT_NE(Run({"show"}).out.find("no money is left for it"), std::string::npos);
+  ended = Run({"resume", "--max-cost", "2"});
+  EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_NE(Csv().find("3,7,done,1,0.8,0.8"), std::string::npos) << Csv();
+}
+
+TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {
+  const std::string script =
+      Script("for i in 1 2 3; do echo step=$i loss=$(($1 * 10 - i)); sleep 0.1; done\n");
+  const std::vector<std::string> args = {"-p", "a=1,2,3,4,5,6", "-j", "2", "--",
+                                         "sh", script,          "{a}"};
+  ASSERT_EQ(Run(args).code, 0);
+  const std::string expected = Csv(), first = Newest();
+  std::vector<std::string> detached = args;
+  detached.insert(detached.begin(), "--detach");
+  test::Ended ended = Run(detached);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const std::string id = ended.out.substr(0, ended.out.find('\n'));
+  ASSERT_NE(id, first);
+  for (int kills = 0; kills < 3; ++kills) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    const int pid = std::atoi(ReadAll(folder_ / "data/sweeps/" + id + "/runner").c_str());
+    if (kill(pid, SIGKILL) != 0) break;  // it has ended
+    // The lock ends with the process.
+    for (ended = Run({"resume", id, "--detach"}); ended.code != 0;
+         ended = Run({"resume", id, "--detach"})) {
+      ASSERT_NE(ended.err.find("is running"), std::string::npos) << ended.err;
+    }
+  }
+  EXPECT_EQ(Run({"watch", id}).code, 0);
+  EXPECT_EQ(Run({"show", id, "--csv"}).out, expected);
+}
+
+TEST_F(SweepCliTest, StoppedItGoesOnLater) {
+  const std::string script = Script("echo step=1 loss=$1; sleep $2\n");
+  test::Ended ended = Run(
+      {"-p", "a=1,2", "-p", "s=0.1,60", "-j", "4", "--detach", "--", "sh", script, "{a}", "{s}"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  ended = Run({"stop"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_NE(ended.out.find("is stopped"), std::string::npos) << ended.out;
+  EXPECT_NE(Run({"ls"}).out.find("unfinished"), std::string::npos);
+  EXPECT_NE(Run({"show", "--csv"}).out.find(",60,waiting,,,"), std::string::npos);
+  EXPECT_EQ(Run({"watch"}).code, 1) << "trials are left";
+}
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,201 @@
+// Schedules of device-level graphs: where transfers start, where they are waited for, and what they
+// send from.
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/compiler/test_targets.h"
+
+namespace outboard::test {
+namespace {
+
+using schedule::Schedule;
+using Kind = schedule::ScheduledStep::Kind;
+
+constexpr int64_t kAdd = static_cast<int64_t>(Op::kAdd);
+
+const UOp* Make(Graph& g, Op op, const UOp* x, std::vector<int64_t> arg = {}) {
+  return g.MakeChecked(op, DType::kVoid, {x}, arg);
+}
+const UOp* Vector(Graph& g, int64_t slot, int64_t n) {
+  return Param(g, slot, DType::kF32, Shape{n});
+}
+Schedule Of(Graph& g, const UOp* sink, std::vector<int64_t> donated = {}) {
+  return ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), donated));
+}
+
+// The places of a bucket's start and wait, and of the first kernel that has its buffers.
+struct Places {
+  int start = -1, wait = -1;
+};
+Places PlacesOf(const Schedule& schedule, int bucket) {
+  Places places;
+  for (int i = 0; i < static_cast<int>(schedule.steps.size()); ++i) {
+    if (schedule.steps[i] == schedule::ScheduledStep{Kind::kStart, bucket}) places.start = i;
+    if (schedule.steps[i] == schedule::ScheduledStep{Kind::kWait, bucket}) places.wait = i;
+  }
+  return places;
+}
+
+// Every bucket is started once and waited for once, after what it sends is stored and before what
+// it receives is read.
+void ExpectValid(const Schedule& schedule) {
+  std::vector<bool> stored(schedule.buffers.size()), waited(schedule.buffers.size(), true);
+  std::vector<int> starts(schedule.buckets.size()), waits(schedule.buckets.size());
+  for (size_t b = 0; b < stored.size(); ++b)
+    stored[b] = schedule.buffers[b].kind == schedule::ScheduledBuffer::Kind::kInput;
+  for (const schedule::ScheduledTransfer& transfer : schedule.transfers)
+    waited[transfer.receive] = false;
+  for (const auto& [kind, index] : schedule.steps) {
+    if (kind == Kind::kKernel) {
+      const schedule::ScheduledKernel& kernel = schedule.kernels[index];
+      for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
+        if (slot < kernel.ast->src.size()) stored[kernel.buffers[slot]] = true;
+        EXPECT_TRUE(waited[kernel.buffers[slot]]) << "kernel " << index;
+      }
+      continue;
+    }
+    ++(kind == Kind::kStart ? starts : waits)[index];
+    EXPECT_LE(waits[index], starts[index]);
+    for (const int t : schedule.buckets[index]) {
+      if (kind == Kind::kWait) waited[schedule.transfers[t].receive] = true;
+      const int sent = schedule.transfers[t].send;
+      EXPECT_TRUE(stored[sent] || waited[sent]) << "transfer " << t;
+    }
+  }
+  EXPECT_EQ(starts, std::vector<int>(starts.size(), 1));
+  EXPECT_EQ(waits, std::vector<int>(waits.size(), 1));
+}
+
+TEST(TransferSteps, AGraphWithoutCollectives_HasKernelsAlone) {
+  Graph g;
+  const UOp* const x = Vector(g, 0, 100);
+  const Schedule schedule = Of(g, Sink(g, {Add(g, x, x)}));
+  EXPECT_TRUE(schedule.transfers.empty() && schedule.buckets.empty());
+  EXPECT_EQ(schedule.steps, (std::vector<schedule::ScheduledStep>{{Kind::kKernel, 0}}));
+}
+
+TEST(TransferSteps, KernelsThatNeedNoTransfer_RunWhileItIsUnderWay) {
+  Graph g;
+  const UOp *const x = Vector(g, 0, 1 << 21), *const y = Vector(g, 1, 1000);
+  const UOp* const sum = Make(g, Op::kAllReduce, Alu(g, Op::kSqrt, x), {kAdd, 2, 1});
+  // In the SINK before it, but independent.
+  const UOp* const sink = Sink(g, {Alu(g, Op::kNeg, sum), Alu(g, Op::kExp2, y)});
+  const Schedule schedule = Of(g, sink);
+  ExpectValid(schedule);
+  ASSERT_EQ(schedule.buckets.size(), 1u);
+  const Places places = PlacesOf(schedule, 0);
+  EXPECT_EQ(places.wait - places.start, 2) << schedule::ScheduleToString(schedule);
+}
+
+TEST(TransferSteps, SmallTransfersOfOneGroup_AreOneBucket) {
+  Graph g;
+  std::vector<const UOp*> results;
+  for (int64_t i = 0; i < 6; ++i)
+    results.push_back(
+        Alu(g, Op::kNeg,
+            Make(g, Op::kAllReduce, Alu(g, Op::kSqrt, Vector(g, i, 100 + i)), {kAdd, 2, 1})));
+  results.push_back(Make(g, Op::kAllReduce, Alu(g, Op::kSqrt, Vector(g, 6, 50)), {kAdd, 2, 2}));
+  const Schedule schedule = Of(g, Sink(g, results));
+  ExpectValid(schedule);
+  ASSERT_EQ(schedule.buckets.size(), 2u);  // of the two groups
+  EXPECT_EQ(schedule.buckets[0].size() + schedule.buckets[1].size(), 7u);
+}
+
+TEST(TransferSteps, LargeTransfers_StartAsTheyAreStored) {
+  Graph g;
+  std::vector<const UOp*> results;
+  for (int64_t i = 0; i < 3; ++i)
+    results.push_back(
+        Make(g, Op::kAllReduce, Alu(g, Op::kSqrt, Vector(g, i, (2 << 20) + i)), {kAdd, 2, 1}));
+  const Schedule schedule = Of(g, Sink(g, results));
+  ExpectValid(schedule);
+  EXPECT_EQ(schedule.buckets.size(), 3u);
+  for (int b = 0; b < 2; ++b)
+    EXPECT_LT(PlacesOf(schedule, b).start, PlacesOf(schedule, b + 1).start);
+}
+
+TEST(TransferSteps, GathersOfInputs_RunOneAhead) {
+  Graph g;
+  const UOp* x = Vector(g, 0, 64);
+  for (int64_t layer = 1; layer <= 4; ++layer) {
+    const UOp* const weight = Make(g, Op::kUnshard, Vector(g, layer, 32), {0, 2, 1});
+    x = Make(g, Op::kContiguous, Alu(g, Op::kSqrt, Mul(g, Flip(g, x, {0}), weight)));
+  }
+  const Schedule schedule = Of(g, Sink(g, {x}));
+  ExpectValid(schedule);
+  ASSERT_EQ(schedule.buckets.size(), 4u) << schedule::ScheduleToString(schedule);
+  for (int b = 0; b + 1 < 4; ++b) {
+    const Places now = PlacesOf(schedule, b), next = PlacesOf(schedule, b + 1);
+    EXPECT_EQ(next.start, now.wait + 1);
+    EXPECT_GT(next.wait, next.start + 1);  // a kernel between
+  }
+  // Weights are sent from where they are.
+  for (const schedule::ScheduledTransfer& transfer : schedule.transfers)
+    EXPECT_EQ(schedule.buffers[transfer.send].kind, schedule::ScheduledBuffer::Kind::kInput);
+}
+
+TEST(TransferSteps, AReceivedResult_IsReceivedWhereItBelongs) {
+  Graph g;
+  const UOp* const x = Vector(g, 0, 1000);
+  const Schedule schedule =
+      Of(g, Sink(g, {Make(g, Op::kUnshard, Alu(g, Op::kNeg, x), {0, 2, 1}), Alu(g, Op::kNeg, x)}));
+  ExpectValid(schedule);
+  EXPECT_EQ(schedule.kernels.size(), 1u) << schedule::ScheduleToString(schedule);
+  ASSERT_EQ(schedule.transfers.size(), 1u);
+  for (const int b : {schedule.transfers[0].send, schedule.transfers[0].receive})
+    EXPECT_EQ(schedule.buffers[b].kind, schedule::ScheduledBuffer::Kind::kOutput);
+}
+
+TEST(TransferSteps, AKernelNeverWaitsForItself) {
+  // The sum of what is sent and of what is received would be one kernel, were it not for the
+  // transfer between them.
+  Graph g;
+  const UOp* const x = Vector(g, 0, 1000);
+  const UOp* const y = Alu(g, Op::kSqrt, x);
+  const UOp* const first = Make(g, Op::kAllReduce, y, {kAdd, 2, 1});
+  const UOp* const second = Make(g, Op::kAllReduce, Add(g, first, y), {kAdd, 2, 1});
+  ExpectValid(Of(g, Sink(g, {Add(g, Add(g, y, first), second), Mul(g, y, second)})));
+}
+
+TEST(TransferSteps, AnInputThatIsSent_IsNotWrittenOver) {
+  Graph g;
+  const UOp *const x = Vector(g, 0, 1000), *const y = Vector(g, 1, 1000);
+  const UOp* const all = Make(g, Op::kAllReduce, x, {kAdd, 2, 1});
+  const Schedule schedule =
+      Of(g, Sink(g, {Add(g, x, y), Mul(g, all, Full(g, ConstFloat(g, DType::kF32, 2), x->shape))}),
+         {0, 1});
+  ExpectValid(schedule);
+  for (const int over : schedule.over) EXPECT_NE(over, 0);
+}
+
+TEST(TransferSteps, MemoryOfATransfer_IsItsOwnUntilTheWait) {
+  Graph g;
+  // While the first is under way, other temporaries of its size come and go.
+  const UOp* const x = Vector(g, 0, 2 << 20);
+  const UOp* const sent = Make(g, Op::kContiguous, Alu(g, Op::kSqrt, x));
+  const UOp* const all = Make(g, Op::kAllReduce, sent, {kAdd, 2, 1});
+  const UOp* other = x;
+  for (int i = 0; i < 3; ++i)
+    other = Make(g, Op::kContiguous, Alu(g, Op::kNeg, Flip(g, other, {0})));
+  const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, all, {0}), Reduce(g, Op::kAdd, other, {0})});
+  const Schedule schedule = Of(g, sink);
+  ExpectValid(schedule);
+  const auto overlap = [&](int a, int b) {
+    const schedule::ScheduledBuffer &x = schedule.buffers[a], &y = schedule.buffers[b];
+    return x.index < y.index + y.bytes() && y.index < x.index + x.bytes();
+  };
+  const Places places = PlacesOf(schedule, 0);
+  ASSERT_GT(places.wait, places.start + 1) << schedule::ScheduleToString(schedule);
+  for (int i = places.start + 1; i < places.wait; ++i) {
+    ASSERT_EQ(schedule.steps[i].kind, Kind::kKernel);
+    for (const int b : schedule.kernels[schedule.steps[i].index].buffers)
+      for (const int held : {schedule.transfers[0].send, schedule.transfers[0].receive})
+        if (schedule.buffers[b].kind == schedule::ScheduledBuffer::Kind::kTemporary)
+          EXPECT_FALSE(overlap(b, held)) << schedule::ScheduleToString(schedule);
+  }
+}
+
+}  // namespace
+}  // namespace outboard::test

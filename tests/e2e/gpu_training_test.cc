@@ -1,0 +1,120 @@
+// Trainings on the PTX machine (tests/gpu), through the CUDA device that ships and the driver's
+// calls that it makes, against the same trainings on the processor: the network of beautiful_mnist,
+// and a transformer of two layers.
+//
+// OUTBOARD_TRAINING_STEPS=n: so many steps instead of a few; a step of the first takes seconds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/examples/gpt.h"
+#include "client/examples/mnist.h"
+#include "client/session/current_session.h"
+#include "tests/support/executor_link.h"
+#include "tests/support/device.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+
+namespace outboard {
+namespace {
+
+struct Trained {
+  std::vector<double> losses;
+  uint64_t launches = 0;
+};
+
+// Trains `steps` steps on the device of this kind, in a session of its own.
+Trained TrainOn(const char* kind, int steps,
+                const std::function<std::function<Tensor()>()>& begin) {
+  Trained trained;
+  auto device = ValueOrDie(runtime::MakeDevice(kind, {.memory_bytes_max = int64_t{1} << 30}));
+  worker::InProcessCompiler compiler({.target = worker::TargetOf(device->properties())});
+  SetSession(ValueOrDie(Session::ConnectLink(
+      std::make_unique<test::ExecutorLink>(
+          worker::MakeCompiledEngine(&compiler, std::move(device), {})),
+      session::SessionOptions{})));
+  {
+    Tensor::manual_seed(11);
+    const std::function<Tensor()> step = begin();
+    for (int i = 0; i < steps; ++i) trained.losses.push_back(step().item());
+    EXPECT_TRUE(SessionIfConnected()->Sync().ok());
+    trained.launches = SessionIfConnected()->stats().kernels_launched;
+  }
+  EXPECT_TRUE(CloseSession().ok());
+  SetSession(nullptr);
+  return trained;
+}
+
+int Steps(int otherwise) {
+  const char* const text = std::getenv("OUTBOARD_TRAINING_STEPS");
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+// Both compute one thing in f32, in other orders (docs/semantics.md, "Tolerances"). A step's
+// differences of some units in the last place go into the next one's weights, and grow there.
+constexpr double kFirstStep = 1e-5, kEachStep = 1e-4;
+
+void ExpectSameLosses(const Trained& wanted, const Trained& got) {
+  ASSERT_EQ(wanted.losses.size(), got.losses.size());
+  for (size_t i = 0; i < wanted.losses.size(); ++i) {
+    std::printf("step %zu: %.7f on the processor, %.7f on the PTX machine\n", i, wanted.losses[i],
+                got.losses[i]);
+    const double bound = kFirstStep + kEachStep * static_cast<double>(i);
+    EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i])) << "step " << i;
+  }
+}
+
+class GpuTraining : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, /*overwrite=*/1); }
+};
+
+// Digits that a network can tell apart: a bright row at the height of the label. Steps are small:
+// Adam divides a gradient by its own size, so that one that is nothing but rounding moves its weight
+// by as much as any other, and with steps of 1e-3 and a batch norm over two images two orders of
+// summation on one processor differ by 0.5 % after three steps.
+TEST_F(GpuTraining, OfMnist_HasTheProcessorsLosses) {
+  constexpr int64_t kImages = 16, kSide = 28, kClasses = 10;
+  const auto begin = [] {
+    std::mt19937 random(3);
+    std::vector<uint8_t> images(kImages * kSide * kSide), labels(kImages);
+    for (int64_t i = 0; i < kImages; ++i) {
+      labels[static_cast<size_t>(i)] = static_cast<uint8_t>(i % kClasses);
+      for (int64_t p = 0; p < kSide * kSide; ++p)
+        images[static_cast<size_t>(i * kSide * kSide + p)] =
+            static_cast<uint8_t>(random() % 64 + (p / kSide / 2 - 2 == i % kClasses ? 190 : 0));
+    }
+    const auto trainer = std::make_shared<examples::MnistTrainer>(
+        Tensor::from<uint8_t>(images).reshape({kImages, 1, kSide, kSide}).state_(),
+        Tensor::from<uint8_t>(labels).state_(), /*batch=*/2, /*lr=*/1e-5);
+    return std::function<Tensor()>([trainer] { return trainer->Step(); });
+  };
+  const int steps = Steps(3);
+  ExpectSameLosses(TrainOn("cpu", steps, begin), TrainOn("cuda", steps, begin));
+}
+
+TEST_F(GpuTraining, OfATransformerOfTwoLayers_HasTheProcessorsLosses) {
+  const auto begin = [] {
+    std::vector<uint8_t> text;
+    for (int i = 0; i < 400; ++i) text.push_back(static_cast<uint8_t>(i * i % 13));
+    const auto trainer = std::make_shared<examples::GptTrainer>(
+        Tensor::from<uint8_t>(text).state_(),
+        examples::GptOptions{.vocabulary = 13, .layers = 2, .width = 32, .heads = 4, .context = 16},
+        /*batch=*/4, /*lr=*/3e-3);
+    return std::function<Tensor()>([trainer] { return trainer->Step(); });
+  };
+  const int steps = Steps(12);
+  const Trained wanted = TrainOn("cpu", steps, begin), got = TrainOn("cuda", steps, begin);
+  ExpectSameLosses(wanted, got);
+  EXPECT_LT(got.losses.back(), got.losses.front()) << "nothing was learnt";
+  EXPECT_LT(got.launches, wanted.launches) << "no kernels share a launch";
+}
+
+}  // namespace
+}  // namespace outboard

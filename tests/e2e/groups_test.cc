@@ -1,0 +1,194 @@
+// Sessions on several devices of one worker: a program runs as it does on one, has an executor for
+// each device, and is billed for each.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "tests/e2e/lost_test.h"
+
+namespace outboard {
+namespace {
+
+using absl::StatusCode;
+using test::DescendantsNamed;
+using test::Eventually;
+using test::LostTest;
+using test::Outboard;
+using test::Step;
+
+class GroupsTest : public LostTest {
+ protected:
+  // A user's program, on as many devices as the variable says.
+  std::unique_ptr<test::Process> StartTraining(const std::string& devices, const char* steps) {
+    std::vector<std::string> environment = {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(),
+                                            "CLOUD_KEY=" + cluster_.key()};
+    if (!devices.empty()) environment.push_back("CLOUD_DEVICES=" + devices);
+    return std::make_unique<test::Process>(std::vector<std::string>{SMALL_TRAINER_BINARY, steps},
+                                           std::move(environment));
+  }
+  // Its losses.
+  static std::vector<double> LossesOf(const std::string& out) {
+    std::vector<double> losses;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("step ")) losses.push_back(std::stod(line.substr(line.find(": ") + 2)));
+    return losses;
+  }
+  std::unique_ptr<Session> ConnectTo(uint32_t devices) {
+    session::SessionOptions options = cluster_.Options();
+    options.devices = devices;
+    auto session = Session::Connect(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+};
+
+TEST_F(GroupsTest, ATraining_OnTwoDevices_HasTheLossesOfOneAndIsBilledForTwo) {
+  cluster_.StartUp(1, "--devices 2 --no-idle-search");
+  std::vector<double> expected;
+  for (const std::string devices : {"", "2"}) {
+    auto training = StartTraining(devices, "60");
+    ASSERT_EQ(training->Wait(), 0) << training->err();
+    const std::vector<double> losses = LossesOf(training->out());
+    ASSERT_EQ(losses.size(), 60u);
+    if (expected.empty()) expected = losses;
+    for (size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], 1e-4 * std::abs(expected[i]))
+          << devices << ", step " << i;
+  }
+  const test::Ended usage = Outboard("usage --json --data " + cluster_.data());
+  EXPECT_NE(usage.out.find("\"devices\": 2"), std::string::npos) << usage.out;
+  EXPECT_TRUE(cluster_.Books()->Verify().ok());
+}
+
+TEST_F(GroupsTest, ASession_HasAnExecutorForEachDeviceAndTwiceTheBill) {
+  cluster_.StartUp(1, "--devices 2");
+  auto session = ConnectTo(2);
+  ASSERT_NE(session, nullptr);
+  ASSERT_TRUE(Step(*session).ok());
+  EXPECT_EQ(DescendantsNamed(cluster_.gateway().pid(), "executor").size(), 3u) << "one is spare";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  ASSERT_TRUE(Step(*session).ok());
+  ASSERT_TRUE(session->Close().ok());
+  const session::Stats stats = session->stats();
+  EXPECT_NEAR(stats.seconds_billed, 2 * stats.seconds_open, 1.0);
+  EXPECT_EQ(cluster_.Books()->UsageOfAll()->device_ms,
+            static_cast<int64_t>(stats.seconds_billed * 1000 + 0.5));
+  EXPECT_TRUE(Eventually([&] {
+    return DescendantsNamed(cluster_.gateway().pid(), "executor").size() == 1;
+  })) << "all of its executors end";
+}
+
+// What the ranks hold in parts is whole where it leaves the session: as a value, and on disk.
+TEST_F(GroupsTest, AnArrayThatIsCut_IsReadAndStoredWhole) {
+  cluster_.StartUp(1, "--devices 3");
+  constexpr int64_t kRows = 7, kColumns = 5;  // three parts do not divide them
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {kRows, kColumns});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+  std::vector<float> numbers, doubled;
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    numbers.push_back(static_cast<float>(i));
+    doubled.push_back(static_cast<float>(2 * i));
+  }
+  const auto bytes_of = [](const std::vector<float>& all) {
+    return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float));
+  };
+  session::SessionOptions options = cluster_.Options();
+  options.devices = 3;
+  options.spread = "data";
+  auto session = ValueOrDie(Session::Connect(options));
+  const uint64_t in = session->NewHandle(), out = session->NewHandle();
+  const std::vector<int64_t> dims = {kRows, kColumns};
+  ASSERT_TRUE(session->Put(in, DType::kF32, dims, bytes_of(numbers)).ok());
+  session::RunRequest request;
+  request.graph_id = graph.id.bytes;
+  request.graph = std::make_shared<const std::string>(graph.bytes);
+  request.inputs = {in};
+  request.outputs = {out};
+  ASSERT_TRUE(session->Run(request).ok());
+  const absl::StatusOr<HostTensor> value = session->Await(ValueOrDie(session->Fetch(out)), 0);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->bytes, bytes_of(doubled));
+  const session::SaveEntry entry{"doubled", out};
+  ASSERT_TRUE(session->AwaitSaved(ValueOrDie(session->Save("cut", {&entry, 1}))).ok());
+  const auto stored = session->Stored("cut");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ((*stored)[0].dims, dims);
+  const uint64_t back = session->NewHandle();
+  ASSERT_TRUE(
+      session->PutBlob(back, DType::kF32, dims, (*stored)[0].total_bytes, (*stored)[0].root).ok());
+  const absl::StatusOr<HostTensor> again = session->Await(ValueOrDie(session->Fetch(back)), 0);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->bytes, bytes_of(doubled));
+  EXPECT_TRUE(session->Close().ok());
+}
+
+TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {
+  cluster_.StartUp(1, "--devices 2");
+  auto session = ConnectTo(2);
+  ASSERT_NE(session, nullptr);
+  ASSERT_TRUE(Step(*session).ok());
+  // The youngest is the spare one; the one before it is rank 1.
+  std::vector<int> executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
+  std::sort(executors.begin(), executors.end());
+  ASSERT_EQ(executors.size(), 3u);
+  kill(executors[1], SIGKILL);
+  const absl::Status why = FailureOf(*session);
+  EXPECT_EQ(why.code(), StatusCode::kUnavailable);
+  test::ExpectAsDocumented("A device of several is lost", why);
+  EXPECT_NE(why.message().find("signal 9"), std::string::npos) << why;
+  EXPECT_TRUE(Eventually([&] { return !test::IsAlive(executors[0]); }));
+  auto next = ConnectTo(2);
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(Step(*next).ok());
+}
+
+TEST_F(GroupsTest, AWorkerThatStandsStill_CostsNothing) {
+  cluster_.StartUp(1, "--devices 2");
+  auto training = StartTraining("2", "400");
+  ASSERT_TRUE(Eventually([&] { return training->out().find("step 100:") != std::string::npos; }))
+      << training->err();
+  const std::vector<int> worker = DescendantsNamed(cluster_.gateway().pid(), "--name local-0");
+  ASSERT_EQ(worker.size(), 1u);
+  kill(worker[0], SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  kill(worker[0], SIGCONT);
+  ASSERT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(LossesOf(training->out()).size(), 400u);
+}
+
+TEST_F(GroupsTest, AWrongNumberOfDevices_IsSaidAtOnce) {
+  cluster_.StartUp(1);
+  for (const char* devices : {"0", "two", "65", "-1", "2.5"}) {
+    auto training = StartTraining(devices, "1");
+    EXPECT_EQ(training->Wait(), 1) << devices;
+    test::ExpectAsDocumented("No devices, or more than a session can have", training->err());
+  }
+  session::SessionOptions options = cluster_.Options();
+  options.devices = 0;
+  EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kInvalidArgument);
+  options.devices = 6;
+  options.mesh = {2, 2};
+  test::ExpectAsDocumented("A mesh that is not of the session's devices",
+                           Session::Connect(options).status());
+  options.mesh = {2, 3};
+  options.spread = "everywhere";
+  EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kInvalidArgument);
+  options.spread = "stages";
+  EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,180 @@
+// Sessions on several devices in the core: all or none of them, together, and billed for each.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/gateway/core_world.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr MicroUsd kPrice{3'600'000};  // 1 micro-USD a millisecond
+
+struct GroupWorld : test::World {
+  GroupWorld() : World({.price_per_hour = kPrice, .snapshot_ns = kSecondNs}) {}
+
+  void JoinOf(uint64_t worker, uint32_t devices, std::vector<HeldExecutor> held = {},
+              bool serves_groups = true) {
+    Tell(WorkerJoined{
+        .worker = WorkerId{worker},
+        .name = "box#" + std::to_string(worker),
+        .devices = std::vector<DeviceSlot>(devices, DeviceSlot{.price_per_hour = kPrice}),
+        .node = "node" + std::to_string(worker % 10),
+        .held = std::move(held),
+        .serves_groups = serves_groups});
+  }
+  SessionId OpenOn(uint64_t conn, uint32_t devices) {
+    const SessionId id{0, conn};
+    Tell(ClientOpen{.conn = ConnId{conn},
+                    .tenant = test::kTenant,
+                    .devices = devices,
+                    .session = id,
+                    .resume_hash = Token{1, conn},
+                    .mesh = {devices}});
+    return id;
+  }
+  void AttachAll(const SessionId& id, uint32_t ranks) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) Tell(ExecutorAttached{id, {}, rank});
+  }
+};
+
+TEST(CoreGroups, AGroup_GetsADeviceForEachRankOfOneWorker) {
+  GroupWorld w;
+  w.JoinOf(1, 1);
+  w.JoinOf(2, 3);
+  w.OpenOn(1, 3);
+  const Assign* const assign = w.Get<Assign>();
+  ASSERT_NE(assign, nullptr);
+  EXPECT_EQ(assign->worker.value, 2u);
+  EXPECT_EQ(assign->devices, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(assign->mesh, std::vector<uint32_t>{3});
+}
+
+TEST(CoreGroups, AGroup_ThatDoesNotFitNowHoldsNothing) {
+  GroupWorld w;
+  w.JoinOf(1, 3);
+  const SessionId one = w.OpenOn(1, 1);
+  w.OpenOn(2, 3);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.AttachAll(one, 1);
+  w.Tell(ClientClosed{ConnId{1}, {}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 3u);
+}
+
+TEST(CoreGroups, AGroup_ThatFitsNowhereIsRefusedAtOnce) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  w.OpenOn(1, 3);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  const absl::Status why = w.Get<EndClient>()->why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted);
+  for (const char* number : {"devices = 3", "2"})
+    EXPECT_NE(why.message().find(number), std::string::npos) << why;
+}
+
+TEST(CoreGroups, AGroup_GoesLiveWhenAllHaveAttached) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.Tell(ExecutorAttached{id, {}, 1});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  EXPECT_FALSE(w.core.Awaits(id, 1));
+  EXPECT_TRUE(w.core.Awaits(id, 0));
+  EXPECT_FALSE(w.core.Awaits(id, 2)) << "there is no such rank";
+  w.Tell(ExecutorAttached{id, {}, 0});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->price_per_hour, kPrice) << "of each";
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+}
+
+TEST(CoreGroups, AGroup_IsBilledForEachDevice) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Pass(4, {WorkerId{1}}, {id});
+  w.Tell(ClientClosed{ConnId{1}, {}});
+  EXPECT_EQ(w.posted_ms, 2 * 4000);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->bill.amount.value, 2 * 4000);
+}
+
+TEST(CoreGroups, AWorkerFromBefore_GetsNoGroup) {
+  GroupWorld w;
+  w.JoinOf(1, 4, {}, /*serves_groups=*/false);
+  w.OpenOn(1, 2);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  w.OpenOn(2, 1);
+  EXPECT_NE(w.Get<Assign>(), nullptr);
+}
+
+TEST(CoreGroups, ALostRank_EndsTheGroupAndIsNamed) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Tell(
+      ExecutorGone{.session = id, .why = absl::UnavailableError("killed by signal 9"), .rank = 1});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  const absl::Status why = w.Get<EndClient>()->why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(why.message().find("rank 1 of 2 (device 1 of box#1): killed by signal 9"),
+            std::string::npos)
+      << why;
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr) << "the others have to end";
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+}
+
+TEST(CoreGroups, ARankThatDoesNotStart_MovesAll) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  w.JoinOf(2, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.Tell(ExecutorAttached{id, {}, 0});
+  w.Tell(ExecutorGone{.session = id, .why = absl::UnavailableError("no"), .rank = 1});
+  ASSERT_NE(w.Get<Assign>(), nullptr) << "nothing was opened yet";
+  EXPECT_EQ(w.Get<Assign>()->placement, 2u);
+  EXPECT_TRUE(w.core.Awaits(id, 0)) << "by the new one";
+  w.AttachAll(id, 2);
+  EXPECT_NE(w.Get<Live>(), nullptr);
+}
+
+TEST(CoreGroups, AParkedGroup_GoesOnWithAllItsDevices) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  const SessionId other = w.OpenOn(2, 1);
+  w.AttachAll(other, 1);
+  w.Resume(3, 1);
+  EXPECT_EQ(w.Get<Live>(), nullptr) << "one device is not enough";
+  w.Tell(ClientClosed{ConnId{2}, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
+}
+
+TEST(CoreGroups, AWorkerThatRejoins_BringsTheWholeGroupBackOrNone) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Tell(WorkerGone{WorkerId{1}});
+  w.JoinOf(11, 2, {{id, {0}, 1}});
+  EXPECT_TRUE(w.Get<Welcome>()->sessions.empty()) << "one of two ranks";
+  w.Tell(WorkerGone{WorkerId{11}});
+  w.JoinOf(21, 2, {{id, {0, 1}, 1}});
+  ASSERT_EQ(w.Get<Welcome>()->sessions.size(), 1u);
+  w.AttachAll(id, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+}
+
+}  // namespace
+}  // namespace outboard::gateway

@@ -1,0 +1,153 @@
+// What the ranks of a session get of its client's Runs (gateway/groups/group_runs.h).
+#include "gateway/groups/group_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr TenantId kTenant{1};
+using Written = std::vector<std::shared_ptr<const WrittenGraph>>;
+
+EncodedGraph Doubled() {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {8, 3});
+  return ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+}
+
+class GroupRunsTest : public ::testing::Test {
+ protected:
+  GroupRunsTest() { OB_CHECK_OK(runs_.AddGraph(graph_.id.ToBytes(), graph_.bytes)); }
+
+  static proto::ClientFrame Put(uint64_t seq, uint64_t handle) {
+    proto::ClientFrame frame;
+    frame.add_items()->set_seq(seq);
+    frame.mutable_items(0)->mutable_put()->set_handle(handle);
+    return frame;
+  }
+  proto::ClientFrame Run(uint64_t seq, uint64_t input, uint64_t output) const {
+    proto::ClientFrame frame;
+    frame.add_items()->set_seq(seq);
+    proto::Run& run = *frame.mutable_items(0)->mutable_run();
+    run.set_graph_id(graph_.id.ToBytes());
+    run.add_inputs(input);
+    run.add_outputs(output);
+    return frame;
+  }
+  // As the relay does.
+  Written Pass(proto::ClientFrame& frame) {
+    Written written;
+    const auto prepared = runs_.Prepare(/*may_write=*/true, frame);
+    EXPECT_TRUE(prepared.ok() && *prepared) << prepared.status();
+    runs_.Rewrite(frame, written);
+    return written;
+  }
+  static Written Pass(GroupRuns& runs, proto::ClientFrame frame) {
+    Written written;
+    EXPECT_TRUE(runs.Prepare(true, frame).ok());
+    runs.Rewrite(frame, written);
+    return written;
+  }
+
+  const EncodedGraph graph_ = Doubled();
+  GraphSharder sharder_;
+  GroupRuns runs_{kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
+};
+
+TEST_F(GroupRunsTest, AGraph_IsWrittenOnceAndSentOnceInAnEpoch) {
+  proto::ClientFrame put = Put(1, 1), first = Run(2, 1, 2), second = Run(3, 1, 3);
+  Pass(put);
+  EXPECT_FALSE(*runs_.Prepare(/*may_write=*/false, first)) << "that takes its time";
+  const Written written = Pass(first);
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(first.items(0).run().graph_id(), written[0]->id);
+  Graph g;
+  EXPECT_TRUE(DecodeGraph(g, written[0]->bytes, Level::kDevice).ok());
+  EXPECT_TRUE(*runs_.Prepare(/*may_write=*/false, second)) << "the same layouts";
+  EXPECT_TRUE(Pass(second).empty());
+  EXPECT_EQ(second.items(0).run().graph_id(), written[0]->id);
+  runs_.Restart();
+  proto::ClientFrame again = Run(3, 1, 3);
+  EXPECT_EQ(Pass(again).size(), 1u);
+}
+
+TEST_F(GroupRunsTest, AnotherSession_HasWhatWasWrittenBefore) {
+  proto::ClientFrame put = Put(1, 1), run = Run(2, 1, 2);
+  Pass(put), Pass(run);
+  GroupRuns other{kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
+  OB_CHECK_OK(other.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(other, Put(1, 1));
+  EXPECT_TRUE(*other.Prepare(/*may_write=*/false, Run(2, 1, 2)));
+  GroupRuns stranger{TenantId{2}, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
+  OB_CHECK_OK(stranger.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(stranger, Put(1, 1));
+  EXPECT_FALSE(*stranger.Prepare(/*may_write=*/false, Run(2, 1, 2)));
+}
+
+// What is sent again is what was sent, whatever has become of the handles since.
+TEST_F(GroupRunsTest, AnItemThatIsSentAgain_IsWrittenAsBefore) {
+  proto::ClientFrame put = Put(1, 1), run = Run(2, 1, 2), release;
+  Pass(put), Pass(run);
+  release.add_items()->set_seq(3);
+  release.mutable_items(0)->mutable_release()->add_handles(1);
+  Pass(release);
+  runs_.Restart();
+  proto::ClientFrame again = Run(2, 1, 2);
+  EXPECT_EQ(Pass(again).size(), 1u);
+  EXPECT_EQ(again.items(0).run().graph_id(), run.items(0).run().graph_id());
+}
+
+TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
+  proto::ClientFrame run = Run(1, 1, 2);
+  run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));
+  EXPECT_EQ(runs_.Prepare(true, run).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIs) {
+  runs_.AddRefused(std::string(32, 'x'));
+  proto::ClientFrame run = Run(1, 1, 2);
+  run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));
+  EXPECT_TRUE(Pass(run).empty());
+  EXPECT_EQ(run.items(0).run().graph_id(), std::string(32, 'x'));
+}
+
+TEST_F(GroupRunsTest, Graphs_AreBounded) {
+  absl::Status status;
+  for (int i = 0; i < 5 && status.ok(); ++i)
+    status =
+        runs_.AddGraph(std::string(32, static_cast<char>('a' + i)), std::string(20 << 20, 'x'));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(GroupRunsTest, WhatCannotBeWritten_IsRefusedByAName) {
+  const GraphUse use{.graph_id = graph_.id.ToBytes(),
+                     .mesh = shard::Mesh{{2}},
+                     .inputs = {shard::Layout{{7}}}};  // there is no such dimension
+  const auto refused = sharder_.Write(kTenant, use, graph_.bytes);
+  EXPECT_EQ(refused->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused->id.size(), 32u);
+  EXPECT_NE(refused->id, use.graph_id);
+}
+
+TEST_F(GroupRunsTest, Gather_MakesADeviceGraphOfTheParts) {
+  const auto gather = sharder_.Gather(kTenant, shard::Mesh{{2}},
+                                      {.dtype = DType::kF32, .dims = {5, 3}, .layout = {{0}}});
+  ASSERT_TRUE(gather->status.ok()) << gather->status;
+  Graph g;
+  const auto sink = DecodeGraph(g, gather->bytes, Level::kDevice);
+  ASSERT_TRUE(sink.ok()) << sink.status();
+  EXPECT_EQ((*sink)->src[0]->shape[0].value(), 5);
+  Graph tensor;
+  EXPECT_FALSE(DecodeGraph(tensor, gather->bytes, Level::kTensor).ok());
+}
+
+}  // namespace
+}  // namespace outboard::gateway

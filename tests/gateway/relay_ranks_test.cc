@@ -1,0 +1,183 @@
+// The data path of a session on two devices: what each rank gets, and when nobody gets anything.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "gateway/data_path/relay.h"
+#include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/group_runs.h"
+
+namespace outboard::gateway {
+namespace {
+
+struct Executor final : ExecutorEndpoint {
+  void Send(proto::ClientFrame frame) override { got.push_back(std::move(frame)); }
+  void End(absl::Status) override { ended = true; }
+  bool AskDrained() override { return full; }
+  void ResumeReading() override { ++resumed; }
+  std::vector<proto::ClientFrame> got;
+  bool ended = false, full = false;
+  int resumed = 0;
+};
+struct Client final : ClientEndpoint {
+  void Send(proto::ServerFrame frame) override { got.push_back(std::move(frame)); }
+  void End(absl::Status) override {}
+  bool AskDrained() override { return false; }
+  void ResumeReading() override { ++resumed; }
+  bool Hold() override { return true; }
+  void Unhold() override {}
+  std::vector<proto::ServerFrame> got;
+  int resumed = 0;
+};
+
+class RelayRanksTest : public ::testing::Test {
+ protected:
+  RelayRanksTest() {
+    for (uint32_t rank = 0; rank < 2; ++rank) relay_.SetExecutor(&ranks_[rank], rank);
+    relay_.Connect(&client_, {.epoch = 1, .price_per_hour = MicroUsd{7}}, {});
+  }
+  bool From(uint32_t rank, const std::function<void(proto::ServerItem&)>& fill) {
+    proto::ServerFrame frame;
+    frame.set_epoch(1);
+    fill(*frame.add_items());
+    bool pause = false;
+    relay_.FromExecutor(&ranks_[rank], std::move(frame), pause);
+    return pause;
+  }
+  bool Opened(uint32_t rank) {
+    return From(rank, [](proto::ServerItem& item) { item.mutable_opened(); });
+  }
+  void Done(uint32_t rank, uint64_t seq) {
+    From(rank, [&](proto::ServerItem& item) { item.mutable_done()->set_through_seq(seq); });
+  }
+  bool Run(uint64_t seq) {
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    proto::ClientItem& item = *frame.add_items();
+    item.set_seq(seq);
+    item.mutable_run()->add_outputs(seq);
+    bool pause = false;
+    EXPECT_TRUE(relay_.FromClient(&client_, std::move(frame), pause).ok());
+    return pause;
+  }
+  GraphAdmission gate_;
+  Relay relay_{SessionId{1, 2}, TenantId{1}, /*blobs=*/nullptr, &gate_, MonoNow, nullptr, 2};
+  Executor ranks_[2];
+  Client client_;
+};
+
+TEST_F(RelayRanksTest, AnItem_GoesToAllRanks) {
+  Opened(0), Opened(1);
+  Run(1);
+  for (const Executor& rank : ranks_) {
+    ASSERT_EQ(rank.got.size(), 2u);
+    EXPECT_TRUE(rank.got[0].items(0).has_open());
+    EXPECT_EQ(rank.got[1].items(0).seq(), 1u);
+  }
+  EXPECT_TRUE(relay_.busy());
+  Done(0, 1);
+  EXPECT_TRUE(relay_.busy());
+  Done(1, 1);
+  EXPECT_FALSE(relay_.busy());
+  EXPECT_EQ(relay_.done_seq(), 1u);
+}
+
+TEST_F(RelayRanksTest, Opened_ComesOnceAndSaysAllDevices) {
+  EXPECT_TRUE(Opened(0)) << "nothing more of it is read until the other has opened";
+  EXPECT_TRUE(client_.got.empty());
+  EXPECT_FALSE(Opened(1));
+  EXPECT_EQ(ranks_[0].resumed, 1);
+  ASSERT_EQ(client_.got.size(), 1u);
+  const proto::Opened& opened = client_.got[0].items(0).opened();
+  EXPECT_EQ(opened.devices(), 2u);
+  EXPECT_EQ(opened.price_per_hour_micro_usd(), 7u);
+}
+
+TEST_F(RelayRanksTest, ALostRank_StopsWhatTheOthersGet) {
+  Opened(0), Opened(1);
+  relay_.DropExecutor(&ranks_[1]);
+  EXPECT_TRUE(relay_.has_executor(0));
+  EXPECT_FALSE(relay_.has_executor(1));
+  Run(1);
+  EXPECT_EQ(ranks_[0].got.size(), 1u);
+}
+
+TEST_F(RelayRanksTest, AClient_ReadsOnWhenAllRanksHaveDrained) {
+  Opened(0), Opened(1);
+  ranks_[0].full = ranks_[1].full = true;
+  EXPECT_TRUE(Run(1));
+  relay_.ExecutorDrained(&ranks_[0]);
+  EXPECT_EQ(client_.resumed, 0);
+  relay_.ExecutorDrained(&ranks_[1]);
+  EXPECT_EQ(client_.resumed, 1);
+}
+
+// A client sends no graph of the device level, and names none.
+TEST_F(RelayRanksTest, WhatOnlyAGatewaySays_IsRefused) {
+  Opened(0), Opened(1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_fetch()->add_whole()->set_graph_id(std::string(32, 'x'));
+  bool pause = false;
+  EXPECT_EQ(relay_.FromClient(&client_, frame, pause).code(), absl::StatusCode::kInvalidArgument);
+  proto::ClientFrame save;
+  save.set_epoch(1);
+  save.add_items()->mutable_save()->add_whole();
+  EXPECT_EQ(relay_.FromClient(&client_, save, pause).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RelayRanksTest, AWrittenGraph_GoesAheadOfItsRunAndNotTheClients) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {8});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+  GraphSharder sharder;
+  relay_.SetRuns(std::make_shared<GroupRuns>(TenantId{1}, shard::Mesh{{2}}, shard::Spread::kAuto,
+                                             &sharder));
+  Opened(0), Opened(1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  proto::Graph& sent = *frame.add_items()->mutable_graph();
+  sent.set_id(graph.id.ToBytes());
+  sent.set_total_bytes(graph.bytes.size());
+  sent.set_data(graph.bytes);
+  sent.set_device_level(true);  // it is none
+  proto::ClientItem& put = *frame.add_items();
+  put.set_seq(1);
+  put.mutable_put()->set_handle(1);
+  proto::ClientItem& run = *frame.add_items();
+  run.set_seq(2);
+  run.mutable_run()->set_graph_id(graph.id.ToBytes());
+  run.mutable_run()->add_inputs(1);
+  run.mutable_run()->add_outputs(2);
+  bool pause = false;
+  ASSERT_TRUE(relay_.FromClient(&client_, frame, pause).ok());
+  for (const Executor& rank : ranks_) {
+    ASSERT_EQ(rank.got.size(), 3u) << "Open, the written graph, the items";
+    const proto::Graph& written = rank.got[1].items(0).graph();
+    EXPECT_EQ(written.device_level(), written.id() != graph.id.ToBytes());
+    ASSERT_EQ(rank.got[2].items_size(), 2);
+    EXPECT_EQ(rank.got[2].items(1).run().graph_id(), written.id());
+  }
+}
+
+TEST_F(RelayRanksTest, RanksThatDisagree_EndTheSession) {
+  Opened(0), Opened(1);
+  Run(1);
+  From(1, [](proto::ServerItem& item) {
+    item.mutable_failed()->set_seq(1);
+    item.mutable_failed()->add_handles(1);
+  });
+  Done(1, 1);
+  Done(0, 1);
+  EXPECT_EQ(relay_.failure().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
+}
+
+}  // namespace
+}  // namespace outboard::gateway

@@ -1,0 +1,88 @@
+"""What a program tells `outboard sweep`, and what is read of a sweep afterwards."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import outboard
+from outboard import sweep
+
+
+def lines_of(program: str) -> list[str]:
+    """What the program writes to a sweep."""
+    read, write = os.pipe()
+    try:
+        os.set_inheritable(write, True)
+        subprocess.run([sys.executable, "-c", program], check=True, pass_fds=[write], timeout=120,
+                       env={**os.environ, "OUTBOARD_REPORT_FD": str(write)})
+    finally:
+        os.close(write)
+    with os.fdopen(read) as lines:
+        return lines.read().splitlines()
+
+
+def test_reports_have_step_values_and_cost():
+    *lines, last = lines_of("""if True:
+        import outboard
+        from outboard import Tensor
+        outboard.report(0, loss=0.1, acc=1)
+        outboard.report(1, loss=Tensor([2.0]).sum())
+        outboard.report(2, loss=float("nan"))
+    """)
+    words = [line.partition(" cost_micro_usd=") for line in lines]
+    assert [said for said, _, _ in words] == ["step=0 loss=0.10000000000000001 acc=1", "step=1 loss=2", "step=2 loss=nan"]
+    costs = [int(cost) for _, _, cost in words] + [int(last.removeprefix("cost_micro_usd="))]
+    assert costs[0] == 0 and costs == sorted(costs) and costs[-1] > 0, "the session's end has the bill"
+
+
+def test_children_do_not_report_in_its_name():
+    assert lines_of("import subprocess, sys, outboard; outboard.report(0, loss=1); "
+                    "subprocess.run([sys.executable, '-c', 'import outboard; outboard.report(1, loss=2)'], check=True)"
+                    ) == ["step=0 loss=1 cost_micro_usd=0"]
+
+
+def test_without_a_sweep_nothing_is_computed():
+    class NeverAsked:
+        def __float__(self):
+            raise AssertionError("somebody asked")
+
+    outboard.report(0, loss=NeverAsked())
+    with pytest.raises(ValueError, match="step -1"):
+        outboard.report(-1)
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_DATA", str(tmp_path))
+    subprocess.run([os.environ["OUTBOARD_BIN"], "sweep", "-p", "a=1,2", "-p", "b=0.001,1", "--", "sh", "-c",
+                    "echo step=3 loss={a}{b}"], check=True, capture_output=True, timeout=120)
+
+
+def test_results_are_rows(finished):
+    rows = sweep.results()
+    assert [row["parameters"] for row in rows] == [{"a": a, "b": b} for a in "12" for b in ("0.001", "1")]
+    assert [(row["state"], row["step"], row["best_loss"]) for row in rows[1::2]] == [("done", 3, 11), ("done", 3, 21)]
+    assert sweep.results(os.listdir(os.path.join(os.environ["OUTBOARD_DATA"], "sweeps"))[0]) == rows
+    assert json.dumps(rows)
+
+
+def test_no_sweep(tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="there is no sweep in"):
+        sweep.results()
+
+
+def test_a_picture(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    sweep.plot(str(tmp_path / "sweep.png"))
+    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="no trial has reported a finite accuracy"):
+        sweep.plot(str(tmp_path / "other.png"), metric="accuracy")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(finished, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"outboard\[plot\]"):
+        sweep.plot("unused.png")

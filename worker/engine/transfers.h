@@ -1,0 +1,49 @@
+// The transfers of a schedule: between the buffers of a Run on this device and the other ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/collective/collective.h"
+#include "runtime/device.h"
+
+namespace outboard::worker {
+
+// Of one Run. Where the host cannot read the device's memory, bytes are copied to the host before a
+// transfer and back after it.
+class Transfers {
+ public:
+  // `memory` has the address of each of schedule.buffers. All outlive this.
+  Transfers(collective::Collective* group, runtime::Device* device,
+            const schedule::Schedule* schedule, const std::vector<runtime::DeviceAddress>* memory)
+      : group_(group), device_(device), schedule_(schedule), memory_(memory) {}
+
+  // Starts the transfers of a bucket, once queued work is done.
+  // Errors: as collective::Collective; those of the device; INTERNAL  this engine is in no group
+  absl::Status Start(int bucket);
+  // Waits for them; what they receive is then in the device's memory.
+  absl::Status Wait(int bucket);
+
+ private:
+  struct Bucket {
+    collective::TransferId id{};
+    std::vector<std::string> staged;  // what each sends, then what each receives
+  };
+
+  collective::Collective* const group_;
+  runtime::Device* const device_;
+  const schedule::Schedule* const schedule_;
+  const std::vector<runtime::DeviceAddress>* const memory_;
+  absl::flat_hash_map<int, Bucket> started_;
+};
+
+// Tells all ranks of `group` how this one fares, and hears of the others: OK if all are. A rank
+// whose `mine` is an error gets that, the others the error of the first rank that has one, with its
+// number. All ranks call it at the same point.
+absl::Status Agree(collective::Collective& group, const absl::Status& mine);
+
+}  // namespace outboard::worker
