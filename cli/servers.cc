@@ -1,4 +1,3 @@
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -226,13 +225,6 @@ absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& option
   return absl::OkStatus();
 }
 
-// Detects by its pid a parent that died before we asked for the signal.
-void EndWith(int parent_pid) {
-  if (parent_pid <= 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent_pid) std::raise(SIGTERM);
-}
-
 int64_t MemoryOf(const ServerFlags& flags) {
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   return static_cast<int64_t>(std::min(flags.session_memory_bytes, kMost));
@@ -267,6 +259,7 @@ class SupervisorThread {
     supervisor_.Stop();
     if (thread_.joinable()) thread_.join();
   }
+  void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
 
  private:
@@ -447,6 +440,7 @@ int RunWorker(const ServerFlags& flags) {
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
+  if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
 }

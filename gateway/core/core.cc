@@ -40,6 +40,7 @@
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
 //   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
 //             kShelved
+//   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any --ClientClosed, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
@@ -143,13 +144,6 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   PostCharges(std::move(charges), out);
   // What it uses may be known only now, where it was adopted.
   if (has_parked) MakeRoomFor(event.worker, {}, nullptr, out);
-}
-
-void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
-  auto it = workers_.find(event.worker);
-  if (it == workers_.end()) return;
-  it->second.draining = true;
-  stale_workers_.insert(event.worker);
 }
 
 // G11. Nobody knows since when its results were wrong: a session goes back to its last snapshot.
@@ -386,6 +380,8 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
+    return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
 }
 
@@ -576,7 +572,9 @@ std::string GatewayCore::CheckInvariants() const {
   };
   std::sort(known.begin(), known.end(), by_worker);
   std::sort(pools.begin(), pools.end(), by_worker);
-  const auto is_stale = [&](const DevicePool& pool) { return stale_workers_.contains(pool.worker); };
+  const auto is_stale = [&](const DevicePool& pool) {
+    return stale_workers_.contains(pool.worker);
+  };
   std::erase_if(known, is_stale);
   std::erase_if(pools, is_stale);
   if (known != pools) return "G15: what is free";

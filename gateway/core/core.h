@@ -248,6 +248,9 @@ class GatewayCore {
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
+  // Its worker stops soon, and its snapshot is kept: no loss.
+  void HandOver(Session& session, Out& out);
+  void Leave(Session& session, const std::string& lease_end, Out& out);  // the worker that it is on
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;

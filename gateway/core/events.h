@@ -238,10 +238,9 @@ struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
-                 WorkerGone,
-                 SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientActs,
-                 ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
-                 PostingRefused, Tick, StopAll>;
+                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
+                 ClientActs, ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept,
+                 SessionProgress, HoldAnswered, PostingRefused, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -361,8 +360,7 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving, EndClient, Post, TakeHold,
-                            EndHold, Forget,
-                            WriteSession, WriteLease>;
+                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,
+                            EndClient, Post, TakeHold, EndHold, Forget, WriteSession, WriteLease>;
 
 }  // namespace outboard::gateway

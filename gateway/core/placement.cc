@@ -269,19 +269,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   }
   session.moved.push_back(now_);
   session.lost_how = how;
-  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
-  StopLease(session, /*lost=*/true, "worker lost", out);
-  LeaveQueue(session.id);
-  for (const Seat& seat : std::exchange(session.seats, {})) {
-    out.push_back(EndExecutor{seat.worker, session.id});
-    session.lost_on = seat.worker;
-  }
-  session.snapshot_asked.reset();
-  session.busy = false;
-  session.replay_until = std::max(session.replay_until, session.done_seq);
-  session.done_seq = session.snapshot_seq;
-  out.push_back(DropExecutor{session.id});
-  session.since = now_;
+  Leave(session, "worker lost", out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kShelved;
   if (!nothing_yet)
@@ -293,6 +281,22 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
                          absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
   }
   Enqueue(session, out);
+}
+
+void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out) {
+  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
+  StopLease(session, /*lost=*/lease_end == "worker lost", lease_end, out);
+  LeaveQueue(session.id);
+  for (const Seat& seat : std::exchange(session.seats, {})) {
+    out.push_back(EndExecutor{seat.worker, session.id});
+    session.lost_on = seat.worker;
+  }
+  session.snapshot_asked.reset();
+  session.busy = false;
+  session.replay_until = std::max(session.replay_until, session.done_seq);
+  session.done_seq = session.snapshot_seq;
+  out.push_back(DropExecutor{session.id});
+  session.since = now_;
 }
 
 // G8.

@@ -9,19 +9,19 @@
 namespace outboard::gateway {
 
 namespace {
-// A session is found idle, and its lease ended, a tick late each: nobody is billed for more idle time
-// than is shown.
+// A session is found idle, and its lease ended, a tick late each: nobody is billed for more idle
+// time than is shown.
 constexpr int64_t kTicksNs = kSecondNs / 2;
 }  // namespace
 
-// Idle is what the device does: a client that is connected, and uploads or thinks, has no use of it.
+// Idle is what the device does: a client that is connected, and uploads or thinks, has no use of
+// it.
 void GatewayCore::CheckSleep(Session& session, Out& out) {
   if (options_.sleep_ns == 0) return;
   const int64_t idle_ns = now_.ns - session.idle_since.ns;
   const int64_t left_ns = options_.sleep_ns - kTicksNs - idle_ns;
   // The process of an exclusive device would keep it; an old client knows no second Opened.
-  const bool may_sleep =
-      session.client_recovers && (!IsExclusive(session) || session.recoverable);
+  const bool may_sleep = session.client_recovers && (!IsExclusive(session) || session.recoverable);
   if (session.busy || session.awaits || left_ns > options_.sleep_lead_ns || !may_sleep) {
     session.sleep_told = false;
     session.snapshot_asked.reset();

@@ -287,11 +287,6 @@ void CoreDriver::Deny(ConnId conn, const absl::Status& why) {
   Tell(ClientDenied{conn, why});
 }
 
-void CoreDriver::ClientActs(ConnId conn) {
-  std::lock_guard lock(mutex_);
-  if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
-}
-
 absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, const Identity& identity,
                                     SessionId session, Token token) {
   std::lock_guard lock(mutex_);

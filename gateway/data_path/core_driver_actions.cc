@@ -185,7 +185,8 @@ void CoreDriver::Do(IdleSoon& action) {
   if (const Client* const client = FindClient(action.conn))
     Notify(*client, proto::Notice::DEVICE_IDLE,
            absl::StrCat("no work for ", action.idle_s, " s: in ", action.left_s,
-                        " s the device is given back, and billing pauses; the session's state is kept"),
+                        " s the device is given back, and billing pauses; "
+                        "the session's state is kept"),
            static_cast<uint64_t>(action.left_s));
 }
 
@@ -202,6 +203,11 @@ void CoreDriver::Do(SleepBegins& action) {
          absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
                       "billed; the next work takes one again"),
          0);
+}
+
+void CoreDriver::ClientActs(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {

@@ -113,8 +113,7 @@ void PlacementFigure(const char* name, uint32_t devices_each, uint32_t largest) 
   for (const double s : took) sum += s;
   Report(name, 1e6 * sum / static_cast<double>(took.size()), "us", "",
          absl::StrFormat("mean of 20,000 decisions; %d workers of %d, %d waiting; p99 %.0f us",
-                         kWorkers, devices_each, kWaiting,
-                         1e6 * took[took.size() * 99 / 100]));
+                         kWorkers, devices_each, kWaiting, 1e6 * took[took.size() * 99 / 100]));
 }
 
 // One trace of requests: a fleet of 54 devices, kept busy by small requests of many accounts, and
@@ -124,8 +123,8 @@ struct Asked {
   uint32_t devices;
 };
 
-// The longest wait of a request for 54. `fifo`: strictly in the order of arrival, with nobody passed
-// over: what such a request waits for then runs, or asked, before it.
+// The longest wait of a request for 54. `fifo`: strictly in the order of arrival, with nobody
+// passed over: what such a request waits for then runs, or asked, before it.
 double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
   DevicePools pools;
   DeviceQueue queue;
@@ -139,7 +138,10 @@ double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
   const auto wish = [&](uint64_t i) {
     return DeviceWish{.devices = trace[i].devices, .workers_max = 0};
   };
-  const auto account = [](uint64_t i) { return TenantId{1 + static_cast<int64_t>(i % 40)}; };
+  // Each large one is of another account: that of one with much past use waits for its share, too.
+  const auto account = [](uint64_t i) {
+    return TenantId{1 + static_cast<int64_t>((i + i / 1000 * 13) % 40)};
+  };
   const auto now = [&] { return MonoTime{static_cast<int64_t>(now_s * 1e9)}; };
   const auto start = [&](uint64_t i, const Parts& parts) {
     pools.Take(parts);
@@ -185,13 +187,13 @@ double LongestWaitOfLargeS(const std::vector<Asked>& trace, bool fifo) {
 }
 
 // The longest wait of a request for 54 of 54 devices among small ones without an end, over what it
-// is where everybody is served strictly in the order of arrival. Without a reservation it grows with
-// the trace.
+// is where everybody is served strictly in the order of arrival. Without a reservation it grows
+// with the trace.
 double GroupStarvationRatio() {
   std::mt19937_64 random(53);
   const auto uniform = [&] { return static_cast<double>(random() % 1'000'000) / 1e6; };
   std::vector<Asked> trace;
-  for (double at_s = 0; trace.size() < 20'000; at_s += uniform() * 8)
+  for (double at_s = 0; trace.size() < 20'000; at_s += uniform() * 6.9)
     trace.push_back({at_s, 20 + 200 * uniform(),
                      trace.size() % 1000 == 500 ? 54 : 1 + static_cast<uint32_t>(random() % 2)});
   return LongestWaitOfLargeS(trace, /*fifo=*/false) / LongestWaitOfLargeS(trace, /*fifo=*/true);

@@ -34,7 +34,6 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "proto/fleet.grpc.pb.h"
-#include "runtime/devices.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "telemetry/samples.h"
@@ -49,9 +48,9 @@
 #include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
-#include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/kernels_of_accounts.h"
 #include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
@@ -68,20 +67,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
 
-constexpr Milliseconds kRejoinFirst{100};
-constexpr Milliseconds kRejoinMost{5000};
-
-AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
-  AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
-  kernels.fleet_secret = options.fleet_secret;
-  kernels.one_user = options.one_user;
-  if (!options.one_user)  // the search in idle time is the first device's
-    kernels.hardware =
-        DescribeDevice(std::string(runtime::kCpu),
-                       static_cast<int>(DivideCores(UsableCores(), options.devices)[0].size()))
-            .hardware_class;
-  return kernels;
-}
+constexpr Milliseconds kRejoinFirst{100}, kRejoinMost{5000};
 
 }  // namespace
 
@@ -150,6 +136,19 @@ class Supervisor::Impl {
     EndSessions();
     spare_.Stop();
     return absl::OkStatus();
+  }
+
+  void Drain(Milliseconds limit) {
+    if (!welcome_) return;
+    draining_ = true;
+    proto::WorkerEvent event;
+    event.mutable_draining();
+    Tell(event);
+    std::unique_lock lock(mutex_);
+    const auto are_left = [this] { return welcome_ && sessions_.size() > ended_.size(); };
+    const Clock::time_point until = Clock::now() + limit;
+    while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
+    telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
   }
 
   void Stop() {
@@ -595,6 +594,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
+void Supervisor::Drain(std::chrono::milliseconds limit) { impl_->Drain(limit); }
 void Supervisor::Stop() { impl_->Stop(); }
 
 }  // namespace outboard::worker
