@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -509,8 +508,9 @@ Result Infer(const Node& n) {
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
       if (n.arg.size() > 1 ||
-          (n.arg.size() == 1 && (n.arg[0] < kCopiesMin || n.arg[0] > kCopiesMax)))
-        return Broken(n.op, "may have the number of copies, ", kCopiesMin, " to ", kCopiesMax);
+          (n.arg.size() == 1 && (n.arg[0] < limits::kCopiesMin || n.arg[0] > limits::kCopiesMax)))
+        return Broken(n.op, "may have the number of copies, ", limits::kCopiesMin, " to ",
+                      limits::kCopiesMax);
       return Inferred{};
     default: return CheckKernelNode(n);
   }

@@ -204,7 +204,7 @@ struct Program {
   std::vector<Instruction> code;
   int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
-  int copies = 1;                  // each over buffers of its own (compiler/ir/copies.h)
+  int copies = 1;                  // each over buffers of its own (compiler/copies.h)
 
   // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;

@@ -16,8 +16,8 @@
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
 #include "client/session/current_session.h"
-#include "tests/support/executor_link.h"
 #include "tests/support/device.h"
+#include "tests/support/executor_link.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 
@@ -35,10 +35,10 @@ Trained TrainOn(const char* kind, int steps,
   Trained trained;
   auto device = ValueOrDie(runtime::MakeDevice(kind, {.memory_bytes_max = int64_t{1} << 30}));
   worker::InProcessCompiler compiler({.target = worker::TargetOf(device->properties())});
-  SetSession(ValueOrDie(Session::ConnectLink(
-      std::make_unique<test::ExecutorLink>(
-          worker::MakeCompiledEngine(&compiler, std::move(device), {})),
-      session::SessionOptions{})));
+  SetSession(ValueOrDie(
+      Session::ConnectLink(std::make_unique<test::ExecutorLink>(
+                               worker::MakeCompiledEngine(&compiler, std::move(device), {})),
+                           session::SessionOptions{})));
   {
     Tensor::manual_seed(11);
     const std::function<Tensor()> step = begin();
@@ -66,7 +66,8 @@ void ExpectSameLosses(const Trained& wanted, const Trained& got) {
     std::printf("step %zu: %.7f on the processor, %.7f on the PTX machine\n", i, wanted.losses[i],
                 got.losses[i]);
     const double bound = kFirstStep + kEachStep * static_cast<double>(i);
-    EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i])) << "step " << i;
+    EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i]))
+        << "step " << i;
   }
 }
 

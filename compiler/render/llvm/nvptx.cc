@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
@@ -67,10 +67,10 @@ class Renderer : public NvptxRenderer {
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
-        program.copies > 1 && bytes > kParameterBytesMax)
+        program.copies > 1 && bytes > limits::kParameterBytesMax)
       return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
                                                 " bytes of parameters; limit ",
-                                                kParameterBytesMax));
+                                                limits::kParameterBytesMax));
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -114,9 +114,11 @@ absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) 
   llvm::TargetOptions options;
   // No product is fused with a sum but where the printer does it.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  // The text is the same as by CodeGenOptLevel::Default, whose further passes are about machine
+  // code: the driver's assembler makes that.
   std::unique_ptr<llvm::TargetMachine> machine(
       found->createTargetMachine(kTriple, processor->arch, processor->ptx, options, std::nullopt,
-                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+                                 std::nullopt, llvm::CodeGenOptLevel::Less));
   if (machine == nullptr) return absl::InternalError("LLVM cannot generate code for NVPTX");
   return std::make_unique<Renderer>(std::move(target), std::move(machine));
 }
