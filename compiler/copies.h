@@ -2,8 +2,8 @@
 //
 // The SINK of a kernel may have one argument: how many copies of it there are. Copy c reads and
 // writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the
-// largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there is one.
-// Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
+// largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there
+// is one. Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
          kVarsAndAlignment;
 }
 
-inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->arg[0]; }
+inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->int_value(); }
 
 // The kernel `sink` in so many copies; 1: as it is alone.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {

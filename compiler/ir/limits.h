@@ -21,8 +21,8 @@ inline constexpr int64_t kStoredBytesMax = int64_t{1}
                                            << 40;  // of one buffer; quotas are below this
 inline constexpr int64_t kVarSlotMax = 64;
 inline constexpr int64_t kParamSlotMax = 8192;
-// Of a kernel in one launch (compiler/copies.h): as many addresses as 4 KB of parameters hold, which
-// every driver and device takes.
+// Of a kernel in one launch (compiler/copies.h): as many addresses as 4 KB of parameters hold,
+// which every driver and device takes.
 inline constexpr int64_t kParameterBytesMax = 4096;
 inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads

@@ -77,9 +77,9 @@ class GpuTraining : public ::testing::Test {
 };
 
 // Digits that a network can tell apart: a bright row at the height of the label. Steps are small:
-// Adam divides a gradient by its own size, so that one that is nothing but rounding moves its weight
-// by as much as any other, and with steps of 1e-3 and a batch norm over two images two orders of
-// summation on one processor differ by 0.5 % after three steps.
+// Adam divides a gradient by its own size, so that one that is nothing but rounding moves its
+// weight by as much as any other, and with steps of 1e-3 and a batch norm over two images two
+// orders of summation on one processor differ by 0.5 % after three steps.
 TEST_F(GpuTraining, OfMnist_HasTheProcessorsLosses) {
   constexpr int64_t kImages = 16, kSide = 28, kClasses = 10;
   const auto begin = [] {
