@@ -62,7 +62,7 @@ struct ScheduledKernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
   // How many kernels, this one and those behind it, have the same ast and do not depend on each
-  // other: a device may compute them by one launch (compiler/ir/copies.h). 0: an earlier one counts
+  // other: a device may compute them by one launch (compiler/copies.h). 0: an earlier one counts
   // this one.
   int together = 1;
 };
