@@ -133,7 +133,8 @@ double CheckDecoded(Weights weights) {
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
     std::vector<uint64_t> own;
     for (const int i : kernel.buffers) own.push_back(addresses[i]);
-    const CompiledKernel compiled = ValueOrDie(CompileKernel(kernel.ast, {.target = target, .dump = std::getenv("DUMP") != nullptr}));
+    const CompiledKernel compiled = ValueOrDie(
+        CompileKernel(kernel.ast, {.target = target, .dump = std::getenv("DUMP") != nullptr}));
     const absl::Status ran = Launch(compiled, own, machine);
     EXPECT_EQ(ran, absl::OkStatus()) << ran;
   }
