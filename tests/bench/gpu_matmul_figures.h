@@ -1,5 +1,6 @@
-// Measures a large product of bf16 matrices, and a convolution, as compiled for a GPU, without one: on the PTX machine
-// (tests/gpu/ptx), and by NVIDIA's assembler and disassembler where they are found.
+// Measures a large product of bf16 matrices, and a convolution, as compiled for a GPU, without one:
+// on the PTX machine (tests/gpu/ptx), and by NVIDIA's assembler and disassembler where they are
+// found.
 #pragma once
 
 #include <cstdint>

@@ -80,8 +80,8 @@ inline bool UsesMatrixUnits(const std::string& ptx) {
   return ptx.find("mma.sync") != std::string::npos;
 }
 
-// By the tile, or by the heuristic's without one; against a walk of `walked`, or of the kernel. Small
-// whole numbers of eighths, whose sums f32 holds exactly.
+// By the tile, or by the heuristic's without one; against a walk of `walked`, or of the kernel.
+// Small whole numbers of eighths, whose sums f32 holds exactly.
 inline void CheckKernel(const UOp* sink, const MmaTile* tile, int64_t axis, double tolerance,
                         const char* arch = "sm_90", bool interpreted = true,
                         const UOp* walked = nullptr) {

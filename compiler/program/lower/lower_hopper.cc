@@ -31,7 +31,7 @@ class HopperLowering {
       low_.Enter();
       low_.BindAll(product.columns.ranges,
                    sum == first ? place.column : b.Plus(place.column, b.Int(1)));
-      low_.together_[product.sum] = b.Cast(sum, product.sum->dtype);
+      low_.together_[product.sum] = sum;
       low_.Stores();
       for (const int r : product.columns.ranges) low_.Unbind(r);
       low_.Leave();

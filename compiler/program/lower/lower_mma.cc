@@ -530,7 +530,7 @@ class MmaLowering {
   }
 
   void StoreAt(ValueId sum) {
-    low_.together_[product_.sum] = b_.Cast(b_.Load(sums_, sum), product_.sum->dtype);
+    low_.together_[product_.sum] = b_.Load(sums_, sum);
     low_.Stores();
   }
 
