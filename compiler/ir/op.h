@@ -21,8 +21,8 @@
 //   FUNCTION   (body, PARAM 0, PARAM 1 ...)   CALL (function, arguments...)   TUPLE (values...)
 //   GETTUPLE   (tuple) index
 //   SHARD, UNSHARD (x) axis, devices     COPY (x) device    ALLREDUCE (x) op, devices
-//   SINK       (results...) arg: () or (1)   the root of a graph; with 1, GPUs may round operands
-//                                        of products of f32 that are summed to TF32
+//   SINK       (results...) arg: () or (1)   the root of a graph; with 1, GPUs may round operands of
+//                                        products of f32 that are summed to TF32
 //
 //   GLOBAL     arg: slot, elements       a buffer that is passed to a kernel
 //   RANGE      () or (end)  arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is
