@@ -130,17 +130,23 @@ TEST(MmaSplit, FewTilesAreSplit_AndJoinedInAFixedOrder) {
 
 TEST(MmaSplit, WhatFillsADevice_OrIsShort_OrIsAttention_IsNot) {
   const Target target = CudaTarget("sm_90", 132);
-  const auto kernels = [&](const SplitProduct& p, const Target& of) {
+  // Parts of the first product that is left to matrix units; 0: there is none.
+  const auto parts = [&](const SplitProduct& p, const Target& of) -> int64_t {
     Graph g;
-    return ScheduleOf(g, p, of).kernels.size();
+    const schedule::Schedule schedule = ScheduleOf(g, p, of);
+    SCOPED_TRACE(ScheduleToString(schedule));
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels)
+      if (const auto product = ProductOf(kernel.ast, of)) return product->batches;
+    return 0;
   };
-  EXPECT_EQ(kernels({.m = 64}, target), 2u);
-  EXPECT_EQ(kernels({.m = 1024, .n = 1024}, target), 1u) << "256 tiles";
-  EXPECT_EQ(kernels({.m = 256, .n = 256, .k = 1024}, target), 1u) << "few steps";
-  EXPECT_EQ(kernels({.m = 2, .n = 4096}, target), 1u) << "no product for matrix units";
-  EXPECT_EQ(kernels({.dtype = DType::kF32, .exponential = true}, target), 1u);
-  EXPECT_EQ(kernels({.m = 64}, CudaTarget("sm_90", 1)), 1u);
-  EXPECT_EQ(kernels({.m = 64}, TestTarget()), 1u) << "a processor";
+  EXPECT_EQ(parts({.m = 64}, target), 8);
+  EXPECT_EQ(parts({.m = 1024, .n = 1024}, target), 1) << "256 tiles";
+  EXPECT_EQ(parts({.m = 512, .n = 256, .k = 1024}, target), 1) << "few steps";
+  EXPECT_EQ(parts({.m = 2, .n = 4096}, target), 0) << "no product for matrix units";
+  EXPECT_EQ(parts({.dtype = DType::kF32, .exponential = true}, target), 1);
+  EXPECT_EQ(parts({.m = 64}, CudaTarget("sm_90", 1)), 1);
+  Graph processor;
+  EXPECT_EQ(ScheduleOf(processor, {.m = 64}, TestTarget()).kernels.size(), 1u);
   // One with twice as many multiprocessors divides further.
   Graph g;
   const schedule::Schedule more = ScheduleOf(g, {.m = 512, .n = 512, .k = 16384}, target);
