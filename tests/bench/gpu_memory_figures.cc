@@ -65,9 +65,13 @@ void GpuMemoryFigures() {
     return ReportSkipped("ptx_instructions_per_hmma", std::string(product.status().message()));
   Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
   Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
+  Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
+  Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
   if (!product->instructions_per_hmma) return ReportSkipped("ptx_instructions_per_hmma", kNoTools);
   Report("ptx_instructions_per_hmma", *product->instructions_per_hmma, "count", "",
          "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
+  Report("ptx_instructions_per_hmma_conv", *product->conv_instructions_per_hmma, "count", "",
+         "the same of a convolution of 64 by 64 channels, 3 x 3; at most 3.0 are wanted");
 }
 
 }  // namespace outboard::bench
