@@ -74,9 +74,9 @@ absl::Status RunKernel(DriverContext& context, CUstream stream, CUmodule module,
   OB_CUDA(context, cuMemcpyDtoHAsync, counts, arrived, kCountsBytes, stream);
   OB_CUDA(context, cuStreamSynchronize, stream);
   if (counts[0] == blocks && counts[1] == 0) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(context.name(), " is not wiped: of ", blocks, " blocks, one for each ",
-                   "multiprocessor, ", counts[1], " did not meet the others"));
+  return absl::UnavailableError(absl::StrCat(context.name(), " is not wiped: of ", blocks,
+                                             " blocks, one for each ", "multiprocessor, ",
+                                             counts[1], " did not meet the others"));
 }
 
 }  // namespace
@@ -162,8 +162,7 @@ absl::Status Scrub(DriverContext& context, CUstream stream) {
       context.Check(context.api().cuMemAlloc(&arrived, kCountsBytes), "cuMemAlloc");
   if (status.ok()) {
     int tries = 0;
-    do
-      status = RunKernel(context, stream, module, arrived);
+    do status = RunKernel(context, stream, module, arrived);
     while (absl::IsUnavailable(status) && ++tries < kTries);
   }
   if (arrived != 0) context.api().cuMemFree(arrived);

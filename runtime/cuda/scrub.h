@@ -16,8 +16,9 @@ namespace outboard::cuda {
 absl::Status Scrub(DriverContext& context, CUstream stream);
 
 // The PTX of the kernel kScrubKernel, with parameters: address of two u32, which count blocks that
-// began and those that waited for others in vain (0 at first), words of dynamic shared memory, blocks, looks at
-// the count before a block gives up. For blocks of kScrubThreads threads.
+// began and those that waited for others in vain (0 at first), words of dynamic
+// shared memory, blocks, looks at the count before a block gives up. For blocks of kScrubThreads
+// threads.
 inline constexpr char kScrubKernel[] = "outboard_scrub";
 // A thread's share of the 65,536 registers is then 128: as many as it can fill.
 inline constexpr unsigned kScrubThreads = 512;

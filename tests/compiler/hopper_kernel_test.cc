@@ -64,8 +64,9 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
     y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
             ConstFloat(g, DType::kF32, 0));
   if (p.after == After::kGradientOfRelu)  // where the activation was not cut off
-    y = Alu(g, Op::kWhere, Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0),
-                               Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32)),
+    y = Alu(g, Op::kWhere,
+            Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0),
+                Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32)),
             y, ConstFloat(g, DType::kF32, 0));
   if (p.after == After::kInPlace) y = Add(g, y, LoadAt(g, 0, p.result, elements, at));
   if (p.after == After::kResidual)
@@ -273,11 +274,8 @@ TEST(HopperKernel, TheChoiceFollowsWaves) {
   for (const Chosen& chosen : cases) {
     SCOPED_TRACE(absl::StrCat(chosen.m, " ", chosen.n, " ", chosen.k));
     Graph g, guards;
-    const codegen::LoopNest kernel =
-        NestOf(guards, KernelOf(g, {.m = chosen.m,
-                                    .n = chosen.n,
-                                    .k = chosen.k,
-                                    .result = DType::kBF16}));
+    const codegen::LoopNest kernel = NestOf(
+        guards, KernelOf(g, {.m = chosen.m, .n = chosen.n, .k = chosen.k, .result = DType::kBF16}));
     const Target target = CudaTarget("sm_90a", 132);
     const auto mma = codegen::PlanMma(kernel, target, nullptr);
     ASSERT_TRUE(mma.ok() && mma->has_value());

@@ -149,9 +149,9 @@ TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
 
 // Two blocks, one below the other, that copy half of B each for both.
 const test::HopperCase& Cluster() {
-  static const test::HopperCase* const kCase = new test::HopperCase{
-      .product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
-      .tile = {.stages = 2, .cluster = 2}};
+  static const test::HopperCase* const kCase =
+      new test::HopperCase{.product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
+                           .tile = {.stages = 2, .cluster = 2}};
   return *kCase;
 }
 
@@ -241,11 +241,11 @@ TEST(HopperProgram, AClusterThatDoesNotMeet_IsNoProgram) {
   torn.cluster = 4;  // of two blocks
   EXPECT_FALSE(CheckProgram(torn, "test").ok());
   const auto at_rank = [&](int64_t rank) {
-    const Program changed = Edited(*program, Changing(Code::kBarrierArrive, 0,
-                                                      [rank](ProgramBuilder& b, Instruction& i) {
-                                                        i.src[2] = b.Int(rank);
-                                                        return true;
-                                                      }));
+    const Program changed = Edited(
+        *program, Changing(Code::kBarrierArrive, 0, [rank](ProgramBuilder& b, Instruction& i) {
+          i.src[2] = b.Int(rank);
+          return true;
+        }));
     return proof::UnprovedAccesses(changed).size();
   };
   EXPECT_EQ(at_rank(1), 0u);

@@ -40,8 +40,8 @@ class DevicesInService {
   explicit DevicesInService(size_t devices) : devices_(devices) {}
 
   // Notes a failure while `account` had the device; 0: nobody had, or all are one account's, and
-  // each failure counts. Returns why the device is out of service from now on, for people; nullopt if
-  // it is not, or was already.
+  // each failure counts. Returns why the device is out of service from now on, for people;
+  // nullopt if it is not, or was already.
   std::optional<std::string> Failed(uint32_t device, DeviceFailure failure, uint64_t account,
                                     std::string_view words, Clock::time_point now);
 

@@ -46,8 +46,8 @@ class WorkerDevices {
   // An executor ended because of its GPU, with a session of `account` (0: as in
   // DevicesInService::Failed); logs it. Returns what the gateway is to be told, if the
   // GPU is out of service from now on.
-  std::optional<proto::DeviceOut> Failed(uint32_t device, DeviceFailure failure,
-                                         uint64_t account, const std::string& words);
+  std::optional<proto::DeviceOut> Failed(uint32_t device, DeviceFailure failure, uint64_t account,
+                                         const std::string& words);
 
  private:
   const WorkerDevicesOptions options_;

@@ -238,9 +238,9 @@ std::vector<std::pair<DType, int64_t>> JoinMemory(const LoopNest& kernel, const 
     if (one == 0) continue;
     for (const UOp* node : kernel.groups[g].nodes) {
       const DType type = JoinTypeOf(node->dtype);
-      const int64_t nodes = std::count_if(
-          kernel.groups[g].nodes.begin(), kernel.groups[g].nodes.end(),
-          [&](const UOp* other) { return JoinTypeOf(other->dtype) == type; });
+      const int64_t nodes =
+          std::count_if(kernel.groups[g].nodes.begin(), kernel.groups[g].nodes.end(),
+                        [&](const UOp* other) { return JoinTypeOf(other->dtype) == type; });
       auto at = std::find_if(memory.begin(), memory.end(),
                              [&](const auto& entry) { return entry.first == type; });
       if (at == memory.end()) at = memory.insert(at, {type, 0});

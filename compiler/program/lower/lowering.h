@@ -48,9 +48,7 @@ using codegen::ReduceGroup;
 using codegen::Tile;
 
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
-inline DType SumType(DType dtype) {
-  return codegen::JoinTypeOf(dtype);
-}
+inline DType SumType(DType dtype) { return codegen::JoinTypeOf(dtype); }
 
 // Returns the conjuncts of a condition.
 std::vector<const UOp*> Conjuncts(const UOp* condition);

@@ -96,8 +96,7 @@ void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
     }
     // A swizzle moves pieces of 16 bytes, which no access crosses.
     Value* const place = Index(index, lane);
-    b_.CreateAlignedStore(whole,
-                          swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
+    b_.CreateAlignedStore(whole, swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
                           AlignOf(memory, index, lane));
     lane += count;
   }
