@@ -84,13 +84,13 @@ class GlooCollective final : public Collective {
     Close();
   }
 
-  absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
-    for (const Transfer& transfer : bucket)
+  absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) override {
+    for (const BlockTransfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
     if (absl::Status going = status(); !going.ok()) return going;
     Pending pending;
     try {
-      for (const Transfer& transfer : bucket) Begin(transfer, pending);
+      for (const BlockTransfer& transfer : bucket) Begin(transfer, pending);
     } catch (const std::exception& error) {
       return Failed(error);
     }
@@ -139,7 +139,7 @@ class GlooCollective final : public Collective {
   };
   using Pending = std::vector<Moved>;
 
-  void Begin(const Transfer& transfer, Pending& pending) {
+  void Begin(const BlockTransfer& transfer, Pending& pending) {
     const int64_t count = transfer.count, rank = member().rank,
                   place = rank / transfer.stride % count;
     const auto rank_at = [&](int64_t p) {
@@ -155,9 +155,9 @@ class GlooCollective final : public Collective {
     moved.send = context_->createUnboundBuffer(const_cast<char*>(transfer.send.data()),
                                                transfer.send.size());
     moved.receive = context_->createUnboundBuffer(transfer.receive.data(), transfer.receive.size());
-    const bool broadcast = transfer.pattern == Pattern::kBroadcast;
+    const bool broadcast = transfer.pattern == TransferPattern::kBroadcast;
     const auto send_offset = [&](int64_t to) {
-      return transfer.pattern == Pattern::kAllToAll ? static_cast<size_t>(to) * block : 0;
+      return transfer.pattern == TransferPattern::kAllToAll ? static_cast<size_t>(to) * block : 0;
     };
     const auto receive_offset = [&](int64_t from) {
       return broadcast ? 0 : static_cast<size_t>(from) * block;

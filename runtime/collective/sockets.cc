@@ -95,18 +95,18 @@ class SocketCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
-    for (const Transfer& transfer : bucket)
+  absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) override {
+    for (const BlockTransfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
     if (absl::Status going = status(); !going.ok()) return going;
-    for (const Transfer& transfer : bucket) CopyOwn(transfer);
+    for (const BlockTransfer& transfer : bucket) CopyOwn(transfer);
     int64_t id = 0;
     {
       const std::lock_guard lock(mutex_);
       if (!cause_.ok()) return cause_;
       id = next_id_++;
       pending_[id] = 0;
-      for (const Transfer& transfer : bucket) Enqueue(transfer, id);
+      for (const BlockTransfer& transfer : bucket) Enqueue(transfer, id);
     }
     Wake();
     return TransferId{id};
@@ -152,30 +152,30 @@ class SocketCollective final : public Collective {
 
   // Where the blocks of one transfer are, for a rank.
   struct Blocks {
-    Blocks(const Transfer& transfer, int64_t rank)
+    Blocks(const BlockTransfer& transfer, int64_t rank)
         : transfer(transfer),
           place(rank / transfer.stride % transfer.count),
           bytes(static_cast<size_t>(transfer.block_bytes())),
-          broadcast(transfer.pattern == Pattern::kBroadcast) {}
+          broadcast(transfer.pattern == TransferPattern::kBroadcast) {}
 
     bool sends() const { return !broadcast || place == transfer.root; }
     bool receives_from(int64_t from) const { return !broadcast || from == transfer.root; }
     char* sent_to(int64_t to) const {
-      const bool each = transfer.pattern == Pattern::kAllToAll;
+      const bool each = transfer.pattern == TransferPattern::kAllToAll;
       return const_cast<char*>(transfer.send.data()) + (each ? static_cast<size_t>(to) * bytes : 0);
     }
     char* received_from(int64_t from) const {
       return transfer.receive.data() + (broadcast ? 0 : static_cast<size_t>(from) * bytes);
     }
 
-    const Transfer& transfer;
+    const BlockTransfer& transfer;
     const int64_t place;
     const size_t bytes;
     const bool broadcast;
   };
 
   // What this rank sends itself.
-  void CopyOwn(const Transfer& transfer) const {
+  void CopyOwn(const BlockTransfer& transfer) const {
     const Blocks blocks(transfer, member().rank);
     if (blocks.bytes > 0 && blocks.sends())
       std::memcpy(blocks.received_from(blocks.place), blocks.sent_to(blocks.place), blocks.bytes);
@@ -183,7 +183,7 @@ class SocketCollective final : public Collective {
 
   // Puts the frames of one transfer behind those that were started before. Blocks of no bytes need
   // none. Under the lock.
-  void Enqueue(const Transfer& transfer, int64_t id) {
+  void Enqueue(const BlockTransfer& transfer, int64_t id) {
     const Blocks blocks(transfer, member().rank);
     const FrameHeader header{.pattern = static_cast<uint32_t>(transfer.pattern),
                              .epoch = member().epoch,
@@ -412,10 +412,10 @@ class SocketCollective final : public Collective {
         theirs.stride == ours.stride && theirs.number == ours.number && theirs.bytes == ours.bytes)
       return absl::OkStatus();
     return absl::InternalError(absl::StrCat(
-        "it started another transfer: ", ToString(static_cast<Pattern>(theirs.pattern)), " ",
-        theirs.number, " of ", theirs.bytes, " bytes in a group of ", theirs.count,
-        ", where this rank has ", ToString(static_cast<Pattern>(ours.pattern)), " ", ours.number,
-        " of ", ours.bytes, " bytes in one of ", ours.count));
+        "it started another transfer: ", ToString(static_cast<TransferPattern>(theirs.pattern)),
+        " ", theirs.number, " of ", theirs.bytes, " bytes in a group of ", theirs.count,
+        ", where this rank has ", ToString(static_cast<TransferPattern>(ours.pattern)), " ",
+        ours.number, " of ", ours.bytes, " bytes in one of ", ours.count));
   }
 
   // Sends the cause to all. It can only follow a whole frame, so one that is on its way goes on to
