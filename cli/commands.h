@@ -53,7 +53,8 @@ struct ServerFlags {
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
   std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts that have none
-  int drain_s = 5;
+  int drain_s = 5;          // gateway
+  int worker_drain_s = 15;  // worker
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;
   uint64_t quota_bytes = 0;  // per tenant in the store; 0: none

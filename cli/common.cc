@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -177,6 +178,13 @@ void BlockSignals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with an error
+}
+
+// Detects by its pid a parent that died before we asked for the signal.
+void EndWith(int parent_pid) {
+  if (parent_pid <= 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent_pid) std::raise(SIGTERM);
 }
 
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {

@@ -56,6 +56,9 @@ void ForbidCoreDumps();
 // server that has none left accepts nobody, and does not begin again (gRPC).
 void RaiseDescriptorLimit();
 
+// Asks for a SIGTERM when the parent, which has this pid, ends; 0: there is none to wait for.
+void EndWith(int parent_pid);
+
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();
 // Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes because the parent process

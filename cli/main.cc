@@ -163,6 +163,11 @@ int Main(int argc, char** argv) {
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
       .Required();
+  worker
+      .Add("--drain", &server.worker_drain_s,
+           "Seconds that a worker which is stopped has to hand its sessions to others, from their "
+           "snapshots; a second Ctrl-C does not wait")
+      .Between(0, 3600);
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
   worker.Add("--devices", &server.devices,
              "Number of concurrent sessions, each with an equal part of the cores, or with a GPU "

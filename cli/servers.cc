@@ -1,4 +1,3 @@
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,9 +198,9 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   options.core.devices_per_tenant_max = static_cast<uint32_t>(flags.devices_per_account);
   // A private worker has nobody else to give its devices to.
   const int idle_s = flags.idle_s.value_or(
-      flags.ephemeral ? 0 : static_cast<int>(options.core.rest_ns / gateway::kSecondNs));
-  options.core.rest_ns = idle_s * gateway::kSecondNs;
-  options.core.rest_lead_ns = std::min(options.core.rest_lead_ns, options.core.rest_ns / 2);
+      flags.ephemeral ? 0 : static_cast<int>(options.core.sleep_ns / gateway::kSecondNs));
+  options.core.sleep_ns = idle_s * gateway::kSecondNs;
+  options.core.sleep_lead_ns = std::min(options.core.sleep_lead_ns, options.core.sleep_ns / 2);
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
   OB_ASSIGN_OR_RETURN(options.credit_limit,
@@ -224,13 +223,6 @@ absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& option
   if (mkdtemp(pattern.data()) == nullptr) return absl::UnavailableError("no temporary folder");
   options.data_folder = pattern;
   return absl::OkStatus();
-}
-
-// Detects by its pid a parent that died before we asked for the signal.
-void EndWith(int parent_pid) {
-  if (parent_pid <= 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent_pid) std::raise(SIGTERM);
 }
 
 int64_t MemoryOf(const ServerFlags& flags) {
@@ -267,6 +259,7 @@ class SupervisorThread {
     supervisor_.Stop();
     if (thread_.joinable()) thread_.join();
   }
+  void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
 
  private:
@@ -447,6 +440,7 @@ int RunWorker(const ServerFlags& flags) {
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
+  if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
 }

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/copies.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math_f64.h"

@@ -27,7 +27,7 @@
 // at least a part of `shared_bytes`; the launch asks for the rest. It uses no local memory. `tasks`
 // is the number of blocks.
 //
-// With `copies` above 1 (kPtx alone, compiler/ir/copies.h), blocks[2] is `copies`, and the
+// With `copies` above 1 (kPtx alone, compiler/copies.h), blocks[2] is `copies`, and the
 // parameters are: one array of `copies` times buffer_count addresses, those of the first copy
 // first; the VARs' address as above; for views one array of `copies` times maps.size() pieces of
 // 128 bytes, aligned to 64. `flops`, `bytes` and `tasks` are those of all copies.

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
 #include "client/capture/repeat.h"
@@ -180,15 +181,18 @@ Outcome Train(const Flags& flags, const Images& data) {
   return outcome;
 }
 
-// Whether the cloud charged what our own clock says.
+// What our own clock says that is to be charged: each device, for as long as the session was open.
+double SecondsDue(const session::Stats& stats) { return stats.devices * stats.seconds_open; }
+
+// Whether the cloud charged that.
 bool BillIsRight(const session::Stats& stats) {
-  return std::abs(static_cast<double>(stats.seconds_billed) - stats.seconds_open) <=
-         kBillToleranceSeconds;
+  return std::abs(stats.seconds_billed - SecondsDue(stats)) <=
+         stats.devices * kBillToleranceSeconds;
 }
 
 // A session that outlived its worker is charged less than it was open: not for what is between.
 bool IsOvercharged(const session::Stats& stats) {
-  return !BillIsRight(stats) && static_cast<double>(stats.seconds_billed) > stats.seconds_open;
+  return !BillIsRight(stats) && stats.seconds_billed > SecondsDue(stats);
 }
 
 void Print(const Flags& flags, const Outcome& o, const session::Stats& stats) {
@@ -197,7 +201,7 @@ void Print(const Flags& flags, const Outcome& o, const session::Stats& stats) {
         "{\"steps\": %d, \"loss\": %.6f, \"accuracy\": %.3f, \"first_step_s\": %.3f, "
         "\"first_step_from_start_s\": %.3f, "
         "\"step_ms\": %.3f, \"round_trips_per_step\": %.3f, \"bytes_up\": %d, \"bytes_down\": %d, "
-        "\"device_time_s\": %.3f, \"kernels_per_step\": %.1f, \"seconds_billed\": %d, "
+        "\"device_time_s\": %.3f, \"kernels_per_step\": %.1f, \"seconds_billed\": %.3f, "
         "\"seconds_open\": %.3f, \"cost_micro_usd\": %d, \"bill_is_right\": %s, "
         "\"device\": \"%s\"}\n",
         o.steps, o.loss, o.accuracy, o.first_step_s, o.first_step_from_start_s, o.step_ms,
@@ -213,9 +217,10 @@ void Print(const Flags& flags, const Outcome& o, const session::Stats& stats) {
                o.round_trips_per_step, o.first_step_s);
   absl::PrintF("sent          %.1f MB up, %.1f MB down\n", stats.bytes_up / 1e6,
                stats.bytes_down / 1e6);
-  absl::PrintF("billed        %d s, $%.6f at $%.2f an hour\n", stats.seconds_billed,
+  absl::PrintF("billed        %.3f s, $%.6f at $%.2f an hour\n", stats.seconds_billed,
                stats.cost_micro_usd / 1e6, stats.price_per_hour_micro_usd / 1e6);
-  absl::PrintF("own clock     %.2f s: the bill is %s\n", stats.seconds_open,
+  absl::PrintF("own clock     %.2f s%s: the bill is %s\n", stats.seconds_open,
+               stats.devices > 1 ? absl::StrCat(" on ", stats.devices, " devices") : "",
                BillIsRight(stats)     ? "right"
                : IsOvercharged(stats) ? "TOO HIGH"
                                       : "lower: time without a worker is not charged");
@@ -261,8 +266,8 @@ int Main(const Flags& flags) {
                  flags.target_accuracy);
   if (IsOvercharged(*stats))
     std::fprintf(stderr,
-                 "beautiful_mnist: %llu s were billed, but the session was open for %.1f s\n",
-                 static_cast<unsigned long long>(stats->seconds_billed), stats->seconds_open);
+                 "beautiful_mnist: %.3f s were billed, but the session was open for %.1f s\n",
+                 stats->seconds_billed, SecondsDue(*stats));
   return outcome.reached && !IsOvercharged(*stats) ? 0 : 1;
 }
 

@@ -127,7 +127,7 @@ int Main(Flags flags) {
   }
   const absl::StatusOr<session::Stats> stats = CloseSession();
   if (stats.ok() && !flags.json)
-    absl::PrintF("%d s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
+    absl::PrintF("%.3f s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
   return code;
 }
 

@@ -47,8 +47,8 @@ class Teller {
   void Tell(const std::string& line, bool over_progress) const;
   // Once per process, before the key is sent to another machine: warns that nothing is encrypted.
   void TellOfPlainText(const std::string& target) const;
-  // A place in the queue. On a terminal it is shown at once, in place of the last; else true: it may
-  // be told as a line, the first at once and others now and then.
+  // A place in the queue. On a terminal it is shown at once, in place of the last; else true: it
+  // may be told as a line, the first at once and others now and then.
   bool MayTellPlace(const std::string& line, std::chrono::steady_clock::time_point now);
   void EndPlace();  // there is a device: clears what is on the terminal
   // Limits notices of the gateway, which must not flood the program's output.

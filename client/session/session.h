@@ -33,7 +33,7 @@
 //     UNAUTHENTICATED      no key, or a wrong or revoked one
 //     UNAVAILABLE          nothing answers at the target (the message names it); the worker was
 //                          lost
-//     RESOURCE_EXHAUSTED   no device is free, or a limit (named) is exceeded
+//     RESOURCE_EXHAUSTED   no device within queue_timeout, or a limit (named) is exceeded
 //     INVALID_ARGUMENT     an invalid target, key or Run; a graph that the cloud refuses (the
 //                          message names the node and the rule)
 //     DEADLINE_EXCEEDED    a step ran longer than its worker allows

@@ -25,7 +25,8 @@ struct Stats {
   uint64_t operations = 0;      // arithmetic on floats in all kernels, estimated
   uint64_t bytes_accessed = 0;  // if each kernel reads or writes every buffer of its once
   uint64_t cost_micro_usd = 0;  // as of the last Done; final after Close
-  double seconds_billed = 0;        // to the millisecond
+  uint32_t devices = 1;         // that it was granted
+  double seconds_billed = 0;    // of all of them together, to the millisecond
   double seconds_open = 0;  // by this process's own clock, from Opened to now or to Close
   uint64_t price_per_hour_micro_usd = 0;
   std::string device;  // "cpu: Xeon ...", as the worker reported, for people

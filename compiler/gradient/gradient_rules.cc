@@ -146,6 +146,14 @@ absl::Status ExpandRule(Step& s) {
     if (s.x()->shape[i] != s.node->shape[i]) axes.push_back(i);
   // The sum first: without the negation the operand of a one-hot sum is seen to be one.
   const bool negated = s.dy->op == Op::kNeg;
+  // Likewise before it is rounded to a narrower float: products of bf16 are summed in f32.
+  const bool narrowed = s.dy->op == Op::kCast && IsFloat(s.dy->dtype) &&
+                        IsFloat(s.dy->src[0]->dtype) &&
+                        ByteWidth(s.dy->src[0]->dtype) > ByteWidth(s.dy->dtype);
+  if (narrowed) {
+    s.gives[0] = SumOfParts(dy.of(s.dy->src[0]), axes).cast(s.dy->dtype).node();
+    return absl::OkStatus();
+  }
   s.gives[0] = (negated ? -dy.of(s.dy->src[0]).sum(axes) : SumOfParts(dy, axes)).node();
   return absl::OkStatus();
 }

@@ -25,6 +25,10 @@ inline constexpr int64_t kRankSlot = kVarSlotMax;
 inline constexpr int64_t kRanksMax = 1024;  // many shelves of 54 devices; one graph serves all
 inline constexpr int64_t kMeshAxesMax = 4;  // nodes, devices of a node, and two to spare
 inline constexpr int64_t kParamSlotMax = 8192;
+// Of a kernel in one launch (compiler/copies.h): as many addresses as 4 KB of parameters hold,
+// which every driver and device takes.
+inline constexpr int64_t kParameterBytesMax = 4096;
+inline constexpr int64_t kCopiesMin = 2, kCopiesMax = kParameterBytesMax / 8;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
 // Functions are checked by a walk of their body; shared bodies could make that quadratic.
 inline constexpr int64_t kFunctionWalkNodesMax = 4 * kGraphNodesMax;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -559,8 +558,10 @@ Result Infer(const Node& n) {
         return Broken(n.op, "has the number of copies, and 1 or nothing behind it");
       // One way to write each: a single copy is there for what follows.
       if (!n.arg.empty() &&
-          (n.arg[0] < (n.arg.size() == 2 ? 1 : kCopiesMin) || n.arg[0] > kCopiesMax))
-        return Broken(n.op, "may have the number of copies, ", kCopiesMin, " to ", kCopiesMax);
+          (n.arg[0] < (n.arg.size() == 2 ? 1 : limits::kCopiesMin) ||
+           n.arg[0] > limits::kCopiesMax))
+        return Broken(n.op, "may have the number of copies, ", limits::kCopiesMin, " to ",
+                      limits::kCopiesMax);
       return Inferred{};
     default: return CheckKernelNode(n);
   }

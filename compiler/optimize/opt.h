@@ -35,10 +35,11 @@
 //                         blocks and their order are parts of it; alone
 //   ONLINE   axis block   all reductions over `axis`, the loop that panels are read along, run
 //                         together in blocks of `block` steps, with running maxima (online.h); must
-//                         come first
+//                         come first. On a GPU, alone: the kernel runs online in the tile that
+//                         `block` writes, as OnlineAmount does (program/online/plan.h)
 //
 // On devices that run blocks of threads the empty list is one value a thread, and else the list
-// says what threads do. THREAD, BLOCK, TC, PANEL and ONLINE are not for them; in their place there
+// says what threads do. THREAD, BLOCK, TC and PANEL are not for them; in their place there
 // are the following. VECTOR, UPCAST, UNROLL, LANE, WARP and SHARE of one axis nest as they are
 // listed, what comes later around what came before: "VECTOR:1:4 LANE:1:32 UPCAST:1:2" gives a
 // thread four consecutive values, 32 threads 128, and each thread four more that lie 128 further.

@@ -100,9 +100,9 @@ bool Interpreter::Report(Fault fault, ValueId n, int thread, const std::string& 
   if (!outcome_.ok()) return false;
   outcome_.fault = fault;
   outcome_.at = n;
-  outcome_.message = absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n),
-                                  ", block ", block_ + RankOf(thread), ", thread ",
-                                  thread % block_threads_, ": ", what);
+  outcome_.message =
+      absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n), ", block ",
+                   block_ + RankOf(thread), ", thread ", thread % block_threads_, ": ", what);
   return false;
 }
 

@@ -360,8 +360,8 @@ Finding HopperBlock::SetRegisters(int group, int64_t registers, bool raises, boo
   if (raises ? registers < state.registers : registers > state.registers)
     return Misuse(absl::StrCat("the warpgroup's threads have ", state.registers, " registers"));
   const int64_t more = (registers - state.registers) * kWarpgroupThreads;
-  int64_t& free = registers_free_[static_cast<size_t>(group) * registers_free_.size() /
-                                  groups_.size()];
+  int64_t& free =
+      registers_free_[static_cast<size_t>(group) * registers_free_.size() / groups_.size()];
   *passed = more <= free;
   if (!*passed) return {};
   free -= more;

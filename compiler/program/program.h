@@ -220,7 +220,7 @@ struct Program {
   std::vector<Instruction> code;
   int buffer_count = 0;            // one past the largest slot
   std::vector<MappedTensor> maps;  // by the number of MAP
-  int copies = 1;                  // each over buffers of its own (compiler/ir/copies.h)
+  int copies = 1;                  // each over buffers of its own (compiler/copies.h)
   // So many blocks that follow each other run together, and reach each other's shared memory: a
   // cluster, of sm_90a. A block's rank is its number modulo this. Divides the number of blocks.
   int64_t cluster = 1;

@@ -225,10 +225,9 @@ class Checker {
         if (std::string broken = counted(3, 4); !broken.empty()) return broken;
         if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
         if (!IsValue(i.src[2], at(i.src[0]).dtype, i.lanes)) return "the value has another type";
-        if (i.imm[0] != 0 && (!IsShared(i.src[0]) || i.imm[0] != 1 ||
-                              at(i.src[0]).imm[1] * ByteWidth(at(i.src[0]).dtype) %
-                                      kSwizzleAlign !=
-                                  0))
+        if (i.imm[0] != 0 &&
+            (!IsShared(i.src[0]) || i.imm[0] != 1 ||
+             at(i.src[0]).imm[1] * ByteWidth(at(i.src[0]).dtype) % kSwizzleAlign != 0))
           return "is swizzled in memory of no whole patterns";
         if (i.lanes > 1 && i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes))
           return "the mask has other lanes";

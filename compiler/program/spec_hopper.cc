@@ -199,7 +199,8 @@ std::string ClusterRules::Broken(ValueId n) {
     met_ = true;
     reached_since_ = false;
   }
-  const bool reaches = (i.code == Code::kBoxLoad && i.imm[0] != 0) || i.code == Code::kClusterLoad ||
+  const bool reaches = (i.code == Code::kBoxLoad && i.imm[0] != 0) ||
+                       i.code == Code::kClusterLoad ||
                        (i.code == Code::kBarrierArrive && i.src.size() == 3);
   if (!reaches) return "";
   if (!met_) return "reaches another block before a CLUSTERSYNC";

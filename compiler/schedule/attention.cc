@@ -24,6 +24,9 @@ constexpr int64_t kWidthOfResults = 128;
 // less time only where they are far larger than any cache, and not wide.
 constexpr double kLogits = 24 << 20;
 constexpr int64_t kWidthOfLogits = 512;
+// On blocks of threads with matrix units scores cost less than their way to memory and back, for
+// rows of a few tiles (compiler/program/online/plan.h). Wider sums have no room in registers.
+constexpr int64_t kRowOnBlocks = 64, kWidthOnBlocks = 256;
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
@@ -52,6 +55,16 @@ bool IsOfBf16(const UOp* product) {
                      });
 }
 
+// A product of two numbers of bf16, or of f16, cast to f32.
+bool IsOfSmallFloats(const UOp* product) {
+  return std::all_of(product->src[0]->src.begin(), product->src[0]->src.end(),
+                     [](const UOp* operand) {
+                       while (IsMovement(operand->op)) operand = operand->src[0];
+                       return operand->op == Op::kCast && IsFloat(operand->src[0]->dtype) &&
+                              ByteWidth(operand->src[0]->dtype) == 2;
+                     });
+}
+
 // Scores that are computed from each other, element by element.
 struct Family {
   bool has_max = false;     // of rows
@@ -61,6 +74,7 @@ struct Family {
   bool masked = false;      // by positions
   int64_t row = INT64_MAX;  // the least length
   bool of_bf16 = false;     // one of the products is
+  bool small = true;        // all products are of bf16 or f16
   double elements = 0;      // of one product
   int64_t width = 0;        // of the matrices that products are of, at most
 };
@@ -138,6 +152,7 @@ class Finder {
       families_.emplace_back();
       families_.back().elements = Elements(node);
       families_.back().of_bf16 = IsOfBf16(node);
+      families_.back().small = IsOfSmallFloats(node);
       families_.back().width = PaddedSize(node->src[0]->shape[ReduceOf(node).axes()[0]]);
       parent_.push_back(mine);
     } else if (node->op == Op::kReduce) {
@@ -156,6 +171,9 @@ class Finder {
   }
 
   bool IsCheaper(const Family& family) const {
+    if (has_blocks_)
+      return family.small && family.row >= kRowOnBlocks && family.width <= kWidthOnBlocks &&
+             (family.products > 1 || family.ends == 1);
     if (family.of_bf16 && has_matrix_unit_) return false;  // panels do without it
     if (family.products == 1 && family.ends > 1)
       return family.elements >= kLogits && family.width <= kWidthOfLogits;
@@ -177,6 +195,7 @@ class Finder {
       family.has_max |= op == Op::kMax;
     } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
       ++family.ends;
+      family.small = family.small && IsOfSmallFloats(node);
     } else {
       family.kept = true;
     }
@@ -197,6 +216,7 @@ class Finder {
     families_[a].products += families_[b].products;
     families_[a].masked |= families_[b].masked;
     families_[a].of_bf16 |= families_[b].of_bf16;
+    families_[a].small = families_[a].small && families_[b].small;
     families_[a].elements = std::max(families_[a].elements, families_[b].elements);
     families_[a].row = std::min(families_[a].row, families_[b].row);
     families_[a].width = std::max(families_[a].width, families_[b].width);
@@ -214,9 +234,10 @@ class Finder {
 
 absl::flat_hash_set<const UOp*> FindScores(const UOp* sink, ScorePolicy policy,
                                            const Target& target) {
-  // Panels are what one thread with vectors does: blocks of threads have none.
+  // Blocks of threads have no panels; those of one vendor do without.
   const bool keeps =
-      policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1);
+      policy == ScorePolicy::kKeep || (policy == ScorePolicy::kByCost && target.block_threads > 1 &&
+                                       target.kind != TargetKind::kCuda);
   if (keeps) return {};
   return Finder(policy, target).Run(sink);
 }

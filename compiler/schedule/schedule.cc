@@ -265,16 +265,11 @@ void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
       kernel.ast = graph.MakeChecked(Op::kSink, DType::kVoid, kernel.ast->src, {1, 1});
 }
 
-}  // namespace
-
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
-                                      std::span<const int64_t> donated,
-                                      const ScheduleOptions& options) {
-  const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(CutGraph cut, Prepared(graph, sink, target));
+// Without values of `scores` in memory.
+absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows_tf32,
+                                         const Target& target, std::span<const int64_t> donated,
+                                         const absl::flat_hash_set<const UOp*>& scores) {
   const UOp*& prepared = cut.sink;
-
-  const auto scores = FindScores(prepared, options.scores, target);
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
@@ -287,8 +282,26 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target, sent));
-  if (AllowsTf32(sink) && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
+  if (allows_tf32 && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
   return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
+                                      std::span<const int64_t> donated,
+                                      const ScheduleOptions& options) {
+  const RecordedPass pass("schedule", {}, sink);
+  OB_ASSIGN_OR_RETURN(const CutGraph cut, Prepared(graph, sink, target));
+  const auto scores = FindScores(cut.sink, options.scores, target);
+  const bool tf32 = AllowsTf32(sink);
+  OB_ASSIGN_OR_RETURN(Schedule schedule,
+                      ScheduleWithout(graph, cut, tf32, target, donated, scores));
+  if (scores.empty() || options.computes_scores == nullptr) return schedule;
+  for (const ScheduledKernel& kernel : schedule.kernels)
+    if (!options.computes_scores(kernel.ast))
+      return ScheduleWithout(graph, cut, tf32, target, donated, {});
+  return schedule;
 }
 
 namespace {

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,13 +53,16 @@ struct ScheduledBuffer {
 // What a worker's user may decide.
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
+  // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
+  // Null: it does.
+  std::function<bool(const UOp* kernel)> computes_scores;
 };
 
 struct ScheduledKernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
   // How many kernels, this one and those behind it, have the same ast and do not depend on each
-  // other: a device may compute them by one launch (compiler/ir/copies.h). 0: an earlier one counts
+  // other: a device may compute them by one launch (compiler/copies.h). 0: an earlier one counts
   // this one.
   int together = 1;
 };

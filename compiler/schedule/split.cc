@@ -82,6 +82,57 @@ int64_t PartsForCache(const UOp* reduce, const Target& target) {
   return static_cast<int64_t>(std::min<double>(parts, kPartialsMax));
 }
 
+// A block computes a tile of a product on one multiprocessor. A product with few tiles leaves most
+// of them idle, unless its sums are divided. Estimates, from the time of a tile's steps on an H100
+// (0.1 us for 32) and of one more kernel (3 us): fewer steps are not worth it.
+constexpr int64_t kTileResults = 64 * 64;
+constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
+constexpr int64_t kSideMin = 8;       // below, no matrix unit computes it (operands/mma_tile.cc)
+constexpr int64_t kWalkNodesMax = 64;  // of an operand
+
+// Whether the weights of a softmax are a factor: attention keeps its sums together.
+bool IsAfterExponential(const UOp* operand) {
+  std::vector<const UOp*> open = {operand};
+  for (size_t i = 0; i < open.size() && i < kWalkNodesMax; ++i) {
+    const UOp* const node = open[i];
+    if (node->op == Op::kExp || node->op == Op::kExp2) return true;
+    if (!IsAlu(node->op) && !IsMovement(node->op) && node->op != Op::kCast) continue;
+    open.insert(open.end(), node->src.begin(), node->src.end());
+  }
+  return open.size() > kWalkNodesMax;  // not known
+}
+
+// The parts of a product whose tiles do not fill a GPU: whole ones, so that no part needs a mask.
+// No parts for any other sum.
+Cut CutForBlocks(const UOp* reduce, const Target& target) {
+  const UOp* product = reduce->src[0];
+  while (IsMovement(product->op) || product->op == Op::kCast) product = product->src[0];
+  if (target.kind != TargetKind::kCuda || ReduceOf(reduce).op() != Op::kAdd ||
+      !IsFloat(reduce->dtype) || product->op != Op::kMul || product->dtype != DType::kF32)
+    return {};
+  const int64_t results = ElementCount(reduce->shape);
+  const int64_t steps = ElementCount(reduce->src[0]->shape) / results;
+  const int64_t tiles = (results + kTileResults - 1) / kTileResults;
+  if (steps < kStepsMin || 2 * tiles > target.multiprocessors) return {};
+  double operand_bytes = 0;
+  for (const UOp* side : product->src) {
+    const UOp* operand = OperandOf(side);
+    while (operand->op == Op::kCast) operand = OperandOf(operand->src[0]);
+    const int64_t elements = PaddedSize(operand->shape);
+    if (elements / steps < kSideMin || IsAfterExponential(operand)) return {};
+    operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
+  }
+  const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
+  // Partial results are written and read once.
+  const auto most = static_cast<int64_t>(operand_bytes / (2.0 * 4 * static_cast<double>(results)));
+  for (const int64_t axis : ReduceOf(reduce).axes()) {
+    const int64_t extent = reduce->src[0]->shape[axis].value();
+    for (int64_t parts = std::min({wanted, most, extent, kPartialsMax}); parts > 1; --parts)
+      if (extent % parts == 0) return {axis, parts, extent / parts};
+  }
+  return {};
+}
+
 const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
   const Op op = ReduceOf(reduce).op();
@@ -117,11 +168,12 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     if (results == 0 || elements < kElementsMin) continue;
     const int64_t parts = results < results_wanted / 2 ? (results_wanted + results - 1) / results
                                                        : PartsForCache(now, target);
-    if (parts == 1) continue;
+    const Cut for_blocks = parts == 1 ? CutForBlocks(now, target) : Cut{};
+    if (parts == 1 && for_blocks.parts == 1) continue;
     // An axis more, and a few elements, must be within what a graph may have.
     if (node->src[0]->rank() == limits::kRankMax || elements > limits::kVirtualElementsMax / 2)
       continue;
-    const Cut cut = FindCut(now, parts);
+    const Cut cut = parts == 1 ? for_blocks : FindCut(now, parts);
     if (cut.parts == 1) continue;
     OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
     if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;

@@ -4,7 +4,8 @@
 // Threads share a kernel by its results, so a sum over many elements with few results is split. So
 // is a sum of products whose operands do not fit a cache as a whole but do in parts (the gradient
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
-// the result do not depend on the number of threads.
+// the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
+// of results than there are multiprocessors is split, too; there the class of the device decides.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -162,7 +162,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   for (size_t slot = 0; slot < inputs.params.size(); ++slot) {
     const Layout layout = slot < params.size() ? params[slot] : Layout{};
     base.params.push_back(ShardingOf(mesh, layout, inputs.params[slot]->shape));
-    if (inputs.state[slot] && options.spread != Spread::kTensor)
+    if (inputs.state[slot] && options.spread == Spread::kFsdp)
       base.params.back().soft = base.params.back().cut_axes();
   }
   for (size_t i = 0; i < sink->src.size(); ++i) {

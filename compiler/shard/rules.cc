@@ -273,13 +273,18 @@ Sharding Forward(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> s
       for (int i = 0; i < node->rank(); ++i) out.dims[i] = sources[0].dims[PermuteOf(node).axis(i)];
       return out;
     case DimFlow::kExpand:
-    case DimFlow::kWindow:
-      // An expanded partial sum would have to be added as often as it is expanded.
-      if (FlowOf(node->op) == DimFlow::kWindow) out.partial = sources[0].partial;
+    case DimFlow::kWindow: {
+      // An expanded partial sum would have to be added as often as it is expanded. What is stored in
+      // parts is joined before it is repeated: so weights are gathered where they are read.
+      const bool grows = node->op == Op::kExpand && node->shape != node->src[0]->shape;
+      if (!grows) out.partial = sources[0].partial;
       out.soft = sources[0].soft;
-      for (int i = 0; i < node->rank(); ++i)
-        if (Keeps(node, i)) out.dims[i] = sources[0].dims[i];
+      for (int i = 0; i < node->rank(); ++i) {
+        const DimCut& cut = sources[0].dims[i];
+        if (Keeps(node, i) && !(grows && (cut.axes & ~out.soft) == 0)) out.dims[i] = cut;
+      }
       return out;
+    }
     case DimFlow::kReduce: {
       const ReduceOf reduce(node);
       AxisSet summed = sources[0].partial;
@@ -325,12 +330,12 @@ bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
       return HasSums(sources[0], out);
     }
     case DimFlow::kExpand: {
-      if (out.partial != 0) return false;
+      if (out.partial != 0 && node->shape != node->src[0]->shape) return false;
       Sharding in = out;
       for (int i = 0; i < node->rank(); ++i)
         if (!Keeps(node, i)) in.dims[i] = {};
       wants.push_back(std::move(in));
-      return true;
+      return HasSums(sources[0], out);
     }
     case DimFlow::kWindow:
       for (int i = 0; i < node->rank(); ++i)

@@ -5,9 +5,9 @@
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
-//       and kShelved only while it rests.
+//       and kShelved only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
-//       connection and do not rest. Only kParked, kShelved and kOrphaned rest.
+//       connection and do not sleep. Only kParked, kShelved and kOrphaned sleep.
 //   G6  An epoch rises with every Live of a session.
 //   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick. In the
 //       queue it is the client's own, or starts when no device of the fleet could serve it.
@@ -30,8 +30,8 @@
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   kLive --without work for long/Rest--> kParked, or of an exclusive device kShelved, resting
-//   resting --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
+//   kLive --without work for long/Sleep--> kParked, or of an exclusive device kShelved, sleeping
+//   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
 //   kParked, and waits for nothing, for long/CheckDisk, Shelve--> kShelved
 //   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
 //   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
@@ -40,6 +40,7 @@
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
 //   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
 //             kShelved
+//   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any --ClientClosed, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
@@ -143,13 +144,6 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   PostCharges(std::move(charges), out);
   // What it uses may be known only now, where it was adopted.
   if (has_parked) MakeRoomFor(event.worker, {}, nullptr, out);
-}
-
-void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
-  auto it = workers_.find(event.worker);
-  if (it == workers_.end()) return;
-  it->second.draining = true;
-  stale_workers_.insert(event.worker);
 }
 
 // G11. Nobody knows since when its results were wrong: a session goes back to its last snapshot.
@@ -306,7 +300,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
         EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
   }
   session->conn = event.conn;
-  session->denied = session->resting = false;
+  session->denied = session->sleeping = false;
   session->wall = event.wall;
   conns_[event.conn] = session->id;
   switch (session->state) {
@@ -354,7 +348,7 @@ void GatewayCore::Handle(const ClientDenied& event, Out& out) {
 void GatewayCore::LeaveClient(Session& session, Out& out) {
   conns_.erase(session.conn);
   session.conn = {};
-  session.resting = false;
+  session.sleeping = false;
   session.client_left = session.idle_since = now_;
   switch (session.state) {
     case State::kLive: GoDetached(session, out); break;
@@ -386,6 +380,8 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
+    return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
 }
 
@@ -396,8 +392,8 @@ void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   if (event.busy || session->busy || advanced) session->idle_since = now_;
   session->busy = event.busy;
   session->awaits = event.awaits;
-  // What its client sent at the moment when it began to rest; the executor has it, and no client.
-  if (session->resting && session->state == State::kParked && (event.busy || advanced))
+  // What its client sent at the moment when it fell asleep; the executor has it, and no client.
+  if (session->sleeping && session->state == State::kParked && (event.busy || advanced))
     Wake(*session, out);
   if (event.done_seq > 0 && !session->seats.empty()) {
     session->done_seq = std::max(session->done_seq, event.done_seq);
@@ -438,7 +434,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool moved = session.state == State::kQueued && session.epoch > 0;
   const bool queued =
       session.state == State::kQueued ||
-      (session.state == State::kParked && has_client && !session.resting);
+      (session.state == State::kParked && has_client && !session.sleeping);
   const int64_t hopeless_ns =
       queued && IsHopeless(session) ? Since(now_, std::max(session.since, session.hope_at)) : 0;
   const bool stopped = !session.stopped.ok();
@@ -470,10 +466,10 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
     Replace(session, session.lost_how, out);
   } else if (session.state == State::kLive) {
-    CheckRest(session, out);
+    CheckSleep(session, out);
   } else if (session.state == State::kParked && !queued) {
     CheckDisk(session, out);
-  } else if (session.resting && Since(now_, session.client_left) > options_.stopped_grace_ns) {
+  } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
     End(session.id, absl::CancelledError("the session had no work for too long"),
         SessionRowState::kClosed, "abandoned", out);
   }
@@ -548,13 +544,13 @@ std::string GatewayCore::CheckInvariants() const {
       return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
-    if ((in({State::kDetached}) || (in({State::kShelved}) && !s.resting)) && has_conn)
+    if ((in({State::kDetached}) || (in({State::kShelved}) && !s.sleeping)) && has_conn)
       return "G4: connection: " + id.Hex();
-    if (s.resting && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
-      return "G5: rests: " + id.Hex();
+    if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
+      return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
     const bool waits =
-        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.resting);
+        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.sleeping);
     if (waits != queue_.Has(id)) return "G5: " + id.Hex();
     queued += waits;
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
@@ -576,7 +572,9 @@ std::string GatewayCore::CheckInvariants() const {
   };
   std::sort(known.begin(), known.end(), by_worker);
   std::sort(pools.begin(), pools.end(), by_worker);
-  const auto is_stale = [&](const DevicePool& pool) { return stale_workers_.contains(pool.worker); };
+  const auto is_stale = [&](const DevicePool& pool) {
+    return stale_workers_.contains(pool.worker);
+  };
   std::erase_if(known, is_stale);
   std::erase_if(pools, is_stale);
   if (known != pools) return "G15: what is free";

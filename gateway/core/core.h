@@ -102,8 +102,8 @@ class GatewayCore {
     bool metered = false;
     bool busy = false;
     // Its client is connected and has no work: no device, and not in the queue.
-    bool resting = false;
-    bool rest_told = false;    // that it will be
+    bool sleeping = false;
+    bool sleep_told = false;    // that it will be
     bool awaits = false;       // SessionProgress::awaits
     bool held_device = false;  // kOrphaned: whether it held a device before
     bool denied = false;       // its client was: it gives its device back as soon as it is idle
@@ -156,7 +156,7 @@ class GatewayCore {
     MonoTime leased;        // when the current or last lease began
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
-    MonoTime client_left;   // valid without a client, and while it rests: since when
+    MonoTime client_left;   // valid without a client, and while it sleeps: since when
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -229,9 +229,9 @@ class GatewayCore {
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
-  // ---- idle while connected (resting.cc)
-  void CheckRest(Session& session, Out& out);
-  void Rest(Session& session, Out& out);
+  // ---- idle while connected (sleeping.cc)
+  void CheckSleep(Session& session, Out& out);
+  void Sleep(Session& session, Out& out);
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
   void Shelve(Session& session, Out& out);
@@ -248,6 +248,9 @@ class GatewayCore {
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);
   void Replace(Session& session, const std::string& how, Out& out);
+  // Its worker stops soon, and its snapshot is kept: no loss.
+  void HandOver(Session& session, Out& out);
+  void Leave(Session& session, const std::string& lease_end, Out& out);  // the worker that it is on
   bool MayMove(Session& session);
   bool MayTryAgain(Session& session, const ExecutorGone& event);
   bool IsExclusive(const Session& session) const;

@@ -77,10 +77,10 @@ struct CoreOptions {
   // steps in flight end on time that is paid for.
   int64_t stop_lead_ns = 5 * kSecondNs;
   int64_t ask_again_ns = 2 * kSecondNs;  // for money, after a refusal
-  // A session that is connected and without work gives its device back after rest_ns, and is told
-  // so rest_lead_ns before. 0: it keeps it, and pays, for as long as it is connected.
-  int64_t rest_ns = 60 * kSecondNs;
-  int64_t rest_lead_ns = 30 * kSecondNs;
+  // A session that is connected and without work gives its device back after sleep_ns, and is told
+  // so sleep_lead_ns before. 0: it keeps it, and pays, for as long as it is connected.
+  int64_t sleep_ns = 60 * kSecondNs;
+  int64_t sleep_lead_ns = 30 * kSecondNs;
   // A parked session that waits for nothing goes to disk, where it costs no worker's memory.
   int64_t disk_after_ns = 600 * kSecondNs;
   int64_t heartbeat_ns = 1 * kSecondNs;
@@ -89,8 +89,7 @@ struct CoreOptions {
   uint32_t devices_per_tenant_max = 0;  // that an account holds at a time; 0: any number
   uint32_t queue_max = 1024;
   uint64_t memory_bytes_max = 0;  // of a session, sent to its worker; 0: the worker's memory
-  // A session for which parked ones have to go waits so long for their snapshots. With idle_ns it
-  // stays below queue_ns: a restarted program waits for both of its predecessor.
+  // A session for which parked ones have to go waits so long for their snapshots.
   int64_t snapshot_wait_ns = 5 * kSecondNs;
   // Parked sessions may together use 1 / parked_share of a worker's memory, and what its free
   // devices have. A worker takes three quarters of its machine's memory, so that this fits.
@@ -185,7 +184,7 @@ struct ClientClosed {  // its session ends
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
 };
-struct ClientActs {  // it sent work while its session rested
+struct ClientActs {  // it sent work while its session slept
   ConnId conn;
 };
 struct ClientDenied {  // its key no longer stands: ends its stream, its session stays for a resume
@@ -223,7 +222,8 @@ struct SessionProgress {  // precedes Tick
   SessionId session;
   bool busy = false;      // items are in flight
   uint64_t done_seq = 0;  // the last item that its executor is known to have applied; 0: none is
-  bool awaits = false;    // an answer that comes long after its item is applied: of a Save
+  // An answer that comes long after its item is applied, of a Save; or the one to its Open.
+  bool awaits = false;
 };
 struct HoldAnswered {  // answers TakeHold
   SessionId session;
@@ -238,10 +238,9 @@ struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
-                 WorkerGone,
-                 SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone, ClientActs,
-                 ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept, SessionProgress, HoldAnswered,
-                 PostingRefused, Tick, StopAll>;
+                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
+                 ClientActs, ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept,
+                 SessionProgress, HoldAnswered, PostingRefused, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -287,13 +286,13 @@ struct Moving {  // the session's executor was lost; another Live follows
 struct Detach {  // no client is connected: frames from the executor have no destination
   SessionId session;
 };
-struct IdleSoon {  // told before RestBegins, unless there is work
+struct IdleSoon {  // told before SleepBegins, unless there is work
   ConnId conn;
   int64_t idle_s = 0, left_s = 0;
 };
 // No device is held for the session, nor billed, until its client sends work: ClientActs follows,
 // and another Live. Frames of the epoch go nowhere from now on.
-struct RestBegins {
+struct SleepBegins {
   ConnId conn;
   SessionId session;
   int64_t idle_s = 0;
@@ -361,8 +360,7 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, RestBegins, RequestSnapshot, Shelved, Queued, Moving, EndClient, Post, TakeHold,
-                            EndHold, Forget,
-                            WriteSession, WriteLease>;
+                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,
+                            EndClient, Post, TakeHold, EndHold, Forget, WriteSession, WriteLease>;
 
 }  // namespace outboard::gateway

@@ -56,7 +56,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
-  session.rest_told = false;
+  session.sleep_told = false;
   if (session.snapshot_at.ns == 0) session.snapshot_at = now_;
   if (first) {
     telemetry::Count(telemetry::Metric::kSessionsOpened);
@@ -157,7 +157,7 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
     if (session.state != State::kParked || session.SeatOn(worker) == nullptr || &session == placed)
       continue;
     parked += session.memory_bytes;
-    const bool waits = IsSome(session.conn) && !session.resting;
+    const bool waits = IsSome(session.conn) && !session.sleeping;
     if (session.recoverable && !waits && session.memory_bytes > 0)
       may_go.push_back(&session);
   }
@@ -256,7 +256,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   session->node = worker.node;
   session->since = now_;
   Touch(*session);
-  if (IsSome(session->conn) && !session->resting) queue_.Add(RequestOf(*session), now_);
+  if (IsSome(session->conn) && !session->sleeping) queue_.Add(RequestOf(*session), now_);
   return true;
 }
 
@@ -269,8 +269,23 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   }
   session.moved.push_back(now_);
   session.lost_how = how;
+  Leave(session, "worker lost", out);
+  const bool waits = IsSome(session.conn) && !session.sleeping;
+  session.state = waits ? State::kQueued : State::kShelved;
+  if (!nothing_yet)
+    PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
+  if (!waits) return;
+  if (!nothing_yet) {
+    telemetry::Count(telemetry::Metric::kSessionsMoved);
+    out.push_back(Moving{session.conn,
+                         absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
+  }
+  Enqueue(session, out);
+}
+
+void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out) {
   if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
-  StopLease(session, /*lost=*/true, "worker lost", out);
+  StopLease(session, /*lost=*/lease_end == "worker lost", lease_end, out);
   LeaveQueue(session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
     out.push_back(EndExecutor{seat.worker, session.id});
@@ -282,17 +297,6 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
-  const bool waits = IsSome(session.conn) && !session.resting;
-  session.state = waits ? State::kQueued : State::kShelved;
-  if (!nothing_yet)
-    PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
-  if (!waits) return;
-  if (!nothing_yet) {
-    telemetry::Count(telemetry::Metric::kSessionsMoved);
-    out.push_back(Moving{session.conn,
-                         absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
-  }
-  Enqueue(session, out);
 }
 
 // G8.

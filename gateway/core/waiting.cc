@@ -1,5 +1,5 @@
-// The part of GatewayCore that waits for a device: who is in the queue (G5), what the queue knows of
-// the fleet (G15), and what those who wait are told. Who goes next, and where, is decided by
+// The part of GatewayCore that waits for a device: who is in the queue (G5), what the queue knows
+// of the fleet (G15), and what those who wait are told. Who goes next, and where, is decided by
 // gateway/queue.
 #include <algorithm>
 #include <cstdlib>
@@ -227,9 +227,9 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
         absl::StrCat("devices = ", wish.devices, ": an account may hold ",
                      options_.devices_per_tenant_max, " at a time"));
   if (wish.devices <= largest || largest == 0) return absl::OkStatus();  // 0: one may be joining
-  return absl::ResourceExhaustedError(
-      absl::StrCat("devices = ", wish.devices, ": the largest that this fleet has together is ",
-                   largest, " of one class"));
+  return absl::ResourceExhaustedError(absl::StrCat("devices = ", wish.devices,
+                                                   ": the largest that this fleet has together is ",
+                                                   largest, " of one class"));
 }
 
 bool GatewayCore::IsHopeless(Session& session) {

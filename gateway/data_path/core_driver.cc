@@ -287,11 +287,6 @@ void CoreDriver::Deny(ConnId conn, const absl::Status& why) {
   Tell(ClientDenied{conn, why});
 }
 
-void CoreDriver::ClientActs(ConnId conn) {
-  std::lock_guard lock(mutex_);
-  Tell(gateway::ClientActs{conn});
-}
-
 absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, const Identity& identity,
                                     SessionId session, Token token) {
   std::lock_guard lock(mutex_);
@@ -420,7 +415,8 @@ void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
     Tell(SessionProgress{id, session.relay->busy() || session.relay->is_streaming(),
                          planted_.bill_replay ? 0 : session.relay->done_seq(),
-                         session.relay->awaits_saved()});
+                         session.is_connecting || session.relay->is_opening() ||
+                             session.relay->awaits_saved()});
 }
 
 // A stream costs memory, and nobody has shown a key yet.

@@ -62,6 +62,7 @@ struct DriverPlanted {
   bool live_before_written = false;  // announces an epoch to the client before it is on disk
   bool kept_before_written = false;  // confirms a snapshot before the session's row names it
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
+  bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
 };
 
@@ -102,7 +103,7 @@ class CoreDriver {
   void Deny(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
-  void ClientActs(ConnId conn);  // it sent work while its session rested
+  void ClientActs(ConnId conn);  // it sent work while its session slept
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -170,7 +171,7 @@ class CoreDriver {
   void Do(Live& action);
   void Do(Detach& action);
   void Do(IdleSoon& action);
-  void Do(RestBegins& action);
+  void Do(SleepBegins& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);

@@ -138,6 +138,7 @@ void CoreDriver::Do(EndWorker& action) {
 
 // D3. When the row is written, whether it still holds is looked at once more.
 void CoreDriver::Do(Live& action) {
+  Entry(action.session).is_connecting = true;
   if (planted_.live_before_written) return Connect(action);
   if (action.epoch == 1) beginning_.insert(action.conn);
   writes_->Then([this, live = action](const absl::Status& written) {
@@ -151,9 +152,10 @@ void CoreDriver::Connect(const Live& live) {
   Client* const client = FindClient(live.conn);
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
+  session->is_connecting = false;
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
-  client->port->SetResting(false);
+  client->port->SetSleeping(false);
   observer_->OnLive({live.session, live.tenant, client->port->request_id()}, live.epoch,
                     NameOf(live.seats.front().worker), client->open.client_name(),
                     client->open.client_version());
@@ -183,23 +185,29 @@ void CoreDriver::Do(IdleSoon& action) {
   if (const Client* const client = FindClient(action.conn))
     Notify(*client, proto::Notice::DEVICE_IDLE,
            absl::StrCat("no work for ", action.idle_s, " s: in ", action.left_s,
-                        " s the device is given back, and billing pauses; the session's state is kept"),
+                        " s the device is given back, and billing pauses; "
+                        "the session's state is kept"),
            static_cast<uint64_t>(action.left_s));
 }
 
-void CoreDriver::Do(RestBegins& action) {
+void CoreDriver::Do(SleepBegins& action) {
   const Client* const client = FindClient(action.conn);
   if (client == nullptr) return;
-  client->port->SetResting(true);
+  client->port->SetSleeping(true);
   if (const Session* const session = Find(action.session);
       session != nullptr && session->relay != nullptr)
     session->relay->DropClient(nullptr);
-  observer_->OnRest({action.session, client->identity.tenant, client->port->request_id()},
+  observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
          absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
                       "billed; the next work takes one again"),
          0);
+}
+
+void CoreDriver::ClientActs(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {

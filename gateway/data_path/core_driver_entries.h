@@ -45,6 +45,7 @@ struct CoreDriver::Session {
     uint32_t rank = 0;                   // whose
   };
   std::shared_ptr<Relay> relay;   // D1
+  bool is_connecting = false;     // from Do(Live) to Connect (D3)
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
   std::shared_ptr<GroupRuns> runs;  // of a session on several devices, since its Assign
   ValuesEndpoint* values = nullptr;

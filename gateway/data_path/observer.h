@@ -26,7 +26,7 @@ class DriverObserver {
                       std::string_view client_name, std::string_view client_version) {}
   virtual void OnQueued(const ObservedSession&, uint64_t ahead) {}
   // Its client is connected and has had no work for so long: it has no device until there is some.
-  virtual void OnRest(const ObservedSession&, int64_t idle_s) {}
+  virtual void OnSleep(const ObservedSession&, int64_t idle_s) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
   // Put away for the memory of its worker (G13 of gateway/core/core.cc).
   virtual void OnShelved(const ObservedSession&, bool is_saved) {}

@@ -116,18 +116,19 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   return false;
 }
 
-// That the session rests is looked at afterwards: it is set before the relay drops the client, so a
-// frame that went nowhere is always told of.
+// That the session sleeps is looked at afterwards: it is set before the relay drops the client, so
+// a frame that went nowhere is always told of.
 bool ClientPort::Pass(proto::ClientFrame frame) {
   const std::shared_ptr<Relay> relay = this->relay();
   if (relay == nullptr) return true;
-  const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), [](const auto& item) {
+  const auto is_work = [](const proto::ClientItem& item) {
     return item.has_run() || item.has_put() || item.has_fetch() || item.has_save();
-  });
+  };
+  const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), is_work);
   bool pause = false;
   if (absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause); !status.ok())
     Fail(status);
-  if (has_work && resting_.exchange(false)) driver_->ClientActs(conn_);
+  if (has_work && sleeping_.exchange(false)) driver_->ClientActs(conn_);
   return !pause;
 }
 

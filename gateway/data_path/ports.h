@@ -48,7 +48,7 @@ class ClientPort {
   void SetRelay(std::shared_ptr<Relay> relay);
   // Called by the driver, under its lock: the session gave its device back, and the next work that
   // its client sends is to be told of (CoreDriver::ClientActs); false: it has one again.
-  void SetResting(bool resting) { resting_ = resting; }
+  void SetSleeping(bool sleeping) { sleeping_ = sleeping; }
   ClientEndpoint& endpoint() { return *endpoint_; }
   const std::string& request_id() const { return credentials_.request_id; }
   // Of the client, once its key is known to be good; value 0: not yet.
@@ -70,7 +70,7 @@ class ClientPort {
   std::unique_ptr<const Admitted> admitted_;  // set before the first frame
   bool opened_ = false;                       // the first frame was read
   std::atomic<int64_t> account_{0};           // of admitted_, for any thread
-  std::atomic<bool> resting_{false};
+  std::atomic<bool> sleeping_{false};
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;
 };

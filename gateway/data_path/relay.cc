@@ -149,6 +149,11 @@ bool Relay::awaits_saved() const {
   return !saves_.empty();
 }
 
+bool Relay::is_opening() const {
+  std::lock_guard lock(mutex_);
+  return client_ != nullptr && !opened_;
+}
+
 bool Relay::is_streaming() const {
   std::lock_guard lock(mutex_);
   return std::any_of(executors_.begin(), executors_.end(),

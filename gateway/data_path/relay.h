@@ -90,6 +90,7 @@ class Relay {
                       uint64_t epoch, uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
+  bool is_opening() const;    // the client has not had the answer to its Open
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;

@@ -30,8 +30,8 @@ void DriverLog::OnMoving(const ObservedSession& session, std::string_view why) {
              {{"account", session.tenant.value}, {"request", session.request}, {"why", why}});
 }
 
-void DriverLog::OnRest(const ObservedSession& session, int64_t idle_s) {
-  LogInfo("session_rests", {{"session", session.session.Hex()},
+void DriverLog::OnSleep(const ObservedSession& session, int64_t idle_s) {
+  LogInfo("session_sleeps", {{"session", session.session.Hex()},
                             {"account", session.tenant.value},
                             {"request", session.request},
                             {"idle_s", idle_s}});

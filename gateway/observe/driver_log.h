@@ -12,7 +12,7 @@ class DriverLog final : public DriverObserver {
   void OnLive(const ObservedSession& session, uint64_t epoch, std::string_view worker,
               std::string_view client_name, std::string_view client_version) override;
   void OnQueued(const ObservedSession& session, uint64_t ahead) override;
-  void OnRest(const ObservedSession& session, int64_t idle_s) override;
+  void OnSleep(const ObservedSession& session, int64_t idle_s) override;
   void OnMoving(const ObservedSession& session, std::string_view why) override;
   void OnShelved(const ObservedSession& session, bool is_saved) override;
   void OnEnded(const ObservedSession& session, bool lost) override;

@@ -136,8 +136,8 @@ std::optional<Parts> DevicePools::PickOne(const Classes::value_type& entry, cons
   const auto& [name, of_class] = entry;
   const auto at = [&](WorkerId worker) -> std::optional<Parts> {
     const auto it = of_class.pools.find(worker);
-    if (it == of_class.pools.end() || it->second.free < wish.devices ||
-        IsReserved(name, worker) || !Fits(it->second, wish, hints))
+    if (it == of_class.pools.end() || it->second.free < wish.devices || IsReserved(name, worker) ||
+        !Fits(it->second, wish, hints))
       return std::nullopt;
     return Parts{{worker, name, wish.devices}};
   };
@@ -155,9 +155,8 @@ std::optional<Parts> DevicePools::PickOne(const Classes::value_type& entry, cons
 }
 
 // From the fullest pools down, and for the rest the smallest that has it.
-std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry,
-                                           const DeviceWish& wish, const PlaceHints& hints,
-                                           bool reserved_too) const {
+std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, const DeviceWish& wish,
+                                           const PlaceHints& hints, bool reserved_too) const {
   const auto& [name, of_class] = entry;
   std::vector<std::pair<uint32_t, WorkerId>> chosen;
   if (reserved_too) {

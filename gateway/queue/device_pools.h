@@ -38,18 +38,18 @@ struct DevicePool {
 // What a request asks for. Requests with the same wish fit in the same places, but for the account.
 struct DeviceWish {
   uint32_t devices = 1;
-  std::string device_class = {};              // empty: any
-  uint64_t memory_bytes = 0;                  // at least, of each device; pools that report none fit
-  std::optional<WorkerId> only_on = {};       // where its state is
-  uint32_t workers_max = 1;                   // 0: any number
+  std::string device_class = {};         // empty: any
+  uint64_t memory_bytes = 0;             // at least, of each device; pools that report none fit
+  std::optional<WorkerId> only_on = {};  // where its state is
+  uint32_t workers_max = 1;              // 0: any number
   auto operator<=>(const DeviceWish&) const = default;
 };
 
 // What makes one place better than another, or bars it.
 struct PlaceHints {
   TenantId account;
-  std::string class_before = {};          // of a session that goes on: the same bits
-  std::vector<WorkerId> warm = {};        // have its kernels and blobs, best first
+  std::string class_before = {};    // of a session that goes on: the same bits
+  std::vector<WorkerId> warm = {};  // have its kernels and blobs, best first
   std::optional<WorkerId> last_resort = {};
   const std::set<WorkerId>* barred = nullptr;
 };

@@ -51,8 +51,8 @@ void DeviceQueue::Rerank(TenantId account, MonoTime now) {
 void DeviceQueue::AddWaiting(std::vector<DeviceRequest> members, uint64_t order, MonoTime now) {
   const DeviceRequest& first = members.front();
   Account& account = accounts_[first.account];
-  const auto key = std::pair(!first.goes_first,
-                             Wish{first.wish, static_cast<uint32_t>(members.size())});
+  const auto key =
+      std::pair(!first.goes_first, Wish{first.wish, static_cast<uint32_t>(members.size())});
   const auto [it, is_new] = account.lines.try_emplace(key);
   Line& line = it->second;
   if (is_new) {
@@ -203,13 +203,12 @@ std::vector<DeviceGrant> DeviceQueue::Next(DevicePools& pools, const std::set<Se
   std::vector<Line*> over_quota;
   std::vector<DeviceGrant> found;
   while (!heads.empty() && found.empty()) {
-    const auto head = std::min_element(heads.begin(), heads.end(), [](const auto& a, const auto& b) {
-      return *a.at < *b.at;
-    });
+    const auto head = std::min_element(heads.begin(), heads.end(),
+                                       [](const auto& a, const auto& b) { return *a.at < *b.at; });
     Line& line = *head->at->line;
-    const auto next = std::find_if(line.waiting.begin(), line.waiting.end(), [&](const auto& entry) {
-      return !IsPassed(entry.second, passed);
-    });
+    const auto next =
+        std::find_if(line.waiting.begin(), line.waiting.end(),
+                     [&](const auto& entry) { return !IsPassed(entry.second, passed); });
     bool others_may_fit = true;  // with the same wish
     if (IsOverQuota(line)) {
       over_quota.push_back(&line);

@@ -54,7 +54,7 @@ enum class WaitReason { kDevices, kQuota, kGang };
 
 struct QueuePlace {
   SessionId session;
-  uint64_t before = 0;                    // sessions that go before it, as far as is known
+  uint64_t before = 0;                     // sessions that go before it, as far as is known
   std::optional<int64_t> expected_s = {};  // nothing: not known yet
   WaitReason reason = WaitReason::kDevices;
 };
@@ -69,8 +69,8 @@ class DeviceQueue {
   bool Has(const SessionId& session) const;
   size_t size() const { return order_of_.size(); }
 
-  // The sessions that go next, and where: one, or a whole gang. They stay in the queue until Remove.
-  // Empty: nobody who waits fits. `passed`: sessions that are not looked at, and so wait on.
+  // The sessions that go next, and where: one, or a whole gang. They stay in the queue until
+  // Remove. Empty: nobody who waits fits. `passed`: sessions that are not looked at, and wait on.
   std::vector<DeviceGrant> Next(DevicePools& pools, const std::set<SessionId>& passed);
 
   // An account holds so many more devices, or fewer.

@@ -6,7 +6,9 @@
 namespace outboard::gateway {
 namespace {
 
-double HalfLives(MonoTime now) { return static_cast<double>(now.ns) * 1e-9 / FairShares::kHalfLifeS; }
+double HalfLives(MonoTime now) {
+  return static_cast<double>(now.ns) * 1e-9 / FairShares::kHalfLifeS;
+}
 
 double Ranked(double used_s, MonoTime now) {
   return used_s > 0 ? std::log2(used_s) + HalfLives(now) : -std::numeric_limits<double>::infinity();

@@ -26,12 +26,15 @@ class Session:
     number of them, and so are its results, but for the order in which floats are added; each device is billed.
     mesh: how they are arranged, as (nodes, devices of a node); its product is `devices`. spread: how the work is
     divided, "auto", "data" (the batch), "fsdp" (also the state) or "tensor" (also single products).
+    No device is free: it waits as long as it takes, or CLOUD_QUEUE_S seconds, and shows its place (docs/queue.md). Without
+    work for a minute it gives the device back, and takes one again by itself with the next.
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
     thread; without it they go to stderr.
 
     A tensor is computed in the session that it was made in. Those of two sessions do not mix (outboard.Error). Each
     thread enters sessions for itself. Raises outboard.Unavailable (a ConnectionError) where nobody answers,
-    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device is free.
+    outboard.Unauthenticated (a PermissionError) for a wrong key, outboard.ResourceExhausted where no device was free
+    within CLOUD_QUEUE_S.
     """
 
     def __init__(self, host: str | None = None, key: str | None = None, devices: int | None = None, *,

@@ -1,11 +1,18 @@
 #include "runtime/collective/collective.h"
 
 #include <functional>
+#include <string>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace outboard::collective {
+
+namespace {
+constexpr char kAbortedPayload[] = "outboard/aborted-rank";
+}  // namespace
 
 std::string ToString(TransferPattern pattern) {
   switch (pattern) {
@@ -40,7 +47,17 @@ absl::Status CheckTransfer(const Member& member, const BlockTransfer& transfer) 
 }
 
 absl::Status AbortedBy(int64_t rank, const absl::Status& cause) {
-  return absl::UnavailableError(absl::StrCat("rank ", rank, " left the group: ", cause.message()));
+  absl::Status status =
+      absl::UnavailableError(absl::StrCat("rank ", rank, " left the group: ", cause.message()));
+  status.SetPayload(kAbortedPayload, absl::Cord(absl::string_view(absl::StrCat(rank))));
+  return status;
+}
+
+std::optional<int64_t> AbortedRank(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kAbortedPayload);
+  int64_t rank = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &rank)) return std::nullopt;
+  return rank;
 }
 
 }  // namespace outboard::collective

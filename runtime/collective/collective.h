@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,5 +97,7 @@ class Collective {
 
 // The status that all ranks get where `rank` aborted with `cause`.
 absl::Status AbortedBy(int64_t rank, const absl::Status& cause);
+// That rank; nothing, if `status` is none of AbortedBy.
+std::optional<int64_t> AbortedRank(const absl::Status& status);
 
 }  // namespace outboard::collective

@@ -1,9 +1,12 @@
 #include "runtime/cuda/api.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstdlib>
+#include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace outboard::cuda {
@@ -11,6 +14,44 @@ namespace {
 
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// From the notes of the library as it is loaded: its file may be out of reach.
+struct LoadedLibrary {
+  uintptr_t base = 0;
+  std::string build;
+};
+int FindBuild(dl_phdr_info* info, size_t /*bytes*/, void* library) {
+  auto& found = *static_cast<LoadedLibrary*>(library);
+  if (info->dlpi_addr != found.base) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_NOTE) continue;
+    const char* at = reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr);
+    const char* const end = at + part.p_memsz;
+    const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, at, sizeof note);
+      const char* const name = at + sizeof note;
+      const char* const value = name + padded(note.n_namesz);
+      at = value + padded(note.n_descsz);
+      if (at > end) break;
+      if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 || std::memcmp(name, "GNU", 4) != 0)
+        continue;
+      found.build = absl::BytesToHexString(absl::string_view(value, note.n_descsz));
+      return 1;
+    }
+  }
+  return 1;
+}
+
+std::string BuildOf(void* handle) {
+  link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
+  LoadedLibrary library{.base = map->l_addr};
+  dl_iterate_phdr(FindBuild, &library);
+  return library.build.empty() ? map->l_name : library.build;
 }
 
 }  // namespace
@@ -27,6 +68,7 @@ absl::StatusOr<DriverApi> LoadApiFrom(const std::string& library) {
                                                  "; needed: NVIDIA's driver with CUDA ",
                                                  VersionText(kVersionMin), " or newer"));
   DriverApi api;
+  api.build = BuildOf(handle);
   const char* missing = nullptr;
 #define OUTBOARD_CUDA_LOAD(member, symbol, arguments) \
   api.member = reinterpret_cast<decltype(api.member)>(dlsym(handle, #symbol));

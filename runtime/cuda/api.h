@@ -254,6 +254,9 @@ struct DriverApi {
   OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(OUTBOARD_CUDA_DECLARE)
 #undef OUTBOARD_CUDA_DECLARE
   int version = 0;  // of CUDA, that the driver offers: 1000 * major + 10 * minor
+  // Of the library's file, which differs between two drivers of one CUDA version: its build id, or
+  // its path where it has none.
+  std::string build;
 };
 
 // The oldest that will do: graphs whose nodes name their context (cuGraphAddKernelNode_v2).

@@ -22,10 +22,10 @@ LinkedModule::~LinkedModule() {
 }
 
 std::string Linker::KeyOf(const std::string& text) const {
-  const Sha256Digest key = Sha256(
-      absl::StrCat("PTX linked by CUDA ", context_->api().version, " for ",
-                   context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), ".",
-                   context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), "\n", text));
+  const Sha256Digest key = Sha256(absl::StrCat(
+      "PTX linked by CUDA ", context_->api().version, " of build ", context_->api().build, " for ",
+      context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), ".",
+      context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), "\n", text));
   return {key.begin(), key.end()};
 }
 

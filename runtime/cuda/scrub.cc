@@ -15,6 +15,12 @@ namespace {
 // it has at most. More would be kept in local memory.
 constexpr int kScrubValues = 120;
 
+constexpr size_t kCountsBytes = 2 * sizeof(uint32_t);
+// A look takes a microsecond or less.
+constexpr uint32_t kPolls = 1 << 22;
+// Another process's kernel may end while ours waits; then there is room.
+constexpr int kTries = 3;
+
 constexpr size_t kPieceBytesMax = size_t{1} << 30;
 constexpr size_t kPieceBytesMin = size_t{2} << 20;  // the driver's own pages
 
@@ -59,13 +65,18 @@ absl::Status RunKernel(DriverContext& context, CUstream stream, CUmodule module,
       context.Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   OB_CUDA(context, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
           static_cast<int>(shared));
-  OB_CUDA(context, cuMemsetD8Async, arrived, 0, sizeof(uint32_t), stream);
-  uint32_t words = shared / 4, count = blocks;
-  void* params[] = {&arrived, &words, &count};
+  OB_CUDA(context, cuMemsetD8Async, arrived, 0, kCountsBytes, stream);
+  uint32_t words = shared / 4, count = blocks, polls = kPolls;
+  void* params[] = {&arrived, &words, &count, &polls};
   OB_CUDA(context, cuLaunchKernel, function, blocks, 1, 1, kScrubThreads, 1, 1, shared, stream,
           params, nullptr);
+  uint32_t counts[2] = {};
+  OB_CUDA(context, cuMemcpyDtoHAsync, counts, arrived, kCountsBytes, stream);
   OB_CUDA(context, cuStreamSynchronize, stream);
-  return absl::OkStatus();
+  if (counts[0] == blocks && counts[1] == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(context.name(), " is not wiped: of ", blocks,
+                                             " blocks, one for each ", "multiprocessor, ",
+                                             counts[1], " did not meet the others"));
 }
 
 }  // namespace
@@ -73,13 +84,13 @@ absl::Status RunKernel(DriverContext& context, CUstream stream, CUmodule module,
 // Every register is written by every thread: a machine that executes the text itself keeps what was
 // in the others. The values cross a barrier: volatile loads cannot come after it, nor volatile
 // stores before it, so that they all have registers at that moment. The wait for the other blocks
-// is bounded: where one of them cannot begin, nothing is left but to end.
+// is bounded, by some seconds: where one of them cannot begin, a block says so and ends.
 std::string ScrubText() {
   std::string text = absl::Substitute(R"(.version 7.0
 .target sm_80
 .address_size 64
 .extern .shared .align 16 .b8 shared_words[];
-.visible .entry $0(.param .u64 arrived, .param .u32 words, .param .u32 blocks)
+.visible .entry $0(.param .u64 arrived, .param .u32 words, .param .u32 blocks, .param .u32 polls)
 .reqntid $1, 1, 1
 {
   .reg .pred %p<2>;
@@ -120,7 +131,7 @@ FILLED:
   ld.param.u64 %rd0, [arrived];
   ld.param.u32 %r6, [blocks];
   atom.global.add.u32 %r7, [%rd0], 1;
-  mov.u32 %r8, 1024;
+  ld.param.u32 %r8, [polls];
 WAIT:
   atom.global.add.u32 %r7, [%rd0], 0;
   sub.u32 %r8, %r8, 1;
@@ -128,6 +139,9 @@ WAIT:
   setp.eq.u32 %p1, %r8, 0;
   or.pred %p0, %p0, %p1;
   @!%p0 bra WAIT;
+  setp.ge.u32 %p0, %r7, %r6;
+  @%p0 bra DONE;
+  atom.global.add.u32 %r7, [%rd0+4], 1;
 DONE:
   ret;
 }
@@ -145,8 +159,12 @@ absl::Status Scrub(DriverContext& context, CUstream stream) {
   OB_CUDA(context, cuModuleLoadDataEx, &module, text.c_str(), 0, nullptr, nullptr);
   CUdeviceptr arrived = 0;
   absl::Status status =
-      context.Check(context.api().cuMemAlloc(&arrived, sizeof(uint32_t)), "cuMemAlloc");
-  if (status.ok()) status = RunKernel(context, stream, module, arrived);
+      context.Check(context.api().cuMemAlloc(&arrived, kCountsBytes), "cuMemAlloc");
+  if (status.ok()) {
+    int tries = 0;
+    do status = RunKernel(context, stream, module, arrived);
+    while (absl::IsUnavailable(status) && ++tries < kTries);
+  }
   if (arrived != 0) context.api().cuMemFree(arrived);
   context.api().cuModuleUnload(module);
   return status;

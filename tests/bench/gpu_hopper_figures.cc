@@ -21,6 +21,51 @@ constexpr char kHopperArch[] = "sm_90a";
 constexpr int kSms = 132;  // an H100's
 constexpr int64_t kSide = 8192;
 
+struct HopperKernel {
+  HopperProduct product;
+  HopperTile tile;
+  program::ProductEpilogue epilogue;
+};
+
+// max(sum + bias[column], 0).
+program::ValueId BiasAndRelu(program::ProgramBuilder& b, program::SumPlace place,
+                             program::ValueId sum) {
+  const program::ValueId bias = b.Load(b.Buffer(DType::kF32, 3, kSide), place.column);
+  const program::ValueId value = b.Alu(Op::kAdd, DType::kF32, {sum, bias});
+  return b.Cast(b.Alu(Op::kMax, DType::kF32, {value, b.Const(DType::kF32, 0)}), DType::kBF16);
+}
+
+// All layouts in two tiles; clusters of two and four; sums in parts; few steps; an epilogue that
+// reads; results of f32.
+std::vector<HopperKernel> Kernels() {
+  std::vector<HopperKernel> kernels;
+  for (const int64_t columns : {128, 256})
+    for (const bool a : {false, true})
+      for (const bool b : {false, true}) {
+        const HopperProduct product{
+            .m = kSide, .n = kSide, .k = kSide, .a_by_columns = a, .b_by_columns = b};
+        kernels.push_back({product, {.columns = columns, .persistent_blocks = kSms}, nullptr});
+        kernels.push_back(
+            {product, {.columns = columns, .persistent_blocks = kSms, .cluster = 2}, nullptr});
+      }
+  const HopperProduct square{.m = kSide, .n = kSide, .k = kSide};
+  kernels.push_back({square, {.columns = 256, .persistent_blocks = kSms, .cluster = 4}, nullptr});
+  HopperProduct product = square;
+  product.buffer_count = 4;
+  kernels.push_back(
+      {product, {.columns = 256, .persistent_blocks = kSms, .cluster = 2}, BiasAndRelu});
+  product = square;
+  product.c_dtype = DType::kF32;
+  kernels.push_back({product, {.columns = 256, .persistent_blocks = kSms}, nullptr});
+  for (const int64_t split : {2, 4}) {
+    kernels.push_back({{.m = 512, .n = 512, .k = kSide}, {.split = split}, nullptr});
+    kernels.push_back({{.m = 512, .n = 512, .k = kSide}, {.columns = 64, .split = split}, nullptr});
+  }
+  for (const int64_t k : {128, 192})
+    kernels.push_back({{.m = 1024, .n = 1024, .k = k}, {.columns = 256}, nullptr});
+  return kernels;
+}
+
 }  // namespace
 
 absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
@@ -28,33 +73,27 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
   const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
   OB_ASSIGN_OR_RETURN(const auto renderer,
                       render::MakeNvptxRenderer(CudaTarget(kHopperArch, kSms)));
-  for (const int64_t columns : {128, 256})
-    for (const bool a : {false, true})
-      for (const bool b : {false, true}) {
-        const HopperProduct product{
-            .m = kSide, .n = kSide, .k = kSide, .a_by_columns = a, .b_by_columns = b};
-        OB_ASSIGN_OR_RETURN(
-            const program::Program program,
-            MakeHopperProduct(product, {.columns = columns, .persistent_blocks = kSms}));
-        OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
-                            renderer->Render(program, "k", /*no_opt=*/false, nullptr));
-        if (ptxas.empty()) continue;
-        OB_ASSIGN_OR_RETURN(const int64_t spilled,
-                            test::Assemble(ptxas, kernel.object, kHopperArch));
-        figures.spill_bytes = figures.spill_bytes.value_or(0) + spilled;
-        OB_ASSIGN_OR_RETURN(const MachineCode code,
-                            MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
-        figures.serialised =
-            figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
-        // The innermost one.
-        const std::vector<CodeLoop> loops = LoopsWith("HGMMA", code.listing);
-        const auto main_loop = std::min_element(
-            loops.begin(), loops.end(),
-            [](const CodeLoop& a, const CodeLoop& b) { return a.instructions < b.instructions; });
-        if (main_loop != loops.end())
-          figures.instructions_per_hgmma =
-              std::max(figures.instructions_per_hgmma.value_or(0), main_loop->PerProduct());
-      }
+  for (const HopperKernel& each : Kernels()) {
+    OB_ASSIGN_OR_RETURN(const program::Program program,
+                        MakeHopperProduct(each.product, each.tile, each.epilogue));
+    OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
+                        renderer->Render(program, "k", /*no_opt=*/false, nullptr));
+    if (ptxas.empty()) continue;
+    OB_ASSIGN_OR_RETURN(const int64_t spilled, test::Assemble(ptxas, kernel.object, kHopperArch));
+    figures.spill_bytes = figures.spill_bytes.value_or(0) + spilled;
+    OB_ASSIGN_OR_RETURN(const MachineCode code,
+                        MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
+    figures.serialised =
+        figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
+    // The innermost one.
+    const std::vector<CodeLoop> loops = LoopsWith("HGMMA", code.listing);
+    const auto main_loop = std::min_element(
+        loops.begin(), loops.end(),
+        [](const CodeLoop& a, const CodeLoop& b) { return a.instructions < b.instructions; });
+    if (main_loop != loops.end())
+      figures.instructions_per_hgmma =
+          std::max(figures.instructions_per_hgmma.value_or(0), main_loop->PerProduct());
+  }
   return figures;
 }
 

@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "client/examples/gpt.h"
 #include "compiler/compile.h"
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/bench/report.h"

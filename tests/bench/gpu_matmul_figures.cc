@@ -51,16 +51,9 @@ double ElementOf(int64_t row, int64_t column) {
   return static_cast<double>((row * 7 + column * 3) % 9 - 4) / 4;
 }
 
-absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figures) {
-  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(kSide, kSteps, tile));
-  std::vector<std::string> buffers = {std::string(kSide * kSide * 2, '\0'),
-                                      std::string(kSide * kSteps * 2, '\0'),
-                                      std::string(kSide * kSteps * 2, '\0')};
-  for (int64_t row = 0; row < kSide; ++row)
-    for (int64_t k = 0; k < kSteps; ++k) {
-      StoreFloat(DType::kBF16, ElementOf(row, k), buffers[1].data() + 2 * (row * kSteps + k));
-      StoreFloat(DType::kBF16, ElementOf(k, row), buffers[2].data() + 2 * (k * kSide + row));
-    }
+// Runs the kernel; `buffers` by slot. Returns what the machine counts.
+absl::StatusOr<ptx::Counters> Launch(const CompiledKernel& kernel,
+                                     std::vector<std::string>& buffers) {
   ptx::DeviceMemory memory;
   ptx::Machine machine(&memory);
   OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
@@ -79,6 +72,20 @@ absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figure
   if (!machine.reports().empty())
     return absl::FailedPreconditionError(machine.reports()[0].ToString());
   OB_CHECK(memory.Read(addresses[0], buffers[0].data(), buffers[0].size()));
+  return machine.counters();
+}
+
+absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figures) {
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(kSide, kSteps, tile));
+  std::vector<std::string> buffers = {std::string(kSide * kSide * 2, '\0'),
+                                      std::string(kSide * kSteps * 2, '\0'),
+                                      std::string(kSide * kSteps * 2, '\0')};
+  for (int64_t row = 0; row < kSide; ++row)
+    for (int64_t k = 0; k < kSteps; ++k) {
+      StoreFloat(DType::kBF16, ElementOf(row, k), buffers[1].data() + 2 * (row * kSteps + k));
+      StoreFloat(DType::kBF16, ElementOf(k, row), buffers[2].data() + 2 * (k * kSide + row));
+    }
+  OB_ASSIGN_OR_RETURN(const ptx::Counters counters, Launch(kernel, buffers));
   for (int64_t row = 0; row < kSide; row += 37)
     for (int64_t column = 0; column < kSide; column += 29) {
       double sum = 0;
@@ -88,13 +95,81 @@ absl::Status RunOnMachine(const codegen::MmaTile& tile, GpuMatmulFigures& figure
         return absl::InternalError(
             absl::StrCat("row ", row, " column ", column, " is ", got, ", not ", sum));
     }
-  const ptx::Counters& counters = machine.counters();
   figures.bank_ways = static_cast<double>(counters.shared_wavefronts) /
                       static_cast<double>(counters.shared_accesses);
   const double blocks = static_cast<double>(kernel.blocks[0]);
   const double least =
       (blocks * static_cast<double>((tile.rows + tile.columns) * kSteps) + kSide * kSide) * 2 / 32;
   figures.sectors_ratio = static_cast<double>(counters.global_sectors) / least;
+  return absl::OkStatus();
+}
+
+// y[b,h,w,oc] = sum x[b,h+kh-1,w+kw-1,ic] * w[oc,kh,kw,ic] with zeros around x, of bf16.
+const UOp* Convolution(Graph& g, int64_t batch, int64_t channels, int64_t side) {
+  const UOp *b = Range(g, 0, batch), *oh = Range(g, 1, side), *ow = Range(g, 2, side),
+            *oc = Range(g, 3, channels);
+  const UOp *kh = test::ReduceRange(g, 4, 3), *kw = test::ReduceRange(g, 5, 3),
+            *ic = test::ReduceRange(g, 6, channels);
+  const UOp *h = Add(g, Add(g, oh, kh), ConstIndex(g, -1)),
+            *w = Add(g, Add(g, ow, kw), ConstIndex(g, -1));
+  const UOp* const x = test::GatedLoadAt(
+      g, 1, DType::kBF16, batch * side * side * channels,
+      RowMajor(g, {b, h, w, ic}, {batch, side, side, channels}),
+      Alu(g, Op::kAnd, test::Within(g, h, side), test::Within(g, w, side)),
+      ConstFloat(g, DType::kBF16, 0));
+  const UOp* const weight = LoadAt(g, 2, DType::kBF16, channels * 9 * channels,
+                                   RowMajor(g, {oc, kh, kw, ic}, {channels, 3, 3, channels}));
+  const UOp* const sum = test::Fold(
+      g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, weight, DType::kF32)), {kh, kw, ic});
+  return Sink(g, {test::StoreAt(g, 0, batch * side * side * channels,
+                                RowMajor(g, {b, oh, ow, oc}, {batch, side, side, channels}),
+                                Cast(g, sum, DType::kBF16))});
+}
+
+absl::StatusOr<std::optional<double>> PerHmma(const std::string& ptx) {
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
+  if (ptxas.empty() || nvdisasm.empty()) return std::nullopt;
+  OB_ASSIGN_OR_RETURN(const MachineCode code, MachineCodeOf(ptxas, nvdisasm, ptx, kArch));
+  const std::vector<CodeLoop> loops = LoopsWith("HMMA", code.listing);
+  const auto main_loop =
+      std::max_element(loops.begin(), loops.end(), [](const CodeLoop& a, const CodeLoop& b) {
+        return a.products < b.products;
+      });
+  return main_loop == loops.end() ? 0 : main_loop->PerProduct();
+}
+
+// A layer of ResNet-50 for the assembler, a small one for the machine; the heuristic's tile.
+absl::Status MeasureConvolution(GpuMatmulFigures& figures) {
+  constexpr int64_t kBatch = 2, kChannels = 64, kImage = 32;
+  const Target target = CudaTarget(kArch, kMultiprocessors);
+  const auto compile = [&](const UOp* sink,
+                           codegen::MmaTile& tile) -> absl::StatusOr<CompiledKernel> {
+    OB_ASSIGN_OR_RETURN(const codegen::LoopNest nest, codegen::AnalyzeKernel(sink));
+    OB_ASSIGN_OR_RETURN(const auto plan, codegen::PlanMma(nest, target, /*opts=*/nullptr));
+    if (!plan) return absl::InternalError("a convolution is not left to matrix units");
+    tile = plan->tile;
+    CompileOptions options{.target = target};
+    options.opts = {{codegen::OptKind::kMma, nest.groups[0].ranges[0], codegen::MmaAmount(tile)}};
+    return CompileKernel(sink, options);
+  };
+  Graph g;
+  codegen::MmaTile tile;
+  OB_ASSIGN_OR_RETURN(const CompiledKernel large, compile(Convolution(g, 64, 64, 56), tile));
+  OB_ASSIGN_OR_RETURN(figures.conv_instructions_per_hmma, PerHmma(large.object));
+  OB_ASSIGN_OR_RETURN(const CompiledKernel small,
+                      compile(Convolution(g, kBatch, kChannels, kImage), tile));
+  constexpr int64_t kPixels = kBatch * kImage * kImage, kConvSteps = 9 * kChannels;
+  std::vector<std::string> buffers = {std::string(kPixels * kChannels * 2, '\0'),
+                                      std::string(kPixels * kChannels * 2, '\0'),
+                                      std::string(kChannels * kConvSteps * 2, '\0')};
+  OB_ASSIGN_OR_RETURN(const ptx::Counters counters, Launch(small, buffers));
+  figures.conv_bank_ways = static_cast<double>(counters.shared_wavefronts) /
+                           static_cast<double>(counters.shared_accesses);
+  const double least = (static_cast<double>(small.blocks[0]) *
+                            static_cast<double>((tile.rows + tile.columns) * kConvSteps) +
+                        kPixels * kChannels) *
+                       2 / 32;
+  figures.conv_sectors_ratio = static_cast<double>(counters.global_sectors) / least;
   return absl::OkStatus();
 }
 
@@ -112,21 +187,12 @@ absl::StatusOr<GpuMatmulFigures> MeasureGpuMatmul() {
   OB_ASSIGN_OR_RETURN(const CompiledKernel large, Compiled(kLarge, kLarge, plan->tile));
   figures.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
-  if (!ptxas.empty()) {
+  if (const std::string ptxas = test::FindPtxas(); !ptxas.empty()) {
     OB_ASSIGN_OR_RETURN(figures.spill_bytes, test::Assemble(ptxas, large.object, kArch));
-    if (!nvdisasm.empty()) {
-      OB_ASSIGN_OR_RETURN(const MachineCode code,
-                          MachineCodeOf(ptxas, nvdisasm, large.object, kArch));
-      const std::vector<CodeLoop> loops = LoopsWith("HMMA", code.listing);
-      const auto main_loop =
-          std::max_element(loops.begin(), loops.end(), [](const CodeLoop& a, const CodeLoop& b) {
-            return a.products < b.products;
-          });
-      figures.instructions_per_hmma = main_loop == loops.end() ? 0 : main_loop->PerProduct();
-    }
   }
+  OB_ASSIGN_OR_RETURN(figures.instructions_per_hmma, PerHmma(large.object));
   OB_RETURN_IF_ERROR(RunOnMachine(plan->tile, figures));
+  OB_RETURN_IF_ERROR(MeasureConvolution(figures));
   return figures;
 }
 

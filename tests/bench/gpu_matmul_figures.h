@@ -1,5 +1,6 @@
-// Measures a large product of bf16 matrices as compiled for a GPU, without one: on the PTX machine
-// (tests/gpu/ptx), and by NVIDIA's assembler and disassembler where they are found.
+// Measures a large product of bf16 matrices, and a convolution, as compiled for a GPU, without one:
+// on the PTX machine (tests/gpu/ptx), and by NVIDIA's assembler and disassembler where they are
+// found.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,11 @@ struct GpuMatmulFigures {
   // block's rows and columns once, and each result once.
   double sectors_ratio = 0;
   double compile_ms = 0;  // from the kernel to PTX
+  // The same of a convolution of 3 x 3 with zeros around, channels last; the least has each block's
+  // windows once, borders included.
+  std::optional<double> conv_instructions_per_hmma;
+  double conv_sectors_ratio = 0;
+  double conv_bank_ways = 0;
 };
 
 // Errors: what compiling or the machine reports, wrong results, too.

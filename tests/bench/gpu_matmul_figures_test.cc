@@ -14,6 +14,10 @@ TEST(GpuMatmulFigures, AreWithinTheirBounds) {
   std::printf(
       "compiled in %.1f ms; %.3f wavefronts an access to shared memory; %.3f of the sectors",
       figures->compile_ms, figures->bank_ways, figures->sectors_ratio);
+  std::printf("; convolution: %.3f wavefronts, %.3f of the sectors", figures->conv_bank_ways,
+              figures->conv_sectors_ratio);
+  EXPECT_EQ(figures->conv_bank_ways, 1.0);
+  EXPECT_LE(figures->conv_sectors_ratio, 1.05);
   EXPECT_EQ(figures->bank_ways, 1.0);
   EXPECT_LE(figures->sectors_ratio, 1.05);
   if (!figures->spill_bytes) std::printf("; no ptxas");
@@ -24,6 +28,7 @@ TEST(GpuMatmulFigures, AreWithinTheirBounds) {
   }
   std::printf("; %.2f instructions an HMMA\n", *figures->instructions_per_hmma);
   EXPECT_LE(*figures->instructions_per_hmma, 3.0);
+  std::printf("convolution: %.2f instructions an HMMA\n", *figures->conv_instructions_per_hmma);
 }
 
 }  // namespace

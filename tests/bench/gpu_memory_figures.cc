@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "tests/bench/gpu_attention_figures.h"
 #include "tests/bench/gpu_hopper_figures.h"
 #include "tests/bench/gpu_matmul_figures.h"
 #include "tests/bench/gpu_sector_figures.h"
@@ -27,8 +28,29 @@ void ProductsByWarpgroups() {
 
 }  // namespace
 
+namespace {
+
+void Attention() {
+  const auto attention = MeasureGpuAttention();
+  if (!attention.ok())
+    return ReportSkipped("cuda_bank_ways_attention", std::string(attention.status().message()));
+  Report("cuda_bank_ways_attention", attention->bank_ways, "", "",
+         "phases of an access to shared memory; 1 is wanted");
+  Report("cuda_attention_causal_part", attention->causal_part, "", "",
+         "of the matrix instructions, with four tiles of rows; 0.625 is the least");
+  if (!attention->instructions_per_hmma_64)
+    return ReportSkipped("ptx_attention_instructions_per_hmma_64", kNoTools);
+  Report("ptx_attention_instructions_per_hmma_64", *attention->instructions_per_hmma_64, "count",
+         "", "in the main loop, heads of 64");
+  Report("ptx_attention_instructions_per_hmma_128", *attention->instructions_per_hmma_128, "count",
+         "", "in the main loop, heads of 128");
+}
+
+}  // namespace
+
 void GpuMemoryFigures() {
   ProductsByWarpgroups();
+  Attention();
   constexpr char kSectors[] = "of 32 bytes, to the least; at most 1.05 are wanted";
   constexpr char kWays[] = "phases of an access to shared memory; 1 is wanted";
   if (const auto figures = GpuSectorFigures(); !figures.ok()) {
@@ -43,9 +65,13 @@ void GpuMemoryFigures() {
     return ReportSkipped("ptx_instructions_per_hmma", std::string(product.status().message()));
   Report("cuda_sectors_ratio_matmul_bf16", product->sectors_ratio, "", "", kSectors);
   Report("cuda_bank_ways_matmul_bf16", product->bank_ways, "", "", kWays);
+  Report("cuda_sectors_ratio_conv", product->conv_sectors_ratio, "", "", kSectors);
+  Report("cuda_bank_ways_conv", product->conv_bank_ways, "", "", kWays);
   if (!product->instructions_per_hmma) return ReportSkipped("ptx_instructions_per_hmma", kNoTools);
   Report("ptx_instructions_per_hmma", *product->instructions_per_hmma, "count", "",
          "in the main loop of a product of bf16 matrices of 8,192; at most 3.0 are wanted");
+  Report("ptx_instructions_per_hmma_conv", *product->conv_instructions_per_hmma, "count", "",
+         "the same of a convolution of 64 by 64 channels, 3 x 3; at most 3.0 are wanted");
 }
 
 }  // namespace outboard::bench

@@ -27,6 +27,7 @@
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
 #include "tests/bench/python_figures.h"
+#include "tests/bench/queue_figures.h"
 #include "tests/bench/random_tensor.h"
 #include "tests/bench/repeat_figures.h"
 #include "tests/bench/report.h"
@@ -266,6 +267,7 @@ int Main(int argc, char** argv) {
                                         GroupFigures();
                                         AllReduceFigures();
                                       }},
+                                     {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

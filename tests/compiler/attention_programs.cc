@@ -13,15 +13,15 @@
 
 namespace outboard::test {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 const UOp* AttentionGraph(Graph& graph, const AttentionShape& shape) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;
   SetSession(session);
   const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
   const auto leaf = [&](int64_t rows) {
-    return Tensor::zeros({shape.batch, shape.heads, rows, shape.width}, shape.dtype).requires_grad_();
+    return Tensor::zeros({shape.batch, shape.heads, rows, shape.width}, shape.dtype)
+        .requires_grad_();
   };
   const Tensor q = leaf(shape.queries), k = leaf(shape.keys), v = leaf(shape.keys);
   const double scale = 1 / std::sqrt(static_cast<double>(shape.width));

@@ -34,6 +34,8 @@
 namespace outboard::test {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 using Shape = AttentionShape;
 
 const UOp* Attention(Graph& graph, const Shape& shape) { return AttentionGraph(graph, shape); }

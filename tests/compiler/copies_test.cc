@@ -1,6 +1,6 @@
-// Kernels in several copies (compiler/ir/copies.h): what one launch of them computes on the PTX
+// Kernels in several copies (compiler/copies.h): what one launch of them computes on the PTX
 // machine against a walk of each copy, and which kernels of a schedule become one launch.
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,8 @@ constexpr double kTolerance = 3e-5;  // sums in another order
 void ExpectEachCopy(const UOp* sink, int copies, const std::string& arch, uint32_t seed) {
   SCOPED_TRACE(absl::StrCat(copies, " copies for ", arch, ", seed ", seed));
   Graph graph;
-  const auto kernel = CompileKernel(WithCopies(graph, sink, copies), {.target = CudaTarget(arch, 132)});
+  const auto kernel =
+      CompileKernel(WithCopies(graph, sink, copies), {.target = CudaTarget(arch, 132)});
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   ASSERT_EQ(kernel->copies, copies);
   EXPECT_EQ(kernel->blocks[2], copies);
@@ -60,20 +61,23 @@ void ExpectEachCopy(const UOp* sink, int copies, const std::string& arch, uint32
 const UOp* Update(Graph& g) {
   constexpr int64_t kColumns = 40, kRows = 70;
   const UOp *const i = Range(g, 0, kColumns), *const r = ReduceRange(g, 1, kRows);
-  const UOp* const gradient =
-      Fold(g, Op::kAdd, LoadAt(g, 2, DType::kF32, kColumns * kRows, RowMajor(g, {r, i}, {kRows, kColumns})), {r});
-  const UOp* const mean =
-      Add(g, LoadAt(g, 0, DType::kF32, kColumns, i), Mul(g, gradient, LoadAt(g, 3, DType::kF32, 1, ConstIndex(g, 0))));
-  return Sink(g, {StoreAt(g, 0, kColumns, i, mean),
-                  StoreAt(g, 1, kColumns, i, Add(g, LoadAt(g, 1, DType::kF32, kColumns, i), mean))});
+  const UOp* const gradient = Fold(
+      g, Op::kAdd,
+      LoadAt(g, 2, DType::kF32, kColumns * kRows, RowMajor(g, {r, i}, {kRows, kColumns})), {r});
+  const UOp* const mean = Add(g, LoadAt(g, 0, DType::kF32, kColumns, i),
+                              Mul(g, gradient, LoadAt(g, 3, DType::kF32, 1, ConstIndex(g, 0))));
+  return Sink(g,
+              {StoreAt(g, 0, kColumns, i, mean),
+               StoreAt(g, 1, kColumns, i, Add(g, LoadAt(g, 1, DType::kF32, kColumns, i), mean))});
 }
 
 // A product that has tiles in the block's memory, with barriers.
 const UOp* Product(Graph& g, DType dtype, int64_t rows, int64_t depth, int64_t columns) {
   const UOp *const i = Range(g, 0, rows), *const j = Range(g, 1, columns),
-            *const k = ReduceRange(g, 2, depth);
+                   *const k = ReduceRange(g, 2, depth);
   const auto load = [&](int64_t slot, const UOp* a, const UOp* b, int64_t first, int64_t second) {
-    const UOp* const x = LoadAt(g, slot, dtype, first * second, RowMajor(g, {a, b}, {first, second}));
+    const UOp* const x =
+        LoadAt(g, slot, dtype, first * second, RowMajor(g, {a, b}, {first, second}));
     return dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
   };
   const UOp* const sum =
@@ -133,8 +137,8 @@ TEST(Copies, AreAssembled_WithoutAStack) {
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
   for (const char* const arch : kArchs) {
     Graph g;
-    for (const UOp* const sink :
-         {Update(g), Product(g, DType::kF32, 128, 32, 128), Product(g, DType::kBF16, 256, 64, 128)}) {
+    for (const UOp* const sink : {Update(g), Product(g, DType::kF32, 128, 32, 128),
+                                  Product(g, DType::kBF16, 256, 64, 128)}) {
       const auto kernel = CompileKernel(WithCopies(g, sink, 3), {.target = CudaTarget(arch, 132)});
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       const auto assembled = AssembleKernel(ptxas, kernel->object, arch);
@@ -193,7 +197,10 @@ class Grouping : public ::testing::Test {
     const schedule::Launches launches = schedule::GroupLaunches(kernels_, over);
     std::string text;
     for (size_t i = 0; i < launches.order.size(); ++i)
-      absl::StrAppend(&text, i == 0 ? "" : launches.together[i] == 0 ? "+" : " ",
+      absl::StrAppend(&text,
+                      i == 0                      ? ""
+                      : launches.together[i] == 0 ? "+"
+                                                  : " ",
                       launches.order[i]);
     return text;
   }
@@ -237,8 +244,8 @@ TEST_F(Grouping, EqualInLayers_AreOneForEachLayer) {
 }
 
 TEST_F(Grouping, WriterOfWhatAnotherReads_ComesAfterIt) {
-  Add(1, {10}, {0});    // written over input 1
-  Add(2, {11}, {1});    // reads input 1, so it comes first
+  Add(1, {10}, {0});  // written over input 1
+  Add(2, {11}, {1});  // reads input 1, so it comes first
   Add(1, {12}, {11});
   std::swap(kernels_[0], kernels_[1]);
   const schedule::WrittenOver over = {{Value(10), Value(1)}};

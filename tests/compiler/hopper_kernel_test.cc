@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/program/expand.h"
@@ -17,7 +18,15 @@
 namespace outboard::test {
 namespace {
 
-enum class After { kNothing, kBiasAndRelu, kResidual, kTwoResults };
+enum class After {
+  kNothing,
+  kBiasAndRelu,
+  kResidual,
+  kTwoResults,
+  kGradientOfRelu,
+  kTwoTypes,
+  kInPlace,
+};
 
 struct KernelCase {
   std::string name;
@@ -29,6 +38,7 @@ struct KernelCase {
   int multiprocessors = 132;
   bool computed = false;  // A is 2 * a: no load
   int64_t shift = 0;      // of A's index
+  int boxed = 1;          // results that leave in boxes
 };
 
 // y[batch, heads, m, n] = f(sum over k of a * b); slots y, a, b, and a bias, residual or result.
@@ -53,9 +63,17 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
   if (p.after == After::kBiasAndRelu)
     y = Alu(g, Op::kMax, Add(g, y, LoadAt(g, 3, DType::kF32, p.n, n)),
             ConstFloat(g, DType::kF32, 0));
+  if (p.after == After::kGradientOfRelu)  // where the activation was not cut off
+    y = Alu(g, Op::kWhere,
+            Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0),
+                Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32)),
+            y, ConstFloat(g, DType::kF32, 0));
+  if (p.after == After::kInPlace) y = Add(g, y, LoadAt(g, 0, p.result, elements, at));
   if (p.after == After::kResidual)
     y = Add(g, y, Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32));
   std::vector<const UOp*> stores = {StoreAt(g, 0, elements, at, Cast(g, y, p.result))};
+  if (p.after == After::kTwoTypes)
+    stores.push_back(StoreAt(g, 3, elements, at, Cast(g, Mul(g, y, y), p.dtype)));
   if (p.after == After::kTwoResults) stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
   return Sink(g, stores);
 }
@@ -82,6 +100,7 @@ void CheckKernel(const KernelCase& test) {
   ASSERT_TRUE(shape.ok()) << shape.status();
   const auto plan = program::MakeHopperPlan(kernel, *product, {.columns = 64, .stages = 2});
   ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->boxed.size(), static_cast<size_t>(test.boxed));
   const auto program = program::ExpandHopper(kernel, *plan);
   ASSERT_TRUE(program.ok()) << program.status();
   Buffers got = start;
@@ -94,6 +113,7 @@ void CheckKernel(const KernelCase& test) {
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(compiled->object.find(".local"), std::string::npos);
   ASSERT_TRUE(absl::StrContains(compiled->object, "wgmma.mma_async"));
+  EXPECT_EQ(absl::StrContains(compiled->object, ".global.shared::cta.bulk_group"), test.boxed > 0);
   got = start;
   const absl::Status ran = RunOnPtxMachine(*compiled, got);
   ASSERT_TRUE(ran.ok()) << ran;
@@ -140,7 +160,32 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .m = 256,
        .n = 128,
        .after = After::kTwoResults,
-       .multiprocessors = 2},
+       .multiprocessors = 2,
+       .boxed = 2},
+      {.name = "gradient of relu, remainders",
+       .m = 200,
+       .n = 136,
+       .result = DType::kBF16,
+       .after = After::kGradientOfRelu,
+       .multiprocessors = 1},
+      {.name = "results of two types, one in boxes",
+       .m = 200,
+       .n = 136,
+       .after = After::kTwoTypes,
+       .multiprocessors = 1},
+      {.name = "a result that is read, too, pair by pair",
+       .m = 200,
+       .n = 136,
+       .after = After::kInPlace,
+       .multiprocessors = 1,
+       .boxed = 0},
+      {.name = "rows of 260 bytes leave pair by pair",
+       .m = 256,
+       .n = 130,
+       .b_turned = true,
+       .result = DType::kBF16,
+       .multiprocessors = 1,
+       .boxed = 0},
       {.name = "batches and heads",
        .m = 128,
        .n = 128,
@@ -152,6 +197,96 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
   for (const KernelCase& test : cases) {
     CheckKernel(test);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST(HopperKernel, TilesAsAnOptAsksForThem_RunAsTheWalk) {
+  struct Asked {
+    const char* name;
+    program::HopperTile tile;
+    KernelCase test;
+  };
+  const Asked cases[] = {
+      {"clusters, persistent",
+       {.columns = 128, .stages = 2, .persistent_blocks = 132, .cluster = 2, .order = 2},
+       {.m = 512, .n = 136, .k = 192, .result = DType::kBF16, .after = After::kBiasAndRelu}},
+      {"sums in parts",
+       {.columns = 128, .stages = 4, .split = 2},
+       {.m = 200, .n = 136, .k = 648, .result = DType::kBF16, .after = After::kResidual}},
+      {"256 columns, few steps", {.columns = 256}, {.m = 128, .n = 256, .k = 192}},
+  };
+  for (const Asked& asked : cases) {
+    SCOPED_TRACE(asked.name);
+    Graph g;
+    const UOp* const sink = KernelOf(g, asked.test);
+    const codegen::Opt opt{codegen::OptKind::kWgmma, 2, program::WgmmaAmount(asked.tile)};
+    const Target target = CudaTarget("sm_90a", 132);
+    EXPECT_EQ(program::WgmmaTileOf(opt.amount, target), asked.tile);
+    EXPECT_EQ(*codegen::ParseOpts(codegen::OptToString(opt)), std::vector<codegen::Opt>{opt});
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers want = start, got = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    const auto compiled = CompileKernel(sink, {.target = target, .opts = {{opt}}});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const absl::Status ran = RunOnPtxMachine(*compiled, got);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ExpectClose(sink, got, want, asked.test.result == DType::kF32 ? 1e-5 : 8e-3);
+    if (const std::string ptxas = FindPtxas(); !ptxas.empty()) {
+      const auto spilled = Assemble(ptxas, compiled->object, "sm_90a");
+      ASSERT_TRUE(spilled.ok()) << spilled.status();
+      EXPECT_EQ(*spilled, 0);
+    }
+  }
+}
+
+TEST(HopperKernel, TilesThatABlockHasNoRoomFor_AreRefusedByTheirLimit) {
+  const std::pair<program::HopperTile, const char*> cases[] = {
+      {{.columns = 256, .stages = 8}, "a block has 232448"},
+      {{.columns = 96}, "64 to 256 columns"},
+      {{.stages = 3}, "3 stages"},
+      {{.cluster = 2, .split = 2}, "one of them is 1"},
+      {{.cluster = 4}, "2 rows of tiles; a cluster has 4"},
+      {{.cluster = 2, .order = 3}, "an order of 3"},
+  };
+  for (const auto& [tile, why] : cases) {
+    Graph g;
+    const UOp* const sink = KernelOf(g, {.m = 256, .n = 256, .k = 256});
+    CompileOptions options{.target = CudaTarget("sm_90a", 132)};
+    options.opts = {{codegen::OptKind::kWgmma, 2, program::WgmmaAmount(tile)}};
+    const absl::Status status = CompileKernel(sink, options).status();
+    EXPECT_TRUE(absl::StrContains(status.message(), why)) << status;
+    options.target = CudaTarget("sm_90", 132);
+    EXPECT_TRUE(absl::IsUnimplemented(CompileKernel(sink, options).status()));
+  }
+}
+
+// What is chosen without measurement, for 132 multiprocessors.
+TEST(HopperKernel, TheChoiceFollowsWaves) {
+  struct Chosen {
+    int64_t m, n, k, columns, cluster, split;
+    bool persists;
+  };
+  const Chosen cases[] = {
+      {8192, 8192, 8192, 256, 2, 1, true},   // many waves: the largest tile, two blocks share B
+      {1024, 1024, 8192, 128, 1, 2, false},  // 64 tiles, in two parts each
+      {512, 512, 16384, 64, 1, 4, false},    // 32 tiles
+  };
+  for (const Chosen& chosen : cases) {
+    SCOPED_TRACE(absl::StrCat(chosen.m, " ", chosen.n, " ", chosen.k));
+    Graph g, guards;
+    const codegen::LoopNest kernel = NestOf(
+        guards, KernelOf(g, {.m = chosen.m, .n = chosen.n, .k = chosen.k, .result = DType::kBF16}));
+    const Target target = CudaTarget("sm_90a", 132);
+    const auto mma = codegen::PlanMma(kernel, target, nullptr);
+    ASSERT_TRUE(mma.ok() && mma->has_value());
+    const auto plan = program::PlanHopper(kernel, target, nullptr, *mma);
+    ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
+    const program::HopperTile& tile = (*plan)->tile;
+    EXPECT_EQ(tile.columns, chosen.columns);
+    EXPECT_EQ(tile.cluster, chosen.cluster);
+    EXPECT_EQ(tile.split, chosen.split);
+    EXPECT_EQ(tile.persistent_blocks > 0, chosen.persists);
+    EXPECT_EQ((*plan)->boxed.size(), 1u);
   }
 }
 

@@ -149,9 +149,9 @@ TEST(HopperProgram, EveryPlantedMistake_IsFoundInEveryOrder) {
 
 // Two blocks, one below the other, that copy half of B each for both.
 const test::HopperCase& Cluster() {
-  static const test::HopperCase* const kCase = new test::HopperCase{
-      .product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
-      .tile = {.stages = 2, .cluster = 2}};
+  static const test::HopperCase* const kCase =
+      new test::HopperCase{.product = {.m = 256, .n = 128, .k = 448, .c_dtype = DType::kF32},
+                           .tile = {.stages = 2, .cluster = 2}};
   return *kCase;
 }
 
@@ -162,7 +162,7 @@ std::vector<PlantedMistake> ClusterMistakes() {
       return true;
     };
   };
-  // BOXLOADs: of A, then of B. MBARRIVEs: of the loop, at each rank; of the last stage, likewise.
+  // BOXLOADs: of A, then of B. MBARRIVEs: of the loop, of the last stage.
   return {
       {"blocks use barriers that others have not made",
        Changing(Code::kClusterSync, 0, Drop),
@@ -175,8 +175,12 @@ std::vector<PlantedMistake> ClusterMistakes() {
        {Fault::kDivergence, Fault::kMisuse}},
       {"a copy for one block alone", Changing(Code::kBoxLoad, 1, imm(1)), {Fault::kEndlessWait}},
       {"a stage is released in one block alone",
-       Changing(Code::kBarrierArrive, 1, Drop),
-       {Fault::kEndlessWait}},
+       Changing(Code::kBarrierArrive, 0,
+                [](ProgramBuilder& b, Instruction& i) {
+                  i.src[2] = b.Int(0);
+                  return true;
+                }),
+       {Fault::kEndlessWait, Fault::kMisuse, Fault::kRace}},
       {"arrivals of one block empty a stage",
        Changing(Code::kBarrierInit, 1, imm(2)),
        {Fault::kRace, Fault::kMisuse}},
@@ -237,11 +241,11 @@ TEST(HopperProgram, AClusterThatDoesNotMeet_IsNoProgram) {
   torn.cluster = 4;  // of two blocks
   EXPECT_FALSE(CheckProgram(torn, "test").ok());
   const auto at_rank = [&](int64_t rank) {
-    const Program changed = Edited(*program, Changing(Code::kBarrierArrive, 0,
-                                                      [rank](ProgramBuilder& b, Instruction& i) {
-                                                        i.src[2] = b.Int(rank);
-                                                        return true;
-                                                      }));
+    const Program changed = Edited(
+        *program, Changing(Code::kBarrierArrive, 0, [rank](ProgramBuilder& b, Instruction& i) {
+          i.src[2] = b.Int(rank);
+          return true;
+        }));
     return proof::UnprovedAccesses(changed).size();
   };
   EXPECT_EQ(at_rank(1), 0u);

@@ -80,14 +80,15 @@ inline bool UsesMatrixUnits(const std::string& ptx) {
   return ptx.find("mma.sync") != std::string::npos;
 }
 
-// By the tile, or by the heuristic's without one. Small whole numbers of eighths, whose sums f32
-// holds exactly.
+// By the tile, or by the heuristic's without one; against a walk of `walked`, or of the kernel.
+// Small whole numbers of eighths, whose sums f32 holds exactly.
 inline void CheckKernel(const UOp* sink, const MmaTile* tile, int64_t axis, double tolerance,
-                        const char* arch = "sm_90", bool interpreted = true) {
+                        const char* arch = "sm_90", bool interpreted = true,
+                        const UOp* walked = nullptr) {
   Target target = CudaTarget(arch, kMultiprocessors);
   const Buffers start = RandomBuffers(sink, 1);
   Buffers want = start;
-  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  ASSERT_EQ(WalkKernel(walked != nullptr ? walked : sink, want), absl::OkStatus());
   CompileOptions options{.target = target, .dump = std::getenv("DUMP") != nullptr};
   if (tile != nullptr) options.opts = {{OptKind::kMma, axis, codegen::MmaAmount(*tile)}};
   if (interpreted) {

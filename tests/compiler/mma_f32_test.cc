@@ -198,6 +198,76 @@ TEST(MmaF32, InfinitiesAndNaNs) {
   }
 }
 
+// ---- planted mistakes
+
+enum class MmaMistake { kNone, kNoWait, kNoBarrier, kHighForLow, kLowForgotten };
+
+program::Program WithMistake(program::Program program, MmaMistake mistake) {
+  using program::Code;
+  std::vector<program::Instruction>& code = program.code;
+  const program::Instruction nothing{.code = Code::kWait, .imm = {1000, 0, 0}};
+  const auto sum_of = [&](const program::Instruction& i) -> program::Instruction& {
+    return code[static_cast<size_t>(i.src[2])];
+  };
+  for (program::Instruction& i : code) {
+    if (i.code == Code::kWait && mistake == MmaMistake::kNoWait) i = nothing;
+    if (i.code == Code::kBarrier && mistake == MmaMistake::kNoBarrier) i = nothing;
+    // The last of three products, of both high parts: the first one has row's low part.
+    if (i.code != Code::kMma || sum_of(i).code != Code::kMma) continue;
+    program::Instruction& first = sum_of(sum_of(i));
+    if (first.code != Code::kMma) continue;
+    if (mistake == MmaMistake::kHighForLow) first.src[0] = i.src[0];
+    if (mistake == MmaMistake::kLowForgotten) first.src[0] = first.src[2];  // zeros
+  }
+  return program;
+}
+
+// Whether the interpreter reports it, or sums are beyond the bound.
+bool IsFound(const program::Program& program, const Buffers& start, const GpuProduct& p) {
+  for (const uint32_t seed : {1u, 2u, 3u}) {
+    Buffers got = start;
+    if (!program::Interpret(program, got, {}, {.seed = seed}).ok()) return true;
+    for (int64_t m = 0; m < p.m; ++m)
+      for (int64_t n = 0; n < p.n; ++n) {
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < p.k; ++k) {
+          const double product = LoadFloat(DType::kF32, start[1].data() + 4 * (m * p.k + k)) *
+                                 LoadFloat(DType::kF32, start[2].data() + 4 * (k * p.n + n));
+          sum += product;
+          size += std::abs(product);
+        }
+        const double y = LoadFloat(DType::kF32, got[0].data() + 4 * (m * p.n + n));
+        if (std::abs(y - sum) > static_cast<double>(p.k) * 0x1p-24 * size) return true;
+      }
+  }
+  return false;
+}
+
+TEST(MmaF32, PlantedMistakesAreFound) {
+  const GpuProduct p{.m = 32, .n = 32, .k = 64, .dtype = DType::kF32};
+  Graph g;
+  const UOp* const sink = KernelOf(g, p);
+  Graph guards;
+  const codegen::LoopNest kernel = *codegen::AnalyzeKernel(*proof::GuardUnproved(guards, sink));
+  const MmaTile tile{32, 32, 16, 2, 2, 3};
+  const std::vector<Opt> opts = {{OptKind::kMma, 2, codegen::MmaAmount(tile)}};
+  const auto plan = codegen::PlanMma(kernel, CudaTarget("sm_80", kMultiprocessors), &opts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto program = program::ExpandMma(kernel, **plan);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Buffers start = RandomBuffers(sink, 1);
+  std::mt19937 random(11);
+  for (size_t slot = 1; slot < 3; ++slot)
+    for (size_t i = 0; i < start[slot].size(); i += 4) {
+      const float number = Uniform(random, -1, 1);
+      std::memcpy(&start[slot][i], &number, 4);
+    }
+  EXPECT_FALSE(IsFound(*program, start, p));
+  for (const MmaMistake mistake : {MmaMistake::kNoWait, MmaMistake::kNoBarrier,
+                                   MmaMistake::kHighForLow, MmaMistake::kLowForgotten})
+    EXPECT_TRUE(IsFound(WithMistake(*program, mistake), start, p)) << static_cast<int>(mistake);
+}
+
 // ---- 8-bit floats
 
 constexpr DType kSmall[] = {DType::kF8E4M3, DType::kF8E5M2};

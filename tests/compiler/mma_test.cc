@@ -137,6 +137,84 @@ TEST(Mma, Convolutions) {
     }
 }
 
+// What the gradients of a convolution sum: terms of bf16, rounded each; of the input's, terms that
+// are 0 where the gradient that they read does not exist. `exact`: the same without both.
+const UOp* Summed(Graph& g, const UOp* x, const UOp* y, const UOp* gate,
+                  const std::vector<const UOp*>& over, bool exact) {
+  const UOp* term = Mul(g, Cast(g, x, DType::kF32), Cast(g, y, DType::kF32));
+  if (exact) return Cast(g, Fold(g, Op::kAdd, term, over), DType::kBF16);
+  term = Cast(g, term, DType::kBF16);
+  if (gate != nullptr) term = Where(g, gate, term, ConstFloat(g, DType::kBF16, 0));
+  return Fold(g, Op::kAdd, term, over);
+}
+
+// dw[oc,kh,kw,ic] = sum x[b,oh+kh-1,ow+kw-1,ic] * dy[b,oh,ow,oc]; slots dw, x, dy.
+const UOp* WeightGradient(Graph& g, int64_t batch, int64_t in, int64_t out, int64_t side,
+                          bool exact) {
+  const UOp *oc = Range(g, 0, out), *kh = Range(g, 1, 3), *kw = Range(g, 2, 3),
+            *ic = Range(g, 3, in);
+  const UOp *b = ReduceRange(g, 4, batch), *oh = ReduceRange(g, 5, side),
+            *ow = ReduceRange(g, 6, side);
+  const UOp *h = Add(g, Add(g, oh, kh), ConstIndex(g, -1)),
+            *w = Add(g, Add(g, ow, kw), ConstIndex(g, -1));
+  const UOp* const gate = Alu(g, Op::kAnd, Within(g, h, side), Within(g, w, side));
+  const UOp* const x = GatedLoadAt(g, 1, DType::kBF16, batch * side * side * in,
+                                   RowMajor(g, {b, h, w, ic}, {batch, side, side, in}), gate,
+                                   ConstFloat(g, DType::kBF16, 0));
+  const UOp* const dy = LoadAt(g, 2, DType::kBF16, batch * side * side * out,
+                               RowMajor(g, {b, oh, ow, oc}, {batch, side, side, out}));
+  return Sink(g, {StoreAt(g, 0, out * 9 * in, RowMajor(g, {oc, kh, kw, ic}, {out, 3, 3, in}),
+                          Summed(g, dy, x, nullptr, {b, oh, ow}, exact))});
+}
+
+// dx[b,h,w,ic] = sum dy[b,h-kh+1,w-kw+1,oc] * w[oc,kh,kw,ic]; slots dx, dy, w.
+const UOp* InputGradient(Graph& g, int64_t batch, int64_t in, int64_t out, int64_t side,
+                         bool exact) {
+  const UOp *b = Range(g, 0, batch), *h = Range(g, 1, side), *w = Range(g, 2, side),
+            *ic = Range(g, 3, in);
+  const UOp *oc = ReduceRange(g, 4, out), *kh = ReduceRange(g, 5, 3), *kw = ReduceRange(g, 6, 3);
+  const auto back = [&](const UOp* place, const UOp* k) {
+    return Add(g, Add(g, place, Mul(g, k, ConstIndex(g, -1))), ConstIndex(g, 1));
+  };
+  const UOp *oh = back(h, kh), *ow = back(w, kw);
+  const UOp* const gate = Alu(g, Op::kAnd, Within(g, oh, side), Within(g, ow, side));
+  const UOp* const dy = GatedLoadAt(g, 1, DType::kBF16, batch * side * side * out,
+                                    RowMajor(g, {b, oh, ow, oc}, {batch, side, side, out}), gate,
+                                    ConstFloat(g, DType::kBF16, 0));
+  const UOp* const weight = LoadAt(g, 2, DType::kBF16, out * 9 * in,
+                                   RowMajor(g, {oc, kh, kw, ic}, {out, 3, 3, in}));
+  return Sink(g, {StoreAt(g, 0, batch * side * side * in,
+                          RowMajor(g, {b, h, w, ic}, {batch, side, side, in}),
+                          Summed(g, dy, weight, gate, {oc, kh, kw}, exact))});
+}
+
+TEST(Mma, GradientsOfConvolutions) {
+  const MmaTile tile{32, 32, 32, 2, 2, 3};
+  for (const int64_t in : {3, 16})
+    for (const bool of_weights : {false, true}) {
+      SCOPED_TRACE(testing::Message() << in << " channels, of weights " << of_weights);
+      Graph g;
+      const auto kernel = [&](bool exact) {
+        return of_weights ? WeightGradient(g, 2, in, 24, 9, exact)
+                          : InputGradient(g, 2, in, 24, 9, exact);
+      };
+      const UOp* const sink = kernel(false);
+      const codegen::LoopNest nest = *codegen::AnalyzeKernel(sink);
+      CheckKernel(sink, &tile, nest.groups[0].ranges[0], 0, "sm_90", true, kernel(true));
+      if (HasFatalFailure()) return;
+    }
+  // A gate that no operand has would let terms in.
+  Graph g;
+  const UOp *m = Range(g, 0, 64), *n = Range(g, 1, 64), *k = ReduceRange(g, 2, 64);
+  const UOp* const sink = Sink(
+      g, {StoreAt(g, 0, 64 * 64, RowMajor(g, {m, n}, {64, 64}),
+                  Summed(g, LoadAt(g, 1, DType::kBF16, 4096, RowMajor(g, {m, k}, {64, 64})),
+                         LoadAt(g, 2, DType::kBF16, 4096, RowMajor(g, {k, n}, {64, 64})),
+                         Alu(g, Op::kCmpLt, k, m), {k}, false))});
+  EXPECT_EQ(codegen::FindMmaProduct(*codegen::AnalyzeKernel(sink)).status().message(),
+            "terms are 0 where neither operand is");
+}
+
 TEST(Mma, RandomProducts) {
   const char* const text = std::getenv("OUTBOARD_KERNELS");
   const int count = text != nullptr ? std::atoi(text) : 24;

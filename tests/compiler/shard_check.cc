@@ -1,5 +1,8 @@
 #include "tests/compiler/shard_check.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -7,6 +10,7 @@
 #include "compiler/reference/interpret.h"
 #include "compiler/reference/interpret_group.h"
 #include "tests/compiler/error_bounds.h"
+#include "tests/compiler/harness.h"
 
 namespace outboard::test {
 namespace {
@@ -37,7 +41,7 @@ std::string ReplicaProblem(const Mesh& mesh, const Layout& layout, const HostTen
 std::string ShardDisagreement(Graph& graph, const UOp* sink, const Mesh& mesh,
                               absl::Span<const Layout> layouts, const shard::ShardOptions& options,
                               std::span<const HostTensor> params, std::span<const Binding> bindings,
-                              shard::ShardedGraph* out) {
+                              shard::ShardedGraph* out, double relative_error) {
   absl::StatusOr<shard::ShardedGraph> sharded = ShardGraph(graph, sink, mesh, layouts, options);
   if (!sharded.ok()) return absl::StrCat("sharding: ", sharded.status().ToString());
   if (out != nullptr) *out = *sharded;
@@ -71,7 +75,13 @@ std::string ShardDisagreement(Graph& graph, const UOp* sink, const Mesh& mesh,
     const HostTensor whole = JoinTensor(mesh, layout, (*expected)[i].dims, parts);
     if (std::string problem = ReplicaProblem(mesh, layout, whole, parts); !problem.empty())
       return absl::StrCat("replica: result ", i, " (", ToString(layout), "): ", problem);
-    const std::string difference = Difference((*expected)[i], whole, tolerances[i]);
+    ErrorInfo tolerance = tolerances[i];
+    if (relative_error > 0 && IsFloat(whole.dtype)) {
+      double most = 1e-3;
+      for (const double x : FloatsOf((*expected)[i])) most = std::max(most, std::abs(x));
+      tolerance = {.magnitude = most, .error = relative_error * most};
+    }
+    const std::string difference = Difference((*expected)[i], whole, tolerance);
     if (!difference.empty())
       return absl::StrCat("value: result ", i, " (", ToString(layout), "): ", difference);
   }

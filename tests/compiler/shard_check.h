@@ -16,11 +16,14 @@ namespace outboard::test {
 // each result. Returns "" if every rank has equal bytes of what it shares with others and the
 // joined results are those of the graph on one device within the tolerances of docs/semantics.md;
 // otherwise what differs. `sharded` is set where sharding itself succeeds.
+// With `relative_error` floats are compared by it instead, relative to the largest number of a
+// result or 1e-3: for steps so long that their tolerances say nothing.
 std::string ShardDisagreement(Graph& graph, const UOp* sink, const shard::Mesh& mesh,
                               absl::Span<const shard::Layout> layouts,
                               const shard::ShardOptions& options,
                               std::span<const HostTensor> params,
                               std::span<const Binding> bindings = {},
-                              shard::ShardedGraph* sharded = nullptr);
+                              shard::ShardedGraph* sharded = nullptr,
+                              double relative_error = 0);
 
 }  // namespace outboard::test

@@ -93,5 +93,81 @@ TEST(ShardPrograms, ADataParallelStepSharesItsWork) {
   }
 }
 
+TEST(ShardPrograms, StateThatIsCutStaysCutAndIsAnEighthOnEight) {
+  for (const char* name : {"mnist_step", "gpt_step_12_layers"}) {
+    Recorded step(name, Size::kReal, Spread::kFsdp);
+    const Mesh mesh{{8}};
+    const shard::ShardedGraph first = step.On(mesh);
+    const std::vector<Layout> layouts = step.Next(first);
+    const shard::ShardedGraph second = step.On(mesh, layouts);
+    Show(absl::StrCat(name, " on 8, first step"), first);
+    Show(absl::StrCat(name, " on 8, later"), second);
+    EXPECT_EQ(second.results, first.results) << name;
+    double stored = 0, whole = 0;
+    for (const UOp* param : ParamsOf(step.sink)) {
+      const auto slot = ParamOf(param).slot();
+      if (!step.options.state[slot]) continue;
+      const std::vector<int64_t> local = LocalDims(mesh, layouts[slot], StaticDims(param->shape));
+      int64_t elements = 1;
+      for (const int64_t dim : local) elements *= dim;
+      stored += static_cast<double>(elements * ByteWidth(param->dtype));
+      whole += static_cast<double>(ElementCount(param->shape) * ByteWidth(param->dtype));
+    }
+    EXPECT_LT(stored / whole, 0.14) << name;
+    // Weights are gathered once, gradients scattered once: no more than data parallel sends.
+    Recorded data(name, Size::kReal, Spread::kData);
+    EXPECT_LT(second.report.bytes_sent, 1.5 * data.On(mesh).report.bytes_sent) << name;
+    EXPECT_LT(second.report.operations, 1.5 * first.report.operations) << name;
+  }
+}
+
+// Inputs for a step: numbers that a model could have.
+std::vector<HostTensor> InputsOf(const UOp* sink, uint64_t seed) {
+  Random random(seed);
+  std::vector<HostTensor> tensors;
+  for (const UOp* param : ParamsOf(sink)) {
+    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
+    tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
+    for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
+      char* const place = tensor.bytes.data() + i * ByteWidth(param->dtype);
+      if (IsFloat(param->dtype)) {
+        StoreFloat(param->dtype, 0.05 + 0.4 * random.Unit(), place);
+      } else {
+        StoreInt(param->dtype, random.Below(IsBool(param->dtype) ? 2 : 7), place);
+      }
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+TEST(ShardPrograms, StepsComputeWhatOneDeviceDoes) {
+  for (const char* name :
+       {"softmax_backward", "cross_entropy", "layer_norm_backward", "transformer_block_backward",
+        "gpt_step_1_layer", "gpt_step_2_layers"}) {
+    for (const Spread spread : {Spread::kData, Spread::kFsdp, Spread::kTensor, Spread::kAuto}) {
+      for (const Mesh& mesh : {Mesh{{2}}, Mesh{{3}}, Mesh{{4}}, Mesh{{8}}, Mesh{{2, 2}}}) {
+        Recorded step(name, Size::kSmall, spread);
+        step.options.speeds.operations_per_s = 1;  // so that work is shared though it is little
+        const std::vector<HostTensor> params = InputsOf(step.sink, 7);
+        shard::ShardedGraph sharded;
+        const std::string what = absl::StrCat(name, " ", std::string(shard::Name(spread)), " on ",
+                                              ToString(mesh));
+        EXPECT_EQ(ShardDisagreement(step.graph, step.sink, mesh, {}, step.options, params, {},
+                                    &sharded, 1e-4),
+                  "")
+            << what;
+        if (sharded.sink == nullptr) continue;
+        Show(what, sharded);
+        // As the next step finds its state.
+        EXPECT_EQ(ShardDisagreement(step.graph, step.sink, mesh, step.Next(sharded), step.options,
+                                    params, {}, nullptr, 1e-4),
+                  "")
+            << what << ", the next step";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace outboard::test

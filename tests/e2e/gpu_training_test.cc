@@ -16,8 +16,8 @@
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
 #include "client/session/current_session.h"
-#include "tests/support/executor_link.h"
 #include "tests/support/device.h"
+#include "tests/support/executor_link.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 
@@ -35,10 +35,10 @@ Trained TrainOn(const char* kind, int steps,
   Trained trained;
   auto device = ValueOrDie(runtime::MakeDevice(kind, {.memory_bytes_max = int64_t{1} << 30}));
   worker::InProcessCompiler compiler({.target = worker::TargetOf(device->properties())});
-  SetSession(ValueOrDie(Session::ConnectLink(
-      std::make_unique<test::ExecutorLink>(
-          worker::MakeCompiledEngine(&compiler, std::move(device), {})),
-      session::SessionOptions{})));
+  SetSession(ValueOrDie(
+      Session::ConnectLink(std::make_unique<test::ExecutorLink>(
+                               worker::MakeCompiledEngine(&compiler, std::move(device), {})),
+                           session::SessionOptions{})));
   {
     Tensor::manual_seed(11);
     const std::function<Tensor()> step = begin();
@@ -66,7 +66,8 @@ void ExpectSameLosses(const Trained& wanted, const Trained& got) {
     std::printf("step %zu: %.7f on the processor, %.7f on the PTX machine\n", i, wanted.losses[i],
                 got.losses[i]);
     const double bound = kFirstStep + kEachStep * static_cast<double>(i);
-    EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i])) << "step " << i;
+    EXPECT_NEAR(got.losses[i], wanted.losses[i], bound * std::abs(wanted.losses[i]))
+        << "step " << i;
   }
 }
 
@@ -76,9 +77,9 @@ class GpuTraining : public ::testing::Test {
 };
 
 // Digits that a network can tell apart: a bright row at the height of the label. Steps are small:
-// Adam divides a gradient by its own size, so that one that is nothing but rounding moves its weight
-// by as much as any other, and with steps of 1e-3 and a batch norm over two images two orders of
-// summation on one processor differ by 0.5 % after three steps.
+// Adam divides a gradient by its own size, so that one that is nothing but rounding moves its
+// weight by as much as any other, and with steps of 1e-3 and a batch norm over two images two
+// orders of summation on one processor differ by 0.5 % after three steps.
 TEST_F(GpuTraining, OfMnist_HasTheProcessorsLosses) {
   constexpr int64_t kImages = 16, kSide = 28, kClasses = 10;
   const auto begin = [] {

@@ -12,6 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
 #include "tests/e2e/lost_test.h"
 
 namespace outboard {
@@ -85,6 +88,51 @@ TEST_F(GroupsTest, ASession_HasAnExecutorForEachDeviceAndTwiceTheBill) {
   EXPECT_TRUE(Eventually([&] {
     return DescendantsNamed(cluster_.gateway().pid(), "executor").size() == 1;
   })) << "all of its executors end";
+}
+
+// What the ranks hold in parts is whole where it leaves the session: as a value, and on disk.
+TEST_F(GroupsTest, AnArrayThatIsCut_IsReadAndStoredWhole) {
+  cluster_.StartUp(1, "--devices 3");
+  constexpr int64_t kRows = 7, kColumns = 5;  // three parts do not divide them
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {kRows, kColumns});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+  std::vector<float> numbers, doubled;
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    numbers.push_back(static_cast<float>(i));
+    doubled.push_back(static_cast<float>(2 * i));
+  }
+  const auto bytes_of = [](const std::vector<float>& all) {
+    return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float));
+  };
+  session::SessionOptions options = cluster_.Options();
+  options.devices = 3;
+  options.spread = "data";
+  auto session = ValueOrDie(Session::Connect(options));
+  const uint64_t in = session->NewHandle(), out = session->NewHandle();
+  const std::vector<int64_t> dims = {kRows, kColumns};
+  ASSERT_TRUE(session->Put(in, DType::kF32, dims, bytes_of(numbers)).ok());
+  session::RunRequest request;
+  request.graph_id = graph.id.bytes;
+  request.graph = std::make_shared<const std::string>(graph.bytes);
+  request.inputs = {in};
+  request.outputs = {out};
+  ASSERT_TRUE(session->Run(request).ok());
+  const absl::StatusOr<HostTensor> value = session->Await(ValueOrDie(session->Fetch(out)), 0);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->bytes, bytes_of(doubled));
+  const session::SaveEntry entry{"doubled", out};
+  ASSERT_TRUE(session->AwaitSaved(ValueOrDie(session->Save("cut", {&entry, 1}))).ok());
+  const auto stored = session->Stored("cut");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ((*stored)[0].dims, dims);
+  const uint64_t back = session->NewHandle();
+  ASSERT_TRUE(
+      session->PutBlob(back, DType::kF32, dims, (*stored)[0].total_bytes, (*stored)[0].root).ok());
+  const absl::StatusOr<HostTensor> again = session->Await(ValueOrDie(session->Fetch(back)), 0);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->bytes, bytes_of(doubled));
+  EXPECT_TRUE(session->Close().ok());
 }
 
 TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {

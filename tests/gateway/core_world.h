@@ -17,9 +17,9 @@ inline constexpr TenantId kTenant{7};
 
 // A core with its clock, and the last actions by kind.
 struct World {
-  // `rests`: sessions without work give their devices back. Few tests say that theirs have some.
-  explicit World(CoreOptions options = {}, bool rests = false)
-      : core((options.rest_ns = rests ? options.rest_ns : 0, options)) {}
+  // `sleeps`: sessions without work give their devices back. Few tests say that theirs have some.
+  explicit World(CoreOptions options = {}, bool sleeps = false)
+      : core((options.sleep_ns = sleeps ? options.sleep_ns : 0, options)) {}
 
   void Tell(const Event& event) {
     actions = core.On(event, MonoTime{now_ns});

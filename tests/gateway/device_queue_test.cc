@@ -178,8 +178,7 @@ TEST(DevicePools, ManyDevicesComeFromOneClassAndFewWorkers) {
   pools.Set(rest);
   pools.Set(Pool(9, 100, "other"));
   // 6 + 6, and the last two from the worker that has no more than these.
-  const auto parts =
-      pools.Pick({.devices = 14, .device_class = "h100", .workers_max = 0}, {});
+  const auto parts = pools.Pick({.devices = 14, .device_class = "h100", .workers_max = 0}, {});
   ASSERT_TRUE(parts.has_value());
   EXPECT_EQ(parts->size(), 3u);
   EXPECT_EQ(parts->back(), (PlacedPart{{5}, "h100", 2}));

@@ -1,10 +1,17 @@
 // The data path of a session on two devices: what each rank gets, and when nobody gets anything.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
 #include "gateway/data_path/relay.h"
+#include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/group_runs.h"
 
 namespace outboard::gateway {
 namespace {
@@ -109,6 +116,54 @@ TEST_F(RelayRanksTest, AClient_ReadsOnWhenAllRanksHaveDrained) {
   EXPECT_EQ(client_.resumed, 0);
   relay_.ExecutorDrained(&ranks_[1]);
   EXPECT_EQ(client_.resumed, 1);
+}
+
+// A client sends no graph of the device level, and names none.
+TEST_F(RelayRanksTest, WhatOnlyAGatewaySays_IsRefused) {
+  Opened(0), Opened(1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_fetch()->add_whole()->set_graph_id(std::string(32, 'x'));
+  bool pause = false;
+  EXPECT_EQ(relay_.FromClient(&client_, frame, pause).code(), absl::StatusCode::kInvalidArgument);
+  proto::ClientFrame save;
+  save.set_epoch(1);
+  save.add_items()->mutable_save()->add_whole();
+  EXPECT_EQ(relay_.FromClient(&client_, save, pause).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RelayRanksTest, AWrittenGraph_GoesAheadOfItsRunAndNotTheClients) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {8});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+  GraphSharder sharder;
+  relay_.SetRuns(std::make_shared<GroupRuns>(TenantId{1}, shard::Mesh{{2}}, shard::Spread::kAuto,
+                                             &sharder));
+  Opened(0), Opened(1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  proto::Graph& sent = *frame.add_items()->mutable_graph();
+  sent.set_id(graph.id.ToBytes());
+  sent.set_total_bytes(graph.bytes.size());
+  sent.set_data(graph.bytes);
+  sent.set_device_level(true);  // it is none
+  proto::ClientItem& put = *frame.add_items();
+  put.set_seq(1);
+  put.mutable_put()->set_handle(1);
+  proto::ClientItem& run = *frame.add_items();
+  run.set_seq(2);
+  run.mutable_run()->set_graph_id(graph.id.ToBytes());
+  run.mutable_run()->add_inputs(1);
+  run.mutable_run()->add_outputs(2);
+  bool pause = false;
+  ASSERT_TRUE(relay_.FromClient(&client_, frame, pause).ok());
+  for (const Executor& rank : ranks_) {
+    ASSERT_EQ(rank.got.size(), 3u) << "Open, the written graph, the items";
+    const proto::Graph& written = rank.got[1].items(0).graph();
+    EXPECT_EQ(written.device_level(), written.id() != graph.id.ToBytes());
+    ASSERT_EQ(rank.got[2].items_size(), 2);
+    EXPECT_EQ(rank.got[2].items(1).run().graph_id(), written.id());
+  }
 }
 
 TEST_F(RelayRanksTest, RanksThatDisagree_EndTheSession) {

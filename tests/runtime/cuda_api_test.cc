@@ -128,6 +128,7 @@ TEST_F(CudaTest, Driver_IsFoundWithoutWhatIsOptional) {
   const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
   ASSERT_TRUE(api.ok()) << api.status();
   EXPECT_EQ(api->version, 12040);
+  EXPECT_FALSE(api->build.empty());
   EXPECT_NE(api->cuGraphLaunch, nullptr);
   EXPECT_EQ(api->cuTensorMapEncodeTiled, nullptr);
   EXPECT_EQ(Describe(*api, CUDA_ERROR_OUT_OF_MEMORY),

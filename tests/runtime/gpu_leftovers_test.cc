@@ -15,6 +15,7 @@
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/scrub.h"
+#include "tests/gpu/ptx/machine.h"
 
 namespace outboard::cuda {
 namespace {
@@ -142,6 +143,39 @@ TEST_F(GpuLeftovers, AScrub_TakesAllFreeMemoryAndGivesItBack) {
 
 // What must hold of the text itself, whoever compiles it: it is assembled for all classes in
 // docs/gpu-workers.md, where registers and spills are figures.
+// A multiprocessor that none of our blocks got would keep what it has.
+TEST(ScrubKernel, BlocksThatDoNotMeetTheOthers_SaySo) {
+  constexpr uint32_t kBlocks = 4, kWords = 1024, kPolls = 64;
+  for (const int resident : {1, 4}) {
+    ptx::DeviceMemory memory;
+    ptx::MachineOptions options;
+    options.resident_blocks = resident;
+    ptx::Machine machine(&memory, options);
+    const auto module = machine.Load(ScrubText());
+    ASSERT_TRUE(module.ok()) << module.status();
+    uint32_t counts[2] = {};
+    const uint64_t arrived = memory.Allocate(sizeof counts);
+    ASSERT_TRUE(memory.Write(arrived, counts, sizeof counts));
+    ptx::LaunchConfig launch;
+    launch.grid[0] = kBlocks;
+    launch.block[0] = kScrubThreads;
+    launch.shared_bytes = 4 * kWords;
+    struct {
+      uint64_t arrived;
+      uint32_t words, blocks, polls;
+    } parameters = {arrived, kWords, kBlocks, resident == 1 ? kPolls : 100'000};
+    constexpr size_t kParameterBytes = sizeof(uint64_t) + 3 * sizeof(uint32_t);
+    launch.parameters.resize(kParameterBytes);
+    std::memcpy(launch.parameters.data(), &parameters, kParameterBytes);
+    const absl::Status ran = machine.Launch(**module, kScrubKernel, launch);
+    ASSERT_TRUE(ran.ok()) << ran;
+    ASSERT_TRUE(memory.Read(arrived, counts, sizeof counts));
+    EXPECT_EQ(counts[0], kBlocks);
+    // One by one, all but the last wait in vain.
+    EXPECT_EQ(counts[1], resident == 1 ? kBlocks - 1 : 0);
+  }
+}
+
 TEST_F(GpuLeftovers, TheScrubsText_HoldsAsManyValuesAsAThreadHasRegistersFor) {
   const std::string text = ScrubText();
   EXPECT_NE(text.find(absl::StrCat(".reqntid ", kScrubThreads)), std::string::npos);

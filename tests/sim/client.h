@@ -116,6 +116,8 @@ class Client {
       if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
           item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition))
         return;
+    for (const proto::ServerItem& item : message.frame.items())
+      if (item.notice().kind() == proto::Notice::DEVICE_RELEASED) world_->Count("slept");
     core_.OnFrame(message.frame);
     if (message.end) {
       const bool closes = core_.state() == session::SessionCore::State::kClosing;

@@ -436,6 +436,8 @@ class Gateway {
     options.stop_lead_ns = kSecond;
     options.snapshot_ns = 2 * kSecond;
     options.idle_ns = kSecond;
+    options.sleep_ns = 2 * kSecond;
+    options.sleep_lead_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
     options.moves_max = 1000;  // the simulated world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
@@ -446,6 +448,7 @@ class Gateway {
             .live_before_written = planted == Planted::kLiveBeforeWritten,
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
             .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
+            .never_wakes = planted == Planted::kNeverWakes,
             .bill_replay = planted == Planted::kBillReplay};
   }
 

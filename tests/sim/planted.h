@@ -14,6 +14,7 @@ enum class Planted {
   kLiveBeforeWritten,      // a client gets an epoch that is not on disk yet
   kKeptBeforeWritten,      // an executor gets a confirmation for a snapshot that no row names yet
   kAsksNoSnapshot,         // a parked session is put away without having been asked to save itself
+  kNeverWakes,             // a session that sleeps does not hear its client
   kPostTwice,              // time is charged again in the range behind it
   kForgetVoid,             // what is held for a lease is not given back at its end
   kSkipFence,              // writes of a gateway that has crashed still arrive

@@ -176,8 +176,8 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   }
   // The worlds were bad enough.
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
-                           "put away, saved", "refused money", "stopped", "repeated for nothing",
-                           "group lost", "group ends in order"}) {
+                           "put away, saved", "slept", "refused money", "stopped",
+                           "repeated for nothing", "group lost", "group ends in order"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -193,6 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("LiveBeforeWritten", Planted::kLiveBeforeWritten),
                       std::pair("KeptBeforeWritten", Planted::kKeptBeforeWritten),
                       std::pair("AsksNoSnapshot", Planted::kAsksNoSnapshot),
+                      std::pair("NeverWakes", Planted::kNeverWakes),
                       std::pair("PostTwice", Planted::kPostTwice),
                       std::pair("ForgetVoid", Planted::kForgetVoid),
                       std::pair("SkipFence", Planted::kSkipFence),

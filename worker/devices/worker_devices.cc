@@ -50,13 +50,17 @@ void WorkerDevices::Describe(const std::function<int(uint32_t device)>& cores,
 }
 
 std::optional<proto::DeviceOut> WorkerDevices::Failed(uint32_t device, DeviceFailure failure,
+                                                      uint64_t account,
                                                       const std::string& words) {
   if (device >= gpus_.size()) return std::nullopt;
   const std::string& model = gpus_[device].properties.name;
   telemetry::LogWarning("device_failed",
-                        {{"device", device}, {"model", model}, {"message", words}});
+                        {{"device", device},
+                         {"model", model},
+                         {"account", account},
+                         {"message", words}});
   const std::optional<std::string> why =
-      in_service_.Failed(device, failure, words, DevicesInService::Clock::now());
+      in_service_.Failed(device, failure, account, words, DevicesInService::Clock::now());
   if (!why.has_value()) return std::nullopt;
   telemetry::LogError("device_out_of_service",
                       {{"device", device}, {"model", model}, {"message", *why}});

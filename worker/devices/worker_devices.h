@@ -43,9 +43,10 @@ class WorkerDevices {
 
   bool IsOut(uint32_t device) const { return in_service_.IsOut(device); }
   size_t count_out() const { return in_service_.AllOut().size(); }
-  // An executor ended because of its GPU; logs it. Returns what the gateway is to be told, if the
+  // An executor ended because of its GPU, with a session of `account` (0: as in
+  // DevicesInService::Failed); logs it. Returns what the gateway is to be told, if the
   // GPU is out of service from now on.
-  std::optional<proto::DeviceOut> Failed(uint32_t device, DeviceFailure failure,
+  std::optional<proto::DeviceOut> Failed(uint32_t device, DeviceFailure failure, uint64_t account,
                                          const std::string& words);
 
  private:

@@ -9,14 +9,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/program/online/plan.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
+#include "worker/engine/planned_launches.h"
 #include "worker/engine/repeat.h"
 #include "worker/engine/transfers.h"
 #include "worker/executor/failed_node.h"
@@ -35,36 +37,7 @@ struct Launch {
   int result;                // number of the result that needs it (ResultsOf)
 };
 
-constexpr int kNoResult = -1;
 constexpr double kWaitSecondsMax = 86'400;  // a day, as of a step: keeps the sum in its type
-
-// For each of Schedule::buffers the first result that is in it or that is computed from it.
-std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
-  std::vector<int> results;
-  for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
-    results.push_back(buffer.kind == schedule::ScheduledBuffer::Kind::kOutput
-                          ? static_cast<int>(buffer.index)
-                          : kNoResult);
-  const auto needed_by = [&](std::span<const int> stored, std::span<const int> read) {
-    int first = kNoResult;
-    for (const int b : stored)
-      if (const int result = results[b]; result != kNoResult)
-        first = first == kNoResult ? result : std::min(first, result);
-    for (const int b : read)
-      if (results[b] == kNoResult) results[b] = first;
-  };
-  for (auto step = schedule.steps.rbegin(); step != schedule.steps.rend(); ++step) {
-    if (step->kind == schedule::ScheduledStep::Kind::kKernel) {
-      const schedule::ScheduledKernel& kernel = schedule.kernels[step->index];
-      // What is stored has the first slots.
-      needed_by(std::span(kernel.buffers).first(kernel.ast->src.size()), kernel.buffers);
-    } else if (step->kind == schedule::ScheduledStep::Kind::kStart) {
-      for (const int t : schedule.buckets[step->index])
-        needed_by({&schedule.transfers[t].receive, 1}, {&schedule.transfers[t].send, 1});
-    }
-  }
-  return results;
-}
 
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
   if (status.ok() || result == kNoResult) return status;
@@ -495,40 +468,7 @@ class CompiledEngine final : public Engine {
     return plans_.emplace(std::move(key), KnownPlan{std::move(plan), use}).first->second.plan.get();
   }
 
-  // A launch of a plan: the kernel `first` of its schedule and those behind it that are one launch
-  // with it.
-  struct WantedKernel {
-    size_t first = 0;
-    int copies = 1;
-    GraphId id;            // of the kernel in so many copies
-    bool refused = false;  // nobody compiles it, or the device does not take it
-  };
   using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
-
-  static std::vector<WantedKernel> OneByOne(const std::vector<WantedKernel>& wanted) {
-    std::vector<WantedKernel> single;
-    for (const WantedKernel& one : wanted) {
-      if (!one.refused) single.push_back(one);
-      for (int c = 0; one.refused && c < one.copies; ++c)
-        single.push_back({.first = one.first + static_cast<size_t>(c)});
-    }
-    return single;
-  }
-
-  // Those of each copy, one after the other, as many as the kernel has slots.
-  static std::vector<int> BuffersOf(const schedule::Schedule& schedule, const WantedKernel& one,
-                                    const runtime::DeviceKernel& kernel) {
-    if (one.copies == 1) return schedule.kernels[one.first].buffers;
-    std::vector<int> all;
-    const auto slots = static_cast<size_t>(kernel.buffer_count() / one.copies);
-    for (int c = 0; c < one.copies; ++c) {
-      const std::vector<int>& buffers =
-          schedule.kernels[one.first + static_cast<size_t>(c)].buffers;
-      OB_CHECK(slots <= buffers.size());
-      all.insert(all.end(), buffers.begin(), buffers.begin() + static_cast<int64_t>(slots));
-    }
-    return all;
-  }
 
   // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
   // of this plan are held by it alone, so that they go with it. One in several copies may be
@@ -618,20 +558,6 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  // A kernel's step becomes that of the launch which it begins; those inside of one go.
-  static void NumberByLaunch(const std::vector<WantedKernel>& wanted,
-                             std::vector<schedule::ScheduledStep>& steps) {
-    absl::flat_hash_map<size_t, int> launch_of;
-    for (size_t i = 0; i < wanted.size(); ++i)
-      launch_of.emplace(wanted[i].first, static_cast<int>(i));
-    std::erase_if(steps, [&](schedule::ScheduledStep& step) {
-      if (step.kind != schedule::ScheduledStep::Kind::kKernel) return false;
-      const auto launch = launch_of.find(static_cast<size_t>(step.index));
-      if (launch != launch_of.end()) step.index = launch->second;
-      return launch == launch_of.end();
-    });
-  }
-
   absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
                                                           std::span<const int64_t> donated) {
     const TraceSpan span(trace_, "plan");
@@ -639,14 +565,11 @@ class CompiledEngine final : public Engine {
     Graph graph;
     auto plan = std::make_unique<ExecutionPlan>();
     OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, target_, donated, {.scores = scores_}));
+                        schedule::MakeSchedule(graph, sink, target_, donated, ScheduleOptionsOf()));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     const std::vector<int> results = ResultsOf(schedule);
-    std::vector<WantedKernel> wanted;
-    for (size_t i = 0; i < schedule.kernels.size(); ++i)
-      if (const int together = schedule.kernels[i].together; together > 0)
-        wanted.push_back({.first = i, .copies = together});
+    std::vector<WantedKernel> wanted = WantedBy(schedule);
     Kernels kernels;
     size_t compiled = 0;
     OB_RETURN_IF_ERROR(MakeKernels(graph, schedule, sink, results, wanted, kernels, compiled));
@@ -671,19 +594,29 @@ class CompiledEngine final : public Engine {
         plan->largest_temporary = results[b];
       }
     }
+    const size_t count = schedule.kernels.size();
     schedule.kernels.clear();  // their graph ends with this function
     plan->schedule = std::move(schedule);
     NumberByLaunch(wanted, plan->schedule.steps);
     if (debug_ >= 1)
       std::fprintf(stderr,
-                   "plan: %zu launches, %zu kernels compiled, %.1f MB of temporaries, %.1f MB of results, "
-                   "%.1f of them in place, %.1f ms\n",
-                   plan->launches.size(), compiled,
+                   "plan: %zu kernels, %zu compiled, %zu launches, %.1f MB of temporaries, "
+                   "%.1f MB of results, %.1f of them in place, %.1f ms\n",
+                   count, compiled, plan->launches.size(),
                    static_cast<double>(plan->schedule.arena_bytes) / 1e6,
                    static_cast<double>(result_bytes) / 1e6,
                    static_cast<double>(in_place_bytes) / 1e6,
                    std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     return plan;
+  }
+
+  schedule::ScheduleOptions ScheduleOptionsOf() const {
+    schedule::ScheduleOptions options{.scores = scores_};
+    if (target_.kind == TargetKind::kCuda)
+      options.computes_scores = [this](const UOp* kernel) {
+        return program::ComputesScores(kernel, target_);
+      };
+    return options;
   }
 
   KernelCompiler* compiler_;

@@ -253,7 +253,7 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
 }
 
 void ExecutorCore::Drain() {
-  while (!waiting_.empty() && !ended_) {
+  while (!waiting_.empty() && !ended_ && !partner_left_) {
     const proto::ClientItem& item = waiting_.front();
     if (item.seq() > applied_seq_ || options_.planted.no_seq_check) {  // E1
       if (item.seq() > applied_seq_ + 1)
@@ -312,6 +312,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
       outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
       break;
   }
+  if (GroupHasEnded()) return false;
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
   if (!outcome.session.ok()) {
     EndSession(outcome.session);
@@ -325,6 +326,19 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   if (outcome.applied) applied_seq_ = seq;
   schedule_.Applied(item);
   if (trace_ != nullptr && trace_->wants_done()) SendDone();
+  return true;
+}
+
+// The rank that failed half way says why, and ends. Where another one left, its end is told by those
+// who know more of it than this rank does: no answer is given, and they end the session.
+bool ExecutorCore::GroupHasEnded() {
+  if (engine_->group() == nullptr) return false;
+  const absl::Status status = engine_->group()->status();
+  if (status.ok()) return false;
+  if (collective::AbortedRank(status) == rank_)
+    EndSession(status);
+  else
+    partner_left_ = true;
   return true;
 }
 

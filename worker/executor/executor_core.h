@@ -131,6 +131,8 @@ class ExecutorCore {
   void OnSequenced(proto::ClientItem item);
   void Drain();
   bool TryApply(const proto::ClientItem& item);  // false: waits
+  // True if the group has ended in the item that was applied last: nothing can follow it.
+  bool GroupHasEnded();
   void EndSession(const absl::Status& status);
   void ApplySave(uint64_t seq, const proto::Save& save);
   using Wholes = google::protobuf::RepeatedPtrField<proto::Whole>;
@@ -161,6 +163,7 @@ class ExecutorCore {
   Engine* const engine_;
   const ExecutorOptions options_;
   uint32_t rank_ = 0;
+  bool partner_left_ = false;  // nothing is applied any more
   bool open_ = false;
   bool ended_ = false;
   proto::Open opened_by_;  // the last Open

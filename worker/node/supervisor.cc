@@ -34,7 +34,6 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "proto/fleet.grpc.pb.h"
-#include "runtime/devices.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "telemetry/samples.h"
@@ -49,9 +48,9 @@
 #include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/core_sets.h"
-#include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/kernels_of_accounts.h"
 #include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
@@ -68,20 +67,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
 
-constexpr Milliseconds kRejoinFirst{100};
-constexpr Milliseconds kRejoinMost{5000};
-
-AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
-  AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
-  kernels.fleet_secret = options.fleet_secret;
-  kernels.one_user = options.one_user;
-  if (!options.one_user)  // the search in idle time is the first device's
-    kernels.hardware =
-        DescribeDevice(std::string(runtime::kCpu),
-                       static_cast<int>(DivideCores(UsableCores(), options.devices)[0].size()))
-            .hardware_class;
-  return kernels;
-}
+constexpr Milliseconds kRejoinFirst{100}, kRejoinMost{5000};
 
 }  // namespace
 
@@ -150,6 +136,19 @@ class Supervisor::Impl {
     EndSessions();
     spare_.Stop();
     return absl::OkStatus();
+  }
+
+  void Drain(Milliseconds limit) {
+    if (!welcome_) return;
+    draining_ = true;
+    proto::WorkerEvent event;
+    event.mutable_draining();
+    Tell(event);
+    std::unique_lock lock(mutex_);
+    const auto are_left = [this] { return welcome_ && sessions_.size() > ended_.size(); };
+    const Clock::time_point until = Clock::now() + limit;
+    while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
+    telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
   }
 
   void Stop() {
@@ -360,7 +359,7 @@ class Supervisor::Impl {
     if (spare_.running() || stopping_) return;
     if (devices_.are_gpus() && spare_.has_ended())
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
-        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere,
+        OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
                         "an executor could not have it (its log says why)");
     const std::optional<uint32_t> free = FirstFreeDevice();
     if (free.has_value()) StartSpareOn(*free);
@@ -467,9 +466,10 @@ class Supervisor::Impl {
     session.stored_file = MakeStoredFile();
     session.output = spare_.TakeOutput();
     if (devices_.are_gpus())
-      session.on_device_failure = [this, device = spare_.device()](DeviceFailure failure,
-                                                                 const std::string& words) {
-        OnDeviceFailure(device, failure, words);
+      session.on_device_failure = [this, device = spare_.device(),
+                                   account = options_.is_single_account ? 0 : assign.account()](
+                                      DeviceFailure failure, const std::string& words) {
+        OnDeviceFailure(device, failure, account, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     executors.Add(std::move(session), spare_.TakeProcess());
@@ -499,8 +499,9 @@ class Supervisor::Impl {
   }
 
   // Any thread.
-  void OnDeviceFailure(uint32_t device, DeviceFailure failure, const std::string& words) {
-    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, words);
+  void OnDeviceFailure(uint32_t device, DeviceFailure failure, uint64_t account,
+                       const std::string& words) {
+    std::optional<proto::DeviceOut> out = devices_.Failed(device, failure, account, words);
     if (!out.has_value()) return;
     proto::WorkerEvent event;
     *event.mutable_device_out() = *std::move(out);
@@ -593,6 +594,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
+void Supervisor::Drain(std::chrono::milliseconds limit) { impl_->Drain(limit); }
 void Supervisor::Stop() { impl_->Stop(); }
 
 }  // namespace outboard::worker

@@ -67,6 +67,11 @@ class Supervisor {
   //         worker permanently
   absl::Status Run();
 
+  // Any thread but that of Run. Tells the gateway that this worker takes no new session and ends,
+  // so that it moves those that can go on elsewhere from a snapshot; returns when none is left
+  // here, or after `limit`, or at once where no gateway is joined.
+  void Drain(std::chrono::milliseconds limit);
+
   // Any thread. Takes no new session, ends the executors, and lets Run return.
   void Stop();
 

@@ -64,7 +64,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     scores = Causal(scores);
   else if (!o.mask.empty())
     scores = IsBool(o.mask.dtype()) ? o.mask.where(scores, kUnseen) : scores + o.mask;
-  return scores.cast(FloatOf(type)).softmax().dropout(o.dropout_p).matmul(v);
+  // Weights are rounded to the type of the values at the end, as their product takes them.
+  return scores.softmax().cast(FloatOf(type)).dropout(o.dropout_p).matmul(v);
 }
 
 // Gates i, f, g, o of Hochreiter and Schmidhuber (1997) with the forget gate of Gers et al. (2000),

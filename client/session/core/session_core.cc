@@ -488,6 +488,7 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.bytes_accessed = bytes_accessed_;
   stats.cost_micro_usd = cost_micro_usd_;
   stats.seconds_billed = static_cast<double>(billed_ms_) / 1e3;
+  stats.devices = std::max(1u, opened_.devices());
   stats.price_per_hour_micro_usd =
       opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());

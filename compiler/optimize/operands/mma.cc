@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 
@@ -25,6 +26,44 @@ const UOp* Widened(const UOp* node) {
   }
 }
 
+// What a sum in narrow floats or f32 adds, without the rounding of each term, and without what sets
+// terms to 0: `gates` becomes the conditions for their being a product.
+const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
+  for (;;) {
+    if (term->op == Op::kCast && IsFloat(term->src[0]->dtype) && IsFloat(term->dtype)) {
+      term = term->src[0];
+    } else if (term->op == Op::kWhere && IsZero(term->src[2])) {
+      gates.push_back(term->src[0]);
+      term = term->src[1];
+    } else {
+      return term;
+    }
+  }
+}
+
+// Adds the conditions of which `condition` is the conjunction.
+void AddConjuncts(const UOp* condition, absl::flat_hash_set<const UOp*>& all) {
+  std::vector<const UOp*> open = {condition};
+  while (!open.empty()) {
+    const UOp* const next = open.back();
+    open.pop_back();
+    if (next->op == Op::kAnd) {
+      open.insert(open.end(), next->src.begin(), next->src.end());
+    } else {
+      all.insert(next);
+    }
+  }
+}
+
+// Whether `value` is 0 where one of `gates` is false.
+bool IsZeroOutside(const UOp* value, const std::vector<const UOp*>& gates) {
+  absl::flat_hash_set<const UOp*> wanted, has;
+  for (const UOp* gate : gates) AddConjuncts(gate, wanted);
+  if (value->op == Op::kLoad && value->src.size() == 3 && IsZero(value->src[2]))
+    AddConjuncts(value->src[1], has);
+  return std::all_of(wanted.begin(), wanted.end(), [&](const UOp* w) { return has.contains(w); });
+}
+
 class Finder {
  public:
   explicit Finder(const LoopNest& kernel) : kernel_(kernel) {}
@@ -37,16 +76,19 @@ class Finder {
     if (kernel_.parallel_count != kernel_.output_count) return illegal("a range is a sequence");
     const ReduceGroup& group = kernel_.groups[0];
     product_.sum = group.nodes[0];
-    if (ReduceOf(product_.sum).op() != Op::kAdd || product_.sum->dtype != DType::kF32)
-      return illegal("not a sum in f32");
-    const UOp* const term = product_.sum->src[0];
-    if (term->op != Op::kMul) return illegal("not a sum of products");
+    if (ReduceOf(product_.sum).op() != Op::kAdd) return illegal("not a sum");
+    std::vector<const UOp*> gates;
+    const UOp* const term = ProductIn(product_.sum->src[0], gates);
+    if (term->op != Op::kMul || term->dtype != DType::kF32)
+      return illegal("not a sum of products in f32");
     product_.rows.value = Widened(term->src[0]);
     product_.columns.value = Widened(term->src[1]);
     if (product_.rows.value->dtype != product_.columns.value->dtype) {
       product_.rows.value = term->src[0];
       product_.columns.value = term->src[1];
     }
+    if (!IsZeroOutside(product_.rows.value, gates) && !IsZeroOutside(product_.columns.value, gates))
+      return illegal("terms are 0 where neither operand is");
     product_.dtype = product_.rows.value->dtype;
     if (product_.dtype == DType::kF32)
       product_.parts = kernel_.tf32 ? MmaParts::kRounded : MmaParts::kThree;

@@ -6,6 +6,9 @@
 // the sum of two TF32, and what is left out of the sum of their products is less than what an f32
 // rounds off. A program may say that one product of rounded operands will do (SINK's argument).
 //
+// Terms may be rounded to a narrow float before they are added in it, as a gradient's are: that is
+// left out. They may be 0 where a condition is false that gates a LOAD among the operands, too.
+//
 // Output ranges that a alone depends on are the rows of the product, those of b its columns, those
 // of both its batch. Several ranges of one kind are one index, the last one varying fastest, and so
 // are the reduced ranges, the steps: a convolution is a product, too. What the kernel stores may be

@@ -230,6 +230,26 @@ absl::Status ThreadPlanner::CheckInPlace() const {
   return absl::OkStatus();
 }
 
+std::vector<std::pair<DType, int64_t>> JoinMemory(const LoopNest& kernel, const LoopPlan& plan) {
+  std::vector<std::pair<DType, int64_t>> memory;
+  for (size_t g = 0; g < kernel.groups.size(); ++g) {
+    if (plan.groups[g].shared_by == 1) continue;
+    const int64_t one = JoiningOf(kernel, plan, g).elements();
+    if (one == 0) continue;
+    for (const UOp* node : kernel.groups[g].nodes) {
+      const DType type = JoinTypeOf(node->dtype);
+      const int64_t nodes =
+          std::count_if(kernel.groups[g].nodes.begin(), kernel.groups[g].nodes.end(),
+                        [&](const UOp* other) { return JoinTypeOf(other->dtype) == type; });
+      auto at = std::find_if(memory.begin(), memory.end(),
+                             [&](const auto& entry) { return entry.first == type; });
+      if (at == memory.end()) at = memory.insert(at, {type, 0});
+      at->second = std::max(at->second, one * std::min(nodes, JoinedAtOnce(one, type)));
+    }
+  }
+  return memory;
+}
+
 absl::Status ThreadPlanner::CheckSize() const {
   const auto over = [](const char* what, int64_t count, int64_t most) {
     return absl::ResourceExhaustedError(
@@ -252,8 +272,9 @@ absl::Status ThreadPlanner::CheckSize() const {
   if (join > kJoinBytesMax) return over("bytes to join a reduction,", join, kJoinBytesMax);
   for (const BlockCopy& copy : plan_.copies)
     copied += LayOutCopy(kernel_, plan_, copy).elements * ByteWidth(copy.load->dtype);
-  // Memory to join is of two types at most.
-  const int64_t shared = copied + (join > 0 ? 2 * kJoinBytesMax : 0);
+  int64_t shared = copied;
+  for (const auto& [type, elements] : JoinMemory(kernel_, plan_))
+    shared += elements * std::max(4, ByteWidth(type));
   if (shared > target_.shared_bytes) return over("bytes of a block,", shared, target_.shared_bytes);
   return absl::OkStatus();
 }

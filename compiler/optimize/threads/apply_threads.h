@@ -3,6 +3,8 @@
 // block is laid out. Threads: one at a time.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -69,9 +71,21 @@ struct Joining {
 };
 Joining JoiningOf(const LoopNest& kernel, const LoopPlan& plan, size_t group);
 
+// The type in which results are joined.
+inline DType JoinTypeOf(DType dtype) {
+  return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
+}
+// Elements of the block's memory for all joins, by type, in the order of the groups: those of one
+// type take turns in it.
+std::vector<std::pair<DType, int64_t>> JoinMemory(const LoopNest& kernel, const LoopPlan& plan);
+
 // Bytes of the block's memory for joining at once; a group with more joins some of its reductions
 // after the others.
 inline constexpr int64_t kJoinBytesMax = 16 << 10;
+// How many reductions of so many elements each.
+inline int64_t JoinedAtOnce(int64_t elements, DType type) {
+  return std::max<int64_t>(1, kJoinBytesMax / (elements * ByteWidth(type)));
+}
 
 // A copy in memory of the block: the values of a block of threads along each range, `k` outermost.
 struct CopyDim {

@@ -108,8 +108,7 @@ class ResultFinder {
     for (const UOp* node : kernel_.nodes)
       if (node->op == Op::kLoad && GlobalOfAccess(node).slot() == slot)
         return NoViewOf("a result is read, too");
-    HopperResult result{.dtype = store->src[1]->dtype,
-                        .elements = kernel_.slot_elements[slot]};
+    HopperResult result{.dtype = store->src[1]->dtype, .elements = kernel_.slot_elements[slot]};
     if (result.dtype != DType::kF32 && result.dtype != DType::kBF16 && result.dtype != DType::kF16)
       return NoViewOf("results of ", std::string(Name(result.dtype)));
     const codegen::Affine& index = forms_.Of(store->src[0]->src[1]);
@@ -167,7 +166,9 @@ struct Choice {
 class TileChooser {
  public:
   TileChooser(const HopperShape& shape, const Target& target)
-      : shape_(shape), multiprocessors_(std::max(1, target.threads)) {}
+      : shape_(shape), plain_(shape), multiprocessors_(std::max(1, target.threads)) {
+    plain_.results.clear();
+  }
 
   std::optional<Choice> Best(double below) {
     std::optional<Choice> best;
@@ -175,10 +176,8 @@ class TileChooser {
       for (const int64_t split : {1, 2, 4})
         for (const int64_t cluster : {2, 1})
           for (const int64_t stages : {4, 2}) {
-            HopperTile tile{.columns = candidate.columns,
-                            .stages = stages,
-                            .cluster = cluster,
-                            .split = split};
+            HopperTile tile{
+                .columns = candidate.columns, .stages = stages, .cluster = cluster, .split = split};
             if (!Fits(tile)) continue;
             const double time = TimeOf(tile, candidate.speed);
             if (time < (best ? best->time : below)) best = {{tile, time}};
@@ -198,7 +197,8 @@ class TileChooser {
   }
 
   bool Fits(const HopperTile& tile) const {
-    if (!CheckHopperShape(shape_, tile).ok()) return false;
+    // Without boxes there is more room, and parts may be narrower.
+    if (!CheckHopperShape(shape_, tile).ok() && !CheckHopperShape(plain_, tile).ok()) return false;
     // Parts are for what leaves multiprocessors idle, clusters for what does not.
     if (tile.split > 1) return TilesOf(tile) * tile.split <= multiprocessors_;
     return tile.cluster == 1 || TilesOf(tile) >= multiprocessors_;
@@ -206,13 +206,13 @@ class TileChooser {
 
   double TimeOf(const HopperTile& tile, double speed) const {
     const int64_t blocks = TilesOf(tile) * tile.split;
-    const int64_t steps =
-        shape_.k / tile.split + kFillSteps + (tile.split > 1 ? kJoinSteps : 0);
+    const int64_t steps = shape_.k / tile.split + kFillSteps + (tile.split > 1 ? kJoinSteps : 0);
     return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
            (speed * (tile.cluster > 1 ? kClusterGain : 1));
   }
 
   const HopperShape& shape_;
+  HopperShape plain_;
   const int64_t multiprocessors_;
 };
 
@@ -226,9 +226,9 @@ absl::StatusOr<HopperShape> HopperShapeOf(const LoopNest& kernel, const MmaProdu
 
 int64_t WgmmaAmount(const HopperTile& tile) {
   int64_t amount = 0;
-  const int64_t numbers[] = {tile.columns, tile.stages,
-                             tile.cluster, tile.split,
-                             tile.persistent_blocks > 0 ? 1 : 0, tile.order};
+  const int64_t numbers[] = {
+      tile.columns, tile.stages, tile.cluster, tile.split, tile.persistent_blocks > 0 ? 1 : 0,
+      tile.order};
   for (size_t i = 0; i < std::size(numbers); ++i) amount = amount * kDigits[i] + numbers[i];
   return amount;
 }
@@ -290,9 +290,8 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
     const std::vector<int>& reduced = kernel.groups[0].ranges;
     if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
       return absl::InvalidArgumentError("WGMMA: the axis is not the one that is summed over");
-    OB_ASSIGN_OR_RETURN(
-        HopperPlan plan,
-        MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
+    OB_ASSIGN_OR_RETURN(HopperPlan plan,
+                        MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
     return plan;
   }
   if (opts != nullptr || !able || !instead || instead->product.steps < kStepsMin ||
@@ -309,8 +308,7 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
   const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
                                       tiles(shape->n, instead->tile.columns));
-  const double by_mma =
-      static_cast<double>(waves * (shape->k + kFillSteps)) * area / speed;
+  const double by_mma = static_cast<double>(waves * (shape->k + kFillSteps)) * area / speed;
   const std::optional<Choice> best = chooser.Best(by_mma);
   if (!best) return std::nullopt;
   OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));

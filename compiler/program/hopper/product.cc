@@ -78,7 +78,8 @@ class ProductBuilder {
   // A cluster's blocks have tiles of one round.
   static int64_t BlocksOf(const HopperTile& tile, int64_t tiles) {
     if (tile.persistent_blocks == 0 || tile.split > 1) return tiles * tile.split;
-    const int64_t whole = std::max(tile.cluster, tile.persistent_blocks / tile.cluster * tile.cluster);
+    const int64_t whole =
+        std::max(tile.cluster, tile.persistent_blocks / tile.cluster * tile.cluster);
     return std::min(whole, tiles);
   }
   int64_t OrderOf() const { return std::min(tile_.order, tiles_m_); }
@@ -113,8 +114,7 @@ class ProductBuilder {
     a_staged_ = Open(shape_.a, tile_.rows, false);
     b_staged_ = Open(shape_.b, tile_.columns, Partners() > 1);
     results_.Open(thread_, shape_.batch);
-    if (tile_.split > 1)
-      parts_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
+    if (tile_.split > 1) parts_ = b_.Alloc(Space::kShared, DType::kF32, tile_.rows * tile_.columns);
     barriers_ = b_.Alloc(Space::kBarriers, DType::kU64, 2 * tile_.stages);
     const ValueId one = b_.If(b_.Less(thread_, b_.Int(1)));
     for (int64_t stage = 0; stage < tile_.stages; ++stage) {
@@ -158,8 +158,7 @@ class ProductBuilder {
     const ValueId number = b_.Divide(in_batch, group * tiles_n_);
     ValueId row = b_.Modulo(in_group, group), column = b_.Divide(in_group, group);
     if (last != 0) {
-      const ValueId is_last =
-          b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(tiles_m_ / group)});
+      const ValueId is_last = b_.Alu(Op::kCmpEq, DType::kBool, {number, b_.Int(tiles_m_ / group)});
       row = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Modulo(in_group, last), row});
       column = b_.Alu(Op::kWhere, DType::kI64, {is_last, b_.Divide(in_group, last), column});
     }
@@ -233,8 +232,8 @@ class ProductBuilder {
 
   void Consume(ValueId consumer) {
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, tile_.columns / 2);
-    const ValueId speaks =
-        b_.Alu(Op::kCmpEq, DType::kBool, {b_.Modulo(thread_, kWarpgroupThreads), b_.Int(0)});
+    const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
+    const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
       b_.Do(Code::kGroupFence, {sums});
@@ -254,10 +253,12 @@ class ProductBuilder {
       b_.Do(Code::kGroupCommit);
     };
     const auto release = [&](ValueId stage) {
+      // One thread for each block that copies to this stage.
       const ValueId one = b_.If(speaks);
-      if (Partners() == 1) b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
-      for (int64_t rank = 0; Partners() > 1 && rank < Partners(); ++rank)
-        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage), b_.Int(rank)});
+      if (Partners() == 1)
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage)});
+      else
+        b_.Do(Code::kBarrierArrive, {barriers_, Empty(stage), in_group});
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {
@@ -302,8 +303,7 @@ class ProductBuilder {
     const int64_t columns = tile_.columns / tile_.split, elements = columns / 2;
     const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
     for (int64_t e = 0; e < elements; e += kTogether) {
-      const ValueId four =
-          b_.Plus(b_.Times(rank_, elements / kTogether), b_.Int(e / kTogether));
+      const ValueId four = b_.Plus(b_.Times(rank_, elements / kTogether), b_.Int(e / kTogether));
       ValueId total = -1;
       for (int64_t rank = 0; rank < tile_.split; ++rank) {
         const ValueId part = b_.Add({.code = Code::kClusterLoad,
@@ -313,11 +313,13 @@ class ProductBuilder {
         total = rank == 0 ? part : b_.Alu(Op::kAdd, DType::kF32, {total, part});
       }
       for (int64_t i = 0; i < kTogether; ++i)
-        b_.Store(sums, b_.Int(e + i),
-                 b_.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {total}, .imm = {i, 0, 0}}));
+        b_.Store(
+            sums, b_.Int(e + i),
+            b_.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {total}, .imm = {i, 0, 0}}));
     }
     const TilePlace place = PlaceOf(b_.Divide(block_, tile_.split));
-    results_.Write({sums, consumer,
+    results_.Write({sums,
+                    consumer,
                     {place.batch, place.row, b_.Plus(place.column, b_.Times(rank_, columns))},
                     columns});
   }
@@ -333,10 +335,8 @@ class ProductBuilder {
 };
 
 int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
-  const int64_t ring =
-      tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype);
-  const int64_t parts =
-      tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
+  const int64_t ring = tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype);
+  const int64_t parts = tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
   return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
 }
 
@@ -395,8 +395,7 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
     return none_for(tiles, " rows of tiles; a cluster has ", tile.cluster);
   if (const int64_t part = tile.columns / tile.cluster;
       tile.cluster > 1 && part % (shape.b.along_rows ? kWide : 8) != 0)
-    return none_for("parts of ", part, " columns, no multiple of ",
-                    shape.b.along_rows ? kWide : 8);
+    return none_for("parts of ", part, " columns, no multiple of ", shape.b.along_rows ? kWide : 8);
   if (shape.results.size() > 2) return none_for(shape.results.size(), " results in boxes");
   for (const HopperResult& result : shape.results) {
     if (const int64_t columns = tile.columns / tile.split; columns % result.columns() != 0)
@@ -407,8 +406,7 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
                         MappedTensor::kStrideAlign);
   }
   if (const int64_t bytes = SharedBytesOf(shape, tile); bytes > kHopperSharedBytesMax)
-    return none_for("stages and results of ", bytes, " bytes; a block has ",
-                    kHopperSharedBytesMax);
+    return none_for("stages and results of ", bytes, " bytes; a block has ", kHopperSharedBytesMax);
   return absl::OkStatus();
 }
 

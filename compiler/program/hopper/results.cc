@@ -79,19 +79,18 @@ void ResultWriter::WriteBox(size_t result, const SumTile& tile, int64_t box, int
                             int64_t left) {
   const int64_t wide = results_[result].columns();
   const Opened& opened = opened_[result];
-  const ValueId begin = b_.Times(b_.Plus(b_.Times(tile.consumer, kTurns), b_.Int(turn)),
-                                 kRows * wide);
+  const ValueId begin =
+      b_.Times(b_.Plus(b_.Times(tile.consumer, kTurns), b_.Int(turn)), kRows * wide);
   const ValueId waits = b_.If(Speaks());
   b_.Do(Code::kBoxWait, {}, {left, 1, 0});
   b_.EndIf(waits);
   b_.Do(Code::kGroupSync);
   // Of the box: 8 rows of a warp, then the other 8, by columns of 8.
   const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
-  const ValueId own =
-      b_.Plus(b_.Times(b_.Plus(b_.Times(b_.Divide(in_group, kWarpThreads), 16),
-                               b_.Divide(b_.Modulo(in_group, kWarpThreads), 4)),
-                       wide),
-              b_.Times(b_.Modulo(in_group, 4), 2));
+  const ValueId own = b_.Plus(b_.Times(b_.Plus(b_.Times(b_.Divide(in_group, kWarpThreads), 16),
+                                               b_.Divide(b_.Modulo(in_group, kWarpThreads), 4)),
+                                       wide),
+                              b_.Times(b_.Modulo(in_group, 4), 2));
   for (int64_t e = box * wide / 2; e < (box + 1) * wide / 2; e += 2) {
     SumPlace place = PlaceOf(tile, e);
     if (cut_rows_) place.row = Least(place.row, m_ - 1);

@@ -450,7 +450,7 @@ class MmaLowering {
     const ValueId step = b_.Loop(product_.steps);
     low_.Enter();
     low_.BindAll(product_.reduced, step);
-    const ValueId term = low_.Emit(product_.sum->src[0]);
+    const ValueId term = b_.Cast(low_.Emit(product_.sum->src[0]), DType::kF32);
     b_.Store(total, b_.Int(0),
              b_.Add({.code = Code::kAlu,
                      .op = Op::kAdd,

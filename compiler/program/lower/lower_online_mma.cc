@@ -16,9 +16,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/program/lower/lowering.h"
+#include "compiler/program/lower/online_matrices.h"
 #include "compiler/program/online/plan.h"
 
 namespace outboard::program {
@@ -28,7 +28,6 @@ namespace {
 constexpr int64_t kFragment = 16, kChunk = 8, kRowsOfFragment = 2;
 
 int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
-int64_t Padded(int64_t width) { return TimesOf(width, kFragment) * kFragment; }
 
 }  // namespace
 
@@ -40,6 +39,7 @@ class OnlineMmaLowering {
         kernel_(plan.kernel),
         plan_(plan),
         tile_(plan.tile),
+        matrices_(low_, plan),
         extent_(plan.kernel.ranges[plan.range].extent),
         times_(TimesOf(extent_, tile_.steps)),
         halves_(tile_.fragments * kRowsOfFragment) {
@@ -47,16 +47,15 @@ class OnlineMmaLowering {
   }
 
   Program Run() {
-    for (const OnlineMatrix& matrix : plan_.matrices)
-      memory_.push_back(b_.Alloc(Space::kShared, plan_.dtype,
-                                 StageElements(matrix) * (matrix.of_rows ? 1 : tile_.stages)));
+    matrices_.Open();
+    if (!plan_.visible.guards.empty()) guards_ = b_.Alloc(Space::kShared, DType::kF32, tile_.warps);
     Place();
     low_.Enter();
     low_.BindAll(plan_.batch, batch_);
     OpenWindow();
     OpenCarried();
     for (size_t m = 0; m < plan_.matrices.size(); ++m)
-      if (plan_.matrices[m].of_rows) Fetch(m, -1, b_.Int(0));
+      if (plan_.matrices[m].of_rows) matrices_.Fetch(m, -1, b_.Int(0));
     for (size_t phase = 0; phase < plan_.online.phases.size(); ++phase) {
       Pass(phase);
       Finish(phase);
@@ -81,6 +80,7 @@ class OnlineMmaLowering {
     origin_ = b_.Times(tile, tile_.rows());
     warp_ = b_.Divide(thread, kWarpThreads);
     lane_ = b_.Modulo(thread, kWarpThreads);
+    matrices_.Place(thread, lane_, origin_);
     first_row_ = b_.Plus(b_.Plus(origin_, b_.Times(warp_, kFragment * tile_.fragments)),
                          b_.Divide(lane_, 4));
     member_ = b_.Times(b_.Modulo(lane_, 4), 2);
@@ -90,15 +90,14 @@ class OnlineMmaLowering {
   void OpenWindow() {
     const codegen::VisibleSteps& visible = plan_.visible;
     count_ = b_.Int(times_);
-    // Whether what masks hide is 0 depends on data: all steps are run.
-    if (visible.range < 0 || !visible.guards.empty()) return;
+    if (visible.range < 0) return;
     const auto extreme = [&](const codegen::RowForm& form, bool greatest) {
       ValueId sum = b_.Int(form.constant);
       for (const auto& [range, coefficient] : form.terms) {
         ValueId value = low_.value_[range];
         if (range == plan_.rows.back()) {
-          const ValueId last = low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)),
-                                          b_.Int(plan_.row_count - 1));
+          const ValueId last =
+              low_.Least(b_.Plus(origin_, b_.Int(tile_.rows() - 1)), b_.Int(plan_.row_count - 1));
           value = (coefficient > 0) == greatest ? last : origin_;
         }
         sum = b_.Plus(sum, b_.Times(value, coefficient));
@@ -117,6 +116,50 @@ class OnlineMmaLowering {
     const ValueId end = b_.Plus(b_.Divide(last, tile_.steps), b_.Int(1));
     count_ = first_ < 0 ? end : b_.Plus(end, low_.Negated(first_));
     windowed_ = true;
+    if (visible.guards.empty()) return;
+    const ValueId fail = GuardsFail(first_ < 0 ? b_.Int(0) : first_, end);
+    if (first_ >= 0) first_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(0), first_});
+    count_ = b_.Alu(Op::kWhere, DType::kI64, {fail, b_.Int(times_), count_});
+  }
+
+  // Whether a guard is not 0 in a step before the time `first` or from the time `end` on. Threads
+  // look at different steps, and tell each other.
+  ValueId GuardsFail(ValueId first, ValueId end) {
+    const int64_t threads = tile_.threads();
+    const ValueId one = b_.Const(DType::kF32, 1), zero = b_.Const(DType::kF32, 0);
+    const ValueId found = b_.Alloc(Space::kPrivate, DType::kF32, 1);
+    b_.Store(found, b_.Int(0), zero);
+    const ValueId loop = b_.Loop(TimesOf(extent_, threads));
+    low_.Enter();
+    const ValueId step = low_.Least(b_.Plus(b_.Times(loop, threads), thread_), b_.Int(extent_ - 1));
+    low_.BindPlain(plan_.range, step);
+    const ValueId time = b_.Divide(step, tile_.steps);
+    const ValueId hidden = b_.Alu(Op::kOr, DType::kBool,
+                                  {b_.Less(time, first), b_.Less(b_.Plus(end, b_.Int(-1)), time)});
+    for (const UOp* guard : plan_.visible.guards) {
+      const ValueId other =
+          b_.Alu(Op::kCmpNe, DType::kBool, {low_.Emit(guard), b_.Const(guard->dtype, 0)});
+      b_.Store(found, b_.Int(0),
+               b_.Alu(Op::kWhere, DType::kF32,
+                      {low_.And(hidden, other), one, b_.Load(found, b_.Int(0))}));
+    }
+    low_.Unbind(plan_.range);
+    low_.Leave();
+    b_.End(loop);
+    ValueId any = b_.Load(found, b_.Int(0));
+    for (int64_t bit = 1; bit < kWarpThreads; bit *= 2) {
+      const ValueId other =
+          b_.Add({.code = Code::kShuffle, .dtype = DType::kF32, .src = {any}, .imm = {bit, 0, 0}});
+      any = b_.Alu(Op::kMax, DType::kF32, {any, other});
+    }
+    const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {lane_, b_.Int(0)}));
+    b_.Store(guards_, warp_, any);
+    b_.EndIf(branch);
+    b_.Barrier();
+    ValueId fails = zero;
+    for (int64_t warp = 0; warp < tile_.warps; ++warp)
+      fails = b_.Alu(Op::kMax, DType::kF32, {fails, b_.Load(guards_, b_.Int(warp))});
+    return b_.Less(zero, fails);
   }
 
   // The number of a time, of those that are run.
@@ -124,110 +167,9 @@ class OnlineMmaLowering {
     return first_ < 0 ? step : low_.Least(b_.Plus(first_, step), b_.Int(times_ - 1));
   }
 
-  int64_t OwnOf(const OnlineMatrix& matrix) const {
-    return matrix.of_rows ? tile_.rows() : tile_.steps;
-  }
-  int64_t LengthOf(const OnlineMatrix& matrix) const {
-    return matrix.across ? OwnOf(matrix) : Padded(matrix.width);
-  }
-  int64_t StageElements(const OnlineMatrix& matrix) const {
-    return OwnOf(matrix) * Padded(matrix.width);
-  }
-
-  // The first element of a chunk of eight of a line. Chunks are turned around from line to line, so
-  // that those of a column lie in all banks. `low` is the line's number modulo 8.
-  ValueId ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line, ValueId low,
-                    ValueId chunk) {
-    const int64_t length = LengthOf(matrix), chunks = length / kChunk;
-    const ValueId turn = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
-    const ValueId in_line = b_.Times(b_.Modulo(b_.Plus(chunk, turn), chunks), kChunk);
-    const ValueId first =
-        b_.Plus(b_.Times(stage, StageElements(matrix)), b_.Times(line, length));
-    return b_.Plus(first, in_line);
-  }
-
-  // ---- copies
-
-  // Begins copies of a matrix; of steps, of the time `number`.
-  void Fetch(size_t index, ValueId number, ValueId stage) {
-    const OnlineMatrix& matrix = plan_.matrices[index];
-    const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
-    const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
-    for (int64_t piece = 0; piece < TimesOf(pieces, threads); ++piece) {
-      low_.Enter();
-      const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
-      ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
-      if (threads % in_line == 0) {
-        line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(piece * (threads / in_line)));
-        place = b_.Modulo(thread_, in_line);
-      }
-      const bool all = (piece + 1) * threads <= pieces;
-      const ValueId branch = all ? ValueId{-1} : b_.If(b_.Less(of_all, b_.Int(pieces)));
-      Copy(index, number, stage, line, place);
-      if (branch >= 0) b_.EndIf(branch);
-      low_.Leave();
-    }
-  }
-
-  void Copy(size_t index, ValueId number, ValueId stage, ValueId line, ValueId place) {
-    const OnlineMatrix& matrix = plan_.matrices[index];
-    const int64_t run = matrix.run, in_chunk = kChunk / run;
-    const ValueId element = b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, 8),
-                                              b_.Divide(place, in_chunk)),
-                                    b_.Times(b_.Modulo(place, in_chunk), run));
-    const ValueId along = b_.Times(place, run);
-    const ValueId other = matrix.across ? line : along;
-    const ValueId own = b_.Plus(
-        matrix.of_rows ? origin_ : b_.Times(number, tile_.steps), matrix.across ? along : line);
-    const int64_t own_count = matrix.of_rows ? plan_.row_count : extent_;
-    ValueId inside = -1;
-    const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
-      if (count % size == 0) return;
-      const ValueId last = runs ? b_.Plus(value, b_.Int(run - 1)) : value;
-      inside = low_.And(inside, b_.Less(last, b_.Int(count)));
-    };
-    below(own, own_count, OwnOf(matrix), matrix.across);
-    below(other, matrix.width, Padded(matrix.width), !matrix.across);
-    if (matrix.of_rows)
-      low_.BindAll(plan_.rows, own);
-    else
-      low_.BindPlain(plan_.range, own);
-    low_.BindAll(matrix.other, other);
-    Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
-    const ValueId gate =
-        matrix.load->src.size() == 3 ? low_.Gate(Conjuncts(matrix.load->src[1])) : ValueId{-1};
-    const ValueId from = low_.Emit(matrix.load->src[0]->src[1]);
-    copy.src = {memory_[index], element, low_.buffers_[GlobalOfAccess(matrix.load).slot()], from};
-    if (const ValueId mask = low_.And(inside, gate); mask >= 0) copy.src.push_back(mask);
-    b_.Add(std::move(copy));
-    for (const int r : matrix.other) low_.Unbind(r);
-    for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
-  }
-
   void FetchTime(const std::vector<size_t>& matrices, ValueId step, ValueId stage) {
-    for (const size_t m : matrices) Fetch(m, NumberOf(step), stage);
+    for (const size_t m : matrices) matrices_.Fetch(m, NumberOf(step), stage);
     b_.Add({.code = Code::kCommit});
-  }
-
-  // ---- matrices from shared memory
-
-  // Four matrices of 8 by 8: of the 16 rows, steps or columns from the chunk `own` on, and of the
-  // 16 terms from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its b.
-  ValueId Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
-                   bool own_in_lines) {
-    const OnlineMatrix& matrix = plan_.matrices[index];
-    const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
-                  first = b_.Modulo(b_.Divide(lane_, 8), 2);
-    const ValueId own_chunk = b_.Plus(own, of_a ? first : second);
-    const ValueId term_chunk = b_.Plus(term, of_a ? second : first);
-    const ValueId line =
-        b_.Plus(b_.Times(own_in_lines ? own_chunk : term_chunk, kChunk), low);
-    return b_.Add({.code = Code::kLdmatrix,
-                   .dtype = plan_.dtype,
-                   .lanes = 8,
-                   .src = {memory_[index], ElementOf(matrix, stage, line, low,
-                                                     own_in_lines ? term_chunk : own_chunk)},
-                   .imm = {own_in_lines ? 0 : 1, 0, 0}});
   }
 
   ValueId Multiply(ValueId a, ValueId b, int64_t half, ValueId c) {
@@ -240,44 +182,10 @@ class OnlineMmaLowering {
 
   // ---- a pass over the steps
 
-  // What the groups of a phase are computed with.
-  std::vector<const UOp*> NeededBy(const std::vector<size_t>& groups) const {
-    std::vector<const UOp*> found, stack;
-    absl::flat_hash_set<const UOp*> seen;
-    for (const size_t g : groups)
-      for (const UOp* node : kernel_.groups[g].nodes) stack.push_back(node->src[0]);
-    while (!stack.empty()) {
-      const UOp* const node = stack.back();
-      stack.pop_back();
-      if (!seen.insert(node).second) continue;
-      found.push_back(node);
-      // Reductions over the steps are carried.
-      if (node->op == Op::kReduceLoop && !IsScore(node)) continue;
-      stack.insert(stack.end(), node->src.begin(), node->src.end());
-    }
-    return found;
-  }
-  bool IsScore(const UOp* node) const {
-    return std::any_of(plan_.scores.begin(), plan_.scores.end(),
-                       [&](const OnlineScore& s) { return s.sum == node; });
-  }
-
   void Pass(size_t phase) {
     const std::vector<size_t>& groups = plan_.online.phases[phase];
-    const std::vector<const UOp*> needed = NeededBy(groups);
-    std::vector<size_t> scores, matrices;
-    const auto add = [&](size_t matrix) {
-      if (std::find(matrices.begin(), matrices.end(), matrix) == matrices.end())
-        matrices.push_back(matrix);
-    };
-    for (size_t s = 0; s < plan_.scores.size(); ++s)
-      if (std::find(needed.begin(), needed.end(), plan_.scores[s].sum) != needed.end()) {
-        scores.push_back(s);
-        add(plan_.scores[s].steps);
-      }
-    for (const size_t g : groups)
-      for (const UOp* node : kernel_.groups[g].nodes)
-        if (const OnlineProduct* const product = plan_.ProductOf(node)) add(product->matrix);
+    const std::vector<size_t>&scores = plan_.passes[phase].scores,
+          &matrices = plan_.passes[phase].matrices;
     if (phase > 0) b_.Barrier();  // the stages are still being read
     FetchTime(matrices, b_.Int(0), b_.Int(0));
     const ValueId step = b_.Loop(times_, How::kPlain, 1, windowed_ ? count_ : ValueId{-1});
@@ -288,7 +196,8 @@ class OnlineMmaLowering {
     const auto fetch_next = [&] {
       const ValueId more = b_.If(b_.Less(next, count_));
       low_.Enter();
-      for (const size_t m : matrices) Fetch(m, NumberOf(next), b_.Modulo(next, tile_.stages));
+      for (const size_t m : matrices)
+        matrices_.Fetch(m, NumberOf(next), b_.Modulo(next, tile_.stages));
       low_.Leave();
       b_.EndIf(more);
       b_.Add({.code = Code::kCommit});
@@ -324,17 +233,16 @@ class OnlineMmaLowering {
     const ValueId zero = b_.Splat(b_.Const(DType::kF32, 0), 4);
     std::vector<ValueId>& sums = scores_[score.sum];
     sums.assign(tile_.fragments * columns, zero);
-    for (int64_t term = 0; term < Padded(rows.width) / kFragment; ++term) {
+    for (int64_t term = 0; term < OnlinePadded(rows.width) / kFragment; ++term) {
       const ValueId term_chunk = b_.Int(term * 2);
       std::vector<ValueId> a;
       for (int64_t f = 0; f < tile_.fragments; ++f) {
-        const ValueId own =
-            b_.Plus(b_.Times(warp_, 2 * tile_.fragments), b_.Int(f * 2));
-        a.push_back(Fragment(score.rows, b_.Int(0), own, term_chunk, true, !rows.across));
+        const ValueId own = b_.Plus(b_.Times(warp_, 2 * tile_.fragments), b_.Int(f * 2));
+        a.push_back(matrices_.Fragment(score.rows, b_.Int(0), own, term_chunk, true, !rows.across));
       }
       for (int64_t j = 0; j < columns; j += 2) {
         const ValueId b =
-            Fragment(score.steps, stage, b_.Int(j), term_chunk, false, !steps.across);
+            matrices_.Fragment(score.steps, stage, b_.Int(j), term_chunk, false, !steps.across);
         for (int64_t f = 0; f < tile_.fragments; ++f)
           for (int64_t half = 0; half < 2; ++half) {
             ValueId& sum = sums[f * columns + j + half];
@@ -350,8 +258,8 @@ class OnlineMmaLowering {
   ValueId At(int64_t half, int64_t eight, int64_t element, const Body& body) {
     low_.Enter();
     BindRow(half);
-    ValueId step = b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_),
-                           b_.Int(eight * kChunk + element));
+    ValueId step =
+        b_.Plus(b_.Plus(b_.Times(number_, tile_.steps), member_), b_.Int(eight * kChunk + element));
     inside_ = -1;
     if (extent_ % tile_.steps != 0) {
       inside_ = b_.Less(step, b_.Int(extent_));
@@ -359,8 +267,7 @@ class OnlineMmaLowering {
     }
     low_.BindPlain(plan_.range, step);
     for (const auto& [sum, values] : scores_) {
-      const ValueId value =
-          values[half / kRowsOfFragment * (tile_.steps / kChunk) + eight];
+      const ValueId value = values[half / kRowsOfFragment * (tile_.steps / kChunk) + eight];
       low_.together_[sum] = b_.Add({.code = Code::kLane,
                                     .dtype = DType::kF32,
                                     .src = {value},
@@ -374,14 +281,13 @@ class OnlineMmaLowering {
   }
 
   ValueId RowOf(int64_t half) {
-    return b_.Plus(first_row_, b_.Int(half / kRowsOfFragment * kFragment +
-                                      half % kRowsOfFragment * kChunk));
+    return b_.Plus(first_row_,
+                   b_.Int(half / kRowsOfFragment * kFragment + half % kRowsOfFragment * kChunk));
   }
   // The row's ranges, and what was carried for it. Rows beyond the last one are the last one again.
   void BindRow(int64_t half) {
     ValueId row = RowOf(half);
-    if (plan_.row_count % tile_.rows() != 0)
-      row = low_.Least(row, b_.Int(plan_.row_count - 1));
+    if (plan_.row_count % tile_.rows() != 0) row = low_.Least(row, b_.Int(plan_.row_count - 1));
     low_.BindAll(plan_.rows, row);
     for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
   }
@@ -415,8 +321,10 @@ class OnlineMmaLowering {
   // Over the four threads that have elements of the row.
   ValueId OverRow(Op op, ValueId value) {
     for (const int64_t bit : {1, 2}) {
-      const ValueId other = b_.Add(
-          {.code = Code::kShuffle, .dtype = b_.at(value).dtype, .src = {value}, .imm = {bit, 0, 0}});
+      const ValueId other = b_.Add({.code = Code::kShuffle,
+                                    .dtype = b_.at(value).dtype,
+                                    .src = {value},
+                                    .imm = {bit, 0, 0}});
       value = b_.Alu(op, b_.at(value).dtype, {value, other});
     }
     return value;
@@ -435,8 +343,7 @@ class OnlineMmaLowering {
     const ValueId hidden = b_.Alu(Op::kCmpEq, DType::kBool, {now, none});
     std::vector<ValueId>& subtracted = of_rows_[max];
     subtracted.resize(halves_);
-    subtracted[half] =
-        b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
+    subtracted[half] = b_.Alu(Op::kWhere, DType::kF32, {hidden, b_.Const(DType::kF32, 0), now});
     low_.Enter();
     low_.together_[max] = subtracted[half];
     low_.memo_[max->src[0]] = before;
@@ -447,23 +354,25 @@ class OnlineMmaLowering {
     low_.Leave();
   }
 
-  // The values as MMA's a has them, of each fragment of rows and of steps.
+  // The values as MMA's a has them, of each fragment of rows and of steps; rounded together.
   std::vector<ValueId> ValuesOf(const UOp* value) {
+    const bool rounded = value->op == Op::kCast && value->src[0]->dtype == DType::kF32;
+    const UOp* const before = rounded ? value->src[0] : value;
     std::vector<ValueId> fragments;
     for (int64_t f = 0; f < tile_.fragments; ++f)
       for (int64_t term = 0; term < tile_.steps / kFragment; ++term) {
-        Instruction all{.code = Code::kLanes, .dtype = plan_.dtype, .lanes = 8};
+        Instruction all{.code = Code::kLanes, .dtype = before->dtype, .lanes = 8};
         for (int64_t lane = 0; lane < 8; ++lane)
           all.src.push_back(At(f * kRowsOfFragment + lane / 2 % 2, term * 2 + lane / 4, lane % 2,
-                               [&] { return Within(low_.Emit(value), Op::kAdd); }));
-        fragments.push_back(b_.Add(std::move(all)));
+                               [&] { return Within(low_.Emit(before), Op::kAdd); }));
+        fragments.push_back(b_.Cast(b_.Add(std::move(all)), plan_.dtype));
       }
     return fragments;
   }
 
   // Elements of a product's sums: of 16 rows by 8 columns four of each thread.
   int64_t ColumnsOf(const OnlineProduct& product) const {
-    return Padded(plan_.matrices[product.matrix].width) / kChunk;
+    return OnlinePadded(plan_.matrices[product.matrix].width) / kChunk;
   }
   int64_t PlaceOf(const OnlineProduct& product, int64_t fragment, int64_t column) const {
     return (fragment * ColumnsOf(product) + column) * 4;
@@ -495,8 +404,8 @@ class OnlineMmaLowering {
           sums.push_back(sum);
         }
       for (int64_t term = 0; term < terms; ++term) {
-        const ValueId b = Fragment(product.matrix, stage, b_.Int(column), b_.Int(term * 2), false,
-                                   matrix.across);
+        const ValueId b = matrices_.Fragment(product.matrix, stage, b_.Int(column),
+                                             b_.Int(term * 2), false, matrix.across);
         for (int64_t f = 0; f < tile_.fragments; ++f)
           for (int64_t half = 0; half < 2; ++half)
             sums[f * 2 + half] = Multiply(values[f * terms + term], b, half, sums[f * 2 + half]);
@@ -563,7 +472,7 @@ class OnlineMmaLowering {
                                  : b_.If(b_.Less(RowOf(half), b_.Int(plan_.row_count)));
       low_.BindAll(plan_.rows, RowOf(half));
       for (const auto& [node, values] : of_rows_) low_.together_[node] = values[half];
-      for (int64_t column = 0; column < Padded(plan_.column_count) && !of_columns.empty();
+      for (int64_t column = 0; column < OnlinePadded(plan_.column_count) && !of_columns.empty();
            column += kChunk)
         StoreColumns(of_columns, half, column);
       if (!of_rows.empty()) StoreRow(of_rows);
@@ -618,10 +527,9 @@ class OnlineMmaLowering {
   void InColumn(ValueId column, int64_t lanes, const Body& body) {
     low_.Enter();
     const int64_t count = plan_.column_count;
-    const ValueId branch =
-        count % kFragment == 0
-            ? ValueId{-1}
-            : b_.If(b_.Less(b_.Plus(column, b_.Int(lanes - 1)), b_.Int(count)));
+    const ValueId branch = count % kFragment == 0
+                               ? ValueId{-1}
+                               : b_.If(b_.Less(b_.Plus(column, b_.Int(lanes - 1)), b_.Int(count)));
     low_.BindAll(plan_.columns, column);
     body();
     for (const int r : plan_.columns) low_.Unbind(r);
@@ -631,10 +539,9 @@ class OnlineMmaLowering {
 
   void StoreAt(const std::vector<const UOp*>& stores, int64_t half, int64_t column, ValueId lane) {
     for (const OnlineProduct& product : plan_.products) {
-      const int64_t place = PlaceOf(product, half / kRowsOfFragment, column / kChunk) +
-                            half % kRowsOfFragment * 2;
-      const ValueId sum =
-          b_.Load(carried_.at(product.sum), b_.Plus(b_.Int(place), lane));
+      const int64_t place =
+          PlaceOf(product, half / kRowsOfFragment, column / kChunk) + half % kRowsOfFragment * 2;
+      const ValueId sum = b_.Load(carried_.at(product.sum), b_.Plus(b_.Int(place), lane));
       low_.together_[product.sum] = OrNan(product.sum, half, sum);
     }
     low_.Store(stores);
@@ -645,14 +552,15 @@ class OnlineMmaLowering {
   const LoopNest& kernel_;
   const OnlineMmaPlan& plan_;
   const OnlineTile& tile_;
+  OnlineMatrices matrices_;
   const int64_t extent_, times_, halves_;
   ValueId thread_ = -1, lane_ = -1, warp_ = -1, member_ = -1;
   ValueId batch_ = -1, origin_ = -1, first_row_ = -1;
   // Of the times that are run: the first one (-1: that is 0), and how many.
   ValueId first_ = -1, count_ = -1;
   bool windowed_ = false;
+  ValueId guards_ = -1;                // of the block: by warp, whether a guard fails
   ValueId number_ = -1, inside_ = -1;  // of the time; whether the step that is bound exists
-  std::vector<ValueId> memory_;        // by matrix
   absl::flat_hash_map<const UOp*, ValueId> carried_;
   // By sum, for each fragment and eight steps; by reduction of a row and by maximum, for each row.
   absl::flat_hash_map<const UOp*, std::vector<ValueId>> scores_, of_rows_, rescale_;

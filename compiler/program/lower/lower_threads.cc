@@ -25,31 +25,12 @@ void Lowering::OpenBlock() {
   thread_ = threads_ > 1 ? b_.Special(Grid::kThread, threads_) : b_.Int(0);
   for (const codegen::ThreadAxis& axis : plan_->threads)
     if (axis.range >= 0) mapped_ |= RangeSet{1} << axis.range;
-  absl::flat_hash_map<DType, int64_t> elements;
-  std::vector<DType> types;  // in a fixed order
-  for (size_t g = 0; g < kernel_.groups.size(); ++g) {
-    if (plan_->groups[g].shared_by == 1) continue;
-    for (const UOp* node : kernel_.groups[g].nodes) {
-      const DType type = SumType(node->dtype);
-      const auto nodes =
-          std::count_if(kernel_.groups[g].nodes.begin(), kernel_.groups[g].nodes.end(),
-                        [&](const UOp* other) { return SumType(other->dtype) == type; });
-      const int64_t one = JoiningOf(kernel_, *plan_, g).elements();
-      if (one == 0) continue;
-      const auto [it, added] = elements.try_emplace(type, 0);
-      if (added) types.push_back(type);
-      it->second = std::max(it->second, one * std::min<int64_t>(nodes, JoinedAtOnce(one, type)));
-    }
-  }
-  for (const DType type : types) join_[type] = b_.Alloc(Space::kShared, type, elements.at(type));
+  for (const auto& [type, elements] : codegen::JoinMemory(kernel_, *plan_))
+    join_[type] = b_.Alloc(Space::kShared, type, elements);
   for (const codegen::BlockCopy& copy : plan_->copies) {
     copy_layouts_.push_back(codegen::LayOutCopy(kernel_, *plan_, copy));
     copies_.push_back(b_.Alloc(Space::kShared, copy.load->dtype, copy_layouts_.back().elements));
   }
-}
-
-int64_t Lowering::JoinedAtOnce(int64_t elements, DType type) {
-  return std::max<int64_t>(1, codegen::kJoinBytesMax / (elements * ByteWidth(type)));
 }
 
 // ---- who computes what
@@ -153,7 +134,7 @@ void Lowering::JoinThroughMemory(const Joining& joining, const Reduction& sums,
     const DType type = type_of(begin);
     size_t end = begin;
     while (end < totals.size() && type_of(end) == type &&
-           static_cast<int64_t>(end - begin) < JoinedAtOnce(joining.elements(), type))
+           static_cast<int64_t>(end - begin) < codegen::JoinedAtOnce(joining.elements(), type))
       ++end;
     const ValueId memory = join_.at(type);
     const auto place = [&](size_t n, ValueId warp) {

@@ -86,7 +86,9 @@ ValueId Lowering::Compute(const UOp* node) {
     }
     case Op::kLoad: return Load(node);
     case Op::kReduceLoop: {
-      if (const auto it = together_.find(node); it != together_.end()) return it->second;
+      // A matrix unit sums narrow floats in f32.
+      if (const auto it = together_.find(node); it != together_.end())
+        return b_.Cast(it->second, node->dtype);
       const ResultPlace& result = results_.at(node);
       return b_.Load(result.memory, PlaceIn(result.ranges));
     }

@@ -48,9 +48,7 @@ using codegen::ReduceGroup;
 using codegen::Tile;
 
 // Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
-inline DType SumType(DType dtype) {
-  return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
-}
+inline DType SumType(DType dtype) { return codegen::JoinTypeOf(dtype); }
 
 // Returns the conjuncts of a condition.
 std::vector<const UOp*> Conjuncts(const UOp* condition);
@@ -58,6 +56,7 @@ std::vector<const UOp*> Conjuncts(const UOp* condition);
 class Lowering {
   friend class MmaLowering;     // lower_mma.cc
   friend class HopperLowering;  // lower_hopper.cc
+  friend class OnlineMatrices;
   friend class OnlineMmaLowering;  // lower_online_mma.cc
 
  public:
@@ -236,8 +235,6 @@ class Lowering {
   void JoinResults(int index, const Reduction& sums);
   void JoinThroughMemory(const codegen::Joining& joining, const Reduction& sums,
                          const std::vector<ValueId>& totals);
-  // Of reductions of so many elements each.
-  static int64_t JoinedAtOnce(int64_t elements, DType type);
   void CopiesForStep(const Reduction& sums);
   // Returns false where that is not possible: then each step copies before it is computed.
   bool LoopWithCopiesAhead(const Reduction& sums);

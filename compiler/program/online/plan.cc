@@ -4,12 +4,14 @@
 #include <bit>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/operands/online.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/proof/in_range.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::program {
@@ -64,6 +66,8 @@ class Finder {
     OB_RETURN_IF_ERROR(FindSums());
     OB_ASSIGN_OR_RETURN(plan_.online,
                         codegen::PhasesOf(kernel_, plan_.range, /*block=*/1, /*rounded=*/true));
+    for (const std::vector<size_t>& groups : plan_.online.phases)
+      plan_.passes.push_back(PassOf(groups));
     for (const auto* ranges : {&plan_.batch, &plan_.rows, &plan_.columns}) {
       int64_t& count = ranges == &plan_.batch  ? plan_.batches
                        : ranges == &plan_.rows ? plan_.row_count
@@ -97,7 +101,6 @@ class Finder {
         sides.emplace_back(row, step);
         plan_.scores.push_back({.sum = node});
       }
-      scored_.push_back(group.ranges);
     }
     plan_.batch = RangesOf(batch);
     plan_.rows = RangesOf(rows & ~batch);
@@ -140,6 +143,39 @@ class Finder {
       }
     }
     return absl::OkStatus();
+  }
+
+  OnlinePass PassOf(const std::vector<size_t>& groups) const {
+    OnlinePass pass;
+    const auto add = [](std::vector<size_t>& to, size_t number) {
+      if (std::find(to.begin(), to.end(), number) == to.end()) to.push_back(number);
+    };
+    std::vector<const UOp*> stack;
+    absl::flat_hash_set<const UOp*> seen;
+    for (const size_t g : groups)
+      for (const UOp* node : kernel_.groups[g].nodes) {
+        stack.push_back(node->src[0]);
+        if (const OnlineProduct* const product = plan_.ProductOf(node))
+          add(pass.matrices, product->matrix);
+      }
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second) continue;
+      if (node->op != Op::kReduceLoop) {
+        stack.insert(stack.end(), node->src.begin(), node->src.end());
+        continue;
+      }
+      // Those over the steps are carried.
+      for (size_t s = 0; s < plan_.scores.size(); ++s)
+        if (plan_.scores[s].sum == node) {
+          add(pass.scores, s);
+          add(pass.matrices, plan_.scores[s].steps);
+        }
+    }
+    std::sort(pass.scores.begin(), pass.scores.end());
+    std::sort(pass.matrices.begin(), pass.matrices.end());
+    return pass;
   }
 
   // How many elements lie side by side along this range, from each multiple on.
@@ -204,7 +240,6 @@ class Finder {
   OnlineMmaPlan plan_;
   const LoopNest& kernel_;
   codegen::AffineForms forms_;
-  std::vector<std::vector<int>> scored_;
 };
 
 constexpr OnlineTile kCandidates[] = {
@@ -212,20 +247,18 @@ constexpr OnlineTile kCandidates[] = {
     {2, 1, 16, 2}, {1, 1, 32, 2}, {1, 1, 16, 2}, {1, 1, 16, 1},
 };
 
-int64_t Padded(int64_t width) { return DivideUp(width, kFragment) * kFragment; }
-
 int64_t SharedBytesOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
   int64_t bytes = 0;
   for (const OnlineMatrix& matrix : plan.matrices)
-    bytes += Padded(matrix.width) * (matrix.of_rows ? tile.rows() : tile.stages * tile.steps) *
-             ByteWidth(plan.dtype);
+    bytes += OnlinePadded(matrix.width) *
+             (matrix.of_rows ? tile.rows() : tile.stages * tile.steps) * ByteWidth(plan.dtype);
   return bytes;
 }
 
 int64_t RegistersOf(const OnlineMmaPlan& plan, const OnlineTile& tile) {
   int64_t sums = 0;
   for (const OnlineProduct& product : plan.products)
-    sums += Padded(plan.matrices[product.matrix].width) / 2;
+    sums += OnlinePadded(plan.matrices[product.matrix].width) / 2;
   const auto scores = static_cast<int64_t>(plan.scores.size());
   return tile.fragments * (sums + (scores + 1) * tile.steps / 2) + kOtherRegisters;
 }
@@ -248,9 +281,8 @@ absl::Status CheckOnlineTile(const OnlineMmaPlan& plan, const OnlineTile& tile,
     return room("bytes of shared memory", bytes, target.shared_bytes);
   const int64_t registers = RegistersOf(plan, tile);
   if (registers > kThreadRegisters)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("ONLINE: about ", registers, " registers of a thread; the target has ",
-                     kThreadRegisters));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "ONLINE: about ", registers, " registers of a thread; the target has ", kThreadRegisters));
   if (registers * tile.threads() > kRegisters)
     return room("registers", registers * tile.threads(), kRegisters);
   return absl::OkStatus();
@@ -288,6 +320,12 @@ codegen::VisibleSteps VisibleOf(const OnlineMmaPlan& plan) {
     });
   };
   if (!known(visible.first) || !known(visible.last)) return {};
+  // Guards are looked up once for a block.
+  RangeSet of_steps = Bit(plan.range);
+  for (const int r : plan.batch) of_steps |= Bit(r);
+  for (const UOp* guard : visible.guards)
+    for (const UOp* node : PostOrder(guard))
+      if (node->op == Op::kRange && (Bit(plan.kernel.IndexOf(node)) & ~of_steps)) return {};
   return visible;
 }
 
@@ -297,6 +335,29 @@ const OnlineProduct* OnlineMmaPlan::ProductOf(const UOp* sum) const {
   const auto found = std::find_if(products.begin(), products.end(),
                                   [&](const OnlineProduct& p) { return p.sum == sum; });
   return found == products.end() ? nullptr : &*found;
+}
+
+bool ComputesScores(const UOp* kernel, const Target& target) {
+  // A REDUCE_LOOP whose ranges are not those that another one above it has.
+  absl::flat_hash_set<const UOp*> inside;
+  bool nested = false;
+  for (const UOp* node : PostOrder(kernel)) {
+    bool below = node->op == Op::kReduceLoop;
+    for (const UOp* s : node->src) {
+      if (!inside.contains(s)) continue;
+      below = true;
+      nested = nested || node->op == Op::kReduceLoop;
+    }
+    if (below) inside.insert(node);
+  }
+  if (!nested) return true;
+  Graph guards;
+  const absl::StatusOr<const UOp*> guarded = proof::GuardUnproved(guards, kernel);
+  if (!guarded.ok()) return false;
+  const absl::StatusOr<LoopNest> nest = codegen::AnalyzeKernel(*guarded);
+  if (!nest.ok() || codegen::PanelsOf(*nest).empty()) return nest.ok();
+  const auto plan = PlanOnlineMma(*nest, target, /*opts=*/nullptr);
+  return plan.ok() && plan->has_value();
 }
 
 int64_t OnlineAmount(const OnlineTile& tile) {
@@ -311,17 +372,15 @@ absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const LoopNest& kerne
                                                            const Target& target,
                                                            const std::vector<Opt>* opts) {
   if (target.kind != TargetKind::kCuda) return std::nullopt;
-  const bool asked =
-      opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
+  const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kOnline;
   if (opts != nullptr && !asked) return std::nullopt;
   const auto found = [&]() -> absl::StatusOr<OnlineMmaPlan> {
     const std::vector<const UOp*> panels = codegen::PanelsOf(kernel);
     if (kernel.empty || panels.empty()) return Illegal("ONLINE: no reduction inside of another");
     Graph graph;
-    OB_ASSIGN_OR_RETURN(
-        LoopNest without,
-        codegen::AnalyzeKernel(codegen::WithoutFactors(
-            graph, kernel, codegen::PanelRange(kernel, panels[0]), /*rounded=*/true)));
+    OB_ASSIGN_OR_RETURN(LoopNest without, codegen::AnalyzeKernel(codegen::WithoutFactors(
+                                              graph, kernel, codegen::PanelRange(kernel, panels[0]),
+                                              /*rounded=*/true)));
     return Finder(std::move(without)).Run();
   };
   absl::StatusOr<OnlineMmaPlan> plan = found();

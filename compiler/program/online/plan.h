@@ -29,9 +29,9 @@
 
 namespace outboard::program {
 
-// A matrix that products read from shared memory: a LOAD whose elements are copied as they are, with
-// zeros where its gate is false. Its lines there are its rows or steps, `width` elements long, or
-// (`across`) the other way round, as in the buffer.
+// A matrix that products read from shared memory: a LOAD whose elements are copied as they are,
+// with zeros where its gate is false. Its lines there are its rows or steps, `width` elements long,
+// or (`across`) the other way round, as in the buffer.
 struct OnlineMatrix {
   const UOp* load = nullptr;
   bool of_rows = false;    // else of steps
@@ -40,6 +40,9 @@ struct OnlineMatrix {
   bool across = false;
   int64_t run = 1;  // elements that are copied at a time
 };
+
+// The width of its lines, a multiple of what MMA takes.
+inline int64_t OnlinePadded(int64_t width) { return (width + 15) / 16 * 16; }
 
 // A sum of products of a row and a step, over the `other` ranges of both matrices.
 struct OnlineScore {
@@ -54,6 +57,11 @@ struct OnlineProduct {
   size_t matrix = 0;
 };
 
+// One pass over the steps: a phase of codegen::Online.
+struct OnlinePass {
+  std::vector<size_t> scores, matrices;  // that it computes, and those of steps that it reads
+};
+
 // A warp has `fragments` times 16 rows; `steps` are multiplied at a time, and while they are, those
 // of the next `stages` - 1 times are copied.
 struct OnlineTile {
@@ -65,16 +73,17 @@ struct OnlineTile {
 };
 
 struct OnlineMmaPlan {
-  codegen::LoopNest kernel;          // with what does not vary along the steps out of its sums
-  int range = -1;                    // the steps
-  std::vector<int> batch, rows;      // output ranges: of all matrices, of those of rows
-  std::vector<int> columns;          // the others, of results
+  codegen::LoopNest kernel;      // with what does not vary along the steps out of its sums
+  int range = -1;                // the steps
+  std::vector<int> batch, rows;  // output ranges: of all matrices, of those of rows
+  std::vector<int> columns;      // the others, of results
   int64_t batches = 1, row_count = 1, column_count = 1;
-  DType dtype = DType::kVoid;        // of all matrices
+  DType dtype = DType::kVoid;  // of all matrices
   std::vector<OnlineMatrix> matrices;
   std::vector<OnlineScore> scores;
   std::vector<OnlineProduct> products;
   codegen::Online online;
+  std::vector<OnlinePass> passes;  // by phase
   codegen::VisibleSteps visible;
   OnlineTile tile;
 
@@ -86,13 +95,17 @@ struct OnlineMmaPlan {
 int64_t OnlineAmount(const OnlineTile& tile);
 OnlineTile OnlineTileOf(int64_t amount);
 
-// Returns the plan that `opts` ask for (a single ONLINE), or, without `opts`, the one that we choose;
-// none if the kernel is to be computed otherwise.
+// Returns the plan that `opts` ask for (a single ONLINE), or, without `opts`, the one that we
+// choose; none if the kernel is to be computed otherwise.
 // Errors, for an Opt alone: INVALID_ARGUMENT    names the condition that the kernel or tile misses
 //                           RESOURCE_EXHAUSTED  names what a block has too little of
 absl::StatusOr<std::optional<OnlineMmaPlan>> PlanOnlineMma(const codegen::LoopNest& kernel,
                                                            const Target& target,
                                                            const std::vector<codegen::Opt>* opts);
+
+// Returns whether a kernel, if it computes reductions inside of others, has such a plan on this
+// target: else each element of its results would compute them again.
+bool ComputesScores(const UOp* kernel, const Target& target);
 
 absl::StatusOr<Program> LowerOnlineMma(const OnlineMmaPlan& plan);
 // Expands the plan to blocks of threads with matrix units. Errors: as of ExpandPlan.

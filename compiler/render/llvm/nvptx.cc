@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
 #include "compiler/render/llvm/nvptx_printer.h"
 #include "compiler/render/llvm/optimize.h"
@@ -83,10 +83,10 @@ class Renderer : public NvptxRenderer {
     out.maps = program.maps;
     if (const int64_t bytes = ParameterBytes(program.copies, program.buffer_count,
                                              static_cast<int64_t>(program.maps.size()));
-        program.copies > 1 && bytes > kParameterBytesMax)
+        program.copies > 1 && bytes > limits::kParameterBytesMax)
       return absl::OutOfRangeError(absl::StrCat(program.copies, " copies of a kernel have ", bytes,
                                                 " bytes of parameters; limit ",
-                                                kParameterBytesMax));
+                                                limits::kParameterBytesMax));
     if (out.threads[0] > threads_max || out.shared_bytes > shared_bytes_max ||
         out.blocks[0] > kBlocksMax)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -132,10 +132,12 @@ absl::StatusOr<std::unique_ptr<NvptxRenderer>> MakeNvptxRenderer(Target target) 
   llvm::TargetOptions options;
   // No product is fused with a sum but where the printer does it.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  // The text is the same as by CodeGenOptLevel::Default, whose further passes are about machine
+  // code: the driver's assembler makes that.
   const auto make = [&](const char* ptx) {
     return std::unique_ptr<llvm::TargetMachine>(
         found->createTargetMachine(kTriple, processor->arch, ptx, options, std::nullopt,
-                                   std::nullopt, llvm::CodeGenOptLevel::Default));
+                                   std::nullopt, llvm::CodeGenOptLevel::Less));
   };
   auto machine = make(processor->ptx), newer = make(kPtxOfSmallProducts);
   if (machine == nullptr || newer == nullptr)

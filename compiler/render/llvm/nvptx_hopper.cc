@@ -148,11 +148,12 @@ NvptxPrinter::Values NvptxPrinter::LoadOfCluster(ValueId n) {
   const Instruction& i = at(n);
   const auto lanes = static_cast<size_t>(i.lanes);
   std::string registers;
-  for (size_t lane = 0; lane < lanes; ++lane) absl::StrAppend(&registers, lane > 0 ? ", $" : "$", lane);
-  const std::string text = absl::StrCat(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, $", lanes, ", $", lanes + 1,
-      "; ld.shared::cluster.", lanes == 1 ? "" : absl::StrCat("v", lanes, "."), "f32 ",
-      lanes == 1 ? registers : absl::StrCat("{", registers, "}"), ", [there]; }");
+  for (size_t lane = 0; lane < lanes; ++lane)
+    absl::StrAppend(&registers, lane > 0 ? ", $" : "$", lane);
+  const std::string text =
+      absl::StrCat("{ .reg .b32 there; mapa.shared::cluster.u32 there, $", lanes, ", $", lanes + 1,
+                   "; ld.shared::cluster.", lanes == 1 ? "" : absl::StrCat("v", lanes, "."), "f32 ",
+                   lanes == 1 ? registers : absl::StrCat("{", registers, "}"), ", [there]; }");
   Type* const element = b_.getFloatTy();
   Type* const result =
       lanes == 1 ? element

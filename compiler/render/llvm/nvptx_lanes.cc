@@ -19,8 +19,7 @@ using program::Instruction;
 
 Align NvptxPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   const int width = ByteWidth(at(memory).dtype);
-  // One by one: LLVM puts some vectors of bytes on a thread's stack to take them apart.
-  if (at(index).lanes > 1 || width == 1) return Align(static_cast<uint64_t>(width));
+  if (at(index).lanes > 1) return Align(static_cast<uint64_t>(width));
   const auto of_lane = static_cast<int64_t>(lane == 0 ? kDivisorMax : lane & -lane);
   const int64_t bytes = width * std::min(divisors_[index], of_lane);
   return Align(static_cast<uint64_t>(std::min<int64_t>(bytes, kAccessBytesMax)));
@@ -35,23 +34,40 @@ int NvptxPrinter::Together(ValueId memory, ValueId index, int begin, int end) co
   return count;
 }
 
+namespace {
+
+// Several elements in one access. LLVM puts some vectors of bytes on a thread's stack to take them
+// apart, so bytes are one number.
+Type* WholeOf(Type* element, int count) {
+  if (count == 1) return element;
+  if (element->getPrimitiveSizeInBits() == 8)
+    return llvm::IntegerType::get(element->getContext(), 8 * static_cast<unsigned>(count));
+  return llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
+}
+
+}  // namespace
+
 void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out) {
   const DType dtype = at(memory).dtype;
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
     const int count = Together(memory, index, lane, end);
-    Type* const whole =
-        count == 1 ? type : llvm::FixedVectorType::get(type, static_cast<unsigned>(count));
-    llvm::LoadInst* const value = b_.CreateAlignedLoad(
-        whole, Address(memory, Index(index, lane)), AlignOf(memory, index, lane));
+    llvm::LoadInst* const value =
+        b_.CreateAlignedLoad(WholeOf(type, count), Address(memory, Index(index, lane)),
+                             AlignOf(memory, index, lane));
     // A parameter that nobody writes says so itself; an address from the table of copies cannot.
     if (HasCopies() && at(memory).code == program::Code::kBuffer &&
         !written_[static_cast<size_t>(at(memory).imm[0])])
       value->setMetadata(llvm::LLVMContext::MD_invariant_load,
                          llvm::MDNode::get(b_.getContext(), {}));
-    for (int k = 0; k < count; ++k)
-      out.push_back(alu_.FromMemory(
-          count == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(k)), dtype));
+    for (int k = 0; k < count; ++k) {
+      Value* element = value;
+      if (count > 1 && value->getType()->isIntegerTy())
+        element = b_.CreateTrunc(b_.CreateLShr(value, static_cast<uint64_t>(8 * k)), type);
+      else if (count > 1)
+        element = b_.CreateExtractElement(value, static_cast<uint64_t>(k));
+      out.push_back(alu_.FromMemory(element, dtype));
+    }
     lane += count;
   }
 }
@@ -67,16 +83,20 @@ void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
     if (count == 1) {
       whole = alu_.ToMemory(Lane(value, lane), dtype);
     } else {
-      whole =
-          llvm::PoisonValue::get(llvm::FixedVectorType::get(type, static_cast<unsigned>(count)));
-      for (int k = 0; k < count; ++k)
-        whole = b_.CreateInsertElement(whole, alu_.ToMemory(Lane(value, lane + k), dtype),
-                                       static_cast<uint64_t>(k));
+      Type* const whole_type = WholeOf(type, count);
+      const bool bytes = whole_type->isIntegerTy();
+      whole = bytes ? static_cast<Value*>(llvm::ConstantInt::get(whole_type, 0))
+                    : llvm::PoisonValue::get(whole_type);
+      for (int k = 0; k < count; ++k) {
+        Value* const element = alu_.ToMemory(Lane(value, lane + k), dtype);
+        whole = bytes ? b_.CreateOr(whole, b_.CreateShl(b_.CreateZExt(element, whole_type),
+                                                        static_cast<uint64_t>(8 * k)))
+                      : b_.CreateInsertElement(whole, element, static_cast<uint64_t>(k));
+      }
     }
     // A swizzle moves pieces of 16 bytes, which no access crosses.
     Value* const place = Index(index, lane);
-    b_.CreateAlignedStore(whole,
-                          swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
+    b_.CreateAlignedStore(whole, swizzled ? SwizzledAddress(memory, place) : Address(memory, place),
                           AlignOf(memory, index, lane));
     lane += count;
   }

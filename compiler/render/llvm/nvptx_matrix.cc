@@ -86,6 +86,24 @@ Value* NvptxPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
   return call;
 }
 
+// cvt.rn.bf16x2.f32: what is rounded for MMA is there as it takes it.
+NvptxPrinter::Values NvptxPrinter::NarrowToPairs(ValueId n) {
+  const Instruction& i = at(n);
+  Values pairs, out;
+  for (int lane = 0; lane < i.lanes; lane += 2) {
+    Value* const both =
+        b_.CreateIntrinsic(llvm::Intrinsic::nvvm_ff2bf16x2_rn, {},
+                           {Lane(i.src[0], lane + 1), Lane(i.src[0], lane)});
+    Value* const pair = b_.CreateBitCast(both, b_.getInt32Ty());
+    pairs.push_back(pair);
+    for (const uint64_t shift : {uint64_t{0}, uint64_t{16}})
+      out.push_back(alu_.Bitcast(b_.CreateTrunc(b_.CreateLShr(pair, shift), b_.getInt16Ty()),
+                                 DType::kU16, i.dtype));
+  }
+  packed_[n] = std::move(pairs);
+  return out;
+}
+
 NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
   Value* const address = Address(i.src[0], Lane(i.src[1], 0));

@@ -28,15 +28,26 @@ constexpr unsigned kGlobal = 1, kShared = 3;
 constexpr int64_t kElementsMax = 512;
 constexpr int64_t kSelectsMax = 1 << 16;
 
-// At a barrier, for no matrix unit, with so few values in private memory that half of the registers
-// hold them.
+// Whether what a matrix unit computes is used in the same loop, as scores are: threads tell each
+// other maxima of it.
+bool ComputesScores(const program::Program& program) {
+  const auto has = [&](Code code) {
+    return std::any_of(program.code.begin(), program.code.end(),
+                       [&](const Instruction& i) { return i.code == code; });
+  };
+  return has(Code::kMma) && has(Code::kShuffle);
+}
+
+// At a barrier, for no product by a matrix unit alone, with so few values in private memory that
+// half of the registers hold them.
 bool WaitsInLoop(const program::Program& program) {
   constexpr int64_t kRegisters = 65536, kRegisterBytes = 4, kOthers = 32;  // of a multiprocessor
   int loops = 0;
   bool waits = false;
+  const bool scores = ComputesScores(program);
   int64_t held = kOthers;
   for (const Instruction& i : program.code) {
-    if (i.code == Code::kMma || program::IsHopper(i.code)) return false;
+    if ((i.code == Code::kMma && !scores) || program::IsHopper(i.code)) return false;
     if (i.code == Code::kLoop) ++loops;
     if (i.code == Code::kEnd) --loops;
     waits = waits || (i.code == Code::kBarrier && loops > 0);
@@ -258,6 +269,9 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
       return {i.imm[1] == 1 ? b_.getInt64(0) : Number(static_cast<Grid>(i.imm[0]))};
     case Code::kAlu: return Arithmetic(n);
     case Code::kCast:
+      if (target_.kind == TargetKind::kCuda && i.dtype == DType::kBF16 &&
+          at(i.src[0]).dtype == DType::kF32 && i.lanes % 2 == 0)
+        return NarrowToPairs(n);
       for (int lane = 0; lane < i.lanes; ++lane)
         out.push_back(alu_.Cast(Lane(i.src[0], lane), at(i.src[0]).dtype, i.dtype));
       return out;

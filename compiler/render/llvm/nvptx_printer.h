@@ -61,6 +61,7 @@ class NvptxPrinter : protected ScopePrinter {
   virtual void Await(ValueId n);
   virtual Values MatrixProduct(ValueId n);
   virtual Values LoadMatrices(ValueId n);
+  Values NarrowToPairs(ValueId n);
 
   llvm::Value* Lane(ValueId n, int lane) const {
     const Values& lanes = values_[n];
@@ -143,7 +144,7 @@ class NvptxPrinter : protected ScopePrinter {
   absl::flat_hash_map<ValueId, llvm::Value*> bases_;  // of buffers and shared memory
   std::vector<bool> written_;                         // buffers, by slot
   absl::flat_hash_map<ValueId, Elements> privates_;
-  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX: its registers
+  absl::flat_hash_map<ValueId, Values> packed_;  // of LDMATRIX and casts to bf16: its registers
 };
 
 }  // namespace outboard::render

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
-#include "compiler/ir/copies.h"
+#include "compiler/copies.h"
 
 namespace outboard::schedule {
 namespace {
@@ -85,8 +85,7 @@ class Grouper {
       const FusedKernel& kernel = kernels_[k];
       for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
         const auto input = over.find(kernel.buffers[slot]);
-        const UOp* const memory =
-            input == over.end() ? kernel.buffers[slot] : input->second;
+        const UOp* const memory = input == over.end() ? kernel.buffers[slot] : input->second;
         if (const auto last = writer.find(memory); last != writer.end()) after(last->second, k);
         if (slot >= static_cast<size_t>(kernel.stores)) {
           since[memory].push_back(k);
@@ -112,7 +111,9 @@ class Grouper {
       if (fresh) {
         const auto slots = static_cast<int64_t>(kernels_[k].buffers.size());
         int64_t most = 1;
-        while (most < kCopiesMax && ParameterBytes(most + 1, slots, 0) <= kParameterBytesMax) ++most;
+        while (most < limits::kCopiesMax &&
+               ParameterBytes(most + 1, slots, 0) <= limits::kParameterBytesMax)
+          ++most;
         twins_.emplace_back(kernels_.size(), static_cast<size_t>(most));
       }
       twins_[place->second].later.Set(k);

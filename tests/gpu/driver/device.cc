@@ -263,8 +263,17 @@ Result FakeDevice::RunKernel(GraphNode* work) {
     while (true) std::this_thread::sleep_for(kPause * 100);
   std::lock_guard<std::mutex> lock(memory_mutex_);
   const size_t before = machine_.reports().size();
+  // Blocks of which a multiprocessor holds one run side by side, as many as there are
+  // multiprocessors: they may wait for each other.
+  const ptx::LaunchConfig& launch = work->launch;
+  const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  constexpr uint32_t kMultiprocessors = 132, kHalfOfShared = 114 << 10;
+  const int resident = machine_.options().resident_blocks;
+  if (launch.shared_bytes > kHalfOfShared && blocks <= kMultiprocessors)
+    machine_.options().resident_blocks = static_cast<int>(blocks);
   const absl::Status status =
       machine_.Launch(*work->function->module->loaded, work->function->code->name, work->launch);
+  machine_.options().resident_blocks = resident;
   ptx::ReportKind kind = ptx::ReportKind::kMisuse;
   for (size_t i = before; i < machine_.reports().size(); ++i) {
     kind = machine_.reports()[i].kind;

@@ -1,4 +1,4 @@
-// A kernel in several copies (compiler/ir/copies.h): the entry finds the addresses of one copy by
+// A kernel in several copies (compiler/copies.h): the entry finds the addresses of one copy by
 // the block's number along the grid's third axis, and the kernel itself is inlined into it.
 //
 // The kernel's parameters say which buffers overlap no other one and which nobody writes. What is
@@ -37,8 +37,8 @@ void NvptxPrinter::AddEntry(const std::string& symbol) {
     arrays.push_back(array);
   };
   if (program_.buffer_count > 0)
-    add(b_.getPtrTy(),
-        llvm::ArrayType::get(b_.getInt64Ty(), copies * static_cast<uint64_t>(program_.buffer_count)));
+    add(b_.getPtrTy(), llvm::ArrayType::get(b_.getInt64Ty(),
+                                            copies * static_cast<uint64_t>(program_.buffer_count)));
   if (program_.reads_vars()) add(llvm::PointerType::get(context, kGlobal), nullptr);
   if (!program_.maps.empty())
     add(b_.getPtrTy(),

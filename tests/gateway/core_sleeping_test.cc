@@ -18,8 +18,8 @@ CoreOptions Snapshots() {
   return options;
 }
 
-struct RestingWorld : World {
-  explicit RestingWorld(CoreOptions options = Snapshots()) : World(options, /*rests=*/true) {}
+struct SleepingWorld : World {
+  explicit SleepingWorld(CoreOptions options = Snapshots()) : World(options, /*sleeps=*/true) {}
 
   void JoinOne(uint64_t worker, bool exclusive = false) {
     WorkerJoined joined{WorkerId{worker}, "node#", {{"cpu", uint64_t{8} << 30}}, "node", {}};
@@ -53,8 +53,8 @@ struct RestingWorld : World {
   uint64_t done = 0;
 };
 
-TEST(GatewayCoreResting, NobodyIsBilledForMoreIdleTimeThanIsShown) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, NobodyIsBilledForMoreIdleTimeThanIsShown) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Work(id, 10);
@@ -66,8 +66,8 @@ TEST(GatewayCoreResting, NobodyIsBilledForMoreIdleTimeThanIsShown) {
   EXPECT_EQ(w.core.session_count(), 1u);
 }
 
-TEST(GatewayCoreResting, ItIsAnnouncedAtHalfTheTimeOnce) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, ItIsAnnouncedAtHalfTheTimeOnce) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Work(id, 1);
@@ -77,21 +77,21 @@ TEST(GatewayCoreResting, ItIsAnnouncedAtHalfTheTimeOnce) {
   ASSERT_EQ(w.Count<IdleSoon>(), 1);
   w.Idle(id, 25);
   EXPECT_EQ(w.Count<IdleSoon>(), 1);
-  EXPECT_EQ(w.Count<RestBegins>(), 0);
+  EXPECT_EQ(w.Count<SleepBegins>(), 0);
   w.Work(id, 1);  // in time: it begins anew
   w.Idle(id, 59);
-  EXPECT_EQ(w.Count<RestBegins>(), 0);
+  EXPECT_EQ(w.Count<SleepBegins>(), 0);
   EXPECT_EQ(w.Count<IdleSoon>(), 2);
   w.Idle(id, 2);
-  EXPECT_EQ(w.Count<RestBegins>(), 1);
+  EXPECT_EQ(w.Count<SleepBegins>(), 1);
 }
 
-TEST(GatewayCoreResting, TheNextItemTakesADeviceAgainInANewEpoch) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, TheNextItemTakesADeviceAgainInANewEpoch) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Idle(id, 61);
-  ASSERT_EQ(w.Count<RestBegins>(), 1);
+  ASSERT_EQ(w.Count<SleepBegins>(), 1);
   const int64_t billed_ms = w.core.BillOf(id).ms;
   w.Tell(ClientActs{ConnId{1}});
   ASSERT_NE(w.Get<Live>(), nullptr);
@@ -101,8 +101,8 @@ TEST(GatewayCoreResting, TheNextItemTakesADeviceAgainInANewEpoch) {
   EXPECT_NEAR(static_cast<double>(w.core.BillOf(id).ms - billed_ms), 5000, 300);
 }
 
-TEST(GatewayCoreResting, OthersRunMeanwhileAndItWaitsForThem) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, OthersRunMeanwhileAndItWaitsForThem) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   const SessionId other = w.Open(2);
@@ -117,18 +117,18 @@ TEST(GatewayCoreResting, OthersRunMeanwhileAndItWaitsForThem) {
   EXPECT_EQ(w.Get<Live>()->session, id);
 }
 
-TEST(GatewayCoreResting, WorkThatCameAtThatMomentWakesIt) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, WorkThatCameAtThatMomentWakesIt) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Idle(id, 61);
-  ASSERT_EQ(w.Count<RestBegins>(), 1);
+  ASSERT_EQ(w.Count<SleepBegins>(), 1);
   w.Tell(SessionProgress{id, /*busy=*/true, w.done});
   EXPECT_NE(w.Get<Live>(), nullptr);
 }
 
-TEST(GatewayCoreResting, AnExclusiveDeviceIsGivenBackOnceTheStateIsSaved) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, AnExclusiveDeviceIsGivenBackOnceTheStateIsSaved) {
+  SleepingWorld w;
   w.JoinOne(1, /*exclusive=*/true);
   const SessionId id = w.OpenLive(1);
   w.Work(id, 1);
@@ -137,7 +137,7 @@ TEST(GatewayCoreResting, AnExclusiveDeviceIsGivenBackOnceTheStateIsSaved) {
   EXPECT_EQ(w.core.devices_busy(), 1u);
   w.Tell(SnapshotKept{id, "root", w.done});
   w.Idle(id, 1);
-  EXPECT_EQ(w.Count<RestBegins>(), 1);
+  EXPECT_EQ(w.Count<SleepBegins>(), 1);
   EXPECT_EQ(w.core.devices_busy(), 0u);
   EXPECT_FALSE(w.core.HasSeat(id));
   w.Tell(ClientActs{ConnId{1}});
@@ -148,17 +148,17 @@ TEST(GatewayCoreResting, AnExclusiveDeviceIsGivenBackOnceTheStateIsSaved) {
 }
 
 // Without snapshots its values would be lost: it keeps its device, and pays.
-TEST(GatewayCoreResting, AnExclusiveDeviceWithoutSnapshotsIsKept) {
-  RestingWorld w{CoreOptions{}};
+TEST(GatewayCoreSleeping, AnExclusiveDeviceWithoutSnapshotsIsKept) {
+  SleepingWorld w{CoreOptions{}};
   w.JoinOne(1, /*exclusive=*/true);
   const SessionId id = w.OpenLive(1);
   w.Idle(id, 300);
-  EXPECT_EQ(w.Count<RestBegins>(), 0);
+  EXPECT_EQ(w.Count<SleepBegins>(), 0);
   EXPECT_EQ(w.core.devices_busy(), 1u);
 }
 
-TEST(GatewayCoreResting, ParkedStateGoesToDiskAfterTenMinutes) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, ParkedStateGoesToDiskAfterTenMinutes) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Work(id, 1);
@@ -172,8 +172,8 @@ TEST(GatewayCoreResting, ParkedStateGoesToDiskAfterTenMinutes) {
   ASSERT_NE(w.Get<Assign>(), nullptr);
 }
 
-TEST(GatewayCoreResting, ALostWorkerDoesNotWakeIt) {
-  RestingWorld w;
+TEST(GatewayCoreSleeping, ALostWorkerDoesNotWakeIt) {
+  SleepingWorld w;
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Idle(id, 61);
@@ -188,9 +188,9 @@ TEST(GatewayCoreResting, ALostWorkerDoesNotWakeIt) {
   EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
 }
 
-TEST(GatewayCoreResting, ItsClientMayLeaveComeBackOrClose) {
+TEST(GatewayCoreSleeping, ItsClientMayLeaveComeBackOrClose) {
   for (const std::string what : {"leaves", "closes", "resumes", "is denied"}) {
-    RestingWorld w;
+    SleepingWorld w;
     w.JoinOne(1);
     const SessionId id = w.OpenLive(1);
     w.Idle(id, 61);
@@ -205,10 +205,10 @@ TEST(GatewayCoreResting, ItsClientMayLeaveComeBackOrClose) {
   }
 }
 
-TEST(GatewayCoreResting, NeverWhereItIsTurnedOff) {
+TEST(GatewayCoreSleeping, NeverWhereItIsTurnedOff) {
   CoreOptions options = Snapshots();
-  options.rest_ns = 0;
-  RestingWorld w{options};
+  options.sleep_ns = 0;
+  SleepingWorld w{options};
   w.JoinOne(1);
   const SessionId id = w.OpenLive(1);
   w.Idle(id, 600);

@@ -1,4 +1,4 @@
-// The part of GatewayCore that gives a device back while its client is connected: a session rests
+// The part of GatewayCore that gives a device back while its client is connected: a session sleeps
 // when it has had no work for a while, and wakes with its client's next item. Its values stay with
 // its executor, and go to disk when that takes too long.
 #include <algorithm>
@@ -9,31 +9,31 @@
 namespace outboard::gateway {
 
 namespace {
-// A session is found idle, and its lease ended, a tick late each: nobody is billed for more idle time
-// than is shown.
+// A session is found idle, and its lease ended, a tick late each: nobody is billed for more idle
+// time than is shown.
 constexpr int64_t kTicksNs = kSecondNs / 2;
 }  // namespace
 
-// Idle is what the device does: a client that is connected, and uploads or thinks, has no use of it.
-void GatewayCore::CheckRest(Session& session, Out& out) {
-  if (options_.rest_ns == 0) return;
+// Idle is what the device does: a client that is connected, and uploads or thinks, has no use of
+// it.
+void GatewayCore::CheckSleep(Session& session, Out& out) {
+  if (options_.sleep_ns == 0) return;
   const int64_t idle_ns = now_.ns - session.idle_since.ns;
-  const int64_t left_ns = options_.rest_ns - kTicksNs - idle_ns;
+  const int64_t left_ns = options_.sleep_ns - kTicksNs - idle_ns;
   // The process of an exclusive device would keep it; an old client knows no second Opened.
-  const bool may_rest =
-      session.client_recovers && (!IsExclusive(session) || session.recoverable);
-  if (session.busy || session.awaits || left_ns > options_.rest_lead_ns || !may_rest) {
-    session.rest_told = false;
+  const bool may_sleep = session.client_recovers && (!IsExclusive(session) || session.recoverable);
+  if (session.busy || session.awaits || left_ns > options_.sleep_lead_ns || !may_sleep) {
+    session.sleep_told = false;
     session.snapshot_asked.reset();
     return;
   }
-  if (!std::exchange(session.rest_told, true))
+  if (!std::exchange(session.sleep_told, true))
     out.push_back(IdleSoon{session.conn, idle_ns / kSecondNs,
                            std::max<int64_t>(1, (left_ns + kTicksNs) / kSecondNs)});
-  if (left_ns < 0) Rest(session, out);
+  if (left_ns < 0) Sleep(session, out);
 }
 
-void GatewayCore::Rest(Session& session, Out& out) {
+void GatewayCore::Sleep(Session& session, Out& out) {
   const int64_t idle_s = (now_.ns - session.idle_since.ns) / kSecondNs;
   const bool exclusive = IsExclusive(session);
   if (exclusive) {
@@ -41,11 +41,11 @@ void GatewayCore::Rest(Session& session, Out& out) {
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
   }
   StopLease(session, /*lost=*/false, "idle", out);
-  session.resting = true;
+  session.sleeping = true;
   session.client_left = session.since = now_;
   session.snapshot_asked.reset();
   session.state = State::kParked;
-  out.push_back(RestBegins{session.conn, session.id, idle_s});
+  out.push_back(SleepBegins{session.conn, session.id, idle_s});
   if (exclusive) {
     PutAway(session, out);
   } else {
@@ -57,11 +57,11 @@ void GatewayCore::Rest(Session& session, Out& out) {
 
 void GatewayCore::Handle(const ClientActs& event, Out& out) {
   Session* const session = FindByConn(event.conn);
-  if (session != nullptr && session->resting) Wake(*session, out);
+  if (session != nullptr && session->sleeping) Wake(*session, out);
 }
 
 void GatewayCore::Wake(Session& session, Out& out) {
-  session.resting = false;
+  session.sleeping = false;
   if (session.state == State::kOrphaned) return;  // it is in the queue once that is over
   session.since = now_;
   if (session.state == State::kShelved) session.state = State::kQueued;

@@ -1,9 +1,9 @@
 // Kernels that one launch computes several times, over other buffers each time.
 //
 // The SINK of a kernel may have an argument: how many copies of it there are. Copy c reads and
-// writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the largest
-// GLOBAL slot. No copy reads or writes what another one writes. Without an argument there is one.
-// Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
+// writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the
+// largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there
+// is one. Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,12 @@
 
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard {
 
-inline constexpr int64_t kCopiesMin = 2;  // of a SINK that says how many
-inline constexpr int64_t kCopiesMax = CompiledKernel::kCopiesMax;
-inline constexpr int64_t kParameterBytesMax = CompiledKernel::kParameterBytesMax;
+static_assert(limits::kCopiesMax == CompiledKernel::kCopiesMax);
 
 // The parameters of a launch of so many copies. Of a kernel whose views (MappedTensor) nobody knows
 // yet, `maps` is 0.

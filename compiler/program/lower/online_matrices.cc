@@ -1,0 +1,109 @@
+#include "compiler/program/lower/online_matrices.h"
+
+namespace outboard::program {
+
+namespace {
+
+constexpr int64_t kChunk = 8;
+
+int64_t TimesOf(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+}  // namespace
+
+void OnlineMatrices::Open() {
+  for (const OnlineMatrix& matrix : plan_.matrices)
+    memory_.push_back(b_.Alloc(Space::kShared, plan_.dtype,
+                               StageElements(matrix) * (matrix.of_rows ? 1 : tile_.stages)));
+}
+
+void OnlineMatrices::Place(ValueId thread, ValueId lane, ValueId origin) {
+  thread_ = thread;
+  lane_ = lane;
+  origin_ = origin;
+}
+
+// The first element of a chunk of eight of a line. Chunks are turned around from line to line, so
+// that those of a column lie in all banks. `low` is the line's number modulo 8.
+ValueId OnlineMatrices::ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line,
+                                  ValueId low, ValueId chunk) {
+  const int64_t length = LengthOf(matrix), chunks = length / kChunk;
+  const ValueId turn = chunks >= 8 ? low : b_.Divide(low, 8 / chunks);
+  const ValueId in_line = b_.Times(b_.Modulo(b_.Plus(chunk, turn), chunks), kChunk);
+  const ValueId first = b_.Plus(b_.Times(stage, StageElements(matrix)), b_.Times(line, length));
+  return b_.Plus(first, in_line);
+}
+
+void OnlineMatrices::Fetch(size_t index, ValueId number, ValueId stage) {
+  const OnlineMatrix& matrix = plan_.matrices[index];
+  const int64_t length = LengthOf(matrix), in_line = length / matrix.run;
+  const int64_t pieces = StageElements(matrix) / matrix.run, threads = tile_.threads();
+  for (int64_t piece = 0; piece < TimesOf(pieces, threads); ++piece) {
+    low_.Enter();
+    const ValueId of_all = b_.Plus(thread_, b_.Int(piece * threads));
+    ValueId line = b_.Divide(of_all, in_line), place = b_.Modulo(of_all, in_line);
+    if (threads % in_line == 0) {
+      line = b_.Plus(b_.Divide(thread_, in_line), b_.Int(piece * (threads / in_line)));
+      place = b_.Modulo(thread_, in_line);
+    }
+    const bool all = (piece + 1) * threads <= pieces;
+    const ValueId branch = all ? ValueId{-1} : b_.If(b_.Less(of_all, b_.Int(pieces)));
+    Copy(index, number, stage, line, place);
+    if (branch >= 0) b_.EndIf(branch);
+    low_.Leave();
+  }
+}
+
+void OnlineMatrices::Copy(size_t index, ValueId number, ValueId stage, ValueId line,
+                          ValueId place) {
+  const OnlineMatrix& matrix = plan_.matrices[index];
+  const int64_t run = matrix.run, in_chunk = kChunk / run;
+  const ValueId element =
+      b_.Plus(ElementOf(matrix, stage, line, b_.Modulo(line, 8), b_.Divide(place, in_chunk)),
+              b_.Times(b_.Modulo(place, in_chunk), run));
+  const ValueId along = b_.Times(place, run);
+  const ValueId other = matrix.across ? line : along;
+  const ValueId own = b_.Plus(matrix.of_rows ? origin_ : b_.Times(number, tile_.steps),
+                              matrix.across ? along : line);
+  const int64_t steps = plan_.kernel.ranges[plan_.range].extent;
+  const int64_t own_count = matrix.of_rows ? plan_.row_count : steps;
+  ValueId inside = -1;
+  const auto below = [&](ValueId value, int64_t count, int64_t size, bool runs) {
+    if (count % size == 0) return;
+    const ValueId last = runs ? b_.Plus(value, b_.Int(run - 1)) : value;
+    inside = low_.And(inside, b_.Less(last, b_.Int(count)));
+  };
+  below(own, own_count, OwnOf(matrix), matrix.across);
+  below(other, matrix.width, OnlinePadded(matrix.width), !matrix.across);
+  if (matrix.of_rows)
+    low_.BindAll(plan_.rows, own);
+  else
+    low_.BindPlain(plan_.range, own);
+  low_.BindAll(matrix.other, other);
+  Instruction copy{.code = Code::kCopy, .imm = {run, run > 1 ? 1 : 0, 0}};
+  const ValueId gate =
+      matrix.load->src.size() == 3 ? low_.Gate(Conjuncts(matrix.load->src[1])) : ValueId{-1};
+  const ValueId from = low_.Emit(matrix.load->src[0]->src[1]);
+  copy.src = {memory_[index], element, low_.buffers_[GlobalOfAccess(matrix.load).slot()], from};
+  if (const ValueId mask = low_.And(inside, gate); mask >= 0) copy.src.push_back(mask);
+  b_.Add(std::move(copy));
+  for (const int r : matrix.other) low_.Unbind(r);
+  for (const int r : matrix.of_rows ? plan_.rows : std::vector<int>{plan_.range}) low_.Unbind(r);
+}
+
+ValueId OnlineMatrices::Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
+                                 bool own_in_lines) {
+  const OnlineMatrix& matrix = plan_.matrices[index];
+  const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
+                first = b_.Modulo(b_.Divide(lane_, 8), 2);
+  const ValueId own_chunk = b_.Plus(own, of_a ? first : second);
+  const ValueId term_chunk = b_.Plus(term, of_a ? second : first);
+  const ValueId line = b_.Plus(b_.Times(own_in_lines ? own_chunk : term_chunk, kChunk), low);
+  return b_.Add({.code = Code::kLdmatrix,
+                 .dtype = plan_.dtype,
+                 .lanes = 8,
+                 .src = {memory_[index], ElementOf(matrix, stage, line, low,
+                                                   own_in_lines ? term_chunk : own_chunk)},
+                 .imm = {own_in_lines ? 0 : 1, 0, 0}});
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,57 @@
+// The matrices of an online kernel (compiler/program/online/plan.h) in memory of the block: copies
+// to there, and fragments for MMA from there.
+//
+// A line holds chunks of eight elements, turned around from line to line, so that the chunks of a
+// column lie in all banks. Past the ends of rows, steps and widths there are zeros.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/program/lower/lowering.h"
+#include "compiler/program/online/plan.h"
+
+namespace outboard::program {
+
+class OnlineMatrices {
+ public:
+  OnlineMatrices(Lowering& low, const OnlineMmaPlan& plan)
+      : low_(low), b_(low.b_), plan_(plan), tile_(plan.tile) {}
+
+  // Allocates memory: for rows once, for steps as often as the tile has stages.
+  void Open();
+  // The numbers of the thread, and of its lane, and the first row of the block.
+  void Place(ValueId thread, ValueId lane, ValueId origin);
+
+  // Begins copies of a matrix: of the block's rows, or of the steps of the time `number`.
+  void Fetch(size_t index, ValueId number, ValueId stage);
+
+  // Four matrices of 8 by 8: of the 16 rows, steps or columns from the chunk `own` on, and of the
+  // 16 terms from the chunk `term` on. `of_a`: as MMA's a has them, else as two of its b.
+  // `own_in_lines`: the former are lines.
+  ValueId Fragment(size_t index, ValueId stage, ValueId own, ValueId term, bool of_a,
+                   bool own_in_lines);
+
+ private:
+  int64_t OwnOf(const OnlineMatrix& matrix) const {
+    return matrix.of_rows ? tile_.rows() : tile_.steps;
+  }
+  int64_t LengthOf(const OnlineMatrix& matrix) const {
+    return matrix.across ? OwnOf(matrix) : OnlinePadded(matrix.width);
+  }
+  int64_t StageElements(const OnlineMatrix& matrix) const {
+    return OwnOf(matrix) * OnlinePadded(matrix.width);
+  }
+  ValueId ElementOf(const OnlineMatrix& matrix, ValueId stage, ValueId line, ValueId low,
+                    ValueId chunk);
+  void Copy(size_t index, ValueId number, ValueId stage, ValueId line, ValueId place);
+
+  Lowering& low_;
+  ProgramBuilder& b_;
+  const OnlineMmaPlan& plan_;
+  const OnlineTile& tile_;
+  ValueId thread_ = -1, lane_ = -1, origin_ = -1;
+  std::vector<ValueId> memory_;  // by matrix
+};
+
+}  // namespace outboard::program

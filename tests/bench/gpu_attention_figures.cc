@@ -1,0 +1,127 @@
+#include "tests/bench/gpu_attention_figures.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "tests/bench/gpu_machine_code.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/ptx_run.h"
+#include "tests/gpu/ptx/machine.h"
+
+namespace outboard::bench {
+namespace {
+
+using test::Fold;
+using test::LoadAt;
+using test::Range;
+using test::ReduceRange;
+using test::RowMajor;
+
+constexpr char kArch[] = "sm_90a";
+constexpr int kMultiprocessors = 132;  // an H100's
+// What is assembled, and what the machine runs: for a device of one multiprocessor, so that it has
+// the same tiles.
+constexpr int64_t kLargeHeads = 64, kLargeRows = 4096, kRows = 256, kHeads = 2;
+
+// y[h,i,c] = sum of bf16(softmax(q[h,i,:] k[h,j,:] / sqrt(width)) over j) * v[h,j,c].
+const UOp* Attention(Graph& g, int64_t heads, int64_t rows, int64_t width, bool causal) {
+  const UOp *h = Range(g, 0, heads), *i = Range(g, 1, rows), *c = Range(g, 2, width);
+  const UOp *j = ReduceRange(g, 3, rows), *d = ReduceRange(g, 4, width);
+  const int64_t elements = heads * rows * width;
+  const auto load = [&](int64_t slot, const UOp* row, const UOp* column) {
+    return Cast(g,
+                LoadAt(g, slot, DType::kBF16, elements,
+                       RowMajor(g, {h, row, column}, {heads, rows, width})),
+                DType::kF32);
+  };
+  const UOp* x = Fold(g, Op::kAdd, Mul(g, load(1, i, d), load(2, j, d)), {d});
+  x = Mul(g, x, ConstFloat(g, DType::kF32, 1 / std::sqrt(static_cast<double>(width))));
+  if (causal)
+    x = Alu(g, Op::kWhere, Alu(g, Op::kCmpLt, i, j),
+            ConstFloat(g, DType::kF32, -std::numeric_limits<double>::infinity()), x);
+  const UOp* const max = Fold(g, Op::kMax, x, {j});
+  const UOp* const e = Alu(g, Op::kExp, Add(g, x, Alu(g, Op::kNeg, max)));
+  const UOp* const weight =
+      Cast(g, Cast(g, Alu(g, Op::kFDiv, e, Fold(g, Op::kAdd, e, {j})), DType::kBF16), DType::kF32);
+  const UOp* const y = Fold(g, Op::kAdd, Mul(g, weight, load(3, j, c)), {j});
+  return Sink(g, {test::StoreAt(g, 0, elements, RowMajor(g, {h, i, c}, {heads, rows, width}),
+                                Cast(g, y, DType::kBF16))});
+}
+
+absl::StatusOr<CompiledKernel> Compiled(int64_t heads, int64_t rows, int64_t width, bool causal,
+                                        int multiprocessors = kMultiprocessors) {
+  Graph g;
+  return CompileKernel(Attention(g, heads, rows, width, causal),
+                       {.target = CudaTarget(kArch, multiprocessors)});
+}
+
+absl::StatusOr<ptx::Counters> RunOnMachine(int64_t width, bool causal) {
+  OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, Compiled(kHeads, kRows, width, causal, 1));
+  ptx::DeviceMemory memory;
+  ptx::Machine machine(&memory);
+  OB_ASSIGN_OR_RETURN(const auto module, machine.Load(kernel.object));
+  ptx::LaunchConfig config;
+  config.grid[0] = static_cast<uint32_t>(kernel.blocks[0]);
+  config.block[0] = static_cast<uint32_t>(kernel.threads[0]);
+  std::vector<uint64_t> addresses;
+  for (int slot = 0; slot < 4; ++slot) {
+    std::string bytes(static_cast<size_t>(kHeads * kRows * width * 2), '\0');
+    for (size_t at = 0; at < bytes.size(); at += 2)
+      StoreFloat(DType::kBF16, static_cast<double>(at / 2 * 7 % 9) / 4 - 1, bytes.data() + at);
+    addresses.push_back(memory.Allocate(bytes.size()));
+    OB_CHECK(memory.Write(addresses.back(), bytes.data(), bytes.size()));
+  }
+  config.parameters.resize(addresses.size() * sizeof(uint64_t));
+  std::memcpy(config.parameters.data(), addresses.data(), config.parameters.size());
+  OB_RETURN_IF_ERROR(machine.Launch(*module, kernel.symbol, config));
+  if (!machine.reports().empty())
+    return absl::FailedPreconditionError(machine.reports()[0].ToString());
+  return machine.counters();
+}
+
+}  // namespace
+
+absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention() {
+  GpuAttentionFigures figures;
+  const std::string ptxas = test::FindPtxas(), nvdisasm = test::FindNvdisasm();
+  for (const int64_t width : {64, 128}) {
+    const auto begin = std::chrono::steady_clock::now();
+    OB_ASSIGN_OR_RETURN(const CompiledKernel kernel,
+                        Compiled(kLargeHeads, kLargeRows, width, /*causal=*/false));
+    if (width == 64)
+      figures.compile_ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count();
+    if (ptxas.empty()) continue;
+    OB_ASSIGN_OR_RETURN(const test::Assembled assembled,
+                        test::AssembleKernel(ptxas, kernel.object, kArch));
+    figures.spill_bytes = std::max(figures.spill_bytes.value_or(0), assembled.spill_bytes);
+    figures.registers = std::max(figures.registers.value_or(0), assembled.registers);
+    if (nvdisasm.empty()) continue;
+    OB_ASSIGN_OR_RETURN(const MachineCode code,
+                        MachineCodeOf(ptxas, nvdisasm, kernel.object, kArch));
+    const std::vector<CodeLoop> loops = LoopsWith("HMMA", code.listing);
+    const auto main_loop = std::max_element(
+        loops.begin(), loops.end(),
+        [](const CodeLoop& a, const CodeLoop& b) { return a.products < b.products; });
+    if (main_loop == loops.end()) return absl::InternalError("no loop of matrix instructions");
+    (width == 64 ? figures.instructions_per_hmma_64 : figures.instructions_per_hmma_128) =
+        main_loop->PerProduct();
+  }
+  OB_ASSIGN_OR_RETURN(const ptx::Counters all, RunOnMachine(64, /*causal=*/false));
+  OB_ASSIGN_OR_RETURN(const ptx::Counters causal, RunOnMachine(64, /*causal=*/true));
+  figures.bank_ways =
+      static_cast<double>(all.shared_wavefronts) / static_cast<double>(all.shared_accesses);
+  figures.causal_part = static_cast<double>(causal.products) / static_cast<double>(all.products);
+  return figures;
+}
+
+}  // namespace outboard::bench

@@ -1,0 +1,27 @@
+// Measures attention of bf16 matrices as compiled for a GPU, without one: on the PTX machine
+// (tests/gpu/ptx), and by NVIDIA's assembler and disassembler where they are found.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+
+namespace outboard::bench {
+
+struct GpuAttentionFigures {
+  // Of the main loop, for each matrix instruction in it, with heads of 64 and of 128. Not set: no
+  // assembler or no disassembler (gpu_matmul_figures.h).
+  std::optional<double> instructions_per_hmma_64, instructions_per_hmma_128;
+  std::optional<int64_t> spill_bytes, registers;  // the larger of both
+  // Wavefronts of an access to shared memory: 1 is none that waits for a bank.
+  double bank_ways = 0;
+  // Matrix instructions that a causal mask leaves, of those without a mask.
+  double causal_part = 0;
+  double compile_ms = 0;  // from the kernel to PTX, heads of 64
+};
+
+// Errors: what compiling or the machine reports.
+absl::StatusOr<GpuAttentionFigures> MeasureGpuAttention();
+
+}  // namespace outboard::bench

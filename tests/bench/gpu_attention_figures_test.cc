@@ -1,0 +1,36 @@
+// The figures of attention on a GPU, as bounds that none may leave.
+#include "tests/bench/gpu_attention_figures.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace outboard::bench {
+namespace {
+
+TEST(GpuAttentionFigures, AreWithinTheirBounds) {
+  const auto figures = MeasureGpuAttention();
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  std::printf(
+      "compiled in %.1f ms; %.3f wavefronts an access to shared memory; a causal mask leaves %.3f",
+      figures->compile_ms, figures->bank_ways, figures->causal_part);
+  EXPECT_EQ(figures->bank_ways, 1.0);
+  // Four tiles of rows and as many of steps, of which ten of sixteen are seen.
+  EXPECT_DOUBLE_EQ(figures->causal_part, 10.0 / 16);
+  if (figures->registers)
+    std::printf("; %d registers", static_cast<int>(*figures->registers));
+  else
+    std::printf("; no ptxas");
+  EXPECT_EQ(figures->spill_bytes.value_or(0), 0);
+  if (!figures->instructions_per_hmma_64) {
+    std::printf("; no nvdisasm\n");
+    return;
+  }
+  std::printf("; %.2f and %.2f instructions an HMMA, heads of 64 and 128\n",
+              *figures->instructions_per_hmma_64, *figures->instructions_per_hmma_128);
+  EXPECT_LE(*figures->instructions_per_hmma_64, 30.0);
+  EXPECT_LE(*figures->instructions_per_hmma_128, 20.0);
+}
+
+}  // namespace
+}  // namespace outboard::bench
