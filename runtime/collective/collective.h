@@ -16,8 +16,8 @@
 //          higher epoch. Bytes of another epoch are refused, so what a lost partner sent late goes
 //          nowhere.
 // Errors.  Start: INVALID_ARGUMENT for sizes or a group that do not fit. Both: UNAVAILABLE after an
-//          abort, with the rank that aborted and its reason; INTERNAL where ranks started different
-//          transfers, which aborts.
+//          abort, with the rank that aborted and its reason (AbortedRank). Ranks that started
+//          different transfers are a bug of ours, which aborts.
 // Threads. Start and Wait: one thread, the executor's. Abort and status: any.
 #pragma once
 

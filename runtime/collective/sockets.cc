@@ -50,8 +50,9 @@ struct FrameHeader {
   uint32_t kind = kBlock;
   uint32_t pattern = 0;
   uint64_t epoch = 0;
-  uint64_t count = 0, stride = 0, number = 0;  // the group, and the transfer in it
-  uint64_t bytes = 0;                          // that follow: a block, or a reason
+  uint64_t count = 0, stride = 0;  // the group
+  uint64_t number = 0;             // of the transfer in it; of kAborted: the rank that left first
+  uint64_t bytes = 0;              // that follow: a block, or a reason
 };
 
 // One frame on its way.
@@ -206,12 +207,12 @@ class SocketCollective final : public Collective {
     }
   }
 
+  // The first cause stays: `rank` left because of `cause`. Under the lock.
   void SetCause(int64_t rank, const absl::Status& cause) {
-    if (cause_.ok()) cause_ = AbortedBy(rank, cause);
-  }
-  void SetWholeCause(const absl::Status& cause) {
-    const std::lock_guard lock(mutex_);
-    if (cause_.ok()) cause_ = cause;
+    if (!cause_.ok()) return;
+    cause_ = AbortedBy(rank, cause);
+    left_first_ = rank;
+    reason_ = std::string(cause.message()).substr(0, kReasonBytesMax);
   }
 
   void Wake() {
@@ -231,7 +232,10 @@ class SocketCollective final : public Collective {
         for (const Partner& partner : partners_) polled.push_back(PollOf(partner));
       }
       if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) {
-        SetWholeCause(absl::InternalError(absl::StrCat("poll: ", std::strerror(errno))));
+        const absl::Status failed =
+            absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
+        const std::lock_guard lock(mutex_);
+        SetCause(member().rank, failed);
         continue;
       }
       if (polled[0].revents != 0) {
@@ -275,13 +279,9 @@ class SocketCollective final : public Collective {
 
   void Failed(int64_t rank, const absl::Status& status) {
     const std::lock_guard lock(mutex_);
-    if (!cause_.ok()) return;
-    if (partners_[rank].reason_came()) {
-      cause_ = absl::UnavailableError(partners_[rank].reason);  // with the rank that began it
-    } else {
-      cause_ = AbortedBy(rank, status);
-      if (absl::IsInternal(status)) cause_ = absl::InternalError(cause_.message());
-    }
+    const Partner& partner = partners_[rank];
+    if (partner.reason_came()) rank = static_cast<int64_t>(partner.coming.number);  // who began it
+    SetCause(rank, status);
   }
 
   // Takes the first frame's block off; under no lock.
@@ -401,7 +401,8 @@ class SocketCollective final : public Collective {
       return absl::InternalError(
           absl::StrCat("it sent bytes of epoch ", header.epoch, " in epoch ", member().epoch));
     if (header.kind == FrameHeader::kBlock) return absl::OkStatus();
-    if (header.kind != FrameHeader::kAborted || header.bytes == 0 || header.bytes > kReasonBytesMax)
+    if (header.kind != FrameHeader::kAborted || header.bytes == 0 ||
+        header.bytes > kReasonBytesMax || header.number >= partners_.size())
       return absl::InternalError("it sent what is no frame");
     partner.reason.assign(header.bytes, '\0');
     return absl::OkStatus();
@@ -422,17 +423,19 @@ class SocketCollective final : public Collective {
   // its end first, if its partner takes it in time; else that one sees the end of the socket alone.
   void TellPartners() {
     std::string reason;
+    FrameHeader header{.kind = FrameHeader::kAborted, .epoch = member().epoch};
     {
       const std::lock_guard lock(mutex_);
       if (cause_.ok()) return;
-      reason = std::string(cause_.message()).substr(0, kReasonBytesMax);
+      reason = reason_.empty() ? "without a reason" : reason_;
+      header.number = static_cast<uint64_t>(left_first_);
+      header.bytes = reason.size();
     }
     const auto deadline = std::chrono::steady_clock::now() + kLastWords;
     std::vector<Frame> last(partners_.size());
     std::vector<pollfd> polled;
     for (size_t rank = 0; rank < partners_.size(); ++rank) {
-      last[rank].header = {
-          .kind = FrameHeader::kAborted, .epoch = member().epoch, .bytes = reason.size()};
+      last[rank].header = header;
       last[rank].bytes = reason.data();
       polled.push_back({partners_[rank].gone ? -1 : partners_[rank].socket, POLLOUT, 0});
     }
@@ -467,6 +470,8 @@ class SocketCollective final : public Collective {
   bool told_ = false;  // the mover has ended, and the partners know why
   bool leaving_ = false;
   absl::Status cause_;
+  int64_t left_first_ = 0;  // the rank that the cause is about,
+  std::string reason_;      // and why it left
 };
 
 }  // namespace
