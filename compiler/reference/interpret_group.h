@@ -25,11 +25,11 @@ namespace outboard {
 // is the number of ranks; params[r] are the tensors of rank r. The limits of `options` are those of
 // all ranks together.
 //
-// Errors: INVALID_ARGUMENT    `sink` is no SINK; a mesh without ranks, or of over limits::kRanksMax;
-//                             not one list of tensors for each rank; a collective whose group is
-//                             no axis of the mesh, nor some that follow each other; values of
-//                             different shapes in a collective; a binding of the rank; for a rank
-//                             the errors of Interpret, with its number
+// Errors: INVALID_ARGUMENT    `sink` is no SINK; a mesh without ranks, or of more than
+//                             limits::kRanksMax; not one list of tensors for each rank; a
+//                             collective whose group is no axis of the mesh, nor some that follow
+//                             each other; values of different shapes in a collective; a binding of
+//                             the rank; for a rank the errors of Interpret, with its number
 //         RESOURCE_EXHAUSTED  a limit of `options`
 // Threads: pure.
 absl::StatusOr<std::vector<std::vector<HostTensor>>> InterpretGroup(

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +14,7 @@
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/collective/kernel_order.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -159,6 +158,8 @@ std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
   return loops;
 }
 
+using MadeBy = absl::flat_hash_map<const UOp*, size_t>;  // tensor node -> its draft
+
 class Merger {
  public:
   Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target,
@@ -179,13 +180,17 @@ class Merger {
       guests.back().size = SizeOf(kernel);
       for (const UOp* node : guests.back().reads) ++readers_[node];
     }
+    if (!sent_.empty()) guests = SendersFirst(std::move(guests));
     for (Draft& guest : guests) {
       if (JoinAny(guest)) continue;
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
     }
     std::vector<FusedKernel> merged;
-    const std::vector<size_t> order = Order();
+    std::vector<KernelNeeds> needs;
+    for (const Draft& draft : drafts_)
+      needs.push_back({MakersIn(made_by_, draft), SendersIn(made_by_, draft)});
+    const std::vector<size_t> order = OrderKernels(needs);
     FindNeeded(order);
     for (const size_t i : order) {
       if (!IsNeeded(drafts_[i])) continue;
@@ -197,6 +202,18 @@ class Merger {
   }
 
  private:
+  // As they came, what a transfer brings to a kernel may be made by a later one.
+  std::vector<Draft> SendersFirst(std::vector<Draft> guests) const {
+    MadeBy made_by;
+    for (size_t i = 0; i < guests.size(); ++i) made_by[guests[i].stores[0].node] = i;
+    std::vector<KernelNeeds> needs;
+    for (const Draft& guest : guests)
+      needs.push_back({MakersIn(made_by, guest), SendersIn(made_by, guest)});
+    std::vector<Draft> ordered;
+    for (const size_t i : OrderKernels(needs)) ordered.push_back(std::move(guests[i]));
+    return ordered;
+  }
+
   double SizeOf(const LoweredKernel& kernel) const {
     double size = 0;
     for (const UOp* node : PostOrder(kernel.ast)) size += optimize::OpCost(node->op, costs_);
@@ -251,24 +268,30 @@ class Merger {
     return Substitute(graph_, root, by);
   }
 
-  // Drafts that make what `draft` reads.
-  std::vector<size_t> MakersOf(const Draft& draft) const {
-    std::vector<size_t> makers = SendersTo(draft);
+  // Those that make what `draft` reads.
+  static std::vector<size_t> MakersIn(const MadeBy& made_by, const Draft& draft) {
+    std::vector<size_t> makers;
     for (const UOp* node : draft.reads)
-      if (const auto maker = made_by_.find(node); maker != made_by_.end())
+      if (const auto maker = made_by.find(node); maker != made_by.end())
         makers.push_back(maker->second);
     return makers;
   }
 
-  // Drafts that make what a transfer brings to `draft`.
-  std::vector<size_t> SendersTo(const Draft& draft) const {
+  // Those that make what a transfer brings to `draft`.
+  std::vector<size_t> SendersIn(const MadeBy& made_by, const Draft& draft) const {
     std::vector<size_t> senders;
-    if (sent_.empty()) return senders;
     for (const UOp* node : draft.reads)
       if (const auto sent = sent_.find(node); sent != sent_.end())
-        if (const auto maker = made_by_.find(sent->second); maker != made_by_.end())
+        if (const auto maker = made_by.find(sent->second); maker != made_by.end())
           senders.push_back(maker->second);
     return senders;
+  }
+
+  // Drafts that `draft` waits for.
+  std::vector<size_t> MakersOf(const Draft& draft) const {
+    std::vector<size_t> makers = MakersIn(made_by_, draft);
+    for (const size_t sender : SendersIn(made_by_, draft)) makers.push_back(sender);
+    return makers;
   }
 
   // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
@@ -277,7 +300,7 @@ class Merger {
   bool JoinAny(const Draft& guest) {
     const std::vector<size_t> makers = MakersOf(guest);
     std::vector<bool> before(drafts_.size());
-    for (const size_t sender : SendersTo(guest)) before[sender] = true;
+    for (const size_t sender : SendersIn(made_by_, guest)) before[sender] = true;
     std::vector<size_t> stack = makers;
     while (!stack.empty()) {
       const size_t maker = stack.back();
@@ -487,52 +510,6 @@ class Merger {
     return false;
   }
 
-  // Makers before readers. Of those that could be next, those that wait for fewer transfers in a
-  // row first, then those that a transfer waits for, else as they came.
-  std::vector<size_t> Order() const {
-    struct Reader {
-      size_t draft;
-      bool by_transfer;
-    };
-    std::vector<size_t> order, waits(drafts_.size()), transfers(drafts_.size());
-    std::vector<std::vector<Reader>> readers(drafts_.size());
-    std::vector<std::vector<size_t>> makers(drafts_.size());
-    std::vector<bool> sends(drafts_.size());  // also what those that send are made of
-    std::vector<size_t> senders;
-    for (size_t i = 0; i < drafts_.size(); ++i) {
-      makers[i] = MakersOf(drafts_[i]);
-      const size_t by_transfer = SendersTo(drafts_[i]).size();
-      for (size_t m = 0; m < makers[i].size(); ++m) {
-        if (makers[i][m] == i) continue;
-        readers[makers[i][m]].push_back({i, m < by_transfer});
-        ++waits[i];
-        if (m < by_transfer) senders.push_back(makers[i][m]);
-      }
-    }
-    while (!senders.empty()) {
-      const size_t sender = senders.back();
-      senders.pop_back();
-      if (sends[sender]) continue;
-      sends[sender] = true;
-      senders.insert(senders.end(), makers[sender].begin(), makers[sender].end());
-    }
-    std::set<std::tuple<size_t, bool, size_t>> ready;  // transfers, sends nothing, draft
-    const auto add = [&](size_t i) { ready.emplace(transfers[i], !sends[i], i); };
-    for (size_t i = 0; i < drafts_.size(); ++i)
-      if (waits[i] == 0) add(i);
-    while (!ready.empty()) {
-      const size_t next = std::get<2>(*ready.begin());
-      ready.erase(ready.begin());
-      order.push_back(next);
-      for (const auto& [reader, by_transfer] : readers[next]) {
-        transfers[reader] = std::max(transfers[reader], transfers[next] + (by_transfer ? 1 : 0));
-        if (--waits[reader] == 0) add(reader);
-      }
-    }
-    OB_CHECK(order.size() == drafts_.size());
-    return order;
-  }
-
   // Which values must be in memory, now that all is joined: results, and what a needed kernel reads
   // that another one makes. A load may have been simplified away since the value was chosen.
   void FindNeeded(const std::vector<size_t>& order) {
@@ -601,7 +578,7 @@ class Merger {
   const SentBefore& sent_;
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
-  absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
+  MadeBy made_by_;
   absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not joined to it
   absl::flat_hash_map<const UOp*, size_t> slot_of_;
   std::vector<const UOp*> node_of_;  // by slot

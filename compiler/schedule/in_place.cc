@@ -68,8 +68,10 @@ class Placer {
     for (const bool updates : {true, false})  // what an input is read for has it before all others
       for (const UOp* result : results) {
         // Values with dimensions of VARs have places of their own while they are computed.
-        if (!writers_.contains(result) || over_.contains(result) || !IsStatic(result->shape))
-          continue;
+        // One that a transfer brings is read here, perhaps, and written by no kernel.
+        const auto writers = writers_.find(result);
+        if (writers == writers_.end() || writers->second.empty()) continue;
+        if (over_.contains(result) || !IsStatic(result->shape)) continue;
         for (const UOp* input : inputs_) {
           if (taken_.contains(input) || Bytes(input) != Bytes(result)) continue;
           if (!(updates ? Update(result, input) : Reuse(result, input))) continue;

@@ -14,15 +14,15 @@ namespace {
 constexpr char kAbortedPayload[] = "outboard/aborted-rank";
 }  // namespace
 
-std::string ToString(Pattern pattern) {
+std::string ToString(TransferPattern pattern) {
   switch (pattern) {
-    case Pattern::kAllGather: return "all-gather";
-    case Pattern::kAllToAll: return "all-to-all";
+    case TransferPattern::kAllGather: return "all-gather";
+    case TransferPattern::kAllToAll: return "all-to-all";
     default: return "broadcast";
   }
 }
 
-absl::Status CheckTransfer(const Member& member, const Transfer& transfer) {
+absl::Status CheckTransfer(const Member& member, const BlockTransfer& transfer) {
   const auto refuse = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(ToString(transfer.pattern), ": ", what...));
   };
@@ -34,10 +34,11 @@ absl::Status CheckTransfer(const Member& member, const Transfer& transfer) {
     return refuse("root ", transfer.root, " is not in 0..", count - 1);
   const auto sent = static_cast<int64_t>(transfer.send.size()),
              received = static_cast<int64_t>(transfer.receive.size());
-  const bool fits = transfer.pattern == Pattern::kAllGather
+  const bool fits = transfer.pattern == TransferPattern::kAllGather
                         ? received / count == sent && received % count == 0
-                    : transfer.pattern == Pattern::kAllToAll ? received == sent && sent % count == 0
-                                                             : received == sent;
+                    : transfer.pattern == TransferPattern::kAllToAll
+                        ? received == sent && sent % count == 0
+                        : received == sent;
   if (!fits) return refuse(sent, " bytes sent and ", received, " received by ", count, " ranks");
   const char *const from = transfer.send.data(), *const to = transfer.receive.data();
   if (sent > 0 && std::less<>()(from, to + received) && std::less<>()(to, from + sent))

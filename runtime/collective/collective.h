@@ -16,8 +16,8 @@
 //          higher epoch. Bytes of another epoch are refused, so what a lost partner sent late goes
 //          nowhere.
 // Errors.  Start: INVALID_ARGUMENT for sizes or a group that do not fit. Both: UNAVAILABLE after an
-//          abort, with the rank that aborted and its reason; INTERNAL where ranks started different
-//          transfers, which aborts.
+//          abort, with the rank that aborted and its reason (AbortedRank). Ranks that started
+//          different transfers are a bug of ours, which aborts.
 // Threads. Start and Wait: one thread, the executor's. Abort and status: any.
 #pragma once
 
@@ -46,15 +46,15 @@ struct Member {
   }
 };
 
-enum class Pattern {
+enum class TransferPattern {
   kAllGather,  // send: a block; receive: the blocks of all places, in order
   kAllToAll,   // send: a block for each place, in order; receive: the blocks from all places
   kBroadcast,  // send: a block, of which that of `root` is used; receive: that block
 };
-std::string ToString(Pattern pattern);
+std::string ToString(TransferPattern pattern);
 
-struct Transfer {
-  Pattern pattern = Pattern::kAllGather;
+struct BlockTransfer {
+  TransferPattern pattern = TransferPattern::kAllGather;
   int64_t count = 1;   // of the group
   int64_t stride = 1;  // likewise
   int64_t root = 0;    // place of the sender, for kBroadcast
@@ -64,14 +64,15 @@ struct Transfer {
 
   int64_t block_bytes() const {
     const auto bytes = static_cast<int64_t>(send.size());
-    return pattern == Pattern::kAllToAll ? bytes / count : bytes;
+    return pattern == TransferPattern::kAllToAll ? bytes / count : bytes;
   }
 };
 
 // Checks sizes and group against the mesh.
 // Errors: INVALID_ARGUMENT
-absl::Status CheckTransfer(const Member& member, const Transfer& transfer);
+absl::Status CheckTransfer(const Member& member, const BlockTransfer& transfer);
 
+// Names a bucket that was started, until it has been waited for.
 enum class TransferId : int64_t {};
 
 class Collective {
@@ -84,7 +85,7 @@ class Collective {
 
   // Starts the transfers of a bucket together: one message to each partner where the transport can.
   // They have one pattern, one group and one root. Requires at least one.
-  virtual absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) = 0;
+  virtual absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) = 0;
   virtual absl::Status Wait(TransferId id) = 0;
   virtual void Abort(const absl::Status& cause) = 0;
   // OK, or what ended the group. A rank of a group that has ended computes nothing more for it.

@@ -8,6 +8,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
@@ -26,6 +28,7 @@ using std::chrono::milliseconds;
 
 // A partner's cause is set before its connections close, so it is there when they have.
 constexpr milliseconds kCausePatience{200};
+constexpr size_t kCauseBytesMax = 1024;
 
 // Gloo's keys and values, in the epoch of the group. Gloo asks for what it has seen set already, or
 // waits; its numbers of ranks are the last part of a key.
@@ -84,13 +87,13 @@ class GlooCollective final : public Collective {
     Close();
   }
 
-  absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
-    for (const Transfer& transfer : bucket)
+  absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) override {
+    for (const BlockTransfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
     if (absl::Status going = status(); !going.ok()) return going;
     Pending pending;
     try {
-      for (const Transfer& transfer : bucket) Begin(transfer, pending);
+      for (const BlockTransfer& transfer : bucket) Begin(transfer, pending);
     } catch (const std::exception& error) {
       return Failed(error);
     }
@@ -124,7 +127,7 @@ class GlooCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  void Abort(const absl::Status& cause) override { SetCause(AbortedBy(member().rank, cause)); }
+  void Abort(const absl::Status& cause) override { SetCause(cause); }
 
   absl::Status status() const override {
     const std::lock_guard lock(mutex_);
@@ -139,7 +142,7 @@ class GlooCollective final : public Collective {
   };
   using Pending = std::vector<Moved>;
 
-  void Begin(const Transfer& transfer, Pending& pending) {
+  void Begin(const BlockTransfer& transfer, Pending& pending) {
     const int64_t count = transfer.count, rank = member().rank,
                   place = rank / transfer.stride % count;
     const auto rank_at = [&](int64_t p) {
@@ -155,9 +158,9 @@ class GlooCollective final : public Collective {
     moved.send = context_->createUnboundBuffer(const_cast<char*>(transfer.send.data()),
                                                transfer.send.size());
     moved.receive = context_->createUnboundBuffer(transfer.receive.data(), transfer.receive.size());
-    const bool broadcast = transfer.pattern == Pattern::kBroadcast;
+    const bool broadcast = transfer.pattern == TransferPattern::kBroadcast;
     const auto send_offset = [&](int64_t to) {
-      return transfer.pattern == Pattern::kAllToAll ? static_cast<size_t>(to) * block : 0;
+      return transfer.pattern == TransferPattern::kAllToAll ? static_cast<size_t>(to) * block : 0;
     };
     const auto receive_offset = [&](int64_t from) {
       return broadcast ? 0 : static_cast<size_t>(from) * block;
@@ -181,7 +184,7 @@ class GlooCollective final : public Collective {
 
   // What this rank returns for a failure of Gloo: the cause of the rank that began it.
   absl::Status Failed(const std::exception& error) {
-    SetCause(AbortedBy(member().rank, absl::UnavailableError(error.what())));
+    SetCause(absl::UnavailableError(error.what()));
     return status();
   }
 
@@ -189,11 +192,19 @@ class GlooCollective final : public Collective {
   void SetCause(const absl::Status& mine) {
     if (!status().ok()) return Close();
     const std::string key = absl::StrCat(member().epoch, "/cause");
-    rendezvous_->Set(key, std::string(mine.message())).IgnoreError();
+    const std::string said = absl::StrCat(member().rank, " ", mine.message());
+    rendezvous_->Set(key, said.substr(0, kCauseBytesMax)).IgnoreError();
     const absl::StatusOr<std::string> first = rendezvous_->Get(key, kCausePatience);
+    int64_t rank = member().rank;
+    absl::Status cause = mine;
+    if (first.ok()) {
+      const size_t space = std::min(first->find(' '), first->size());
+      if (absl::SimpleAtoi(first->substr(0, space), &rank))
+        cause = absl::UnavailableError(first->substr(std::min(space + 1, first->size())));
+    }
     {
       const std::lock_guard lock(mutex_);
-      if (cause_.ok()) cause_ = first.ok() ? absl::UnavailableError(*first) : mine;
+      if (cause_.ok()) cause_ = AbortedBy(rank, cause);
     }
     Close();
   }

@@ -17,7 +17,7 @@ namespace {
 // One group: its count, its stride, and the rank at place 0.
 using GroupKey = std::tuple<int64_t, int64_t, int64_t>;
 
-GroupKey GroupOf(const Member& member, const Transfer& transfer) {
+GroupKey GroupOf(const Member& member, const BlockTransfer& transfer) {
   const int64_t place = member.rank / transfer.stride % transfer.count;
   return {transfer.count, transfer.stride, member.rank - place * transfer.stride};
 }
@@ -30,7 +30,7 @@ class Hub {
  public:
   // The bucket of one rank, at its place. Groups meet in the order in which each started.
   void Offer(const GroupKey& group, int64_t number, int64_t place,
-             std::span<const Transfer> bucket) {
+             std::span<const BlockTransfer> bucket) {
     const std::lock_guard lock(mutex_);
     Meeting& meeting = meetings_[{group, number}];
     meeting.offers.resize(std::get<0>(group));
@@ -79,8 +79,8 @@ class Hub {
 
  private:
   struct Meeting {
-    std::vector<std::span<const Transfer>> offers;  // by place
-    int64_t arrived = 0, taken = 0, gone = 0;       // ranks
+    std::vector<std::span<const BlockTransfer>> offers;  // by place
+    int64_t arrived = 0, taken = 0, gone = 0;            // ranks
   };
 
   void SetCause(const absl::Status& cause) {
@@ -89,9 +89,9 @@ class Hub {
   }
 
   static absl::Status CheckSame(const Meeting& meeting) {
-    const std::span<const Transfer> first = meeting.offers[0];
+    const std::span<const BlockTransfer> first = meeting.offers[0];
     for (size_t place = 1; place < meeting.offers.size(); ++place) {
-      const std::span<const Transfer> other = meeting.offers[place];
+      const std::span<const BlockTransfer> other = meeting.offers[place];
       bool same = other.size() == first.size();
       for (size_t i = 0; same && i < first.size(); ++i)
         same = other[i].pattern == first[i].pattern && other[i].root == first[i].root &&
@@ -107,16 +107,16 @@ class Hub {
 
   static void Copy(const Meeting& meeting, int64_t place) {
     for (size_t i = 0; i < meeting.offers[place].size(); ++i) {
-      const Transfer& mine = meeting.offers[place][i];
+      const BlockTransfer& mine = meeting.offers[place][i];
       const auto bytes = static_cast<size_t>(mine.block_bytes());
       if (bytes == 0) continue;
-      if (mine.pattern == Pattern::kBroadcast) {
+      if (mine.pattern == TransferPattern::kBroadcast) {
         std::memcpy(mine.receive.data(), meeting.offers[mine.root][i].send.data(), bytes);
         continue;
       }
       for (size_t from = 0; from < meeting.offers.size(); ++from) {
         const char* block = meeting.offers[from][i].send.data();
-        if (mine.pattern == Pattern::kAllToAll) block += static_cast<size_t>(place) * bytes;
+        if (mine.pattern == TransferPattern::kAllToAll) block += static_cast<size_t>(place) * bytes;
         std::memcpy(mine.receive.data() + from * bytes, block, bytes);
       }
     }
@@ -135,8 +135,8 @@ class Loopback final : public Collective {
       : Collective(std::move(member)), hub_(std::move(hub)) {}
   ~Loopback() override { hub_->Abort(member().rank, absl::UnavailableError("its session ended")); }
 
-  absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
-    for (const Transfer& transfer : bucket)
+  absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) override {
+    for (const BlockTransfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
     if (absl::Status going = status(); !going.ok()) return going;
     const GroupKey group = GroupOf(member(), bucket[0]);
@@ -165,7 +165,7 @@ class Loopback final : public Collective {
   struct Pending {
     GroupKey group;
     int64_t number = 0;  // of the group's transfers
-    std::vector<Transfer> bucket;
+    std::vector<BlockTransfer> bucket;
   };
 
   int64_t PlaceIn(const GroupKey& group) const {

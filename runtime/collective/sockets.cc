@@ -50,8 +50,9 @@ struct FrameHeader {
   uint32_t kind = kBlock;
   uint32_t pattern = 0;
   uint64_t epoch = 0;
-  uint64_t count = 0, stride = 0, number = 0;  // the group, and the transfer in it
-  uint64_t bytes = 0;                          // that follow: a block, or a reason
+  uint64_t count = 0, stride = 0;  // the group
+  uint64_t number = 0;             // of the transfer in it; of kAborted: the rank that left first
+  uint64_t bytes = 0;              // that follow: a block, or a reason
 };
 
 // One frame on its way.
@@ -95,18 +96,18 @@ class SocketCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TransferId> Start(std::span<const Transfer> bucket) override {
-    for (const Transfer& transfer : bucket)
+  absl::StatusOr<TransferId> Start(std::span<const BlockTransfer> bucket) override {
+    for (const BlockTransfer& transfer : bucket)
       if (absl::Status fits = CheckTransfer(member(), transfer); !fits.ok()) return fits;
     if (absl::Status going = status(); !going.ok()) return going;
-    for (const Transfer& transfer : bucket) CopyOwn(transfer);
+    for (const BlockTransfer& transfer : bucket) CopyOwn(transfer);
     int64_t id = 0;
     {
       const std::lock_guard lock(mutex_);
       if (!cause_.ok()) return cause_;
       id = next_id_++;
       pending_[id] = 0;
-      for (const Transfer& transfer : bucket) Enqueue(transfer, id);
+      for (const BlockTransfer& transfer : bucket) Enqueue(transfer, id);
     }
     Wake();
     return TransferId{id};
@@ -152,30 +153,30 @@ class SocketCollective final : public Collective {
 
   // Where the blocks of one transfer are, for a rank.
   struct Blocks {
-    Blocks(const Transfer& transfer, int64_t rank)
+    Blocks(const BlockTransfer& transfer, int64_t rank)
         : transfer(transfer),
           place(rank / transfer.stride % transfer.count),
           bytes(static_cast<size_t>(transfer.block_bytes())),
-          broadcast(transfer.pattern == Pattern::kBroadcast) {}
+          broadcast(transfer.pattern == TransferPattern::kBroadcast) {}
 
     bool sends() const { return !broadcast || place == transfer.root; }
     bool receives_from(int64_t from) const { return !broadcast || from == transfer.root; }
     char* sent_to(int64_t to) const {
-      const bool each = transfer.pattern == Pattern::kAllToAll;
+      const bool each = transfer.pattern == TransferPattern::kAllToAll;
       return const_cast<char*>(transfer.send.data()) + (each ? static_cast<size_t>(to) * bytes : 0);
     }
     char* received_from(int64_t from) const {
       return transfer.receive.data() + (broadcast ? 0 : static_cast<size_t>(from) * bytes);
     }
 
-    const Transfer& transfer;
+    const BlockTransfer& transfer;
     const int64_t place;
     const size_t bytes;
     const bool broadcast;
   };
 
   // What this rank sends itself.
-  void CopyOwn(const Transfer& transfer) const {
+  void CopyOwn(const BlockTransfer& transfer) const {
     const Blocks blocks(transfer, member().rank);
     if (blocks.bytes > 0 && blocks.sends())
       std::memcpy(blocks.received_from(blocks.place), blocks.sent_to(blocks.place), blocks.bytes);
@@ -183,7 +184,7 @@ class SocketCollective final : public Collective {
 
   // Puts the frames of one transfer behind those that were started before. Blocks of no bytes need
   // none. Under the lock.
-  void Enqueue(const Transfer& transfer, int64_t id) {
+  void Enqueue(const BlockTransfer& transfer, int64_t id) {
     const Blocks blocks(transfer, member().rank);
     const FrameHeader header{.pattern = static_cast<uint32_t>(transfer.pattern),
                              .epoch = member().epoch,
@@ -206,12 +207,12 @@ class SocketCollective final : public Collective {
     }
   }
 
+  // The first cause stays: `rank` left because of `cause`. Under the lock.
   void SetCause(int64_t rank, const absl::Status& cause) {
-    if (cause_.ok()) cause_ = AbortedBy(rank, cause);
-  }
-  void SetWholeCause(const absl::Status& cause) {
-    const std::lock_guard lock(mutex_);
-    if (cause_.ok()) cause_ = cause;
+    if (!cause_.ok()) return;
+    cause_ = AbortedBy(rank, cause);
+    left_first_ = rank;
+    reason_ = std::string(cause.message()).substr(0, kReasonBytesMax);
   }
 
   void Wake() {
@@ -231,7 +232,10 @@ class SocketCollective final : public Collective {
         for (const Partner& partner : partners_) polled.push_back(PollOf(partner));
       }
       if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) {
-        SetWholeCause(absl::InternalError(absl::StrCat("poll: ", std::strerror(errno))));
+        const absl::Status failed =
+            absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
+        const std::lock_guard lock(mutex_);
+        SetCause(member().rank, failed);
         continue;
       }
       if (polled[0].revents != 0) {
@@ -275,13 +279,9 @@ class SocketCollective final : public Collective {
 
   void Failed(int64_t rank, const absl::Status& status) {
     const std::lock_guard lock(mutex_);
-    if (!cause_.ok()) return;
-    if (partners_[rank].reason_came()) {
-      cause_ = absl::UnavailableError(partners_[rank].reason);  // with the rank that began it
-    } else {
-      cause_ = AbortedBy(rank, status);
-      if (absl::IsInternal(status)) cause_ = absl::InternalError(cause_.message());
-    }
+    const Partner& partner = partners_[rank];
+    if (partner.reason_came()) rank = static_cast<int64_t>(partner.coming.number);  // who began it
+    SetCause(rank, status);
   }
 
   // Takes the first frame's block off; under no lock.
@@ -401,7 +401,8 @@ class SocketCollective final : public Collective {
       return absl::InternalError(
           absl::StrCat("it sent bytes of epoch ", header.epoch, " in epoch ", member().epoch));
     if (header.kind == FrameHeader::kBlock) return absl::OkStatus();
-    if (header.kind != FrameHeader::kAborted || header.bytes == 0 || header.bytes > kReasonBytesMax)
+    if (header.kind != FrameHeader::kAborted || header.bytes == 0 ||
+        header.bytes > kReasonBytesMax || header.number >= partners_.size())
       return absl::InternalError("it sent what is no frame");
     partner.reason.assign(header.bytes, '\0');
     return absl::OkStatus();
@@ -412,27 +413,29 @@ class SocketCollective final : public Collective {
         theirs.stride == ours.stride && theirs.number == ours.number && theirs.bytes == ours.bytes)
       return absl::OkStatus();
     return absl::InternalError(absl::StrCat(
-        "it started another transfer: ", ToString(static_cast<Pattern>(theirs.pattern)), " ",
-        theirs.number, " of ", theirs.bytes, " bytes in a group of ", theirs.count,
-        ", where this rank has ", ToString(static_cast<Pattern>(ours.pattern)), " ", ours.number,
-        " of ", ours.bytes, " bytes in one of ", ours.count));
+        "it started another transfer: ", ToString(static_cast<TransferPattern>(theirs.pattern)),
+        " ", theirs.number, " of ", theirs.bytes, " bytes in a group of ", theirs.count,
+        ", where this rank has ", ToString(static_cast<TransferPattern>(ours.pattern)), " ",
+        ours.number, " of ", ours.bytes, " bytes in one of ", ours.count));
   }
 
   // Sends the cause to all. It can only follow a whole frame, so one that is on its way goes on to
   // its end first, if its partner takes it in time; else that one sees the end of the socket alone.
   void TellPartners() {
     std::string reason;
+    FrameHeader header{.kind = FrameHeader::kAborted, .epoch = member().epoch};
     {
       const std::lock_guard lock(mutex_);
       if (cause_.ok()) return;
-      reason = std::string(cause_.message()).substr(0, kReasonBytesMax);
+      reason = reason_.empty() ? "without a reason" : reason_;
+      header.number = static_cast<uint64_t>(left_first_);
+      header.bytes = reason.size();
     }
     const auto deadline = std::chrono::steady_clock::now() + kLastWords;
     std::vector<Frame> last(partners_.size());
     std::vector<pollfd> polled;
     for (size_t rank = 0; rank < partners_.size(); ++rank) {
-      last[rank].header = {
-          .kind = FrameHeader::kAborted, .epoch = member().epoch, .bytes = reason.size()};
+      last[rank].header = header;
       last[rank].bytes = reason.data();
       polled.push_back({partners_[rank].gone ? -1 : partners_[rank].socket, POLLOUT, 0});
     }
@@ -467,6 +470,8 @@ class SocketCollective final : public Collective {
   bool told_ = false;  // the mover has ended, and the partners know why
   bool leaving_ = false;
   absl::Status cause_;
+  int64_t left_first_ = 0;  // the rank that the cause is about,
+  std::string reason_;      // and why it left
 };
 
 }  // namespace

@@ -19,8 +19,8 @@
 
 namespace outboard::collective {
 
-// Makes a socket for each pair of ranks: the result's [r][s] is the end of rank r that leads to rank
-// s, and -1 where r is s. The caller owns them all; they are closed on exec.
+// Makes a socket for each pair of ranks: the result's [r][s] is the end of rank r that leads to
+// rank s, and -1 where r is s. The caller owns them all; they are closed on exec.
 // Errors: UNAVAILABLE  the system gives no more descriptors: ranks * (ranks - 1) are needed
 absl::StatusOr<std::vector<std::vector<int>>> ConnectRanks(int64_t ranks);
 // Lets a socket hold more, so that ranks that share a core take fewer turns. Whoever makes a socket

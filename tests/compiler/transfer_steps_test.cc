@@ -192,8 +192,9 @@ TEST(TransferSteps, MemoryOfATransfer_IsItsOwnUntilTheWait) {
     ASSERT_EQ(schedule.steps[i].kind, Kind::kKernel);
     for (const int b : schedule.kernels[schedule.steps[i].index].buffers)
       for (const int held : {schedule.transfers[0].send, schedule.transfers[0].receive})
-        if (schedule.buffers[b].kind == schedule::ScheduledBuffer::Kind::kTemporary)
+        if (schedule.buffers[b].kind == schedule::ScheduledBuffer::Kind::kTemporary) {
           EXPECT_FALSE(overlap(b, held)) << schedule::ScheduleToString(schedule);
+        }
   }
 }
 

@@ -120,7 +120,7 @@ struct Readers {
   int lines;
 };
 const std::vector<Readers> kArgumentReaders = {
-    {"compiler/reference/interpret.cc", 1},  // numbers in the place of symbolic dimensions
+    {"compiler/reference/graph_run.cc", 1},  // numbers in the place of symbolic dimensions
     {"compiler/rewrite/order.cc", 1},        // any two nodes of one operation are compared
     {"compiler/rewrite/rebuild.cc", 1},      // numbers in the place of symbolic dimensions
     {"compiler/schedule/prepare.cc", 1},     // numbers in the place of symbolic dimensions

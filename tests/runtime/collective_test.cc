@@ -38,12 +38,12 @@ std::string Block(int64_t rank, size_t bytes, int salt = 0) {
   return block;
 }
 
-Transfer Of(Pattern pattern, int64_t count, int64_t stride, const std::string& send,
-            std::string& receive, int64_t root = 0) {
+BlockTransfer Of(TransferPattern pattern, int64_t count, int64_t stride, const std::string& send,
+                 std::string& receive, int64_t root = 0) {
   return {pattern, count, stride, root, send, {receive.data(), receive.size()}};
 }
 
-absl::Status Do(Collective& rank, const Transfer& transfer) {
+absl::Status Do(Collective& rank, const BlockTransfer& transfer) {
   OB_ASSIGN_OR_RETURN(const TransferId id, rank.Start({&transfer, 1}));
   return rank.Wait(id);
 }
@@ -75,13 +75,14 @@ TEST_P(CollectiveTest, EveryPattern_BringsTheBlocksOfItsGroup) {
         const auto count = static_cast<size_t>(c.count);
         std::string all(count * bytes, 'x'), wanted;
         const std::string mine = Block(rank, bytes);
-        EXPECT_TRUE(Do(me, Of(Pattern::kAllGather, c.count, c.stride, mine, all)).ok());
+        EXPECT_TRUE(Do(me, Of(TransferPattern::kAllGather, c.count, c.stride, mine, all)).ok());
         for (int64_t p = 0; p < c.count; ++p) wanted += Block(member(p), bytes);
         EXPECT_TRUE(all == wanted);
 
         std::string parts, received(count * bytes, 'x');
         for (int64_t p = 0; p < c.count; ++p) parts += Block(rank, bytes, static_cast<int>(7 * p));
-        EXPECT_TRUE(Do(me, Of(Pattern::kAllToAll, c.count, c.stride, parts, received)).ok());
+        EXPECT_TRUE(
+            Do(me, Of(TransferPattern::kAllToAll, c.count, c.stride, parts, received)).ok());
         wanted.clear();
         for (int64_t p = 0; p < c.count; ++p)
           wanted += Block(member(p), bytes, static_cast<int>(7 * place));
@@ -89,7 +90,8 @@ TEST_P(CollectiveTest, EveryPattern_BringsTheBlocksOfItsGroup) {
 
         for (int64_t root = 0; root < c.count; ++root) {
           std::string got(bytes, 'x');
-          EXPECT_TRUE(Do(me, Of(Pattern::kBroadcast, c.count, c.stride, mine, got, root)).ok());
+          EXPECT_TRUE(
+              Do(me, Of(TransferPattern::kBroadcast, c.count, c.stride, mine, got, root)).ok());
           EXPECT_TRUE(got == Block(member(root), bytes));
         }
       });
@@ -105,9 +107,9 @@ TEST_P(CollectiveTest, Buckets_GoTogether) {
       send.push_back(Block(rank, 100 * i, static_cast<int>(i)));
       receive.emplace_back(300 * i, 'x');
     }
-    std::vector<Transfer> bucket;
+    std::vector<BlockTransfer> bucket;
     for (size_t i = 0; i < 5; ++i)
-      bucket.push_back(Of(Pattern::kAllGather, 3, 1, send[i], receive[i]));
+      bucket.push_back(Of(TransferPattern::kAllGather, 3, 1, send[i], receive[i]));
     const auto id = me.Start(bucket);
     ASSERT_TRUE(id.ok()) << id.status();
     EXPECT_TRUE(me.Wait(*id).ok());
@@ -127,7 +129,8 @@ TEST_P(CollectiveTest, TransfersUnderWay_AreWaitedForInAnotherOrder) {
     for (int i = 0; i < kTransfers; ++i) send.push_back(Block(rank, 100, i));
     std::vector<TransferId> ids;
     for (int i = 0; i < kTransfers; ++i) {
-      const Transfer transfer = Of(Pattern::kAllGather, 2, i % 2 == 0 ? 1 : 2, send[i], receive[i]);
+      const BlockTransfer transfer =
+          Of(TransferPattern::kAllGather, 2, i % 2 == 0 ? 1 : 2, send[i], receive[i]);
       ids.push_back(ValueOrDie(me.Start({&transfer, 1})));
     }
     for (int i = kTransfers - 1; i >= 0; --i) EXPECT_TRUE(me.Wait(ids[i]).ok());
@@ -150,11 +153,12 @@ TEST_P(CollectiveTest, Abort_FreesAllRanksWithOneCause) {
       return;
     }
     std::string send = Block(rank, 1000), receive(4000, 'x');
-    const absl::Status status = Do(me, Of(Pattern::kAllGather, 4, 1, send, receive));
+    const absl::Status status = Do(me, Of(TransferPattern::kAllGather, 4, 1, send, receive));
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     messages[rank] = status.ToString();
     // What comes later fails with the same cause.
-    EXPECT_EQ(Do(me, Of(Pattern::kAllGather, 4, 1, send, receive)).ToString(), messages[rank]);
+    EXPECT_EQ(Do(me, Of(TransferPattern::kAllGather, 4, 1, send, receive)).ToString(),
+              messages[rank]);
     EXPECT_EQ(me.status().ToString(), messages[rank]);
   });
   for (const std::string& message : messages) EXPECT_EQ(message, messages[0]);
@@ -169,7 +173,7 @@ TEST_P(CollectiveTest, ARankThatGoes_FreesTheOthers) {
   for (const int rank : {0, 2})
     others.emplace_back([&, rank] {
       std::string send = Block(rank, 10), receive(30, 'x');
-      EXPECT_EQ(Do(*ranks[rank], Of(Pattern::kAllGather, 3, 1, send, receive)).code(),
+      EXPECT_EQ(Do(*ranks[rank], Of(TransferPattern::kAllGather, 3, 1, send, receive)).code(),
                 absl::StatusCode::kUnavailable);
     });
   leaver.join();
@@ -183,7 +187,7 @@ TEST_P(CollectiveTest, DifferentTransfers_AreOurBugAndSaid) {
   OnAll(ranks, [&](Collective& me) {
     const auto bytes = static_cast<size_t>(10 + me.member().rank);
     std::string send(bytes, 'a'), receive(2 * bytes, 'x');
-    const absl::Status status = Do(me, Of(Pattern::kAllGather, 2, 1, send, receive));
+    const absl::Status status = Do(me, Of(TransferPattern::kAllGather, 2, 1, send, receive));
     // The rank that did not see it first has it from the other one.
     EXPECT_TRUE(absl::IsInternal(status) || absl::IsUnavailable(status)) << status;
     EXPECT_NE(status.message().find("another transfer"), std::string::npos) << status;
@@ -194,19 +198,20 @@ TEST_P(CollectiveTest, WhatDoesNotFit_IsRefused) {
   const Ranks ranks = Make({2, 3});
   Collective& me = *ranks[0];
   std::string send(12, 'a'), receive(36, 'x');
-  const auto code = [&](const Transfer& transfer) {
+  const auto code = [&](const BlockTransfer& transfer) {
     return me.Start({&transfer, 1}).status().code();
   };
   constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-  EXPECT_EQ(code(Of(Pattern::kAllGather, 2, 1, send, receive)), kBad);
-  EXPECT_EQ(code(Of(Pattern::kAllGather, 4, 1, send, receive)), kBad);
-  EXPECT_EQ(code(Of(Pattern::kAllGather, 0, 1, send, receive)), kBad);
-  EXPECT_EQ(code(Of(Pattern::kAllGather, 3, 0, send, receive)), kBad);
-  EXPECT_EQ(code(Of(Pattern::kAllToAll, 3, 1, send, receive)), kBad);
-  EXPECT_EQ(code(Of(Pattern::kBroadcast, 3, 1, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kAllGather, 2, 1, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kAllGather, 4, 1, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kAllGather, 0, 1, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kAllGather, 3, 0, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kAllToAll, 3, 1, send, receive)), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kBroadcast, 3, 1, send, receive)), kBad);
   std::string same(12, 'x');
-  EXPECT_EQ(code(Of(Pattern::kBroadcast, 3, 1, send, same, 3)), kBad);
-  EXPECT_EQ(code({Pattern::kAllToAll, 3, 1, 0, {same.data(), 12}, {same.data(), 12}}), kBad);
+  EXPECT_EQ(code(Of(TransferPattern::kBroadcast, 3, 1, send, same, 3)), kBad);
+  EXPECT_EQ(code({TransferPattern::kAllToAll, 3, 1, 0, {same.data(), 12}, {same.data(), 12}}),
+            kBad);
 }
 
 // Ranks that stop at random places of many transfers all end, and none reads freed memory.
@@ -219,7 +224,7 @@ TEST_P(CollectiveTest, AbortsAtAnyTime_EndAllRanks) {
         if (rank == round % 3 && i == 2 * round)
           return me.Abort(absl::InternalError("a test ends it"));
         std::string send = Block(rank, 2000), receive(6000, 'x');
-        if (!Do(me, Of(Pattern::kAllGather, 3, 1, send, receive)).ok()) return;
+        if (!Do(me, Of(TransferPattern::kAllGather, 3, 1, send, receive)).ok()) return;
       }
       FAIL() << "rank " << rank << " was never told";
     });
@@ -311,8 +316,8 @@ TEST(Sockets, BytesOfAnotherEpoch_EndTheGroup) {
   const auto now = ValueOrDie(MakeOverSockets({0, {2}, 2}, ends[0]));
   std::string block = "late", both(8, 'x'), mine(8, 'y');
   std::thread late(
-      [&] { EXPECT_FALSE(Do(*old, Of(Pattern::kAllGather, 2, 1, block, both)).ok()); });
-  const absl::Status status = Do(*now, Of(Pattern::kAllGather, 2, 1, block, mine));
+      [&] { EXPECT_FALSE(Do(*old, Of(TransferPattern::kAllGather, 2, 1, block, both)).ok()); });
+  const absl::Status status = Do(*now, Of(TransferPattern::kAllGather, 2, 1, block, mine));
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("epoch"), std::string::npos) << status;
   EXPECT_EQ(mine.substr(4), "yyyy");  // none of its bytes were taken
@@ -325,7 +330,7 @@ TEST(Sockets, ASocketThatEnds_IsItsRanksProcess) {
   const auto me = ValueOrDie(MakeOverSockets({0, {2}, 1}, ends[0]));
   std::string block = "1234", both(8, 'x');
   std::thread killed([&] { close(ends[1][0]); });
-  const absl::Status status = Do(*me, Of(Pattern::kAllGather, 2, 1, block, both));
+  const absl::Status status = Do(*me, Of(TransferPattern::kAllGather, 2, 1, block, both));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status;
   EXPECT_NE(status.message().find("process has ended"), std::string::npos) << status;
@@ -337,7 +342,8 @@ absl::Status GatherForever(Collective& me, const std::function<void(int round)>&
   std::string block = Block(me.member().rank, 100'000), all(300'000, 'x');
   for (int round = 0;; ++round) {
     before(round);
-    if (absl::Status status = Do(me, Of(Pattern::kAllGather, 3, 1, block, all)); !status.ok())
+    if (absl::Status status = Do(me, Of(TransferPattern::kAllGather, 3, 1, block, all));
+        !status.ok())
       return status;
   }
 }
@@ -378,7 +384,7 @@ TEST(Sockets, BytesThatAreNoFrame_EndTheGroup) {
   const std::string garbage(200, 'g');
   ASSERT_EQ(write(ends[1][0], garbage.data(), garbage.size()), 200);
   std::string block = "1234", both(8, 'x');
-  EXPECT_FALSE(Do(*me, Of(Pattern::kAllGather, 2, 1, block, both)).ok());
+  EXPECT_FALSE(Do(*me, Of(TransferPattern::kAllGather, 2, 1, block, both)).ok());
   close(ends[1][0]);
 }
 
@@ -389,11 +395,11 @@ TEST(Sockets, ARankThatIsDone_LeavesWithoutHarm) {
   const auto second = ValueOrDie(MakeOverSockets({1, {2}, 1}, ends[1]));
   std::string block = "1234", got(4, 'x'), late(4, 'x');
   // Only rank 0 sends.
-  ASSERT_TRUE(Do(*first, Of(Pattern::kBroadcast, 2, 1, block, got, 0)).ok());
+  ASSERT_TRUE(Do(*first, Of(TransferPattern::kBroadcast, 2, 1, block, got, 0)).ok());
   first.reset();
-  EXPECT_TRUE(Do(*second, Of(Pattern::kBroadcast, 2, 1, block, late, 0)).ok());
+  EXPECT_TRUE(Do(*second, Of(TransferPattern::kBroadcast, 2, 1, block, late, 0)).ok());
   EXPECT_EQ(late, "1234");
-  EXPECT_FALSE(Do(*second, Of(Pattern::kBroadcast, 2, 1, block, late, 0)).ok());
+  EXPECT_FALSE(Do(*second, Of(TransferPattern::kBroadcast, 2, 1, block, late, 0)).ok());
 }
 
 TEST(MemoryRendezvous, TheFirstValueStays) {

@@ -255,7 +255,7 @@ const UOp* RandomGraph(Graph& g, std::mt19937_64& random, const std::vector<int6
 
 TEST(GroupEngines, RandomGraphs_HaveTheInterpretersBits) {
   const char* const wanted = std::getenv("OUTBOARD_RANDOM_GRAPHS");
-  const int graphs = wanted != nullptr ? std::atoi(wanted) : 8;
+  const int graphs = wanted != nullptr ? std::atoi(wanted) : 20;
   for (const std::vector<int64_t>& mesh :
        std::vector<std::vector<int64_t>>{{2}, {3}, {2, 2}, {2, 3}}) {
     Group group(mesh);

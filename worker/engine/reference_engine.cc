@@ -64,9 +64,12 @@ class ReferenceEngine final : public Engine {
   absl::StatusOr<std::vector<HostTensor>> Gather(const UOp* node, const HostTensor& mine) {
     const CollectiveOf of(node);
     std::string all(mine.bytes.size() * static_cast<size_t>(of.count()), '\0');
-    const collective::Transfer transfer{
-        collective::Pattern::kAllGather, of.count(), of.stride(), 0, mine.bytes,
-        {all.data(), all.size()}};
+    const collective::BlockTransfer transfer{collective::TransferPattern::kAllGather,
+                                             of.count(),
+                                             of.stride(),
+                                             0,
+                                             mine.bytes,
+                                             {all.data(), all.size()}};
     OB_ASSIGN_OR_RETURN(const collective::TransferId id, group()->Start({&transfer, 1}));
     OB_RETURN_IF_ERROR(group()->Wait(id));
     std::vector<HostTensor> tensors;

@@ -19,9 +19,10 @@ struct Fare {
   char message[kMessageBytes] = {};
 };
 
-collective::Pattern PatternOf(Op op) {
-  if (op == Op::kUnshard) return collective::Pattern::kAllGather;
-  return op == Op::kAllToAll ? collective::Pattern::kAllToAll : collective::Pattern::kBroadcast;
+collective::TransferPattern PatternOf(Op op) {
+  if (op == Op::kUnshard) return collective::TransferPattern::kAllGather;
+  return op == Op::kAllToAll ? collective::TransferPattern::kAllToAll
+                             : collective::TransferPattern::kBroadcast;
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ absl::Status Transfers::Start(int bucket) {
   const std::vector<int>& transfers = schedule_->buckets[bucket];
   Bucket& now = started_[bucket];
   now.staged.resize(2 * transfers.size());
-  std::vector<collective::Transfer> together;
+  std::vector<collective::BlockTransfer> together;
   for (size_t i = 0; i < transfers.size(); ++i) {
     const schedule::ScheduledTransfer& transfer = schedule_->transfers[transfers[i]];
     const int64_t sent = schedule_->buffers[transfer.send].bytes(),
@@ -78,8 +79,8 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine) {
   const std::string text(mine.message());
   std::memcpy(fare.message, text.data(), std::min(text.size(), kMessageBytes - 1));
   std::vector<Fare> all(static_cast<size_t>(ranks));
-  const collective::Transfer transfer{
-      collective::Pattern::kAllGather,
+  const collective::BlockTransfer transfer{
+      collective::TransferPattern::kAllGather,
       ranks,
       1,
       0,

@@ -1,0 +1,68 @@
+#include "compiler/schedule/collective/kernel_order.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Which kernels store what a transfer sends, or what such kernels are made of.
+std::vector<bool> LeadToTransfers(const std::vector<KernelNeeds>& needs) {
+  std::vector<bool> lead(needs.size());
+  std::vector<size_t> stack;
+  for (const KernelNeeds& kernel : needs)
+    stack.insert(stack.end(), kernel.senders.begin(), kernel.senders.end());
+  while (!stack.empty()) {
+    const size_t i = stack.back();
+    stack.pop_back();
+    if (lead[i]) continue;
+    lead[i] = true;
+    stack.insert(stack.end(), needs[i].makers.begin(), needs[i].makers.end());
+    stack.insert(stack.end(), needs[i].senders.begin(), needs[i].senders.end());
+  }
+  return lead;
+}
+
+}  // namespace
+
+std::vector<size_t> OrderKernels(const std::vector<KernelNeeds>& needs) {
+  struct Reader {
+    size_t kernel;
+    size_t transfers;  // between: 0 or 1
+  };
+  std::vector<std::vector<Reader>> readers(needs.size());
+  std::vector<size_t> order, waits(needs.size()), transfers(needs.size());
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const auto add = [&](const std::vector<size_t>& kernels, size_t between) {
+      for (const size_t kernel : kernels)
+        if (kernel != i) {
+          readers[kernel].push_back({i, between});
+          ++waits[i];
+        }
+    };
+    add(needs[i].makers, 0);
+    add(needs[i].senders, 1);
+  }
+  const std::vector<bool> lead = LeadToTransfers(needs);
+  std::set<std::tuple<size_t, bool, size_t>> ready;
+  const auto is_ready = [&](size_t i) { ready.emplace(transfers[i], !lead[i], i); };
+  for (size_t i = 0; i < needs.size(); ++i)
+    if (waits[i] == 0) is_ready(i);
+  while (!ready.empty()) {
+    const size_t next = std::get<2>(*ready.begin());
+    ready.erase(ready.begin());
+    order.push_back(next);
+    for (const Reader& reader : readers[next]) {
+      size_t& passed = transfers[reader.kernel];
+      passed = std::max(passed, transfers[next] + reader.transfers);
+      if (--waits[reader.kernel] == 0) is_ready(reader.kernel);
+    }
+  }
+  OB_CHECK(order.size() == needs.size());
+  return order;
+}
+
+}  // namespace outboard::schedule
