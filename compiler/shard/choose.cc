@@ -1,13 +1,14 @@
 #include "compiler/shard/choose.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/spec.h"
-#include "compiler/shard/gathers.h"
 #include "compiler/shard/lower.h"
+#include "compiler/shard/products.h"
 
 namespace outboard::shard {
 namespace {
@@ -29,30 +30,8 @@ Inputs InputsOf(const UOp* sink, const ShardOptions& options) {
   return inputs;
 }
 
-bool Divisible(const Mesh& mesh, const UOp* node, int dim) {
+bool MayBeCut(const UOp* node, int dim) {
   return node->shape[dim].is_const() && node->shape[dim].value() > 1;
-}
-
-// What a factor of a product is before it is repeated: the PARAM under movements and casts; nullptr
-// if it is computed.
-const UOp* ParamUnder(const UOp* node) {
-  while (node->own_sources() == 1 && node->op != Op::kReduce && node->op != Op::kGetTuple)
-    node = node->src[0];
-  return node->op == Op::kParam ? node : nullptr;
-}
-
-// Whether the elements of `node` are the same along `dim`, by an EXPAND near it.
-bool IsRepeated(const UOp* node, int dim) {
-  for (int steps = 0; steps < 8; ++steps) {
-    if (node->op == Op::kExpand && node->src[0]->shape[dim] == Dim(1)) return true;
-    if (node->op == Op::kPermute) {
-      dim = static_cast<int>(PermuteOf(node).axis(dim));
-    } else if (node->op != Op::kExpand && node->op != Op::kCast) {
-      return false;
-    }
-    node = node->src[0];
-  }
-  return false;
 }
 
 // Sums of products, the heaviest first.
@@ -76,24 +55,24 @@ std::vector<const UOp*> ProductsOf(const UOp* sink) {
 
 // Candidates that cut dimensions of the heaviest products along which a factor that is an input is
 // repeated: the batch, where the input is weights.
-void AddProductSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base,
-                     bool repeated_input, std::vector<SpreadCandidate>& out) {
+void AddProductSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base, AxisSet axes,
+                     std::vector<SpreadCandidate>& out) {
   constexpr size_t kProductsMax = 4;
   const std::vector<const UOp*> products = ProductsOf(sink);
   for (size_t i = 0; i < std::min(products.size(), kProductsMax); ++i) {
     const UOp* product = products[i]->src[0];
     if (product->op == Op::kCast) product = product->src[0];
     for (int dim = 0; dim < product->rank(); ++dim) {
-      if (ReduceOf(products[i]).reduces(dim) || !Divisible(mesh, product, dim)) continue;
+      if (ReduceOf(products[i]).reduces(dim) || !MayBeCut(product, dim)) continue;
       for (const int factor : {0, 1}) {
-        const UOp* const repeated = product->src[factor];
-        const UOp* const other = product->src[1 - factor];
-        if (!IsRepeated(repeated, dim) || IsRepeated(other, dim)) continue;
-        if ((ParamUnder(repeated_input ? repeated : other) == nullptr)) continue;
+        const UOp* const weights = product->src[factor];
+        if (!IsRepeated(weights, dim) || IsRepeated(product->src[1 - factor], dim) ||
+            ParamUnder(weights) == nullptr)
+          continue;
         SpreadCandidate candidate = base;
-        candidate.name = absl::StrCat(repeated_input ? "data" : "tensor", ": dimension ", dim,
-                                      " of a product, ", product->shape[dim].value(), " long");
-        candidate.seeds[products[i]] = CutSharding(mesh, products[i]->shape, dim, AllAxes(mesh));
+        candidate.name = absl::StrCat(base.prefix(), "data: dimension ", dim, " of a product, ",
+                                      product->shape[dim].value(), " long");
+        candidate.seeds[products[i]] = CutSharding(mesh, products[i]->shape, dim, axes);
         out.push_back(std::move(candidate));
       }
     }
@@ -101,18 +80,18 @@ void AddProductSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& b
 }
 
 // Candidates that cut dimension 0 of what the first CALL is given beside inputs.
-void AddCallSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base,
+void AddCallSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base, AxisSet axes,
                   std::vector<SpreadCandidate>& out) {
   for (const UOp* node : PostOrder(sink, /*into_functions=*/false)) {
     if (node->op != Op::kCall) continue;
     for (size_t i = 1; i < node->src.size(); ++i) {
       const UOp* const argument = node->src[i];
-      if (argument->rank() < 2 || ParamUnder(argument) != nullptr || !Divisible(mesh, argument, 0))
+      if (argument->rank() < 2 || ParamUnder(argument) != nullptr || !MayBeCut(argument, 0))
         continue;
       SpreadCandidate candidate = base;
-      candidate.name = absl::StrCat("data: dimension 0 of argument ", i - 1, " of a call, ",
-                                    argument->shape[0].value(), " long");
-      candidate.seeds[argument] = CutSharding(mesh, argument->shape, 0, AllAxes(mesh));
+      candidate.name = absl::StrCat(base.prefix(), "data: dimension 0 of argument ", i - 1,
+                                    " of a call, ", argument->shape[0].value(), " long");
+      candidate.seeds[argument] = CutSharding(mesh, argument->shape, 0, axes);
       out.push_back(std::move(candidate));
     }
     return;
@@ -121,17 +100,17 @@ void AddCallSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base
 
 // Candidates that cut dimension 0 of inputs that are no state, by its length.
 void AddInputSeeds(const Mesh& mesh, const Inputs& inputs, const SpreadCandidate& base,
-                   std::vector<SpreadCandidate>& out) {
+                   AxisSet axes, std::vector<SpreadCandidate>& out) {
   std::map<int64_t, SpreadCandidate> by_length;
   for (size_t slot = 0; slot < inputs.params.size(); ++slot) {
     const UOp* const param = inputs.params[slot];
-    if (inputs.state[slot] || param->rank() == 0 || !Divisible(mesh, param, 0) ||
+    if (inputs.state[slot] || param->rank() == 0 || !MayBeCut(param, 0) ||
         !base.params[slot].is_whole())
       continue;
     const int64_t length = param->shape[0].value();
     SpreadCandidate& candidate = by_length.emplace(length, base).first->second;
-    candidate.name = absl::StrCat("data: dimension 0 of inputs, ", length, " long");
-    candidate.seeds[param] = CutSharding(mesh, param->shape, 0, AllAxes(mesh));
+    candidate.name = absl::StrCat(base.prefix(), "data: dimension 0 of inputs, ", length, " long");
+    candidate.seeds[param] = CutSharding(mesh, param->shape, 0, axes);
   }
   for (auto& [length, candidate] : by_length) out.push_back(std::move(candidate));
 }
@@ -182,16 +161,28 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
     }
   }
   std::vector<SpreadCandidate> candidates;
-  if (mesh.ranks() > 1) {
-    AddInputSeeds(mesh, inputs, base, candidates);
-    AddCallSeeds(mesh, sink, base, candidates);
-    AddProductSeeds(mesh, sink, base, /*repeated_input=*/true, candidates);
-    if (options.spread == Spread::kTensor || options.spread == Spread::kAuto)
-      AddProductSeeds(mesh, sink, base, /*repeated_input=*/false, candidates);
-    if (candidates.size() >= static_cast<size_t>(kCandidatesMax))
-      candidates.resize(kCandidatesMax - 1);
+  const auto add_data = [&](const SpreadCandidate& from, AxisSet axes) {
+    AddInputSeeds(mesh, inputs, from, axes, candidates);
+    AddCallSeeds(mesh, sink, from, axes, candidates);
+    AddProductSeeds(mesh, sink, from, axes, candidates);
+  };
+  const AxisSet all = AllAxes(mesh);
+  const bool tensor = options.spread == Spread::kTensor || options.spread == Spread::kAuto;
+  if (all != 0 && tensor) {
+    SpreadCandidate weights = base;
+    weights.name = "tensor: weights";
+    weights.tensor_axes = all;
+    candidates.push_back(weights);
+    // Devices of one node share weights, nodes share the batch.
+    const AxisSet last = std::bit_floor(all);
+    weights.tensor_axes = last;
+    if (last != all) add_data(weights, all & ~last);
   }
-  candidates.push_back(std::move(base));
+  if (all != 0 && options.spread != Spread::kTensor) add_data(base, all);
+  if (candidates.size() >= static_cast<size_t>(kCandidatesMax))
+    candidates.resize(kCandidatesMax - 1);
+  if (candidates.empty() || options.spread != Spread::kTensor)
+    candidates.push_back(std::move(base));
   return candidates;
 }
 

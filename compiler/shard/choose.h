@@ -28,8 +28,12 @@ struct SpreadCandidate {
   std::vector<Sharding> params;  // by slot
   absl::flat_hash_map<const UOp*, Sharding> seeds;
   std::vector<std::optional<Sharding>> results;
+  AxisSet tensor_axes = 0;  // by which products with weights are cut
 
-  PlanInputs inputs() const { return {.params = params, .seeds = seeds, .results = results}; }
+  PlanInputs inputs() const {
+    return {.params = params, .seeds = seeds, .results = results, .tensor_axes = tensor_axes};
+  }
+  std::string prefix() const { return tensor_axes == 0 ? "" : "tensor: weights; "; }
 };
 
 // Returns the candidates that `options.spread` allows, at least one. Requires checked layouts.

@@ -9,7 +9,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
-#include "compiler/shard/gathers.h"
+#include "compiler/shard/products.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {

@@ -5,6 +5,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/shard/products.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {
@@ -111,7 +112,16 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, in
         OB_ASSIGN_OR_RETURN(plan.raw, OfLayout(node, frame.of(node->src[0]).home));
         break;
       }
-      default: plan.raw = Forward(mesh_, node, frame.HomesOfSources(node)); break;
+      default: {
+        const std::vector<Sharding> homes = frame.HomesOfSources(node);
+        plan.raw = Forward(mesh_, node, homes);
+        if (inputs.tensor_axes == 0 || node->op != Op::kMul) break;
+        if (((homes[0].used() | homes[1].used()) & inputs.tensor_axes) != 0) break;
+        const auto cut = WeightsCut(mesh_, node, inputs.tensor_axes);
+        for (int dim = 0; cut && dim < node->rank(); ++dim)
+          if (plan.raw.dims[dim].axes == 0) plan.raw.dims[dim] = cut->dims[dim];
+        break;
+      }
     }
     const auto seed = inputs.seeds.find(node);
     const bool seeded = seed != inputs.seeds.end();

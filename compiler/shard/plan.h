@@ -50,6 +50,7 @@ struct PlanInputs {
   absl::Span<const Sharding> params;                // by slot, of the graph or body
   absl::flat_hash_map<const UOp*, Sharding> seeds;  // nodes that are to lie so
   std::vector<std::optional<Sharding>> results;     // of a SINK; missing: where they are
+  AxisSet tensor_axes = 0;  // by which products with weights are cut, unless they are already
 };
 
 class Planner {

@@ -274,8 +274,8 @@ Sharding Forward(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> s
       return out;
     case DimFlow::kExpand:
     case DimFlow::kWindow: {
-      // An expanded partial sum would have to be added as often as it is expanded. What is stored in
-      // parts is joined before it is repeated: so weights are gathered where they are read.
+      // An expanded partial sum would have to be added as often as it is expanded. What is stored
+      // in parts is joined before it is repeated: so weights are gathered where they are read.
       const bool grows = node->op == Op::kExpand && node->shape != node->src[0]->shape;
       if (!grows) out.partial = sources[0].partial;
       out.soft = sources[0].soft;

@@ -121,6 +121,22 @@ TEST(ShardPrograms, StateThatIsCutStaysCutAndIsAnEighthOnEight) {
   }
 }
 
+TEST(ShardPrograms, TensorParallelStepsShareTheirProducts) {
+  for (const char* name : {"gpt_step_1_layer", "gpt_step_12_layers"}) {
+    Recorded step(name, Size::kReal, Spread::kTensor);
+    const double alone = step.On(Mesh{{1}}).report.operations;
+    const shard::ShardedGraph first = step.On(Mesh{{2}});
+    Show(absl::StrCat(name, " tensor on 2"), first);
+    EXPECT_LT(first.report.operations, 0.55 * alone) << name;
+    const shard::ShardedGraph later = step.On(Mesh{{2}}, step.Next(first));
+    Show(absl::StrCat(name, " tensor on 2, later"), later);
+    EXPECT_LT(later.report.operations, 0.55 * alone) << name;
+    const shard::ShardedGraph both = step.On(Mesh{{2, 2}});
+    Show(absl::StrCat(name, " tensor and data on 2x2"), both);
+    EXPECT_LT(both.report.operations, 0.3 * alone) << name;
+  }
+}
+
 // Inputs for a step: numbers that a model could have.
 std::vector<HostTensor> InputsOf(const UOp* sink, uint64_t seed) {
   Random random(seed);
@@ -142,17 +158,16 @@ std::vector<HostTensor> InputsOf(const UOp* sink, uint64_t seed) {
 }
 
 TEST(ShardPrograms, StepsComputeWhatOneDeviceDoes) {
-  for (const char* name :
-       {"softmax_backward", "cross_entropy", "layer_norm_backward", "transformer_block_backward",
-        "gpt_step_1_layer", "gpt_step_2_layers"}) {
+  for (const char* name : {"softmax_backward", "cross_entropy", "layer_norm_backward",
+                           "transformer_block_backward", "gpt_step_1_layer", "gpt_step_2_layers"}) {
     for (const Spread spread : {Spread::kData, Spread::kFsdp, Spread::kTensor, Spread::kAuto}) {
       for (const Mesh& mesh : {Mesh{{2}}, Mesh{{3}}, Mesh{{4}}, Mesh{{8}}, Mesh{{2, 2}}}) {
         Recorded step(name, Size::kSmall, spread);
         step.options.speeds.operations_per_s = 1;  // so that work is shared though it is little
         const std::vector<HostTensor> params = InputsOf(step.sink, 7);
         shard::ShardedGraph sharded;
-        const std::string what = absl::StrCat(name, " ", std::string(shard::Name(spread)), " on ",
-                                              ToString(mesh));
+        const std::string what =
+            absl::StrCat(name, " ", std::string(shard::Name(spread)), " on ", ToString(mesh));
         EXPECT_EQ(ShardDisagreement(step.graph, step.sink, mesh, {}, step.options, params, {},
                                     &sharded, 1e-4),
                   "")

@@ -1,0 +1,79 @@
+#include "compiler/shard/products.h"
+
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/accessors.h"
+
+namespace outboard::shard {
+namespace {
+
+// Whether an IOTA is compared for equality within a few steps of `node`.
+bool ComparesAnIota(const UOp* node) {
+  std::vector<std::pair<const UOp*, bool>> open = {{node, false}};
+  for (int steps = 0; !open.empty() && steps < 64; ++steps) {
+    const auto [at, compared] = open.back();
+    open.pop_back();
+    if (compared && at->op == Op::kIota) return true;
+    const bool now = compared || at->op == Op::kCmpEq || at->op == Op::kCmpNe;
+    if (at->op == Op::kReduce || at->op == Op::kCall || at->op == Op::kParam) continue;
+    for (int i = 0; i < at->own_sources(); ++i) open.push_back({at->src[i], now});
+  }
+  return false;
+}
+
+bool ReadsRows(const UOp* product) {
+  for (int i = 0; i < 2; ++i)
+    if (ComparesAnIota(product->src[i])) return true;
+  return false;
+}
+
+}  // namespace
+
+bool IsGather(const UOp* reduce) {
+  const UOp* x = reduce->src[0];
+  while (x->own_sources() == 1 && x->op != Op::kReduce) x = x->src[0];
+  return (x->op == Op::kMul || x->op == Op::kWhere) && ReadsRows(x);
+}
+
+const UOp* ParamUnder(const UOp* node) {
+  while (node->own_sources() == 1 && node->op != Op::kReduce && node->op != Op::kGetTuple)
+    node = node->src[0];
+  return node->op == Op::kParam ? node : nullptr;
+}
+
+bool IsRepeated(const UOp* node, int dim) {
+  for (int steps = 0; steps < 8; ++steps) {
+    if (node->op == Op::kExpand && node->src[0]->shape[dim] == Dim(1)) return true;
+    if (node->op == Op::kPermute) {
+      dim = static_cast<int>(PermuteOf(node).axis(dim));
+    } else if (node->op != Op::kExpand && node->op != Op::kCast) {
+      return false;
+    }
+    node = node->src[0];
+  }
+  return false;
+}
+
+std::optional<Sharding> WeightsCut(const Mesh& mesh, const UOp* product, AxisSet axes) {
+  if (product->op != Op::kMul || !IsFloat(product->dtype) || ReadsRows(product))
+    return std::nullopt;
+  const int64_t parts = PartsOf(mesh, axes);
+  for (const int factor : {1, 0}) {
+    const UOp* const weights = product->src[factor];
+    const UOp* const other = product->src[1 - factor];
+    if (ParamUnder(weights) == nullptr || ParamUnder(other) != nullptr) continue;
+    for (const bool divides : {true, false})
+      for (int dim = product->rank() - 1; dim >= 0; --dim) {
+        const Dim& length = product->shape[dim];
+        if (!length.is_const() || length.value() < parts ||
+            (length.value() % parts == 0) != divides)
+          continue;
+        if (!IsRepeated(weights, dim) && IsRepeated(other, dim))
+          return CutSharding(mesh, product->shape, dim, axes);
+      }
+  }
+  return std::nullopt;
+}
+
+}  // namespace outboard::shard
