@@ -184,7 +184,7 @@ void BlockSignals() {
 void EndWith(int parent_pid) {
   if (parent_pid <= 0) return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent_pid) std::raise(SIGTERM);
+  if (getppid() != parent_pid) raise(SIGTERM);
 }
 
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {

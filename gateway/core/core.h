@@ -142,6 +142,7 @@ class GatewayCore {
     uint32_t gang_size = 1;
     std::optional<QueuePlace> told;  // of the queue, and when
     MonoTime told_at;
+    bool displaced = false;  // its executor was lost, or its worker stopped: it goes first
     MonoTime hope_at;  // when the fleet last had what it waits for
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;   // the worker of the last loss

@@ -30,6 +30,7 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
     session.done_known = true;  // a new executor has no more
   }
   session.snapshot_asked.reset();
+  session.displaced = false;
   session.seats.front().slots = std::move(slots);
   session.node = worker.node;
   session.state = State::kStarting;
@@ -293,6 +294,7 @@ void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out
   }
   session.snapshot_asked.reset();
   session.busy = false;
+  session.displaced = session.epoch > 0 && IsSome(session.conn) && !session.sleeping;
   session.replay_until = std::max(session.replay_until, session.done_seq);
   session.done_seq = session.snapshot_seq;
   out.push_back(DropExecutor{session.id});

@@ -94,7 +94,7 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
   request.wish.devices = session.devices_wanted;
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
-  request.goes_first = session.state == State::kQueued && session.epoch > 0;
+  request.goes_first = session.state == State::kQueued && session.displaced;
   request.last_resort = session.lost_on;
   if (const auto warm = warm_.find(session.tenant); warm != warm_.end())
     request.warm = warm->second;
