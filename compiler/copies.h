@@ -3,7 +3,8 @@
 // The SINK of a kernel may have an argument: how many copies of it there are. Copy c reads and
 // writes buffers c * slots .. (c + 1) * slots - 1 of the launch, where slots is one past the
 // largest GLOBAL slot. No copy reads or writes what another one writes. Without an argument there
-// is one. Only the NVPTX renderer has a form for more (compiler/render/llvm/launch/nvptx_copies.cc).
+// is one. The NVPTX renderer alone has a form for more
+// (compiler/render/llvm/launch/nvptx_copies.cc).
 #pragma once
 
 #include <cstdint>
