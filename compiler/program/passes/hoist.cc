@@ -44,13 +44,22 @@ struct Scope {
   // Whether a load may move out of it. A loop may not run at all, and a load that is behind a
   // condition may be in range only where that holds.
   bool loads = true;
+  bool repeats = false;  // a loop
 };
+
+// Warpgroups that divide registers have work of their own in branches: what such a branch computes
+// is computed there, not before all of them.
+bool StaysInBranches(const Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instruction& i) { return i.code == Code::kMaxRegisters; });
+}
 
 }  // namespace
 
 Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
   const std::vector<bool> read_only = ReadOnlySlots(program);
   const OwnStores stores(program);
+  const bool stays = StaysInBranches(program);
   std::vector<Scope> scopes(1);
   for (size_t number = 0; number < program.code.size(); ++number) {
     const auto n = static_cast<ValueId>(number);
@@ -59,7 +68,8 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
     const bool blocks = i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kBlock);
     if (i.code == Code::kLoop || i.code == Code::kIf || (blocks && here == 0)) {
       depth[n] = static_cast<int>(scopes.size());  // seen inside of it only
-      scopes.push_back({n, blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty())});
+      scopes.push_back({n, blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty()),
+                        i.code == Code::kLoop});
       if (blocks) first_block = n;
       continue;
     }
@@ -80,6 +90,8 @@ Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
       return !loads || (scope.loads && !(own && stores.InScope(memory, scope.opener)));
     };
     while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];
+    // Out of the same loops, and of no branch for which there is no need.
+    while (stays && depth[n] < here && !scopes[depth[n] + 1].repeats) ++depth[n];
   }
 }
 
