@@ -436,7 +436,7 @@ absl::StatusOr<const UOp*> RankWriter::Run(const FramePlan& plan) {
     OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sink->src[i], plan.results[i]));
     results.push_back(value);
   }
-  return graph_ == nullptr ? kNoValue : graph_->Make(Op::kSink, DType::kVoid, results);
+  return graph_ == nullptr ? kNoValue : graph_->Make(Op::kSink, DType::kVoid, results, sink->arg);
 }
 
 }  // namespace outboard::shard
