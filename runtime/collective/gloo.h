@@ -28,7 +28,8 @@ struct GlooOptions {
   std::chrono::milliseconds patience{30'000};  // for partners to come, and for one transfer
 };
 
-// Connects this rank with all others of its mesh; returns when all are there.
+// Connects this rank with all others of its mesh; returns when all are there. Requires a process
+// that ignores SIGPIPE: Gloo writes to connections that partners have closed.
 // Errors: INVALID_ARGUMENT   an address that this host does not have; a rank outside of its mesh
 //         DEADLINE_EXCEEDED  partners that did not come, named by rank
 //         UNAVAILABLE        a connection that failed

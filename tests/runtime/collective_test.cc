@@ -23,6 +23,9 @@ namespace {
 
 using Ranks = std::vector<std::unique_ptr<Collective>>;
 
+// As gloo.h asks, for all tests of this program.
+[[maybe_unused]] const auto kDefaultPipeHandler = signal(SIGPIPE, SIG_IGN);
+
 // Runs `body` for each rank in a thread of its own.
 void OnAll(const Ranks& ranks, const std::function<void(Collective& rank)>& body) {
   std::vector<std::thread> threads;
