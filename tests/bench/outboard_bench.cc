@@ -31,6 +31,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
+#include "tests/bench/shard_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -260,7 +261,7 @@ int Main(int argc, char** argv) {
                                      {"floods", FloodFigures, true},  // of walls
                                      {"gpu_failures", GpuFailureFigures},
                                      {"trade", TradeFigures},
-                                     {"devices", GroupFigures},
+                                     {"devices", [] { ShardFigures(); GroupFigures(); }},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},
