@@ -208,6 +208,20 @@ absl::StatusOr<std::string> TraceSummary(std::string_view json);
 // Returns the exit code.
 int RunTrace(const std::string& file);
 
+// `outboard shard explain`: how a graph would be spread over devices (docs/many-devices.md).
+
+struct ShardFlags {
+  std::string file;  // a graph, as GRAPHS=FOLDER writes it
+  int64_t devices = 2;
+  std::string mesh;  // "2x4"; empty: one axis
+  std::string spread = "auto";
+};
+
+// Explains the encoded graph. Errors: INVALID_ARGUMENT, UNIMPLEMENTED for flags or a graph that are
+// none; the message names them.
+absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const ShardFlags& flags);
+int RunShardExplain(const ShardFlags& flags);
+
 // `outboard viz`: serves a page that shows the effect of rewrite rules on each kernel, from a file
 // written with VIZ=1 (docs/viz.md).
 

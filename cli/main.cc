@@ -409,6 +409,17 @@ int Main(int argc, char** argv) {
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
   trace.Add("file", &trace_file, "The trace file").Required();
 
+  ShardFlags sharded;
+  Command shard = app.Subcommand("shard", "How a graph is spread over devices");
+  shard.RequireSubcommand();
+  Command shard_explain = shard.Subcommand(
+      "explain", "Show layouts, bytes and predicted time of a graph (docs/many-devices.md)");
+  shard_explain.Add("graph", &sharded.file, "A graph that a program wrote with GRAPHS=FOLDER")
+      .Required();
+  shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
+  shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
+  shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+
   SweepCommand sweep(app);
 
   VizFlags viz;
@@ -452,6 +463,7 @@ int Main(int argc, char** argv) {
   if (unpin.Given()) return RunStorePin(stored, false);
   if (store_usage.Given()) return RunStoreUsage(stored);
   if (metrics_list.Given()) return RunMetricsList();
+  if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);

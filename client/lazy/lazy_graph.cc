@@ -1,6 +1,8 @@
 #include "client/lazy/lazy_graph.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -17,6 +19,19 @@
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard::internal {
+namespace {
+
+// GRAPHS=FOLDER: each graph that is sent is a file there, for `outboard shard explain`. What cannot
+// be written is left out: a program runs all the same.
+void SaveGraph(const EncodedGraph& graph) {
+  static const char* const folder = std::getenv("GRAPHS");
+  if (folder == nullptr || *folder == '\0') return;
+  std::ofstream file(absl::StrCat(folder, "/", graph.id.ToHex().substr(0, 16), ".graph"),
+                     std::ios::binary);
+  file << graph.bytes;
+}
+
+}  // namespace
 
 // ---- storage and values -------------------------------------------------------------------------
 
@@ -338,6 +353,7 @@ const EncodedRun& LazyGraph::Encode(const UOp* sink, const At& at) {
     std::vector<RangedVariable> variables;
     absl::StatusOr<EncodedGraph> graph = EncodeGraph(WithVarsNumbered(sink, variables));
     ThrowIfError(graph.status(), at);
+    SaveGraph(*graph);
     EncodedRun& run = encoded_[sink];
     run.variables = std::move(variables);
     run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));

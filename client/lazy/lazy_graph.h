@@ -103,6 +103,7 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   // Made in a captured step and not realised there, and the step was sent again: the value would be
   // that of the recording. Using it is an error.
   bool is_stale = false;
+  std::optional<std::pair<int64_t, int64_t>> layout;  // the last hint: mesh axis, dimension
   std::shared_ptr<PartOf> part;  // set if this is a view of another tensor: an assign writes to it
   uint64_t writes = 0;           // assigns, for the views of this
 

@@ -219,6 +219,17 @@ class Tensor {
   Tensor detach(At at = At::current()) const;
   Tensor contiguous(At at = At::current()) const;
 
+  // Hints of how a value is to lie on the devices of a session: cut along `axis` over the devices
+  // of one axis of the mesh, or over all; without `axis`, whole on each device. Value and gradient
+  // are unchanged, and one device ignores it. shard_ says so of this tensor from then on;
+  // shard_like says what the last shard or shard_ of `other` said. INVALID_ARGUMENT for an axis
+  // that is not there, UNIMPLEMENTED for one whose length is a variable.
+  Tensor shard(std::optional<int64_t> axis = {}, std::optional<int64_t> mesh_axis = {},
+               At at = At::current()) const;
+  Tensor& shard_(std::optional<int64_t> axis = {}, std::optional<int64_t> mesh_axis = {},
+                 At at = At::current());
+  Tensor shard_like(const Tensor& other, At at = At::current()) const;
+
   // True if dropout and batch normalisation of this thread behave as in training. Set it by
   // TrainingMode.
   static bool training();

@@ -53,10 +53,10 @@ std::vector<const UOp*> ProductsOf(const UOp* sink) {
   return products;
 }
 
-// Candidates that cut dimensions of the heaviest products along which a factor that is an input is
-// repeated: the batch, where the input is weights.
-void AddProductSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& base, AxisSet axes,
-                     std::vector<SpreadCandidate>& out) {
+// Candidates that cut dimensions of the heaviest products along which a factor that is state is
+// repeated: the batch.
+void AddProductSeeds(const Mesh& mesh, const UOp* sink, const Inputs& inputs,
+                     const SpreadCandidate& base, AxisSet axes, std::vector<SpreadCandidate>& out) {
   constexpr size_t kProductsMax = 4;
   const std::vector<const UOp*> products = ProductsOf(sink);
   for (size_t i = 0; i < std::min(products.size(), kProductsMax); ++i) {
@@ -66,8 +66,9 @@ void AddProductSeeds(const Mesh& mesh, const UOp* sink, const SpreadCandidate& b
       if (ReduceOf(products[i]).reduces(dim) || !MayBeCut(product, dim)) continue;
       for (const int factor : {0, 1}) {
         const UOp* const weights = product->src[factor];
-        if (!IsRepeated(weights, dim) || IsRepeated(product->src[1 - factor], dim) ||
-            ParamUnder(weights) == nullptr)
+        const UOp* const param = ParamUnder(weights);
+        if (param == nullptr || !inputs.state[ParamOf(param).slot()] || !IsRepeated(weights, dim) ||
+            IsRepeated(product->src[1 - factor], dim))
           continue;
         SpreadCandidate candidate = base;
         candidate.name = absl::StrCat(base.prefix(), "data: dimension ", dim, " of a product, ",
@@ -164,7 +165,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   const auto add_data = [&](const SpreadCandidate& from, AxisSet axes) {
     AddInputSeeds(mesh, inputs, from, axes, candidates);
     AddCallSeeds(mesh, sink, from, axes, candidates);
-    AddProductSeeds(mesh, sink, from, axes, candidates);
+    AddProductSeeds(mesh, sink, inputs, from, axes, candidates);
   };
   const AxisSet all = AllAxes(mesh);
   const bool tensor = options.spread == Spread::kTensor || options.spread == Spread::kAuto;

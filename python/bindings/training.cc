@@ -151,6 +151,24 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "requires_grad"_a = true, nb::rv_policy::none)
       .def("detach", [](const Tensor& x) { return x.detach(); })
       .def(
+          "shard",
+          [](const Tensor& x, nb::handle, std::optional<int64_t> axis,
+             std::optional<int64_t> mesh_axis) { return x.shard(axis, mesh_axis); },
+          "devices"_a = nb::none(), "axis"_a = nb::none(), nb::kw_only(),
+          "mesh_axis"_a = nb::none(),
+          "A hint: cut along `axis` over the session's devices, or those of one axis of its mesh; "
+          "whole on each without\n`axis`. The session says how many devices there are, so "
+          "`devices` is taken and not looked at.")
+      .def(
+          "shard_",
+          [](Tensor& x, nb::handle, std::optional<int64_t> axis,
+             std::optional<int64_t> mesh_axis) -> Tensor& { return x.shard_(axis, mesh_axis); },
+          "devices"_a = nb::none(), "axis"_a = nb::none(), nb::kw_only(),
+          "mesh_axis"_a = nb::none(), nb::rv_policy::none, "As shard, of this tensor itself.")
+      .def(
+          "shard_like", [](const Tensor& x, const Tensor& y) { return x.shard_like(y); }, "y"_a,
+          "As the last shard or shard_ of `y`; this tensor if there was none.")
+      .def(
           "contiguous", [](const Tensor& x) { return x.contiguous(); },
           "Computed as it stands, and not again by each that reads it.")
       .def(

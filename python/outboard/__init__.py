@@ -46,6 +46,7 @@ from outboard.helpers import Context, GlobalCounters
 from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
+from outboard.sharding import shard_model
 from outboard.sources import from_blob as _from_blob, from_url as _from_url
 from outboard.sweep import report
 

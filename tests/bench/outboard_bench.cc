@@ -33,6 +33,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
+#include "tests/bench/shard_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -264,6 +265,7 @@ int Main(int argc, char** argv) {
                                      {"trade", TradeFigures},
                                      {"devices",
                                       [] {
+                                        ShardFigures();
                                         GroupFigures();
                                         AllReduceFigures();
                                       }},

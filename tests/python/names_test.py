@@ -9,7 +9,6 @@ import tinygrad
 import outboard
 
 INSIDE = "of tinygrad's own machinery: graphs have no representation in Python here"
-DEVICES = "a session has one device"
 IMAGES = "a layout of images for one kind of GPU"
 
 MISSING = {
@@ -17,7 +16,6 @@ MISSING = {
         **dict.fromkeys(["alu", "as_param", "call", "callify", "const", "custom_kernel", "invalids",
                          "linear_with_vars", "max_numel", "max_shape", "random_bits", "schedule_linear", "ufix", "uop",
                          "uprod", "usum"], INSIDE),
-        **dict.fromkeys(["shard", "shard_", "shard_like"], DEVICES),
         **dict.fromkeys(["image_conv2d", "image_dot"], IMAGES),
         "decode_hevc_frame": "video decoders are no part of a worker",
     },
@@ -25,7 +23,8 @@ MISSING = {
 
 # Where a parameter is another one, or its default.
 DIFFERENT = {
-    "Tensor": {"one_hot": "the number of classes may be left out, as in PyTorch",
+    "Tensor": {"shard": "the devices are the session's", "shard_": "the devices are the session's",
+               "one_hot": "the number of classes may be left out, as in PyTorch",
                "realize": "counting what a Run did is not the tensor's choice"},
     "nn.state": {
         "get_state_dict": "its type is this package's Tensor",

@@ -199,6 +199,19 @@ Group Elementwise() {
           Each(
               "contiguous", "x.contiguous()", Types::kAll, Yields::kSame, wide,
               [](auto& x) { return x.contiguous(); }, same, 0),
+          Each(
+              "shard", "x.shard()", Types::kAll, Yields::kSame, wide,
+              [](auto& x) { return x.shard(); }, same, 0),
+          Each(
+              "shard_like", "x.shard_like(y)", Types::kAll, Yields::kSame, wide,
+              [](auto& x) { return x.shard_like(x.shard()); }, same, 0),
+          Each(
+              "shard_", "x.shard_()", Types::kAll, Yields::kSame, wide,
+              [](auto& x) {
+                Tensor y = x.contiguous();
+                return y.shard_();
+              },
+              same, 0, Gradient::kNone),
       },
   };
 }

@@ -1,0 +1,124 @@
+// How a graph would be spread over devices, in a page of text.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "cli/commands.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/limits.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/shard/shard.h"
+
+namespace outboard::cli {
+namespace {
+
+using shard::Layout;
+using shard::Mesh;
+using shard::Spread;
+
+constexpr size_t kLinesMax = 40;  // of one table: a page
+
+absl::StatusOr<Mesh> MeshFrom(const ShardFlags& flags) {
+  Mesh mesh{{flags.devices}};
+  if (!flags.mesh.empty()) {
+    mesh.sizes.clear();
+    for (const absl::string_view size : absl::StrSplit(flags.mesh, 'x')) {
+      int64_t number;
+      if (!absl::SimpleAtoi(size, &number))
+        return absl::InvalidArgumentError(
+            absl::StrCat("--mesh ", flags.mesh.substr(0, 32), " is no list of sizes as 2x4"));
+      mesh.sizes.push_back(number);
+    }
+    if (mesh.ranks() != flags.devices)
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--mesh ", ToString(mesh), " has ", mesh.ranks(), " devices, not ", flags.devices));
+  }
+  OB_RETURN_IF_ERROR(CheckMesh(mesh));
+  return mesh;
+}
+
+std::string Bytes(double bytes) {
+  if (bytes >= 1e9) return absl::StrFormat("%.2f GB", bytes / 1e9);
+  if (bytes >= 1e6) return absl::StrFormat("%.2f MB", bytes / 1e6);
+  return absl::StrFormat("%.1f kB", bytes / 1e3);
+}
+
+std::string Summary(Spread spread, const shard::ShardedGraph& sharded) {
+  return absl::StrFormat("%-7s %10.3g %12s %8d %10.3f ms  %s\n", std::string(Name(spread)),
+                         sharded.report.operations, Bytes(sharded.report.bytes_sent),
+                         sharded.report.collectives.size(), 1e3 * sharded.report.predicted_s,
+                         sharded.report.choice);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const ShardFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const Mesh mesh, MeshFrom(flags));
+  OB_ASSIGN_OR_RETURN(const Spread asked, shard::SpreadFromName(flags.spread));
+  Graph graph;
+  OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, encoding, Level::kTensor));
+  std::string out = absl::StrFormat(
+      "On %s devices, for one device and one Run:\n%-7s %10s %12s %8s %13s  %s\n", ToString(mesh),
+      "spread", "operations", "sent", "messages", "predicted", "what is cut to begin with");
+  shard::ShardedGraph shown;
+  for (const Spread spread : {Spread::kAuto, Spread::kData, Spread::kFsdp, Spread::kTensor}) {
+    OB_ASSIGN_OR_RETURN(shard::ShardedGraph sharded,
+                        ShardGraph(graph, sink, mesh, {}, {.spread = spread}));
+    absl::StrAppend(&out, Summary(spread, sharded));
+    if (spread == asked) shown = std::move(sharded);
+  }
+
+  absl::StrAppend(&out, "\nResults with spread ", flags.spread, ":\n");
+  size_t lines = 0;
+  for (size_t i = 0; i < sink->src.size(); ++i) {
+    if (shown.results[i].is_whole() || ++lines > kLinesMax) continue;
+    absl::StrAppend(&out, "  result ", i, ", ", ShapeToString(sink->src[i]->shape), ": ",
+                    ToString(shown.results[i]), "\n");
+  }
+  if (lines > kLinesMax) absl::StrAppend(&out, "  and ", lines - kLinesMax, " more are cut\n");
+  absl::StrAppend(&out, lines == 0 ? "  all whole on each device\n" : "  the others are whole\n");
+
+  absl::StrAppend(&out, "\nCollectives (* is one that no hint asked for):\n");
+  std::vector<shard::CollectiveUse> uses = shown.report.collectives;
+  std::stable_sort(uses.begin(), uses.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (size_t i = 0; i < std::min(uses.size(), kLinesMax); ++i) {
+    const shard::CollectiveUse& use = uses[i];
+    const bool surprise = use.op == Op::kUnshard && !use.hinted;
+    absl::StrAppendFormat(&out, "%c %-15s %12s  node %d: %s\n", surprise ? '*' : ' ',
+                          std::string(outboard::Name(use.op)),
+                          Bytes(static_cast<double>(use.bytes)), use.node, use.what);
+  }
+  if (uses.size() > kLinesMax)
+    absl::StrAppend(&out, "  and ", uses.size() - kLinesMax, " smaller ones\n");
+  if (uses.empty()) absl::StrAppend(&out, "  none\n");
+  return out;
+}
+
+int RunShardExplain(const ShardFlags& flags) {
+  std::ifstream in(flags.file, std::ios::binary);
+  std::string bytes(static_cast<size_t>(limits::kGraphBytesMax) + 1, '\0');
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(in.gcount()));
+  const absl::StatusOr<std::string> text =
+      bytes.empty() ? absl::NotFoundError("it cannot be read") : ShardExplanation(bytes, flags);
+  if (!text.ok()) {
+    std::fprintf(stderr, "outboard: %s: %s\n", flags.file.c_str(),
+                 std::string(text.status().message()).c_str());
+    return 1;
+  }
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
+}  // namespace outboard::cli
