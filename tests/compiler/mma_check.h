@@ -73,7 +73,7 @@ inline const UOp* KernelOf(Graph& g, const GpuProduct& p) {
   if (p.epilogue == Epilogue::kTwoResults)
     stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
   return g.MakeChecked(Op::kSink, DType::kVoid, stores,
-                       p.tf32 ? std::vector<int64_t>{1} : std::vector<int64_t>{});
+                       p.tf32 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{});
 }
 
 inline bool UsesMatrixUnits(const std::string& ptx) {

@@ -415,7 +415,7 @@ TEST_F(ScheduleTest, Tf32IsSaidByTheKernelsThatItConcerns) {
   const UOp* const product = Reduce(g, Op::kAdd, Mul(g, left, right), {2});
   const UOp* const total = Reduce(g, Op::kAdd, product, {0, 1});
   const UOp* const sink =
-      g.MakeChecked(Op::kSink, DType::kVoid, {product, total}, {1});
+      g.MakeChecked(Op::kSink, DType::kVoid, {product, total}, {1, 1});
   const std::string encoded = EncodeGraph(sink)->bytes;
   for (const bool gpu : {false, true}) {
     Graph decoded;
