@@ -183,7 +183,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   if (candidates.size() >= static_cast<size_t>(kCandidatesMax))
     candidates.resize(kCandidatesMax - 1);
   if (candidates.empty() || options.spread != Spread::kTensor)
-    candidates.push_back(std::move(base));
+    candidates.insert(candidates.begin(), std::move(base));  // wins where nothing is better
   return candidates;
 }
 
