@@ -147,7 +147,6 @@ Value* NvptxPrinter::BlockMemoryOf(Value* rank) {
   base->setDoesNotAccessMemory();
   base->setDoesNotThrow();
   base->addFnAttr(llvm::Attribute::WillReturn);
-  base->addFnAttr(llvm::Attribute::Speculatable);
   return base;
 }
 
