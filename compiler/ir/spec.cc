@@ -554,14 +554,10 @@ Result Infer(const Node& n) {
       for (const UOp* s : n.src)
         if (s->dtype == DType::kVoid && s->op != Op::kStore)
           return Broken(n.op, "holds values or stores only");
-      if (n.arg.size() > 2 || (n.arg.size() == 2 && n.arg[1] != 1))
-        return Broken(n.op, "has the number of copies, and 1 or nothing behind it");
-      // One way to write each: a single copy is there for what follows.
-      if (!n.arg.empty() &&
-          (n.arg[0] < (n.arg.size() == 2 ? 1 : limits::kCopiesMin) ||
-           n.arg[0] > limits::kCopiesMax))
-        return Broken(n.op, "may have the number of copies, ", limits::kCopiesMin, " to ",
-                      limits::kCopiesMax);
+      if (n.arg.size() > 2 || (n.arg.size() == 2 && n.arg[1] != 1) ||
+          (n.arg.size() == 1 && n.arg[0] < limits::kCopiesMin) ||
+          (!n.arg.empty() && (n.arg[0] < 1 || n.arg[0] > limits::kCopiesMax)))
+        return Broken(n.op, "has at most a number of copies to ", limits::kCopiesMax, ", and 1");
       return Inferred{};
     default: return CheckKernelNode(n);
   }

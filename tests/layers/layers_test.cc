@@ -58,7 +58,8 @@ const std::vector<Layer> kLayers = {
     {"storage/", {"base/", "storage/"}},
     // Of the runtime, the interface alone: what is behind it is a device's own business.
     {"worker/",
-     {"base/", "proto/", "wire/", "compiler/", "runtime/collective/", "runtime/device.h", "runtime/devices.h",
+     {"base/", "proto/", "wire/", "compiler/", "runtime/collective/", "runtime/device.h",
+      "runtime/devices.h",
       "storage/", "telemetry/", "worker/"}},
     {"gateway/",
      {"base/", "proto/", "wire/", "compiler/", "storage/", "telemetry/", "gateway/"}},

@@ -16,6 +16,7 @@
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
+#include "worker/engine/execution_plan.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
 #include "worker/engine/planned_launches.h"
@@ -29,38 +30,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPlansMax = 256;  // of one session; the one that was not used for longest goes
-
-struct Launch {
-  std::shared_ptr<KernelInUse> kernel;
-  std::vector<int> buffers;  // into Schedule::buffers
-  int result;                // number of the result that needs it (ResultsOf)
-};
-
 constexpr double kWaitSecondsMax = 86'400;  // a day, as of a step: keeps the sum in its type
 
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
   if (status.ok() || result == kNoResult) return status;
   return AboutNode(status, sink, sink->src[result]);
 }
-
-struct ExecutionPlan {
-  // Without its kernels' graphs; its steps have the numbers of launches.
-  schedule::Schedule schedule;
-  std::vector<Launch> launches;
-  int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
-  std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
-};
-
-struct PlanKey {
-  GraphId graph;
-  std::vector<int64_t> donated;  // ascending
-  friend bool operator==(const PlanKey&, const PlanKey&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const PlanKey& key) {
-    return H::combine(std::move(h), key.graph, key.donated);
-  }
-};
 
 class CompiledEngine final : public Engine {
  public:
@@ -145,7 +120,7 @@ class CompiledEngine final : public Engine {
                                             const std::vector<DeviceArrayPtr>& inputs,
                                             std::span<const Binding> bindings,
                                             std::span<const int64_t> donated) {
-    if (group() == nullptr || plans_.contains(KeyOf(id, donated)))
+    if (group() == nullptr || plans_.Has(PlanKey(id, donated)))
       return PlanFor(id, sink, donated);
     const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
       OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
@@ -155,7 +130,7 @@ class CompiledEngine final : public Engine {
     };
     const absl::StatusOr<ExecutionPlan*> plan = try_it();
     if (absl::Status agreed = Agree(*group(), plan.status()); !agreed.ok()) {
-      Forget(KeyOf(id, donated));  // all ranks ask each other again
+      plans_.Forget(PlanKey(id, donated));  // all ranks ask each other again
       return agreed;
     }
     return plan;
@@ -438,34 +413,13 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  static PlanKey KeyOf(const GraphId& id, std::span<const int64_t> donated) {
-    PlanKey key{id, {donated.begin(), donated.end()}};
-    std::sort(key.donated.begin(), key.donated.end());
-    return key;
-  }
-
-  void Forget(const PlanKey& key) {
-    const auto found = plans_.find(key);
-    if (found == plans_.end()) return;
-    uses_.erase(found->second.use);
-    plans_.erase(found);
-  }
-
   absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
                                          std::span<const int64_t> donated) {
-    PlanKey key = KeyOf(id, donated);
-    if (const auto found = plans_.find(key); found != plans_.end()) {
-      uses_.splice(uses_.end(), uses_, found->second.use);
-      return found->second.plan.get();
-    }
+    const PlanKey key(id, donated);
+    if (ExecutionPlan* const known = plans_.Find(key); known != nullptr) return known;
     OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan, MakePlan(sink, donated));
     ++stats_.plans_made;
-    if (plans_.size() >= kPlansMax) {
-      plans_.erase(uses_.front());
-      uses_.pop_front();
-    }
-    const auto use = uses_.insert(uses_.end(), key);
-    return plans_.emplace(std::move(key), KnownPlan{std::move(plan), use}).first->second.plan.get();
+    return plans_.Add(key, std::move(plan));
   }
 
   using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
@@ -626,12 +580,7 @@ class CompiledEngine final : public Engine {
   const Target target_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;
-  struct KnownPlan {
-    std::unique_ptr<ExecutionPlan> plan;
-    std::list<PlanKey>::iterator use;
-  };
-  absl::flat_hash_map<PlanKey, KnownPlan> plans_;
-  std::list<PlanKey> uses_;                        // the latest last
+  KnownPlans plans_;
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise
   // Since the last wait, with a watch only.

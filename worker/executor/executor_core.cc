@@ -329,8 +329,8 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   return true;
 }
 
-// The rank that failed half way says why, and ends. Where another one left, its end is told by those
-// who know more of it than this rank does: no answer is given, and they end the session.
+// The rank that failed half way says why, and ends. Where another one left, its end is told by
+// those who know more of it than this rank does: no answer is given, and they end the session.
 bool ExecutorCore::GroupHasEnded() {
   if (engine_->group() == nullptr) return false;
   const absl::Status status = engine_->group()->status();

@@ -1,0 +1,87 @@
+// What an engine keeps of a graph: its kernels and where their buffers lie; and the graphs of a
+// session that were run lately.
+//
+// Threads: that of the engine.
+#pragma once
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/device.h"
+#include "worker/engine/kernels_in_use.h"
+#include "worker/engine/planned_launches.h"
+
+namespace outboard::worker {
+
+struct Launch {
+  std::shared_ptr<KernelInUse> kernel;
+  std::vector<int> buffers;  // into Schedule::buffers
+  int result;                // number of the result that needs it (ResultsOf)
+};
+
+struct ExecutionPlan {
+  // Without its kernels' graphs; its steps have the numbers of launches.
+  schedule::Schedule schedule;
+  std::vector<Launch> launches;
+  int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
+  std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
+};
+
+// A graph with those of its inputs that a Run gives away: results are written over them.
+struct PlanKey {
+  GraphId graph;
+  std::vector<int64_t> donated;  // ascending
+
+  PlanKey(const GraphId& id, std::span<const int64_t> given)
+      : graph(id), donated(given.begin(), given.end()) {
+    std::sort(donated.begin(), donated.end());
+  }
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const PlanKey& key) {
+    return H::combine(std::move(h), key.graph, key.donated);
+  }
+};
+
+// The plans of a session. At most kPlansMax; the one that was not used for longest goes.
+class KnownPlans {
+ public:
+  static constexpr size_t kPlansMax = 256;
+
+  bool Has(const PlanKey& key) const { return plans_.contains(key); }
+  // nullptr: not known. Valid until the next Add or Forget.
+  ExecutionPlan* Find(const PlanKey& key) {
+    const auto found = plans_.find(key);
+    if (found == plans_.end()) return nullptr;
+    uses_.splice(uses_.end(), uses_, found->second.use);
+    return found->second.plan.get();
+  }
+  ExecutionPlan* Add(const PlanKey& key, std::unique_ptr<ExecutionPlan> plan) {
+    if (plans_.size() >= kPlansMax) Forget(PlanKey(uses_.front()));
+    const auto use = uses_.insert(uses_.end(), key);
+    return plans_.emplace(key, KnownPlan{std::move(plan), use}).first->second.plan.get();
+  }
+  void Forget(const PlanKey& key) {
+    const auto found = plans_.find(key);
+    if (found == plans_.end()) return;
+    uses_.erase(found->second.use);
+    plans_.erase(found);
+  }
+
+ private:
+  struct KnownPlan {
+    std::unique_ptr<ExecutionPlan> plan;
+    std::list<PlanKey>::iterator use;
+  };
+  absl::flat_hash_map<PlanKey, KnownPlan> plans_;
+  std::list<PlanKey> uses_;  // the latest last
+};
+
+}  // namespace outboard::worker
