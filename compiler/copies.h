@@ -28,7 +28,7 @@ constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
          kVarsAndAlignment;
 }
 
-inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->arg[0]; }
+inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->int_value(); }
 
 // The kernel `sink` in so many copies; 1: as it is alone.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {

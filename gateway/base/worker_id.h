@@ -1,4 +1,5 @@
-// The number of a worker.
+// The number of a worker: the gateway counts those that join, and gives a worker that joins again
+// another one.
 #pragma once
 
 #include <compare>

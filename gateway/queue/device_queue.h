@@ -45,11 +45,13 @@ struct DeviceRequest {
   uint32_t gang_size = 1;
 };
 
+// Who goes next, and what it gets.
 struct DeviceGrant {
   SessionId session;
   Parts parts;
 };
 
+// What a session waits for: devices that others hold, its account's quota, the others of its gang.
 enum class WaitReason { kDevices, kQuota, kGang };
 
 struct QueuePlace {
