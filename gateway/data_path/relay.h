@@ -6,8 +6,9 @@
 // relay adds the session's names and price to Opened and the bill to Done, and sends large values
 // on a stream of their own if there is one. All other frames pass unchanged.
 //
-// A session on several devices has an executor for each rank. All of them get the client's frames,
-// in the same order, and none is waited for; their answers are merged (gateway/groups/).
+// A session on several devices has an executor for each rank. All ranks get the same items in the
+// same order, and none is waited for; where workers have collectives, Runs name graphs that were
+// written for the ranks and sent before (gateway/groups/). Answers are merged there, too.
 //
 // Threads: each side's frames come one at a time; both sides and the driver may call at once. Lock
 // order: driver, relay, endpoint.
