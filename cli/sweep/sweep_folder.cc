@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -21,6 +23,8 @@ namespace outboard::cli {
 namespace {
 
 constexpr size_t kFileBytesMax = 256 << 20;  // 10,000 trials with long notes are 10 MB
+constexpr int kClaimTries = 20;
+constexpr std::chrono::milliseconds kClaimAgain{25};
 constexpr mode_t kOwnerOnly = 0600;          // commands may hold secrets
 
 std::string Root() { return DefaultDataFolder() + "/sweeps"; }
@@ -144,7 +148,13 @@ absl::StatusOr<int> SweepFolder::Claim() const {
   const std::string path = path_ + "/runner";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kOwnerOnly);
   if (fd < 0) return DiskError(path);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  // Who asks whether it runs holds the lock for a moment, too.
+  bool is_ours = false;
+  for (int i = 0; i < kClaimTries && !is_ours; ++i) {
+    is_ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!is_ours) std::this_thread::sleep_for(kClaimAgain);
+  }
+  if (!is_ours) {
     close(fd);
     return absl::FailedPreconditionError(
         absl::StrCat("sweep ", id_, " is running already; see `outboard sweep watch ", id_, "`"));

@@ -467,11 +467,11 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     Replace(session, session.lost_how, out);
   } else if (session.state == State::kLive) {
     CheckSleep(session, out);
-  } else if (session.state == State::kParked && !queued) {
-    CheckDisk(session, out);
   } else if (session.sleeping && Since(now_, session.client_left) > options_.stopped_grace_ns) {
     End(session.id, absl::CancelledError("the session had no work for too long"),
         SessionRowState::kClosed, "abandoned", out);
+  } else if (session.state == State::kParked && !queued) {
+    CheckDisk(session, out);
   }
 }
 

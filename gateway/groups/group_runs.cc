@@ -9,8 +9,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
+
+namespace {
+
+// As an executor bounds an item, and before anything is counted in it.
+absl::Status CheckSize(const proto::ClientItem& item) {
+  int64_t entries = 0;
+  if (item.has_run()) {
+    const proto::Run& run = item.run();
+    for (const int64_t count : {run.inputs_size(), run.outputs_size(), run.donate_size(),
+                                run.fetch_size(), run.carry_size(), run.stack_size()})
+      entries = std::max(entries, count);
+  } else if (item.has_fetch()) {
+    entries = item.fetch().handles_size();
+  } else if (item.has_save()) {
+    entries = item.save().entries_size();
+  }
+  if (entries <= static_cast<int64_t>(wire::kRunHandlesMax)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("item ", item.seq(), " names ", entries,
+                                                 " handles; limit ", wire::kRunHandlesMax));
+}
+
+}  // namespace
 
 absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   std::lock_guard lock(mutex_);
@@ -30,10 +53,11 @@ void GroupRuns::AddRefused(const std::string& id) {
 }
 
 absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
     if (item.seq() == 0 || item.seq() <= seen_seq_) continue;
-    const absl::StatusOr<bool> looked = Look(may_write, item);
+    if (absl::Status fits = CheckSize(item); !fits.ok()) return fits;
+    const absl::StatusOr<bool> looked = Look(may_write, item, lock);
     if (!looked.ok() || !*looked) return looked;
     seen_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax)
@@ -43,9 +67,10 @@ absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame
   return true;
 }
 
-absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& item) {
+absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& item,
+                                     std::unique_lock<std::mutex>& lock) {
   switch (item.kind_case()) {
-    case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run());
+    case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run(), lock);
     case proto::ClientItem::kPut: handles_[item.put().handle()] = {}; break;
     case proto::ClientItem::kRelease:
       for (const uint64_t handle : item.release().handles()) handles_.erase(handle);
@@ -99,7 +124,8 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
   return use;
 }
 
-absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run) {
+absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
+                                          std::unique_lock<std::mutex>& lock) {
   const GraphUse use = UseOf(run);
   const auto graph = graphs_.find(run.graph_id());
   if (graph == graphs_.end())
@@ -110,17 +136,29 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
       graph->second.has_value() ? sharder_->Find(tenant_, use) : nothing;
   if (written == nullptr) {
     if (!may_write) return false;
+    // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
+    // calls change meanwhile is looked at here, and a graph stays.
+    lock.unlock();
     written = sharder_->Write(tenant_, use, *graph->second);
+    lock.lock();
   }
-  if (!written->is_clients) originals_.try_emplace(written->id, run.graph_id());
+  if (!written->is_clients && originals_.try_emplace(written->id, run.graph_id()).second) {
+    written_bytes_ += written->bytes.size();
+    if (originals_.size() > kGroupGraphsMax || written_bytes_ > kGroupGraphBytesMax)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the graphs that were written for the devices of the session are over the limit of ",
+          kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+  }
   for (const uint32_t input : run.donate())
     if (input < static_cast<uint32_t>(run.inputs_size())) handles_.erase(run.inputs(input));
+  // Of a repeated Run a stacked result is whole, and has another shape.
+  std::vector<bool> is_stacked(static_cast<size_t>(run.outputs_size()));
+  for (const uint32_t output : run.stack())
+    if (output < is_stacked.size()) is_stacked[output] = true;
   for (int i = 0; i < run.outputs_size(); ++i) {
     Handle& defined = handles_[run.outputs(i)];
     defined = {.is_state = true};
-    // Of a repeated Run a stacked result is whole, and has another shape.
-    const bool is_stacked = std::count(run.stack().begin(), run.stack().end(), i) > 0;
-    if (static_cast<size_t>(i) < written->results.size() && !is_stacked)
+    if (static_cast<size_t>(i) < written->results.size() && !is_stacked[i])
       defined.stored = written->results[i];
   }
   if (written != nothing) items_[seq] = {.run = std::move(written)};

@@ -73,8 +73,11 @@ class GroupRuns {
   };
 
   // False: a graph is to be written, and may not be now.
-  absl::StatusOr<bool> Look(bool may_write, const proto::ClientItem& item);
-  absl::StatusOr<bool> LookAtRun(bool may_write, uint64_t seq, const proto::Run& run);
+  // `lock`, of mutex_, is let go of while a graph is written.
+  absl::StatusOr<bool> Look(bool may_write, const proto::ClientItem& item,
+                            std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<bool> LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
+                                 std::unique_lock<std::mutex>& lock);
   GraphUse UseOf(const proto::Run& run) const;
   void LookAtWhole(uint32_t index, uint64_t handle, Item& item);
 
@@ -85,10 +88,12 @@ class GroupRuns {
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Handle> handles_;
-  // The client's, by id; nothing: it was refused.
-  absl::flat_hash_map<std::string, std::optional<std::string>> graphs_;
+  // The client's, by id; nothing: it was refused. None is removed or moved: one is read without the
+  // lock.
+  std::map<std::string, std::optional<std::string>> graphs_;
   size_t graph_bytes_ = 0;
   absl::flat_hash_map<std::string, std::string> originals_;  // by the id of what was written
+  size_t written_bytes_ = 0;                                 // of those graphs
   uint64_t seen_seq_ = 0;
   std::map<uint64_t, Item> items_;  // that not all ranks have applied
   std::set<std::string> sent_;      // graphs, in this epoch

@@ -30,7 +30,11 @@ TEST(Census, OfAQueue_SaysWhoWaitsAndHowLong) {
   core.On(WorkerJoined{.worker = {1}, .name = "w", .devices = {DeviceSlot{}}, .node = "w@1"},
           At(1));
   for (uint64_t i = 1; i <= 3; ++i)
-    core.On(ClientOpen{.conn = {i}, .tenant = {7}, .session = {1, i}, .resume_hash = {i, i}},
+    core.On(ClientOpen{.conn = {i},
+                       .tenant = {7},
+                       .session = {1, i},
+                       .resume_hash = {i, i},
+                       .queue_ns = 20 * kSecondNs},
             At(1 + static_cast<int64_t>(i)));
   core.On(HoldAnswered{.session = {1, 1}, .number = 1, .answer = {.funded_ms = 60'000}}, At(4));
   core.On(ExecutorAttached{.session = {1, 1}}, At(5));

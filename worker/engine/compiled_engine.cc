@@ -435,11 +435,12 @@ class CompiledEngine final : public Engine {
     std::vector<size_t> missing_places;  // in `wanted`
     std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
     std::vector<size_t> tuned_places;
-    if (tuner_.has_value()) tuner_->BeginPlan();
+    // Ranks that looked into the store at different times could compute different bits.
+    const bool is_tuned = tuner_.has_value() && group() == nullptr;
+    if (is_tuned) tuner_->BeginPlan();
     for (size_t w = 0; w < wanted.size(); ++w) {
       WantedKernel& one = wanted[w];
-      const UOp* const ast =
-          WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
+      const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
       one.id = encoded.id;
@@ -449,12 +450,11 @@ class CompiledEngine final : public Engine {
       if (place->second != nullptr) continue;
       missing_places.push_back(w);
       missing.push_back({std::move(encoded.bytes), std::nullopt});
-      missing_names.push_back(
-          absl::StrCat(one.copies > 1 ? absl::StrCat(one.copies, " x ") : "",
-                       schedule::KernelToString(schedule, one.first)));
+      const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
+      missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
         missing.back().opts = *pinned;
-      } else if (tuner_.has_value() && one.copies == 1) {
+      } else if (is_tuned && one.copies == 1) {
         tuned.push_back({ast, missing_names.back()});
         tuned_places.push_back(missing.size() - 1);
       }

@@ -134,7 +134,9 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
                                 [this] { ++repetitions_; });
   };
   absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
-  if (MadeRoom(results.status())) results = run(std::exchange(again, {}));
+  // Not in a group: what one rank tries again, the others do not.
+  if (engine_->group() == nullptr && MadeRoom(results.status()))
+    results = run(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session.Update(kernel_use_log_.Note(seq, std::move(version)));
   return results;

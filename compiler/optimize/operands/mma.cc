@@ -30,7 +30,10 @@ const UOp* Widened(const UOp* node) {
 // terms to 0: `gates` becomes the conditions for their being a product.
 const UOp* ProductIn(const UOp* term, std::vector<const UOp*>& gates) {
   for (;;) {
-    if (term->op == Op::kCast && IsFloat(term->src[0]->dtype) && IsFloat(term->dtype)) {
+    // Only these roundings may be left out (docs/semantics.md); to 8 bits a number is also bounded.
+    const bool is_rounding = term->dtype == DType::kF32 || term->dtype == DType::kF16 ||
+                             term->dtype == DType::kBF16;
+    if (term->op == Op::kCast && is_rounding && IsFloat(term->src[0]->dtype)) {
       term = term->src[0];
     } else if (term->op == Op::kWhere && IsZero(term->src[2])) {
       gates.push_back(term->src[0]);
@@ -77,6 +80,7 @@ class Finder {
     const ReduceGroup& group = kernel_.groups[0];
     product_.sum = group.nodes[0];
     if (ReduceOf(product_.sum).op() != Op::kAdd) return illegal("not a sum");
+    if (product_.sum->dtype == DType::kF64) return illegal("a sum in f64");
     std::vector<const UOp*> gates;
     const UOp* const term = ProductIn(product_.sum->src[0], gates);
     if (term->op != Op::kMul || term->dtype != DType::kF32)

@@ -59,7 +59,8 @@ const UOp* StoreChangedRows(Graph& graph, const UOp* ast) {
     if (change->range != first.range || change->value != first.value) return ast;
     stores.push_back(change->store);
   }
-  return Simplify(graph, Substitute(graph, Sink(graph, stores), {{first.range, first.value}}));
+  const UOp* const sink = graph.MakeChecked(Op::kSink, DType::kVoid, stores, ast->arg);
+  return Simplify(graph, Substitute(graph, sink, {{first.range, first.value}}));
 }
 
 }  // namespace outboard::schedule

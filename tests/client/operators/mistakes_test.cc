@@ -123,6 +123,8 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"set_grad", "operators/mistakes_test.cc"},
       {"training", "operators/mistakes_test.cc"},
       {"TrainingMode", "nn_test.cc"},
+      {"Tf32Mode", "tensor_test.cc"},
+      {"allow_tf32", "tensor_test.cc"},
       {"DTypeOf", "operators/mistakes_test.cc"},
       {"Axes", "operators/mistakes_test.cc"},
       {"Size2d", "operators/mistakes_test.cc"},
