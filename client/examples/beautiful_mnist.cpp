@@ -217,8 +217,8 @@ void Print(const Flags& flags, const Outcome& o, const session::Stats& stats) {
                o.round_trips_per_step, o.first_step_s);
   absl::PrintF("sent          %.1f MB up, %.1f MB down\n", stats.bytes_up / 1e6,
                stats.bytes_down / 1e6);
-  absl::PrintF("billed        %.3f s, $%.6f at $%.2f an hour for each device\n", stats.seconds_billed,
-               stats.cost_micro_usd / 1e6,
+  absl::PrintF("billed        %.3f s, $%.6f at $%.2f an hour for each device\n",
+               stats.seconds_billed, stats.cost_micro_usd / 1e6,
                stats.price_per_hour_micro_usd / 1e6 / std::max(1u, stats.devices));
   absl::PrintF("own clock     %.2f s%s: the bill is %s\n", stats.seconds_open,
                stats.devices > 1 ? absl::StrCat(" on ", stats.devices, " devices") : "",
