@@ -233,6 +233,25 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   SyncPools();
   if (absl::Status never = CheckWish({.devices = event.devices}); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
+  if (!event.gang.empty()) {
+    const uint64_t together = uint64_t{event.devices} * event.gang_size;
+    const uint32_t quota = options_.devices_per_tenant_max;
+    if (quota > 0 && together > quota)
+      return refuse(absl::ResourceExhaustedError(
+                        absl::StrCat("a gang of ", together, " devices: an account may hold ",
+                                     quota, " at a time")),
+                    telemetry::Refusal::kNoDevice);
+    for (const auto& [id, other] : sessions_) {
+      if (other.state != State::kQueued || other.tenant != event.tenant ||
+          other.gang != event.gang ||
+          (other.devices_wanted == event.devices && other.gang_size == event.gang_size))
+        continue;
+      return refuse(absl::InvalidArgumentError(absl::StrCat(
+                        "gang ", event.gang, " waits with devices = ", other.devices_wanted,
+                        " and size = ", other.gang_size)),
+                    telemetry::Refusal::kNoDevice);
+    }
+  }
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
   });

@@ -210,6 +210,9 @@ void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t>
   warm.insert(warm.begin(), worker);
   if (warm.size() > kWarmMax) warm.resize(kWarmMax);
   StartWith(session, worker, std::move(slots));
+  // If its start is repeated, the others of its gang do not wait with it.
+  session.gang.clear();
+  session.gang_size = 1;
   BeginHold(session, out);
   if (parked) return;
   ++session.placement;

@@ -223,7 +223,8 @@ std::optional<Parts> DevicePools::Pick(const DeviceWish& wish, const PlaceHints&
 
 // The pools that have the most devices free, then the most in all: what runs there ends soonest, as
 // far as anybody knows.
-bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints) {
+bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints,
+                          uint32_t each) {
   if (reservation_.has_value()) return false;
   for (const auto& it : ClassesFor(wish, hints)) {
     const auto& [name, of_class] = *it;
@@ -231,7 +232,7 @@ bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHin
     std::vector<const DevicePool*> pools;
     for (const auto& [worker, pool] : of_class.pools) {
       if (wish.workers_max == 1 && pool.total < wish.devices) continue;
-      if (pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
+      if (pool.total >= each && pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
     }
     std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {
       return std::tuple(b->free, b->total, a->worker) < std::tuple(a->free, a->total, b->worker);
@@ -240,7 +241,7 @@ bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHin
     uint64_t devices = 0;
     for (const DevicePool* pool : pools) {
       if (devices >= wish.devices) break;
-      devices += pool->total;
+      devices += pool->total / each * each;
       made.workers.insert(pool->worker);
     }
     if (devices < wish.devices || (wish.workers_max != 0 && made.workers.size() > wish.workers_max))

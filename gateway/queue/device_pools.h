@@ -78,8 +78,8 @@ class DevicePools {
   bool any_barred() const { return barred_ > 0; }
 
   // One reservation at a time; `owner` is a number of the caller's. False: there is one already, or
-  // no class has as many devices.
-  bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints);
+  // no class has as many devices. `each`: so many at a time must be of one worker.
+  bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints, uint32_t each = 1);
   void EndReservation();
   std::optional<uint64_t> reserved_by() const;
   // As Pick, for the owner: also among the pools that it has reserved.

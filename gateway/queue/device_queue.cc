@@ -66,6 +66,7 @@ void DeviceQueue::AddWaiting(std::vector<DeviceRequest> members, uint64_t order,
 }
 
 void DeviceQueue::Add(const DeviceRequest& request, MonoTime now) {
+  seen_ = now;
   if (order_of_.contains(request.session)) return;
   if (request.gang.empty() || request.gang_size < 2) {
     const uint64_t order = order_of_[request.session] = ++last_order_;
@@ -108,11 +109,25 @@ void DeviceQueue::Remove(const SessionId& session, DevicePools& pools) {
   line.waiting.erase(order);
   line_of_.erase(at);
   if (!left.empty()) {
-    Gathering& gathering = gathering_[{line.account, left.front().gang}];
+    const uint32_t gang_size = left.front().gang_size;
+    const auto key = std::pair(line.account, left.front().gang);
+    Gathering& gathering = gathering_[key];
     if (gathering.members.empty()) gathering.order = order;
     for (DeviceRequest& member : left) {
       order_of_[member.session] = gathering.order;
       gathering.members.push_back(std::move(member));
+    }
+    // With those who gathered under the same name meanwhile it may be whole again.
+    if (gathering.members.size() >= gang_size) {
+      const auto end = gathering.members.begin() + gang_size;
+      std::vector<DeviceRequest> whole(gathering.members.begin(), end);
+      const uint64_t whole_order = gathering.order;
+      gathering.members.erase(gathering.members.begin(), end);
+      gathering.order = ++last_order_;
+      for (const DeviceRequest& member : gathering.members)
+        order_of_[member.session] = gathering.order;
+      if (gathering.members.empty()) gathering_.erase(key);
+      AddWaiting(std::move(whole), whole_order, seen_);
     }
   }
   // The rank of an account that is not touched stays comparable: only the order changes.
@@ -167,7 +182,11 @@ bool DeviceQueue::IsOverQuota(const Line& line) const {
 std::optional<std::vector<DeviceGrant>> DeviceQueue::FitOwner(
     DevicePools& pools, const std::set<SessionId>& passed) const {
   const auto owner = line_of_.find(pools.reserved_by().value_or(0));
-  if (owner == line_of_.end() || IsOverQuota(*owner->second)) return std::nullopt;
+  if (owner == line_of_.end()) return std::nullopt;
+  if (IsOverQuota(*owner->second)) {  // others need not wait for its account
+    pools.EndReservation();
+    return std::nullopt;
+  }
   const Waiting& waiting = owner->second->waiting.at(owner->first);
   if (IsPassed(waiting, passed)) return std::nullopt;
   return Fit(owner->first, waiting, pools);
@@ -179,14 +198,15 @@ bool DeviceQueue::IsPassed(const Waiting& waiting, const std::set<SessionId>& pa
                      [&](const DeviceRequest& member) { return passed.contains(member.session); });
 }
 
-// For a gang as for one request: what its members want together.
+// For a gang as for one request: what its members want together, each of them on one worker.
 bool DeviceQueue::ReserveFor(uint64_t order, const Waiting& waiting, DevicePools& pools) const {
   const DeviceRequest& first = waiting.members.front();
   const auto count = static_cast<uint32_t>(waiting.members.size());
   DeviceWish whole = first.wish;
   whole.devices *= count;
   if (count > 1) whole.workers_max = 0;
-  return whole.devices > 1 && pools.Reserve(order, whole, HintsOf(first));
+  const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 1;
+  return whole.devices > 1 && pools.Reserve(order, whole, HintsOf(first), each);
 }
 
 std::vector<DeviceGrant> DeviceQueue::Next(DevicePools& pools, const std::set<SessionId>& passed) {
@@ -261,6 +281,7 @@ void DeviceQueue::Gave(TenantId id, uint32_t devices, MonoTime now) {
 }
 
 void DeviceQueue::Accrue(MonoTime now) {
+  seen_ = now;
   Watch(now);
   for (auto& [id, account] : accounts_) {
     if (account.held == 0) continue;

@@ -152,6 +152,7 @@ class DeviceQueue {
   };
   std::map<std::pair<TenantId, std::string>, Gathering> gathering_;
   uint64_t last_order_ = 0;
+  MonoTime seen_;  // the time of the last Add or Accrue
   // How often devices become free, over the last minutes: both decay.
   double given_ = 0, watched_s_ = 0;
   std::optional<MonoTime> watched_until_;

@@ -169,6 +169,30 @@ TEST(GatewayCoreQueue, AGangIsPlacedTogether) {
             2);
 }
 
+TEST(GatewayCoreQueue, MembersOfAGangAreAlikeAndWithinTheQuota) {
+  CoreOptions options;
+  options.devices_per_tenant_max = 4;
+  World w(options);
+  w.Join(1, 4);
+  const auto join = [&](uint64_t conn, uint32_t devices, uint32_t size) {
+    ClientOpen open{ConnId{conn}, kTenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
+    open.gang = "sweep";
+    open.gang_size = size;
+    open.devices = devices;
+    w.Tell(open);
+  };
+  join(1, 1, 2);
+  join(2, 2, 2);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kInvalidArgument);
+  join(3, 1, 3);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kInvalidArgument);
+  join(4, 3, 2);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
+}
+
 // Its worker is stopped: nothing is lost, nothing counts as a loss, and what is repeated is free.
 TEST(GatewayCoreQueue, AWorkerThatDrainsHandsItsSessionsOver) {
   CoreOptions options;

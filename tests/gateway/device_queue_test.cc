@@ -353,6 +353,49 @@ TEST(DeviceQueue, AGangThatLosesAMemberWaitsForAnother) {
   EXPECT_EQ(shop.queue.size(), 0u);
 }
 
+TEST(DeviceQueue, AGangThatCanNeverFitReservesNothing) {
+  Shop shop({Pool(1, 3), Pool(2, 3)});
+  for (const uint64_t id : {1, 2, 3}) {  // 6 devices in all, but a worker has two for one only
+    shop.account[id] = kAnna;
+    shop.queue.Add({.session = Session(id),
+                    .account = kAnna,
+                    .wish = {.devices = 2},
+                    .gang = "g",
+                    .gang_size = 3},
+                   shop.now);
+  }
+  EXPECT_EQ(shop.Start(), Sessions{});
+  EXPECT_EQ(shop.pools.reserved_by(), std::nullopt);
+  shop.Open(9, kBert);
+  EXPECT_EQ(shop.Start(), Sessions{9});
+}
+
+TEST(DeviceQueue, AnOwnerOverItsQuotaReservesNoMore) {
+  Shop shop({Pool(1, 2)}, /*quota=*/2);
+  shop.Open(1, kCara);
+  shop.Start();
+  shop.Open(2, kAnna, {.devices = 2});
+  EXPECT_EQ(shop.Start(), Sessions{});
+  ASSERT_TRUE(shop.pools.reserved_by().has_value());
+  shop.queue.Took(kAnna, 1, shop.now);
+  shop.Open(3, kBert);
+  EXPECT_EQ(shop.Start(), Sessions{3});
+}
+
+TEST(DeviceQueue, TwoGatheringsOfOneNameThatMergeStart) {
+  Shop shop({Pool(1, 1)});
+  const auto join = [&](uint64_t session) {
+    shop.account[session] = kAnna;
+    shop.queue.Add({.session = Session(session), .account = kAnna, .gang = "g", .gang_size = 2},
+                   shop.now);
+  };
+  for (const uint64_t id : {1, 2, 3}) join(id);
+  shop.queue.Remove(Session(1), shop.pools);
+  shop.pools.Set(Pool(1, 2));
+  EXPECT_EQ(shop.Start(), (Sessions{3, 2}));
+  EXPECT_EQ(shop.queue.size(), 0u);
+}
+
 TEST(DeviceQueue, AStreamOfSmallOnesDoesNotStarveALargeOne) {
   Shop shop({Pool(1, 4)});
   for (uint64_t i = 1; i <= 4; ++i) shop.Open(i, {static_cast<int64_t>(i)});
