@@ -235,8 +235,7 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;
-    const uint32_t quota = options_.devices_per_tenant_max;
-    if (quota > 0 && together > quota)
+    if (const uint32_t quota = options_.devices_per_tenant_max; quota > 0 && together > quota)
       return refuse(absl::ResourceExhaustedError(
                         absl::StrCat("a gang of ", together, " devices: an account may hold ",
                                      quota, " at a time")),
