@@ -34,12 +34,10 @@
 //   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
 //   kParked, and waits for nothing, for long/CheckDisk, Shelve--> kShelved
 //   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
-//   kParked --its worker's memory is needed/MakeRoomFor, once its snapshot is kept/Shelve-->
-//             kShelved
+//   kParked --its memory is needed/MakeRoomFor, once its snapshot is kept/Shelve--> kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
-//   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
-//             kShelved
+//   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kShelved
 //   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any --ClientClosed, ExecutorGone, a time limit/End--> gone
