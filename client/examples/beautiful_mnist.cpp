@@ -21,6 +21,7 @@
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
 #include "client/nn/checkpoint.h"
+#include "client/report/report.h"
 #include "client/session/current_session.h"
 
 namespace outboard::examples {
@@ -160,6 +161,7 @@ Outcome Train(const Flags& flags, const Images& data) {
     if (seen > flags.target_accuracy) seen = outcome.accuracy = accuracy(trainer, held_out);
     progress.Keep(absl::StrFormat("step %d  loss %.4f  accuracy %.2f %%  %.1f ms/step", step,
                                   outcome.loss, seen, outcome.step_ms));
+    Report(step, {{"loss", outcome.loss}, {"accuracy", seen}});  // to `outboard sweep`, if it asks
     start_clock();
     if (outcome.accuracy > flags.target_accuracy) {
       outcome.reached = true;
