@@ -177,6 +177,7 @@ Outcome Train(const Flags& flags, const Images& data) {
   if (!outcome.reached && !interrupted) {
     outcome.accuracy = accuracy(trainer, held_out);
     outcome.reached = outcome.accuracy > flags.target_accuracy;
+    Report(step, {{"loss", outcome.loss}, {"accuracy", outcome.accuracy}});
   }
   progress.Show("");
   if (!flags.save.empty() && !interrupted) save(flags.save, weights);
