@@ -1,5 +1,5 @@
-// `outboard sweep` and its subcommands (docs/sweeps.md): what they are given, and the process that
-// runs the trials in the background.
+// `outboard sweep` and its subcommands (docs/sweeps.md): their options, and the background
+// process that runs the trials.
 #pragma once
 
 #include <cstdint>

@@ -178,7 +178,7 @@ std::optional<int> TrialProcess::Poll() {
   if (asked_to_stop_.has_value()) Stop();
   int status = 0;
   if (pid_ < 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
-  kill(-pid_, SIGKILL);  // what it has left behind
+  kill(-pid_, SIGKILL);  // its children, if any live
   pid_ = -1;
   return status;
 }

@@ -11,8 +11,8 @@ namespace outboard::internal {
 
 // True if somebody reads.
 bool HasReportChannel();
-// Writes the words and the cost so far, of ended sessions and `open_micro_usd`. Nobody's loss is an
-// error: a reader that has gone is ignored.
+// Writes the words, and behind them the cost of the ended sessions plus `open_micro_usd`, that of
+// the open one. Does nothing if the reader has gone.
 void WriteReport(const std::string& words, uint64_t open_micro_usd);
 // A session has ended and has cost this much.
 void ReportEndedSession(uint64_t cost_micro_usd);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tests/support/processes.h"
@@ -31,11 +30,6 @@ class SweepCliTest : public ::testing::Test {
       newest = std::max(newest, entry.path().filename().string());
     return newest;
   }
-  std::string ReadAll(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
   std::string Csv() { return Run({"show", "--csv"}).out; }
 
   test::TempFolder folder_;
@@ -57,7 +51,7 @@ TEST_F(SweepCliTest, AGridRunsToItsEnd) {
             "3,3,4,done,2,7,7\n"
             "4,3,5,done,2,8,8\n");
   EXPECT_NE(Run({"show", "--json"}).out.find("\"cost_usd\":5e-06"), std::string::npos);
-  EXPECT_NE(ReadAll(folder_ / "data/sweeps/" + Newest() + "/trial-4.log").find("loss=15"),
+  EXPECT_NE(test::ReadFile(folder_ / "data/sweeps/" + Newest() + "/trial-4.log").find("loss=15"),
             std::string::npos);
   EXPECT_NE(Run({"ls"}).out.find("done"), std::string::npos);
 }
@@ -143,7 +137,7 @@ TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {
   ASSERT_NE(id, first);
   for (int kills = 0; kills < 3; ++kills) {
     std::this_thread::sleep_for(std::chrono::milliseconds(450));
-    const int pid = std::atoi(ReadAll(folder_ / "data/sweeps/" + id + "/runner").c_str());
+    const int pid = std::atoi(test::ReadFile(folder_ / "data/sweeps/" + id + "/runner").c_str());
     if (kill(pid, SIGKILL) != 0) break;  // it has ended
     // The lock ends with the process.
     for (ended = Run({"resume", id, "--detach"}); ended.code != 0;

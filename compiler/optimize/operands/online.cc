@@ -26,7 +26,7 @@ std::vector<const UOp*> ReductionsIn(const UOp* root, const LoopNest& kernel, in
   return found;
 }
 
-// `node`, or what it is cast from, from one float to another.
+// The value below all casts between float types; `node` itself if it is no such cast.
 const UOp* BeforeCasts(const UOp* node) {
   while (node->op == Op::kCast && IsFloat(node->dtype) && IsFloat(node->src[0]->dtype))
     node = node->src[0];

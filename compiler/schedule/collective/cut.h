@@ -38,7 +38,7 @@ struct CutGraph {
 absl::StatusOr<CutGraph> CutAtTransfers(Graph& graph, const UOp* sink);
 
 // Returns `cut` with what is in memory anyway sent from there: inputs, results, and what another
-// transfer sends. Call before results are told apart (schedule.cc).
+// transfer sends. Call it before WithDistinctResults (schedule.cc).
 absl::StatusOr<CutGraph> WithoutCopies(Graph& graph, CutGraph cut);
 
 // What kernels must wait for to read a PARAM that a transfer receives: the value that it sends, be

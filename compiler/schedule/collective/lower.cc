@@ -11,8 +11,9 @@
 namespace outboard::schedule {
 namespace {
 
-// An ALLREDUCE of up to so many bytes is one transfer instead of two: its time is that of messages,
-// not of bytes (64 KiB take 0.5 ms at 1 Gbit/s, as long as a message over a distant link).
+// An ALLREDUCE of at most this size is one transfer instead of two: so small, the number of messages
+// decides its time and not the bytes (64 KiB take 0.5 ms at 1 Gbit/s, as a message to a distant
+// machine does).
 constexpr int64_t kGatherBytesMax = 64 << 10;
 
 class Lowering {
