@@ -11,7 +11,7 @@
 namespace outboard::schedule {
 namespace {
 
-// An ALLREDUCE of at most this size is one transfer instead of two: so small, the number of messages
+// An ALLREDUCE of at most this size is one transfer instead of two: there the count of messages
 // decides its time and not the bytes (64 KiB take 0.5 ms at 1 Gbit/s, as a message to a distant
 // machine does).
 constexpr int64_t kGatherBytesMax = 64 << 10;
