@@ -1,0 +1,60 @@
+// What the servers' flags mean: options of the gateway, of a worker and of its devices, each checked
+// before anything starts. Errors name the flag.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/commands.h"
+#include "client/session/address.h"
+#include "gateway/server/gateway.h"
+
+namespace outboard::cli {
+
+// Of a worker: where nothing is given, that of a gateway of this user's on this machine.
+absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
+                                                std::string* fingerprint);
+
+// Where workers join a gateway that listens for clients at `listen`, unless it is given.
+std::string FleetListenFor(const std::string& listen);
+
+// How a worker's connections are protected. `fingerprint`: of the file with the secret, for where
+// nothing else says whom to believe.
+absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
+                                                       const std::string& fingerprint);
+
+// By default the file of this name in this user's data folder.
+std::string IdentityPath(const ServerFlags& flags);
+
+// The token that a worker was given, or "".
+absl::StatusOr<std::string> GivenToken(const ServerFlags& flags);
+
+// `snapshot_every_s`: what --snapshot-every is where it is not given.
+absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
+                                                   int snapshot_every_s = 30);
+
+// Fails if the folder, which will be removed at the end, holds files.
+absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options);
+
+// Of a session, in bytes, as --session-memory says; 0: not limited by a flag.
+int64_t MemoryOf(const ServerFlags& flags);
+
+// Returns the command line of the search process; empty if idle-time search is off. Writes into the
+// environment, which tells executors whether they take part, so it must run before any thread
+// starts.
+std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags);
+
+// Of a session of a worker whose sessions share this machine's memory; 0: each has its GPU's.
+int64_t SharedMemory();
+
+// How many sessions a worker has at a time: as --devices says, else `otherwise`. A GPU serves one
+// at a time, whose process is the only one on it.
+absl::StatusOr<int> SessionsAtATime(const ServerFlags& flags, int otherwise);
+
+// Before anything is started: every executor would end with the same words.
+absl::Status CheckThisCanWork();
+
+}  // namespace outboard::cli

@@ -1,0 +1,202 @@
+// What clients do: open, come back, leave, and what becomes of a session without one. The
+// invariants are in core.cc.
+#include "gateway/core/core.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "telemetry/counters.h"
+
+namespace outboard::gateway {
+
+void GatewayCore::Handle(const SessionRestored& event, Out&) {
+  Session& session = sessions_[event.session];
+  session.id = event.session;
+  session.tenant = event.tenant;
+  session.resume_hash = event.resume_hash;
+  session.epoch = event.epoch;
+  session.grant = event.grant;
+  session.placement = event.placement;
+  session.devices_wanted = event.devices;
+  session.node = event.node;
+  session.held_device = event.had_client;
+  session.client_recovers = session.recoverable = event.recoverable;
+  session.snapshot_root = event.snapshot_root;
+  session.snapshot_seq = event.snapshot_seq;
+  session.past = session.charged = {event.past_ms, event.past_amount};
+  session.ms_at_snapshot = event.past_ms;
+  session.price = event.price_per_hour;
+  session.wall = event.wall;
+  // Without a worker it was on its way to another.
+  const bool nowhere = event.recoverable && event.node.empty();
+  session.state = nowhere ? State::kShelved : State::kOrphaned;
+  session.lost_how = absl::StrCat(event.node.substr(0, event.node.rfind('@')),
+                                  " (it did not join the gateway that was started again)");
+  session.orphan_until = {now_.ns + options_.orphan_ns};
+  session.since = session.client_left = now_;
+}
+
+void GatewayCore::Handle(const ClientOpen& event, Out& out) {
+  auto refuse = [&](absl::Status why, telemetry::Refusal reason) {
+    telemetry::CountRefused(reason);
+    out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
+  };
+  if (draining_)
+    return refuse(absl::UnavailableError("the gateway is stopping"),
+                  telemetry::Refusal::kStopping);
+  SyncPools();
+  if (absl::Status never = CheckWish({.devices = event.devices}); !never.ok())
+    return refuse(std::move(never), telemetry::Refusal::kNoDevice);
+  if (!event.gang.empty()) {
+    const uint64_t together = uint64_t{event.devices} * event.gang_size;
+    if (const uint32_t quota = options_.devices_per_tenant_max; quota > 0 && together > quota)
+      return refuse(absl::ResourceExhaustedError(
+                        absl::StrCat("a gang of ", together, " devices: an account may hold ",
+                                     quota, " at a time")),
+                    telemetry::Refusal::kNoDevice);
+    for (const auto& [id, other] : sessions_) {
+      if (other.state != State::kQueued || other.tenant != event.tenant ||
+          other.gang != event.gang ||
+          (other.devices_wanted == event.devices && other.gang_size == event.gang_size))
+        continue;
+      return refuse(absl::InvalidArgumentError(absl::StrCat(
+                        "gang ", event.gang, " waits with devices = ", other.devices_wanted,
+                        " and size = ", other.gang_size)),
+                    telemetry::Refusal::kNoDevice);
+    }
+  }
+  auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.tenant == event.tenant;
+  });
+  if (of_tenant >= options_.sessions_per_tenant_max) {
+    return refuse(absl::ResourceExhaustedError(
+                      absl::StrCat("this account has ", of_tenant, " sessions; limit ",
+                                   options_.sessions_per_tenant_max)),
+                  telemetry::Refusal::kSessions);
+  }
+  if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
+    return refuse(refused->second, telemetry::Refusal::kLedger);
+  Session& session = sessions_[event.session];
+  session.id = event.session;
+  session.tenant = event.tenant;
+  session.key_id = event.key_id;
+  session.max_cost = event.max_cost;
+  session.queue_ns = event.queue_ns;
+  session.gang = event.gang;
+  session.gang_size = event.gang_size;
+  session.resume_hash = event.resume_hash;
+  session.devices_wanted = event.devices;
+  session.mesh = event.mesh;
+  session.spread = event.spread;
+  session.client_recovers = event.recovers;
+  session.conn = event.conn;
+  session.wall = event.wall;
+  session.since = session.asked = now_;
+  conns_[event.conn] = event.session;
+  Enqueue(session, out);
+}
+
+void GatewayCore::Handle(const ClientResume& event, Out& out) {
+  auto refuse = [&](absl::Status why, telemetry::Refusal reason) {
+    telemetry::CountRefused(reason);
+    out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
+  };
+  if (draining_)
+    return refuse(absl::UnavailableError("the gateway is stopping"),
+                  telemetry::Refusal::kStopping);
+  Session* session = nullptr;
+  for (auto& [id, candidate] : sessions_) {
+    if (candidate.resume_hash == event.resume_hash && candidate.tenant == event.tenant)
+      session = &candidate;
+  }
+  if (session == nullptr || session->epoch == 0) {
+    return refuse(
+        absl::NotFoundError("no such session: it was closed, its worker was lost, the gateway was "
+                            "started again, or it was left alone for too long"),
+        telemetry::Refusal::kNoSession);
+  }
+  if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
+    return refuse(refused->second, telemetry::Refusal::kLedger);
+  if (event.max_cost.has_value()) session->max_cost = event.max_cost;
+  session->queue_ns = event.queue_ns;
+  session->key_id = event.key_id;
+  // Its steps in flight still end; it asks for money again once they have.
+  if (!session->stopped.ok() && session->state == State::kDetached)
+    return refuse(session->stopped, telemetry::Refusal::kCredit);
+  session->stopped = absl::OkStatus();
+  if (IsSome(session->conn)) {
+    // The client noticed the broken connection before we did, or has two: the last one counts.
+    ConnId old = session->conn;
+    conns_.erase(old);
+    out.push_back(
+        EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
+  }
+  session->conn = event.conn;
+  session->denied = session->sleeping = false;
+  session->wall = event.wall;
+  conns_[event.conn] = session->id;
+  switch (session->state) {
+    case State::kLive:
+    case State::kDetached: return GoLive(*session, out);
+    case State::kStarting: return GoLiveIfReady(*session, out);
+    case State::kQueued:
+    case State::kOrphaned: return;
+    case State::kShelved: session->state = State::kQueued; break;
+    case State::kParked: LeaveQueue(session->id); break;
+  }
+  session->since = now_;
+  Enqueue(*session, out);
+}
+
+void GatewayCore::Handle(const ClientClosed& event, Out& out) {
+  Session* session = FindByConn(event.conn);
+  if (session == nullptr) return;
+  End(session->id, event.why, SessionRowState::kClosed, event.why.ok() ? "closed" : "refused", out);
+}
+
+void GatewayCore::Handle(const ClientGone& event, Out& out) {
+  Session* session = FindByConn(event.conn);
+  if (session == nullptr) return;
+  if (session->epoch == 0) {  // nothing was opened that a client could come back for
+    conns_.erase(event.conn);
+    session->conn = {};
+    return End(session->id, absl::CancelledError("the client disconnected"),
+               SessionRowState::kClosed, "closed", out);
+  }
+  LeaveClient(*session, out);
+}
+
+void GatewayCore::Handle(const ClientDenied& event, Out& out) {
+  Session* session = FindByConn(event.conn);
+  if (session == nullptr) return;
+  if (session->epoch == 0)
+    return End(session->id, event.why, SessionRowState::kClosed, "refused", out);
+  out.push_back(EndClient{event.conn, session->id, event.why, BillOf(session->id)});
+  LeaveClient(*session, out);
+  session->denied = true;
+}
+
+// The session goes on without its client, for a resume.
+void GatewayCore::LeaveClient(Session& session, Out& out) {
+  conns_.erase(session.conn);
+  session.conn = {};
+  session.sleeping = false;
+  session.client_left = session.idle_since = now_;
+  switch (session.state) {
+    case State::kLive: GoDetached(session, out); break;
+    case State::kQueued:
+      LeaveQueue(session.id);
+      session.state = State::kShelved;
+      PutRow(session, SessionRowState::kDetached, out);
+      break;
+    case State::kParked: LeaveQueue(session.id); break;
+    case State::kStarting:
+    case State::kOrphaned: PutRow(session, SessionRowState::kDetached, out); break;
+    case State::kDetached:
+    case State::kShelved: break;
+  }
+}
+
+}  // namespace outboard::gateway
