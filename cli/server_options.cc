@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/environment.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"

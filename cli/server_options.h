@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/commands.h"
-#include "client/session/address.h"
+#include "client/session/protection.h"
 #include "gateway/server/gateway.h"
 
 namespace outboard::cli {
