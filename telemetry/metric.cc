@@ -38,6 +38,7 @@ constexpr Names kMethods[] = {"Cloud.Session",       "Cloud.Values",      "Fleet
                               "Store.Get",           "Store.Set",         "Store.Remove",
                               "Store.Pin",           "Store.Usage",       "Account.CreateKey",
                               "Account.ListKeys",    "Account.RevokeKey", "Account.Usage",
+                              "Account.ListSessions", "Account.StopSession",
                               "Fleet.JoinAtClients"};
 constexpr Names kCodeNames[kCodes] = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",

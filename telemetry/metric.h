@@ -197,6 +197,8 @@ enum class CallMethod {
   kListKeys,
   kRevokeKey,
   kUsage,
+  kListSessions,
+  kStopSession,
   kRefusedJoin  // of a worker at the address for clients
 };
 // "Store.Set"; for logs and labels.

@@ -26,6 +26,7 @@
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
 //       when all have attached, and ends when one of them does, since it has no snapshots.
+//   G17 Of the sessions of a tenant no two have the same name.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -40,7 +41,9 @@
 //   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kShelved
 //   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
-//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
+//   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
+//   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
+//   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>
@@ -92,6 +95,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (!forks_.empty()) CheckForks(out);
   if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
@@ -134,6 +138,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
   }
+  if (!forks_.empty()) CheckForks(out);
   if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
   PlaceQueue(out);
   TellQueue(out);
@@ -152,7 +157,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool stopped = !session.stopped.ok();
   const bool idle =
       session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
-  const bool is_left = !has_client && Since(now_, session.client_left) > options_.grace_ns;
+  const bool is_left = !has_client && Since(now_, session.client_left) > GraceNs(session);
   const bool waits_for_money =
       stopped && session.recoverable &&
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
@@ -189,9 +194,16 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
 
 void GatewayCore::Handle(const StopAll&, Out& out) {
   draining_ = true;
+  for (const auto& [conn, fork] : std::exchange(forks_, {}))
+    out.push_back(EndClient{
+        conn, std::nullopt, absl::UnavailableError("the gateway is stopping"), {}});
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
+    if (Session& session = sessions_.at(id); MaySurvive(session)) {
+      PutToNextGateway(session, out);
+      continue;
+    }
     End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
         "gateway stopped", out);
   }
@@ -228,7 +240,9 @@ std::string GatewayCore::CheckInvariants() const {
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
   std::map<TenantId, uint32_t> held_by;
   size_t held = 0, queued = 0;
+  std::set<std::pair<TenantId, std::string>> names;
   for (const auto& [id, s] : sessions_) {
+    if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
     const auto in = [&](std::initializer_list<State> states) {
       return std::find(states.begin(), states.end(), s.state) != states.end();
     };

@@ -49,6 +49,21 @@ class GatewayCore {
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
 
+  // A session as its account sees it.
+  struct Listed {
+    SessionId session;
+    std::string name;
+    const char* state = "";  // as ListSessionsReply in account.proto
+    uint32_t devices = 0;
+    int64_t age_ms = 0;
+    Bill bill;
+    bool has_client = false;
+    absl::Status stopped;  // why it cannot go on: a cap, or the credit
+  };
+  std::vector<Listed> List(TenantId tenant, MonoTime now) const;  // by age, the oldest first
+  // The tenant's session of this name or id; never another's.
+  std::optional<SessionId> FindNamed(TenantId tenant, const std::string& session) const;
+
   // Refuses to open or resume sessions from now on, with UNAVAILABLE.
   void Drain() { draining_ = true; }
 
@@ -89,6 +104,7 @@ class GatewayCore {
     SessionId id;
     TenantId tenant;
     Token resume_hash;
+    std::string name;  // empty: none
     State state = State::kQueued;
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
@@ -106,7 +122,9 @@ class GatewayCore {
     bool sleep_told = false;    // that it will be
     bool awaits = false;       // SessionProgress::awaits
     bool held_device = false;  // kOrphaned: whether it held a device before
-    bool denied = false;       // its client was: it gives its device back as soon as it is idle
+    // Its client was, or has left: it gives its device back as soon as it is idle.
+    bool denied = false;
+    bool is_attached = false;  // by a client that has not been told so
     absl::Status stopped;      // OK, or for want of what money; as `denied`
     std::string key_id;        // of its client
     std::optional<MicroUsd> max_cost;
@@ -158,6 +176,7 @@ class GatewayCore {
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
     MonoTime client_left;   // valid without a client, and while it sleeps: since when
+    MonoTime opened;        // or restored
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -174,6 +193,15 @@ class GatewayCore {
     uint32_t slots_held() const;
   };
 
+  // A client that waits for a snapshot that its session is to begin with.
+  struct Fork {
+    ClientOpen open;
+    SessionId parent;
+    MonoTime since;
+    std::string root;  // that is being shared; empty: none is
+    uint64_t seq = 0;  // of `root`
+  };
+
   using Out = std::vector<Action>;
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
@@ -186,14 +214,18 @@ class GatewayCore {
   void Handle(const SessionRestored& event, Out& out);
   void Handle(const ClientOpen& event, Out& out);
   void Handle(const ClientResume& event, Out& out);
+  void Handle(const ClientAttach& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
+  void Handle(const ClientLeft& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
   void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
+  void Handle(const SnapshotShared& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
+  void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
   void Handle(const PostingRefused& event, Out& out);
   void Handle(const Tick& event, Out& out);
@@ -201,6 +233,18 @@ class GatewayCore {
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
+  // ---- names, and state that goes from session to session (names.cc)
+  Session* Named(TenantId tenant, const std::string& text);
+  void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  Session& Begin(const ClientOpen& event);
+  void BeginFork(const ClientOpen& event, Out& out);
+  void CheckForks(Out& out);
+  bool CheckFork(Fork& fork, Out& out);  // false: it is over
+  bool DropFork(ConnId conn);
+  int64_t GraceNs(const Session& session) const;
+  bool MaySurvive(const Session& session) const;
+  void PutToNextGateway(Session& session, Out& out);
   // ---- the wait for a device (waiting.cc)
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
@@ -289,6 +333,7 @@ class GatewayCore {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
+  std::map<ConnId, Fork> forks_;
   DeviceQueue queue_;
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;

@@ -136,6 +136,7 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   int64_t past_ms = 0;
   WallTime wall;
   std::optional<MicroUsd> price_per_hour = {};  // frozen by its first lease
+  std::string name = {};
 };
 struct WorkerHeartbeat {
   WorkerId worker;
@@ -167,6 +168,23 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   uint32_t gang_size = 1;
   std::vector<uint32_t> mesh = {};        // its product is `devices`; empty: one axis
   std::string spread = {};                // of Open
+  std::string name = {};                  // unique among the tenant's sessions; empty: none
+  // A session of the tenant, by name or id, whose state the new one begins with: as of an item at
+  // or behind fork_seq. Empty: it begins with nothing.
+  std::string fork_of = {};
+  uint64_t fork_seq = 0;
+};
+// Authenticated; takes over the tenant's session of this name or id from whatever client it has,
+// which cannot come back: the token of `resume_hash` is fresh.
+struct ClientAttach {
+  ConnId conn;
+  TenantId tenant;
+  std::string session;
+  Token resume_hash;
+  WallTime wall;
+  std::string key_id = {};
+  std::optional<MicroUsd> max_cost = {};  // nothing: as before
+  std::optional<int64_t> queue_ns = {};   // as in ClientOpen
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -180,6 +198,9 @@ struct ClientResume {  // authenticated; takes over the session that the token n
 struct ClientClosed {  // its session ends
   ConnId conn;
   absl::Status why;  // OK: the client sent Close
+};
+struct ClientLeft {  // it has all its answers, and leaves its session to whoever enters it next
+  ConnId conn;
 };
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
@@ -213,6 +234,13 @@ struct RefusedItem {  // ended two executors; it fails with this status
   uint64_t seq = 0;
   absl::Status why;
 };
+struct SnapshotShared {  // answers ShareSnapshot
+  ConnId conn;
+  absl::Status status;  // an error: its blobs are gone, since a later one replaced it
+};
+struct EndSession {  // by its account
+  SessionId session;
+};
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
   std::string root;
@@ -238,9 +266,10 @@ struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
-                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
-                 ClientActs, ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept,
-                 SessionProgress, HoldAnswered, PostingRefused, Tick, StopAll>;
+                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientAttach, ClientClosed,
+                 ClientLeft, ClientGone, ClientActs, ClientDenied, ExecutorAttached, ExecutorGone,
+                 SnapshotShared, SnapshotKept, SessionProgress, EndSession, HoldAnswered,
+                 PostingRefused, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -278,6 +307,7 @@ struct Live {
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
+  std::string name = {};
 };
 struct Moving {  // the session's executor was lost; another Live follows
   ConnId conn;
@@ -297,7 +327,15 @@ struct SleepBegins {
   SessionId session;
   int64_t idle_s = 0;
 };
-struct RequestSnapshot {  // of a parked session, now; SnapshotKept follows
+// The new session of this client needs these blobs, too: SnapshotShared follows, once they are
+// protected for it.
+struct ShareSnapshot {
+  ConnId conn;
+  TenantId tenant;
+  SessionId session;
+  std::string root;
+};
+struct RequestSnapshot {  // now; SnapshotKept follows
   SessionId session;
 };
 struct Shelved {  // it was put away for its memory: EndExecutor and DropExecutor came before
@@ -325,6 +363,7 @@ struct EndClient {
   std::optional<SessionId> session;
   absl::Status why;
   Bill bill;
+  bool is_kept = false;  // a client that resumes the session later goes on
 };
 struct Post {  // to the ledger; PostingRefused follows for an account whose charges it refuses
   std::vector<Charge> charges;
@@ -338,6 +377,7 @@ struct EndHold {  // gives back what the lease did not use; follows its last Pos
 };
 struct Forget {  // the session is over; drop its entry
   SessionId session;
+  bool goes_on = false;  // at the next gateway, which needs its blobs
 };
 struct WriteSession {  // the session's current row, for the database
   SessionId session;
@@ -351,6 +391,7 @@ struct WriteSession {  // the session's current row, for the database
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
   std::optional<MicroUsd> price_per_hour = {};
+  std::string name = {};
 };
 struct WriteLease {
   LeaseId lease;
@@ -360,7 +401,8 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,
-                            EndClient, Post, TakeHold, EndHold, Forget, WriteSession, WriteLease>;
+                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,
+                            Moving, EndClient, Post, TakeHold, EndHold, Forget, WriteSession,
+                            WriteLease>;
 
 }  // namespace outboard::gateway

@@ -68,7 +68,10 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
+                     PricesOf(session).front(), session.recoverable, session.snapshot_root,
+                     session.name});
+  // What the client before had done is not this one's to send again.
+  if (std::exchange(session.is_attached, false)) AskForSnapshot(session, out);
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -331,7 +334,8 @@ void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq, session.price});
+                             session.snapshot_root, session.snapshot_seq, session.price,
+                             session.name});
 }
 
 }  // namespace outboard::gateway

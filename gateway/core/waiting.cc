@@ -246,7 +246,8 @@ void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
     return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
-  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id)});
+  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
+                          /*is_kept=*/true});
   LeaveClient(session, out);
 }
 

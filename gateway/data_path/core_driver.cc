@@ -133,6 +133,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.past_amount = past.amount;
   event.past_ms = past.device_ms;
   event.price_per_hour = row.price_per_hour;
+  event.name = row.name;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -246,6 +247,12 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (!open.attach().empty()) {
+    client->resume_token = host_->DrawToken();
+    Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
+                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open)});
+    return;
+  }
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
@@ -256,7 +263,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
-                    {open.mesh().begin(), open.mesh().end()}, open.spread()});
+                    {open.mesh().begin(), open.mesh().end()}, open.spread(), open.name(),
+                    open.fork_of(), open.fork_seq()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -275,6 +283,28 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
 void CoreDriver::Close(ConnId conn) {
   std::lock_guard lock(mutex_);
   Tell(ClientClosed{conn, absl::OkStatus()});
+}
+
+void CoreDriver::Leave(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientLeft{conn});
+}
+
+std::vector<GatewayCore::Listed> CoreDriver::ListSessions(TenantId tenant) const {
+  std::lock_guard lock(mutex_);
+  return core_.List(tenant, host_->Now());
+}
+
+absl::StatusOr<std::pair<SessionId, Bill>> CoreDriver::StopSession(TenantId tenant,
+                                                                   const std::string& session) {
+  std::lock_guard lock(mutex_);
+  const std::optional<SessionId> id = core_.FindNamed(tenant, session);
+  if (!id)
+    return absl::NotFoundError(
+        "the account has no such session; `outboard ps` lists those there are");
+  const Bill bill = core_.BillOf(*id);
+  Tell(EndSession{*id});
+  return std::pair(*id, bill);
 }
 
 void CoreDriver::Fail(ConnId conn, const absl::Status& why) {

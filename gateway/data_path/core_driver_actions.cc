@@ -10,6 +10,7 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -153,6 +154,9 @@ void CoreDriver::Connect(const Live& live) {
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   session->is_connecting = false;
+  // It has what it asked for as a new client; what it is sent from now on is its own.
+  if (client->relay != nullptr && client->relay->has_opened())
+    client->open.clear_is_new_client();
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
   client->port->SetSleeping(false);
@@ -172,7 +176,8 @@ void CoreDriver::Connect(const Live& live) {
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
-       .max_cost = MaxCostOf(client->open)},
+       .max_cost = MaxCostOf(client->open),
+       .name = live.name},
       client->open);
 }
 
@@ -208,6 +213,21 @@ void CoreDriver::Do(SleepBegins& action) {
 void CoreDriver::ClientActs(ConnId conn) {
   std::lock_guard lock(mutex_);
   if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
+}
+
+// What it has is protected before its session is there.
+void CoreDriver::Do(ShareSnapshot& action) {
+  host_->PostFor(action.tenant, [this, share = action] {
+    const auto root = wire::HashFromBytes(share.root);
+    const absl::Status status =
+        root ? blobs_->RestoreSnapshot(share.tenant, share.session, *root)
+             : absl::DataLossError("a snapshot's name is damaged");
+    std::lock_guard lock(mutex_);
+    Tell(SnapshotShared{share.conn, status});
+    // Its client has gone meanwhile.
+    if (status.ok() && !core_.Has(share.session))
+      host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
+  });
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {
@@ -261,7 +281,7 @@ void CoreDriver::Do(EndClient& action) {
                                 client->port->request_id()},
                                action.why);
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0);
+                   relay ? relay->done_seq() : 0, action.is_kept);
   });
 }
 
@@ -313,6 +333,7 @@ void CoreDriver::Do(Forget& action) {
     EndValues(*session, absl::AbortedError("the session has ended"));
     sessions_.erase(action.session);
   }
+  if (action.goes_on) return;
   host_->Post([blobs = blobs_, session = action.session] { blobs->EndSession(session); });
 }
 
@@ -333,6 +354,7 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
+  row.name = action.name;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {

@@ -213,15 +213,14 @@ class Gateway::Impl {
   }
 
   absl::Status TakeOver() {
-    if (options_.executors_outlive) {
-      if (absl::Status status = RestoreSessions(); !status.ok()) return status;
-    } else {
-      auto lost = rows_->LoseAllLive(WallNow());
+    if (!options_.executors_outlive) {
+      auto lost = rows_->LoseAllLive(WallNow(), /*but_named=*/true);
       if (!lost.ok()) return lost.status();
       for (const SessionRow& row : *lost) driver_->Remember(row);
       if (!lost->empty())
         telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost->size()}});
     }
+    if (absl::Status status = RestoreSessions(); !status.ok()) return status;
     blob_retention_->RestoreDone();
     return absl::OkStatus();
   }
@@ -239,6 +238,7 @@ class Gateway::Impl {
         session.row.recoverable = false;  // the client no longer has its first items
         session.row.snapshot_root.clear();
       }
+      if (!options_.executors_outlive) session.row.worker.clear();
       driver_->Restore(session, *past);
     }
     if (!taken->empty())
@@ -275,7 +275,7 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                door_.get(), &turns_);
+                                                driver_.get(), door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;

@@ -59,12 +59,19 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 KeyDoor* door, Turns* turns)
-      : accounts_(accounts), ledger_(ledger), usage_(std::move(usage)), door_(door), turns_(turns) {
+                 CoreDriver* driver, KeyDoor* door, Turns* turns)
+      : accounts_(accounts),
+        ledger_(ledger),
+        usage_(std::move(usage)),
+        driver_(driver),
+        door_(door),
+        turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
     Serve(3, &AccountService::ServeUsage);
+    Serve(4, &AccountService::ServeListSessions);
+    Serve(5, &AccountService::ServeStopSession);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -74,12 +81,17 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* ServeUsage(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>* ServeListSessions(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
 };
