@@ -119,6 +119,17 @@ int RunCreditAdd(const AccountFlags& flags);
 int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
 int RunUsage(const AccountFlags& flags);
 
+// `outboard ps` and `stop`: sessions of the account of $CLOUD_KEY at a gateway.
+
+struct SessionFlags {
+  std::string gateway;  // empty: $CLOUD_HOST
+  std::vector<std::string> sessions;  // stop: names or ids
+  bool json = false;
+};
+
+int RunPs(const SessionFlags& flags);
+int RunStop(const SessionFlags& flags);
+
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 
 struct CertFlags {

@@ -298,6 +298,16 @@ int Main(int argc, char** argv) {
                           credit_add, cap_set})
     command.Add("--json", &account.json, "Print JSON");
 
+  SessionFlags listed;
+  Command ps = app.Subcommand("ps", "List the account's sessions: name, state, age, cost");
+  Command stop = app.Subcommand("stop", "End sessions of the account, with their state");
+  stop.Add("session", &listed.sessions, "Names or ids, as `ps` prints them").Required();
+  for (Command command : {ps, stop}) {
+    command.Add("--gateway", &listed.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+    command.Add("--json", &listed.json, "Print JSON");
+  }
+
   CertFlags certified;
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
   cert.RequireSubcommand();
@@ -447,6 +457,8 @@ int Main(int argc, char** argv) {
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
   if (usage.Given()) return RunUsage(account);
+  if (ps.Given()) return RunPs(listed);
+  if (stop.Given()) return RunStop(listed);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
   if (cert_renew.Given()) return RunCertRenew(certified);

@@ -111,7 +111,7 @@ RemoteSession::RemoteSession(SessionOptions options)
 RemoteSession::~RemoteSession() {
   const Waiting waiting;  // for threads that may be in a callback of the program's
   // What has a name is to be entered again.
-  EndStream(/*leave=*/!options_.name.empty() || !options_.attach.empty()).IgnoreError();
+  EndStream(/*leave=*/outlives_program()).IgnoreError();
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -391,7 +391,7 @@ Stats RemoteSession::stats() const {
   return stats;
 }
 
-absl::Status RemoteSession::Leave() {
+absl::Status RemoteSession::Detach() {
   const absl::Status status = Sync();
   OB_RETURN_IF_ERROR(EndStream(/*leave=*/true));
   return status;

@@ -76,7 +76,10 @@ class RemoteSession final : public Session, private LinkListener {
   absl::Status status() const override;
   Stats stats() const override;
   absl::Status Close() override { return EndStream(/*leave=*/false); }
-  absl::Status Leave() override;
+  absl::Status Detach() override;
+  bool outlives_program() const override {
+    return !options_.name.empty() || !options_.attach.empty();
+  }
   absl::Status Resume(std::optional<uint64_t> max_cost_micro_usd) override;
   absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) override;
 

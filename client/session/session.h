@@ -158,7 +158,10 @@ class Session {
   // kept, and it can be entered again by its name or id (SessionOptions::attach). Waits until its
   // items are done.
   // Errors: those of Sync: it is left all the same
-  virtual absl::Status Leave() { return Close(); }
+  virtual absl::Status Detach() { return Close(); }
+
+  // True if it is to be left (Detach) and not ended where the program ends.
+  virtual bool outlives_program() const { return false; }
 
   // Goes on after status() said that a cap or the credit is used up: call when there is more.
   // `max_cost_micro_usd`: a new bound of its own; nothing: as before. What was awaited then can be
