@@ -278,6 +278,12 @@ absl::Status RemoteSession::Keep(std::span<const KeepEntry> entries) {
   return Traced("keep", call).status();
 }
 
+bool RemoteSession::keeps_any() const {
+  if (!here()) return false;
+  std::lock_guard lock(mutex_);
+  return core_.keeps_any();
+}
+
 std::vector<KeptArray> RemoteSession::Kept() {
   if (!here()) return {};
   std::lock_guard lock(mutex_);

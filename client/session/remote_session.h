@@ -77,6 +77,7 @@ class RemoteSession final : public Session, private LinkListener {
   Stats stats() const override;
   absl::Status Close() override { return EndStream(/*leave=*/false); }
   absl::Status Detach() override;
+  bool keeps_any() const override;
   bool outlives_program() const override {
     return !options_.name.empty() || !options_.attach.empty();
   }

@@ -160,6 +160,8 @@ class Session {
   // Errors: those of Sync: it is left all the same
   virtual absl::Status Detach() { return Close(); }
 
+  // True if arrays have names (Keep).
+  virtual bool keeps_any() const { return false; }
   // True if it is to be left (Detach) and not ended where the program ends.
   virtual bool outlives_program() const { return false; }
 

@@ -284,9 +284,13 @@ void BindSession(nb::module_& module) {
         for (const auto [name, value] : values)
           numbers.emplace_back(nb::cast<std::string>(name),
                                nb::cast<double>(nb::float_(nb::borrow(value))));
-        Report(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()), Here());
+        internal::ReportAlone(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()),
+                              Here());
       },
       "step"_a, "values"_a, "What outboard.report writes.");
+  module.def(
+      "warm_up_ends_at", [](int64_t step) { return WarmUpEndsAt(step, Here()); }, "step"_a,
+      "Whether a sweep's warm-up ends here.");
   module.def("is_trial", &IsTrialOfSweep, "Whether `outboard sweep` reads the reports.");
   module.def("private_worker_runs", &session::PrivateServe::Running,
              "Whether this process has started a worker for its sessions.");

@@ -19,6 +19,7 @@ class KeptHandles {
   // These and no others have names from now on. Returns the handles that end, for the program let
   // go of them and no name keeps them any more.
   std::vector<uint64_t> Set(const std::vector<std::pair<uint64_t, uint64_t>>& handle_by_id);
+  bool empty() const { return handle_by_id_.empty(); }
   // The program lets go of the handle. True: it lives on for its name.
   bool Release(uint64_t handle);
   // The program has the handle, as after Keep. False: no name keeps it.

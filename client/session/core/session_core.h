@@ -131,6 +131,7 @@ class SessionCore {
   bool can_resume() const { return !opened_.resume_token().empty(); }
   // Entered another client's state, whose names have not come yet.
   bool awaits_kept() const { return is_new_client_; }
+  bool keeps_any() const { return !kept_handles_.empty(); }
   std::vector<KeptArray> TakeKept();  // they are the program's to release
   uint64_t first_handle() const { return first_handle_; }  // that is free
   void FillStats(Stats& stats) const;
