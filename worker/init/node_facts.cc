@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace outboard::worker {
 namespace {
@@ -113,8 +114,10 @@ proto::NodeFacts ReadNodeFacts(const std::string& root) {
     if (facts.serial().empty()) facts.set_serial(CleanSerial(Line(dmi + file)));
   }
   if (facts.serial().empty()) facts.set_serial(CleanSerial(facts.uuid()));
+  // As iPXE writes it (cli/node/boot_script.cc).
   if (facts.serial().empty() && facts.mac_size() > 0)
-    facts.set_serial(CleanSerial("mac-" + facts.mac(0)));
+    facts.set_serial(
+        CleanSerial("mac-" + absl::StrReplaceAll(facts.mac(0), {{":", "-"}})));
   facts.set_cores(std::thread::hardware_concurrency());
   facts.set_memory_bytes(MemoryBytes(root));
   for (std::string& id : Accelerators(root)) facts.add_devices(std::move(id));
