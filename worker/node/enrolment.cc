@@ -77,9 +77,15 @@ absl::Status Enrolment::Enrol() {
   const bool is_good =
       certificate_ != nullptr && absl::Now() < certificate_->chain.front().not_after();
   const FleetChannels without = options_.connect(is_good ? certificate_ : nullptr);
-  OB_ASSIGN_OR_RETURN(const std::string pem,
-                      Ask(*proto::Fleet::NewStub(without.control), request));
-  OB_ASSIGN_OR_RETURN(auto chain, tls::Certificate::ParseAll("the worker's certificate", pem));
+  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request);
+  if (!pem.ok()) {
+    // A node's certificate that was revoked proves nothing any more, nor does its key: it makes
+    // another when it is started again, and waits to be let in.
+    if (options_.node.has_value() && absl::IsUnauthenticated(pem.status()))
+      for (const std::string& path : {options_.file, PathOfNewKey()}) unlink(path.c_str());
+    return pem.status();
+  }
+  OB_ASSIGN_OR_RETURN(auto chain, tls::Certificate::ParseAll("the worker's certificate", *pem));
   if (!key_->Fits(chain.front()))
     return absl::UnavailableError("the gateway has issued a certificate for another key");
   Use({*std::exchange(key_, std::nullopt), std::move(chain)});
