@@ -58,6 +58,9 @@ TEST(NodeConfig, TheCommandLineChoosesTheGateway_TheImageWhomToBelieve) {
   EXPECT_EQ(config->fingerprint, kDigest);
   EXPECT_EQ(config->built_unix_s, 1764000000);
   EXPECT_EQ(ParseNodeConfig(kImage, "")->gateway, "in.image:1");
+  // A shell is a matter of the image's alone.
+  EXPECT_FALSE(ParseNodeConfig(kImage, "debug=1 outboard.debug=1")->debug);
+  EXPECT_TRUE(ParseNodeConfig(kImage + "debug=1\n", "")->debug);
 }
 
 TEST(NodeConfig, WhatIsMissingOrMakesNoSense_IsSaid) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -50,11 +49,12 @@ absl::Status ForEach(std::string_view text, std::string_view separators, const c
 
 absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_view command_line) {
   NodeConfig config;
-  std::string built;
+  std::string built, debug;
   const auto in_image = [&](std::string_view name) -> std::string* {
     if (name == "fingerprint") return &config.fingerprint;
     if (name == "built") return &built;
     if (name == "gateway") return &config.gateway;
+    if (name == "debug") return &debug;
     return nullptr;
   };
   if (absl::Status status = ForEach(image, "\n", "the image", in_image); !status.ok())
@@ -68,6 +68,7 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
   if (absl::Status status = ForEach(command_line, " \t\n", "the kernel's command line", on_line);
       !status.ok())
     return status;
+  config.debug = debug == "1";
   if (!absl::SimpleAtoi(built, &config.built_unix_s) || config.built_unix_s <= 0)
     return absl::InvalidArgumentError("the image does not say when it was built");
   if (!IsDigest(config.fingerprint))

@@ -18,6 +18,7 @@ struct NodeConfig {
   int64_t built_unix_s = 0;  // of the image; the clock is never before it
   std::string gateway;       // HOST:PORT where workers join: the command line's, else the image's
   std::string claim;         // of the command line; empty: none
+  bool debug = false;        // the image's alone: it has a shell, for the console
   std::string image;         // its digest, "sha256:..." of the command line; for people
 };
 

@@ -207,6 +207,7 @@ class NodeInit {
 
   // One wait for whatever comes next, and what follows from it.
   void Turn() {
+    StartShell();
     double now = Now();
     double until = now + 3600;
     FindDevices(now, until);
@@ -267,6 +268,22 @@ class NodeInit {
     if (devices_.empty()) until = std::min(until, now + kDeviceWaitS);
   }
 
+  // Of an image that was built with --debug. Ended by its user, it comes again.
+  void StartShell() {
+    if (!config_.debug || shell_ > 0 || console_ < 0) return;
+    shell_ = fork();
+    if (shell_ != 0) return;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (int fd = 0; fd < 3; ++fd) dup2(console_, fd);
+    setsid();
+    char path[] = "/bin/busybox", word[] = "sh";
+    char* const argv[] = {word, nullptr};
+    execv(path, argv);
+    _exit(127);
+  }
+
   void Receive(Device& device, double now) {
     for (std::string packet = device.socket.Receive(); !packet.empty();
          packet = device.socket.Receive()) {
@@ -320,6 +337,7 @@ class NodeInit {
       const pid_t pid = waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return;
       if (worker_ != nullptr) worker_->OnEnded(pid, status, now);
+      if (pid == shell_) shell_ = -1;
     }
   }
 
@@ -342,6 +360,7 @@ class NodeInit {
   NodeConfig config_;
   std::list<Device> devices_;
   bool has_address_ = false;
+  pid_t shell_ = -1;
   double say_at_ = 0, stop_at_ = 0;
   std::unique_ptr<WorkerKeeper> worker_;
   std::string said_;
