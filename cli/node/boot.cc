@@ -58,8 +58,7 @@ absl::Status Boot(const BootFlags& flags) {
     std::fprintf(stderr, "outboard: %s is sha256/%s\n", path.c_str(), file.digest.c_str());
     options.files.push_back(std::move(file));
   }
-  if (!flags.gateway.empty())
-    OB_RETURN_IF_ERROR(session::CheckTarget("--gateway", flags.gateway));
+  if (!flags.gateway.empty()) OB_RETURN_IF_ERROR(session::CheckTarget("--gateway", flags.gateway));
   OB_RETURN_IF_ERROR(CheckWords("--gateway", flags.gateway));
   OB_RETURN_IF_ERROR(CheckWords("--append", flags.append));
   options.script = {.gateway = flags.gateway, .append = flags.append};
@@ -69,8 +68,8 @@ absl::Status Boot(const BootFlags& flags) {
   const std::string image = options.image.digest;
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));
   std::printf("image %s\n", image.c_str());
-  OB_RETURN_IF_ERROR(TellReady(flags.ready, absl::StrCat("http://", server->address(),
-                                                         "/boot.ipxe")));
+  OB_RETURN_IF_ERROR(
+      TellReady(flags.ready, absl::StrCat("http://", server->address(), "/boot.ipxe")));
   return AwaitEnd(flags.life_fd);
 }
 

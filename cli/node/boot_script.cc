@@ -28,10 +28,10 @@ std::string Unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const std::string_view digits = text.substr(i + 1, 2);
-    const bool is_escape =
-        text[i] == '%' && digits.size() == 2 &&
-        std::all_of(digits.begin(), digits.end(),
-                    [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
+    const bool is_escape = text[i] == '%' && digits.size() == 2 &&
+                           std::all_of(digits.begin(), digits.end(), [](char c) {
+                             return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+                           });
     if (!is_escape) {
       out.push_back(text[i]);
       continue;
@@ -55,8 +55,8 @@ absl::StatusOr<BootFile> Member(const std::string& folder, const char* name,
   for (std::string digest, named; lines >> digest >> named;) {
     if (named != name) continue;
     if (digest == file.digest) return file;
-    return absl::InvalidArgumentError(absl::StrCat(folder, "/", name, ": ", kSums, " expects ",
-                                                   digest, ", found ", file.digest));
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, "/", name, ": ", kSums, " expects ", digest, ", found ", file.digest));
   }
   return absl::InvalidArgumentError(absl::StrCat(folder, "/", kSums, " does not name ", name));
 }
@@ -86,9 +86,9 @@ absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
 absl::StatusOr<BootImage> ReadBootImage(const std::string& folder) {
   const std::string sums = worker::FileText(folder + "/" + kSums, kSumsBytesMax);
   if (sums.empty())
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, " has no ", kSums, ": --image is a folder that deploy/image/build "
-                                                "wrote"));
+    return absl::InvalidArgumentError(absl::StrCat(folder, " has no ", kSums,
+                                                   ": --image is a folder that deploy/image/build "
+                                                   "wrote"));
   BootImage image;
   OB_ASSIGN_OR_RETURN(image.kernel, Member(folder, "vmlinuz", sums));
   OB_ASSIGN_OR_RETURN(image.initramfs, Member(folder, "initramfs", sums));
@@ -121,13 +121,14 @@ BootCaller ParseBootQuery(std::string_view query) {
 
 std::string FirstScript() {
   return "#!ipxe\n"
-         "chain node.ipxe?serial=${serial:uristring}&uuid=${uuid:uristring}&mac=${netX/mac:hexhyp}\n";
+         "chain "
+         "node.ipxe?serial=${serial:uristring}&uuid=${uuid:uristring}&mac=${netX/mac:hexhyp}\n";
 }
 
 std::string NodeScript(const BootImage& image, const ScriptOptions& options,
                        const std::string& claim) {
-  std::string line = absl::StrCat("initrd=outboard.img quiet panic=10 outboard.image=",
-                                  image.digest);
+  std::string line =
+      absl::StrCat("initrd=outboard.img quiet panic=10 outboard.image=", image.digest);
   if (!options.gateway.empty()) absl::StrAppend(&line, " outboard.gateway=", options.gateway);
   if (!claim.empty()) absl::StrAppend(&line, " outboard.claim=", claim);
   if (!options.append.empty()) absl::StrAppend(&line, " ", options.append);

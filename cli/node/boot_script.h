@@ -36,7 +36,8 @@ struct BootCaller {
 };
 BootCaller ParseBootQuery(std::string_view query);
 
-// The first script, the same for everybody: asks for the second with what iPXE knows of the machine.
+// The first script, the same for everybody: asks for the second, with what iPXE knows of the
+// machine.
 std::string FirstScript();
 
 struct ScriptOptions {
@@ -54,8 +55,8 @@ absl::Status CheckWords(const std::string& flag, const std::string& text);
 struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
-// Of a header "bytes=0-99", "bytes=100-" or "bytes=-100". None: what it says is no single range, and
-// the whole is sent. An empty one: it lies beyond the end.
+// Of a header "bytes=0-99", "bytes=100-" or "bytes=-100". None: what it says is no single range,
+// and the whole is sent. An empty one: it lies beyond the end.
 std::optional<ByteRange> ParseRange(std::string_view header, uint64_t bytes);
 
 }  // namespace outboard::cli

@@ -92,9 +92,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     stream_.expires_after(kTakenWithin);
     if (sending_.fd < 0) {
-      http::async_write(stream_, response_, [self = shared_from_this()](Error failed, size_t) {
-        self->Sent(failed);
-      });
+      http::async_write(stream_, response_,
+                        [self = shared_from_this()](Error failed, size_t) { self->Sent(failed); });
       return;
     }
     serializer_.emplace(response_);
@@ -216,8 +215,7 @@ class Server final : public BootServer {
  public:
   explicit Server(BootServerOptions options) : shared_{.options = std::move(options)} {
     for (const BootFile& file : shared_.options.files) shared_.files[file.digest] = file;
-    for (const BootFile& file :
-         {shared_.options.image.kernel, shared_.options.image.initramfs})
+    for (const BootFile& file : {shared_.options.image.kernel, shared_.options.image.initramfs})
       shared_.files[file.digest] = file;
   }
   ~Server() override {
@@ -244,7 +242,8 @@ class Server final : public BootServer {
     if (!error) acceptor_.bind(place, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
     if (error)
-      return absl::UnavailableError(absl::StrCat("cannot listen at ", listen, ": ", error.message()));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen at ", listen, ": ", error.message()));
     address_ = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
                             acceptor_.local_endpoint().port());
     Accept();

@@ -4,9 +4,10 @@
 //   /node.ipxe?serial=    the second, for one machine: may hold its claim
 //   /sha256/DIGEST        a file, whole or a part (Range)
 //
-// Whoever reaches the address may ask, so everything is bounded: kBootConnectionsMax connections, of
-// which one address has at most half; a header of 8 KB, no body; ten seconds for a request, half a
-// minute in which nothing of an answer is taken. Files are read as they are sent, a part at a time.
+// Whoever reaches the address may ask, so everything is bounded: kBootConnectionsMax connections,
+// of which one address has at most half; a header of 8 KB, no body; ten seconds for a request, half
+// a minute in which nothing of an answer is taken. Files are read as they are sent, a part at a
+// time.
 //
 // Threads: Start creates one, which runs all connections and `claim_for`; the destructor ends it.
 #pragma once

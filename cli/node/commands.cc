@@ -49,8 +49,8 @@ NodeCommands::NodeCommands(Arguments& app) {
   boot.Add("--data", &boot_.data, kDataHelp);
   boot.Add("--ready-file", &boot_.ready.file, "Write the address here once it can be reached");
   boot.Add("--life-fd", &boot_.life_fd).Hidden();
-  declared_ = std::make_unique<Declared>(
-      Declared{claim, expect, approve, list, remove, logs, boot});
+  declared_ =
+      std::make_unique<Declared>(Declared{claim, expect, approve, list, remove, logs, boot});
 }
 
 NodeCommands::~NodeCommands() = default;

@@ -30,10 +30,10 @@ int RunNodeLogs(const NodeFlags& flags);
 struct BootFlags {
   std::string data;
   std::string listen = "127.0.0.1:6669";
-  std::string image;                // a folder that deploy/image/build wrote
-  std::string gateway;              // where nodes join; empty: as the image says
-  std::string append;               // to the kernel's command line
-  std::vector<std::string> files;   // served by digest besides
+  std::string image;               // a folder that deploy/image/build wrote
+  std::string gateway;             // where nodes join; empty: as the image says
+  std::string append;              // to the kernel's command line
+  std::vector<std::string> files;  // served by digest besides
   int life_fd = -1;
   ReadyOptions ready;
 };

@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<NodeRegistry>> OpenRegistry(const NodeFlags& flag
   const std::string path = gateway::AccountsPath(DataFolder(flags));
   std::error_code error;
   if (std::filesystem::exists(path, error)) return NodeRegistry::Open(path);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no gateway has used ", DataFolder(flags), "; name the gateway's folder with --data"));
+  return absl::InvalidArgumentError(absl::StrCat("no gateway has used ", DataFolder(flags),
+                                                 "; name the gateway's folder with --data"));
 }
 
 absl::Status Claim(const NodeFlags& flags) {
@@ -99,8 +99,8 @@ void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end) 
       "\"address\": %s, \"uuid\": %s, \"mac\": [%s], \"cores\": %u, \"memory_bytes\": %llu, "
       "\"devices\": [%s], \"image\": %s, \"kernel\": %s}\n",
       Quoted(node.serial).c_str(), Quoted(state).c_str(), Quoted(ToString(node.since)).c_str(),
-      end == absl::InfinitePast() ? "null" : Quoted(Time(end)).c_str(),
-      Quoted(node.key_id).c_str(), Quoted(node.address).c_str(), Quoted(node.facts.uuid()).c_str(),
+      end == absl::InfinitePast() ? "null" : Quoted(Time(end)).c_str(), Quoted(node.key_id).c_str(),
+      Quoted(node.address).c_str(), Quoted(node.facts.uuid()).c_str(),
       list(node.facts.mac()).c_str(), node.facts.cores(),
       static_cast<unsigned long long>(node.facts.memory_bytes()),
       list(node.facts.devices()).c_str(), Quoted(node.facts.image()).c_str(),
@@ -110,8 +110,7 @@ void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end) 
 void Print(const NodeRow& node, const std::string& state, absl::Time end) {
   std::printf("%s  %s since %s\n", node.serial.c_str(), state.c_str(),
               ToString(node.since).c_str());
-  if (end != absl::InfinitePast())
-    std::printf("  certificate  until %s\n", Time(end).c_str());
+  if (end != absl::InfinitePast()) std::printf("  certificate  until %s\n", Time(end).c_str());
   if (!node.key_id.empty()) std::printf("  key          %s\n", node.key_id.c_str());
   if (!node.address.empty()) std::printf("  asked from   %s\n", node.address.c_str());
   if (node.facts.serial().empty()) return;

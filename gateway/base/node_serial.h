@@ -35,9 +35,8 @@ inline std::string NodeSubject(std::string_view serial) {
 
 // "" where it is no node's.
 inline std::string NodeOfSubject(std::string_view subject) {
-  return subject.starts_with(kNodeSubject)
-             ? std::string(subject.substr(sizeof kNodeSubject - 1))
-             : std::string();
+  return subject.starts_with(kNodeSubject) ? std::string(subject.substr(sizeof kNodeSubject - 1))
+                                           : std::string();
 }
 
 }  // namespace outboard::gateway

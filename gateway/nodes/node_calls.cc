@@ -45,8 +45,7 @@ grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolN
       if (context->IsCancelled()) return done(absl::CancelledError("the node has hung up"));
       const auto chain =
           nodes.enrolment->Enrol(*context->auth_context(), *request, peer, WallNow());
-      if (absl::IsPermissionDenied(chain.status()))
-        return door->Refuse(peer, chain.status(), done);
+      if (absl::IsPermissionDenied(chain.status())) return door->Refuse(peer, chain.status(), done);
       if (chain.ok())
         for (const tls::Certificate& one : *chain)
           reply->mutable_certificate_chain()->append(one.ToPem());
@@ -70,8 +69,8 @@ grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLo
   const auto keep = [nodes, serial, turns](const Admitted&, const proto::NodeLogRequest* request,
                                            proto::NodeLogReply*, const Call::Done& done) {
     if (request->lines_size() > kNodeLogLinesMax)
-      return done(absl::InvalidArgumentError(absl::StrCat(
-          "NodeLog: ", request->lines_size(), " lines; limit ", kNodeLogLinesMax)));
+      return done(absl::InvalidArgumentError(
+          absl::StrCat("NodeLog: ", request->lines_size(), " lines; limit ", kNodeLogLinesMax)));
     turns->pool.Post(kNoAccount, [nodes, serial, request, done] {
       std::vector<std::string_view> lines(request->lines().begin(), request->lines().end());
       done(nodes.logs->Append(serial, lines));

@@ -30,8 +30,7 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
     const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request,
     const std::string& address, WallTime now) {
   OB_RETURN_IF_ERROR(CheckNodeFacts(request.facts()));
-  NodeRow node{
-      .serial = request.facts().serial(), .facts = request.facts(), .address = address};
+  NodeRow node{.serial = request.facts().serial(), .facts = request.facts(), .address = address};
   auto chain = TryEnrol(caller, request, node, now);
   if (!chain.ok()) {
     const std::string_view message(chain.status().message().data(),
@@ -70,9 +69,11 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
                                  before->key_id != node.key_id &&
                                  now.unix_ms - before->since.unix_ms < kJoinsWithinMs;
     if (was_just_let_in || admission_->IsHere(node.serial))
-      return absl::PermissionDeniedError(absl::StrCat(
-          kSerialTaken, ": a node of this serial number is here; if that is another machine, "
-          "`outboard node rm ", node.serial, "` on the gateway's"));
+      return absl::PermissionDeniedError(
+          absl::StrCat(kSerialTaken,
+                       ": a node of this serial number is here; if that is another machine, "
+                       "`outboard node rm ",
+                       node.serial, "` on the gateway's"));
   }
   if (proof == Proof::kClaim)
     OB_RETURN_IF_ERROR(registry_->SpendClaim(request.claim(), node.serial, node.key_id, now));
@@ -101,12 +102,10 @@ absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const grpc::AuthContex
                                                           const proto::EnrolNodeRequest& request,
                                                           const NodeRow& node,
                                                           const NodeRow* before, WallTime now) {
-  const bool has_certificate =
-      tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty();
+  const bool has_certificate = tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty();
   if (has_certificate) {
     if (const absl::Status status = admission_->Check(caller); !status.ok())
-      return absl::UnauthenticatedError(
-          absl::StrCat(kCertificateRefused, ": ", status.message()));
+      return absl::UnauthenticatedError(absl::StrCat(kCertificateRefused, ": ", status.message()));
     if (admission_->NodeOf(caller) == node.serial && before != nullptr &&
         before->state == NodeState::kEnrolled)
       return Proof::kCertificate;

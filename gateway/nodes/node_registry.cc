@@ -112,9 +112,9 @@ absl::Status CheckNodeFacts(const proto::NodeFacts& facts) {
     return absl::InvalidArgumentError(absl::StrCat("the node's facts have ", facts.ByteSizeLong(),
                                                    " bytes; limit ", kNodeFactsBytesMax));
   if (facts.mac_size() > kNodeListsMax || facts.devices_size() > kNodeListsMax)
-    return absl::InvalidArgumentError(
-        absl::StrCat("the node has ", facts.mac_size(), " addresses and ", facts.devices_size(),
-                     " devices; limit ", kNodeListsMax, " of each"));
+    return absl::InvalidArgumentError(absl::StrCat("the node has ", facts.mac_size(),
+                                                   " addresses and ", facts.devices_size(),
+                                                   " devices; limit ", kNodeListsMax, " of each"));
   const auto is_good = [](const std::string& text) {
     return text.size() <= kTextBytesMax &&
            std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -214,9 +214,9 @@ absl::Status NodeRegistry::Approve(std::string_view serial, std::string_view key
     if (keys.size() > 1) {
       std::string all;
       for (const std::string& one : keys) absl::StrAppend(&all, all.empty() ? "" : ", ", one);
-      return absl::FailedPreconditionError(
-          absl::StrCat(keys.size(), " machines say that they have this serial number, with the keys ",
-                       all, ": say which by --key"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          keys.size(), " machines say that they have this serial number, with the keys ", all,
+          ": say which by --key"));
     }
     OB_ASSIGN_OR_RETURN(Statement write,
                         db_->Prepare("UPDATE node_waiting SET approved_ms = ? WHERE serial = ? AND "
@@ -258,11 +258,10 @@ absl::Status NodeRegistry::Remove(std::string_view serial) {
   absl::MutexLock lock(&mutex_);
   bool found = false;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    for (const char* const sql :
-         {"DELETE FROM node WHERE serial = ? RETURNING 1",
-          "DELETE FROM node_waiting WHERE serial = ? RETURNING 1",
-          "DELETE FROM node_claim WHERE serial = ? RETURNING 1",
-          "DELETE FROM node_offer WHERE serial = ? RETURNING 1"}) {
+    for (const char* const sql : {"DELETE FROM node WHERE serial = ? RETURNING 1",
+                                  "DELETE FROM node_waiting WHERE serial = ? RETURNING 1",
+                                  "DELETE FROM node_claim WHERE serial = ? RETURNING 1",
+                                  "DELETE FROM node_offer WHERE serial = ? RETURNING 1"}) {
       OB_ASSIGN_OR_RETURN(Statement remove, db_->Prepare(sql));
       remove.BindText(1, serial);
       for (;;) {

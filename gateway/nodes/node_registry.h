@@ -41,7 +41,7 @@ const char* ToString(NodeState state);
 struct NodeRow {
   std::string serial;
   NodeState state = NodeState::kExpected;
-  bool is_expected = false;  // whatever its key: Expect. Set by Find
+  bool is_expected = false;     // whatever its key: Expect. Set by Find
   std::string key_id = {};      // that enrolled, or waits; "": none yet
   proto::NodeFacts facts = {};  // as it said last; empty: it has not asked yet
   std::string address = {};     // where it asked from

@@ -9,11 +9,11 @@
 
 namespace outboard::gateway {
 
-inline constexpr char kClaimUnknown[] = "claim_unknown";          // nobody made it, or it was replaced
-inline constexpr char kClaimUsed[] = "claim_used";                // by another key
-inline constexpr char kClaimExpired[] = "claim_expired";          // after 15 minutes
-inline constexpr char kClaimOtherSerial[] = "claim_other_serial"; // it is for another node
-inline constexpr char kSerialTaken[] = "serial_taken";            // the node of this serial is there
+inline constexpr char kClaimUnknown[] = "claim_unknown";  // nobody made it, or it was replaced
+inline constexpr char kClaimUsed[] = "claim_used";        // by another key
+inline constexpr char kClaimExpired[] = "claim_expired";  // after 15 minutes
+inline constexpr char kClaimOtherSerial[] = "claim_other_serial";  // it is for another node
+inline constexpr char kSerialTaken[] = "serial_taken";  // the node of this serial is there
 inline constexpr char kWaitingForApproval[] = "waiting_for_approval";
 inline constexpr char kTooManyWait[] = "too_many_wait";
 inline constexpr char kCertificateRefused[] = "certificate_refused";  // expired, or revoked

@@ -88,7 +88,8 @@ TEST_F(BootTest, AClaim_GoesToItsSerialAlone_Once) {
   EXPECT_EQ(script("").find("claim"), std::string::npos);
   EXPECT_EQ(script("serial=%0aoutboard.claim=x").find("claim=x"), std::string::npos);
   // Whoever only looks does not take it.
-  Ask(server_->address(), "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  Ask(server_->address(),
+      "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_NE(script("serial=s-1").find(" outboard.claim=ob_claim_1\n"), std::string::npos);
   EXPECT_EQ(script("serial=s-1").find("claim"), std::string::npos);
 }
@@ -121,8 +122,8 @@ TEST_F(BootTest, NothingElse_IsServed) {
   Serve();
   for (const char* path :
        {"/", "/vmlinuz", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS", "/SHA256SUMS"}) {
-    const std::string answer = Ask(server_->address(), std::string("GET ") + path +
-                                                           " HTTP/1.1\r\nConnection: close\r\n\r\n");
+    const std::string answer = Ask(
+        server_->address(), std::string("GET ") + path + " HTTP/1.1\r\nConnection: close\r\n\r\n");
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << path << answer;
   }
   EXPECT_TRUE(Ask(server_->address(),
@@ -155,11 +156,21 @@ TEST(BootScript, Ranges) {
     std::string header;
     int64_t begin, end;  // -1: the whole
   } cases[] = {
-      {"bytes=0-9", 0, 10},    {"bytes=90-", 90, 100},   {"bytes=-10", 90, 100},
-      {"bytes=-200", 0, 100},  {"bytes=95-200", 95, 100}, {"bytes=100-", 100, 100},
-      {"bytes=200-300", 100, 100}, {"bytes=-0", 100, 100},  {"", -1, -1},
-      {"bytes=", -1, -1},      {"bytes=-", -1, -1},      {"bytes=9-0", -1, -1},
-      {"bytes=0-1,5-6", -1, -1}, {"bytes=+1-2", -1, -1},   {"lines=0-1", -1, -1},
+      {"bytes=0-9", 0, 10},
+      {"bytes=90-", 90, 100},
+      {"bytes=-10", 90, 100},
+      {"bytes=-200", 0, 100},
+      {"bytes=95-200", 95, 100},
+      {"bytes=100-", 100, 100},
+      {"bytes=200-300", 100, 100},
+      {"bytes=-0", 100, 100},
+      {"", -1, -1},
+      {"bytes=", -1, -1},
+      {"bytes=-", -1, -1},
+      {"bytes=9-0", -1, -1},
+      {"bytes=0-1,5-6", -1, -1},
+      {"bytes=+1-2", -1, -1},
+      {"lines=0-1", -1, -1},
       {"bytes=0-99999999999999999999999", -1, -1},
   };
   for (const auto& c : cases) {

@@ -97,8 +97,7 @@ TEST_F(NodeRegistryTest, OfOneSerial_FewKeysWait_AndAnApprovedOneStays) {
   ASSERT_TRUE(registry_->NoteWaiting(Node("s-1", kKey), kNow).ok());
   ASSERT_TRUE(registry_->Approve("s-1", "", kNow).ok());
   for (int i = 0; i < 20; ++i)
-    ASSERT_TRUE(
-        registry_->NoteWaiting(Node("s-1", std::string(32, char('c' + i))), After(i)).ok());
+    ASSERT_TRUE(registry_->NoteWaiting(Node("s-1", std::string(32, char('c' + i))), After(i)).ok());
   EXPECT_EQ(registry_->List()->size(), static_cast<size_t>(kKeysWaitingPerSerialMax) + 1);
   EXPECT_TRUE(registry_->IsApproved("s-1", kKey).value());
 }

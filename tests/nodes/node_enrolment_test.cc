@@ -1,6 +1,8 @@
 // Nodes enrol at a gateway by claim, expectation and approval; each error has its word; one that is
-// removed is gone within seconds. The node's worker is `outboard worker --node-folder`, as process 1
-// starts it.
+// removed is gone within seconds. The node's worker is `outboard worker --node-folder`, as
+// process 1 starts it.
+#include "gateway/nodes/node_enrolment.h"
+
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +14,6 @@
 
 #include "client/session/link/grpc_link.h"
 #include "client/session/protection.h"
-#include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_words.h"
 #include "gateway/tls/authority_files.h"
 #include "proto/fleet.grpc.pb.h"
@@ -57,8 +58,7 @@ class NodeTest : public ::testing::Test {
     request.set_claim(claim);
     grpc::ClientContext context;
     proto::EnrolReply reply;
-    const absl::Status status =
-        wire::FromGrpc(Fleet(with)->EnrolNode(&context, request, &reply));
+    const absl::Status status = wire::FromGrpc(Fleet(with)->EnrolNode(&context, request, &reply));
     if (status.ok() && enrolled != nullptr)
       *enrolled = std::make_shared<const tls::KeyAndChain>(tls::KeyAndChain{
           key, tls::Certificate::ParseAll("its", reply.certificate_chain()).value()});
@@ -192,14 +192,12 @@ TEST_F(NodeTest, ACertificateOfANode_IsNoFleetSecret) {
   EXPECT_EQ(Join(node).code(), absl::StatusCode::kFailedPrecondition);
   // Whoever enrols as a worker needs the secret, and gets no node's name with it.
   proto::EnrolRequest request;
-  request.set_certificate_request(
-      tls::MakeRequest(tls::PrivateKey::Generate().value()).value());
+  request.set_certificate_request(tls::MakeRequest(tls::PrivateKey::Generate().value()).value());
   for (const std::string& name : {std::string("gpu-1"), std::string("node:s-1")}) {
     request.set_name(name);
     for (const bool has_secret : {false, true}) {
       grpc::ClientContext context;
-      const std::string secret =
-          Words(ReadFile(cluster_.data() + "/fleet.secret")).front();
+      const std::string secret = Words(ReadFile(cluster_.data() + "/fleet.secret")).front();
       if (has_secret) context.AddMetadata("authorization", "Bearer " + secret);
       proto::EnrolReply reply;
       const absl::Status status = wire::FromGrpc(Fleet(node)->Enrol(&context, request, &reply));

@@ -49,8 +49,9 @@ uint32_t Half() { return 0x80000000; }
 
 TEST(NodeConfig, TheCommandLineChoosesTheGateway_TheImageWhomToBelieve) {
   const auto config = ParseNodeConfig(
-      kImage, "quiet outboard.gateway=10.0.2.2:6668 outboard.claim=ob_claim_1 outboard.image=" +
-                  kDigest + " fingerprint=sha256:b outboard.fingerprint=sha256:b outboard.built=1\n");
+      kImage,
+      "quiet outboard.gateway=10.0.2.2:6668 outboard.claim=ob_claim_1 outboard.image=" + kDigest +
+          " fingerprint=sha256:b outboard.fingerprint=sha256:b outboard.built=1\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->gateway, "10.0.2.2:6668");
   EXPECT_EQ(config->claim, "ob_claim_1");
@@ -125,9 +126,10 @@ uint8_t TypeOf(const std::string& packet) { return static_cast<uint8_t>(packet.a
 TEST(DhcpPacket, AnAnswer_IsTakenWithItsOptions) {
   const std::string asked = Encode({.transaction = 7, .mac = kMac});
   EXPECT_GE(asked.size(), 300u);
-  const std::string options("\x01\x04\xff\xff\xf0\x00\x03\x04\x0a\x00\x02\x02\x06\x08\x0a\x00\x02\x03"
-                            "\x08\x08\x08\x08\x1a\x02\x05\x78\x00\x00",
-                            28);
+  const std::string options(
+      "\x01\x04\xff\xff\xf0\x00\x03\x04\x0a\x00\x02\x02\x06\x08\x0a\x00\x02\x03"
+      "\x08\x08\x08\x08\x1a\x02\x05\x78\x00\x00",
+      28);
   const auto answer = DecodeDhcp(AnswerTo(asked, 5, options), 7, kMac);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->type, DhcpType::kAck);
@@ -302,9 +304,9 @@ class Keeping : public ::testing::Test {
 };
 
 TEST_F(Keeping, AWorkerThatEnds_IsStartedAgainAfterGrowingPauses) {
-  WorkerKeeper keeper({.command = {"/bin/sh", "-c", "echo said $WORD; exit 3"},
-                       .environment = {"WORD=so"}},
-                      &log_, Half);
+  WorkerKeeper keeper(
+      {.command = {"/bin/sh", "-c", "echo said $WORD; exit 3"}, .environment = {"WORD=so"}}, &log_,
+      Half);
   double now = 100, last_pause = 0;
   for (int start = 0; start < 5; ++start) {
     EXPECT_GT(keeper.Keep(now), now + 1000);
@@ -337,8 +339,7 @@ TEST_F(Keeping, OnceStopped_NothingIsStarted) {
   Reap(keeper, 1);
   keeper.Keep(1000);
   EXPECT_EQ(keeper.pid(), -1);
-  EXPECT_NE(FileText(folder_ / "log").find("the worker was ended by signal 15"),
-            std::string::npos);
+  EXPECT_NE(FileText(folder_ / "log").find("the worker was ended by signal 15"), std::string::npos);
 }
 
 TEST_F(Keeping, AProgramThatIsNotThere_IsTriedAgain) {

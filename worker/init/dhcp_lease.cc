@@ -32,11 +32,11 @@ std::optional<std::string> DhcpLease::Due(double now) {
   if (now < next_at_) return std::nullopt;
   if (state_ == State::kBound) Begin(State::kRenewing, now);
   if (state_ == State::kRequesting && tries_ == kRequestsMost) Begin(State::kDiscovering, now);
-  DhcpQuestion question{.type = state_ == State::kDiscovering ? DhcpType::kDiscover
-                                                              : DhcpType::kRequest,
-                        .transaction = transaction_,
-                        .mac = mac_,
-                        .seconds = static_cast<uint16_t>(std::min(now - began_at_, 65535.0))};
+  DhcpQuestion question{
+      .type = state_ == State::kDiscovering ? DhcpType::kDiscover : DhcpType::kRequest,
+      .transaction = transaction_,
+      .mac = mac_,
+      .seconds = static_cast<uint16_t>(std::min(now - began_at_, 65535.0))};
   if (state_ == State::kRequesting) {
     question.requested = offer_.address;
     question.server = offer_.server;

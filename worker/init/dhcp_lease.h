@@ -2,7 +2,8 @@
 // what comes.
 //
 //   discovering --offer--> requesting --ack--> bound --half of the lease--> renewing --ack--> bound
-//   requesting, renewing --nak--> discovering      requesting --kRequestsMost unanswered--> discovering
+//   requesting, renewing --nak--> discovering
+//   requesting --kRequestsMost unanswered--> discovering
 //   renewing --the lease is over--> discovering, and the address is lost
 //
 // What is unanswered is asked again after 1, 2, 4 ... 32 s, more or less, for ever.

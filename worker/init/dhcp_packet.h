@@ -52,7 +52,7 @@ struct DhcpAnswer {
 
 inline constexpr uint32_t kLeaseLeastS = 60;
 
-// Errors: INVALID_ARGUMENT  no answer to this client in this transaction, or one that makes no sense
+// Errors: INVALID_ARGUMENT  no answer to this client in this transaction, or one without sense
 absl::StatusOr<DhcpAnswer> DecodeDhcp(std::string_view bytes, uint32_t transaction,
                                       const MacAddress& mac);
 

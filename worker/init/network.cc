@@ -112,9 +112,9 @@ absl::Status Configure(const std::string& device, const DhcpAnswer& answer) {
   }
   absl::Status status = SetAddress(device, SIOCSIFADDR, answer.address, "takes no address");
   if (status.ok())
-    status = SetAddress(device, SIOCSIFNETMASK,
-                        static_cast<Ipv4>(~uint64_t{0} << (32 - answer.prefix)),
-                        "takes no netmask");
+    status =
+        SetAddress(device, SIOCSIFNETMASK, static_cast<Ipv4>(~uint64_t{0} << (32 - answer.prefix)),
+                   "takes no netmask");
   if (status.ok() && answer.router != 0) {
     const ControlSocket control;
     rtentry route{};

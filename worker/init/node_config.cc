@@ -77,7 +77,8 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
     return absl::InvalidArgumentError("outboard.image is no digest, sha256: and 64 hex digits");
   if (config.gateway.empty())
     return absl::InvalidArgumentError(
-        "no gateway: neither the image nor outboard.gateway= of the kernel's command line names it");
+        "no gateway: neither the image nor outboard.gateway= of the kernel's command line names "
+        "it");
   return config;
 }
 

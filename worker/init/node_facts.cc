@@ -16,12 +16,18 @@ namespace outboard::worker {
 namespace {
 
 constexpr size_t kSerialBytesMax = 56;
-constexpr size_t kListMax = 16;    // of what the gateway takes 64
-constexpr size_t kTextMax = 100;   // likewise 128 bytes
+constexpr size_t kListMax = 16;   // of what the gateway takes 64
+constexpr size_t kTextMax = 100;  // likewise 128 bytes
 // What makers leave where a serial number belongs.
-constexpr std::string_view kNoSerials[] = {"not_specified", "none",    "to_be_filled_by_o.e.m.",
-                                           "default_string", "system_serial_number", "0",
-                                           "not_applicable", "unknown", "123456789"};
+constexpr std::string_view kNoSerials[] = {"not_specified",
+                                           "none",
+                                           "to_be_filled_by_o.e.m.",
+                                           "default_string",
+                                           "system_serial_number",
+                                           "0",
+                                           "not_applicable",
+                                           "unknown",
+                                           "123456789"};
 
 std::string Line(const std::string& path) {
   std::string text(absl::StripAsciiWhitespace(FileText(path, 4096)));
@@ -82,8 +88,8 @@ std::string FileText(const std::string& path, size_t bytes_max) {
 std::string CleanSerial(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const bool is_good = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
-                         c == '_' || c == '-';
+    const bool is_good =
+        absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
     if (out.empty() && !absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
     if (out.size() < kSerialBytesMax) out.push_back(is_good ? c : '_');
   }
@@ -116,8 +122,7 @@ proto::NodeFacts ReadNodeFacts(const std::string& root) {
   if (facts.serial().empty()) facts.set_serial(CleanSerial(facts.uuid()));
   // As iPXE writes it (cli/node/boot_script.cc).
   if (facts.serial().empty() && facts.mac_size() > 0)
-    facts.set_serial(
-        CleanSerial("mac-" + absl::StrReplaceAll(facts.mac(0), {{":", "-"}})));
+    facts.set_serial(CleanSerial("mac-" + absl::StrReplaceAll(facts.mac(0), {{":", "-"}})));
   facts.set_cores(std::thread::hardware_concurrency());
   facts.set_memory_bytes(MemoryBytes(root));
   for (std::string& id : Accelerators(root)) facts.add_devices(std::move(id));

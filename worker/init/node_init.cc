@@ -42,8 +42,8 @@ namespace {
 
 constexpr char kSettings[] = "/etc/outboard/node";
 constexpr char kProgram[] = "/outboard/bin/outboard";
-constexpr double kDeviceWaitS = 0.2;     // between two looks for network devices
-constexpr double kSayEveryS = 15;        // what is still missing
+constexpr double kDeviceWaitS = 0.2;  // between two looks for network devices
+constexpr double kSayEveryS = 15;     // what is still missing
 constexpr double kWorkerStopsWithinS = 20;
 constexpr size_t kTableBytesMax = 16 << 20;
 constexpr size_t kAliasesMax = 4096;
@@ -308,8 +308,7 @@ class NodeInit {
     if (worker_ != nullptr || stop_at_ > 0) return;
     BringUp("lo").IgnoreError();
     const proto::NodeFacts facts = ReadNodeFacts();
-    if (!facts.serial().empty())
-      sethostname(facts.serial().data(), facts.serial().size());
+    if (!facts.serial().empty()) sethostname(facts.serial().data(), facts.serial().size());
     Say(absl::StrCat("serial number ", facts.serial(), ", ", facts.cores(), " cores, ",
                      facts.memory_bytes() >> 20, " MiB; joins ", config_.gateway));
     worker_ = std::make_unique<WorkerKeeper>(
