@@ -1,6 +1,6 @@
 // Sends what a node has logged (worker/init/node_log.h) to its gateway, from the node's first
-// second on: lines from before it had an address wait in the file. A worker that is started again goes on
-// where the one before stopped, by a file beside the log.
+// second on: lines from before it had an address wait in the file. A worker that is started again
+// goes on where the one before stopped, by a file beside the log.
 //
 // Threads: any; one of its own.
 #pragma once
