@@ -267,7 +267,7 @@ class Gateway::Impl {
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             fleet_door_.get(), admission_.get(),
-                                            {node_enrolment_.get(), node_logs_.get()}, &turns_);
+                                            Nodes{node_enrolment_.get(), node_logs_.get()}, &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
