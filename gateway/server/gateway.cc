@@ -265,9 +265,9 @@ class Gateway::Impl {
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
+    const Nodes nodes{node_enrolment_.get(), node_logs_.get()};
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            fleet_door_.get(), admission_.get(),
-                                            Nodes{node_enrolment_.get(), node_logs_.get()}, &turns_);
+                                            fleet_door_.get(), admission_.get(), nodes, &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
