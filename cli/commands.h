@@ -49,6 +49,7 @@ struct ServerFlags {
   int worker_certificate_s = 86'400;               // gateway
   bool worker_tokens = false;                      // gateway
   std::string token_file;                          // worker
+  std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;

@@ -8,12 +8,14 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/node/commands.h"
 #include "cli/service_manager.h"
 #include "cli/sweep/commands.h"
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
+#include "worker/init/node_init.h"
 #include "worker/tuning/search_main.h"
 
 namespace {
@@ -100,6 +102,9 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "executor") == 0) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
   }
+
+  // The kernel's name for process 1.
+  if (argc > 0 && std::strcmp(argv[0], "/init") == 0) return worker::NodeInitMain();
 
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
@@ -190,6 +195,7 @@ int Main(int argc, char** argv) {
   worker.Add("--identity-file", &server.identity_file,
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
+  worker.Add("--node-folder", &server.node_folder).Hidden();
   AddReady(worker, server);
 
   Command serve =
@@ -432,6 +438,8 @@ int Main(int argc, char** argv) {
 
   SweepCommand sweep(app);
 
+  NodeCommands nodes(app);
+
   VizFlags viz;
   Command see =
       app.Subcommand("viz", "Serve a page that shows how each kernel was rewritten (docs/viz.md)");
@@ -477,6 +485,7 @@ int Main(int argc, char** argv) {
   if (metrics_list.Given()) return RunMetricsList();
   if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
+  if (nodes.Given()) return nodes.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);
