@@ -33,6 +33,7 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };

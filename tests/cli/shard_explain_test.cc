@@ -33,6 +33,17 @@ TEST(ShardExplain, ShowsEachSpreadAndTheCollectivesOfOne) {
   EXPECT_FALSE(absl::StrContains(*text, "* UNSHARD")) << *text;
 }
 
+TEST(ShardExplain, KnowsWhatADeviceHas) {
+  // w is 16 MiB; x, which is held whole, 128 MiB.
+  const ShardFlags tight{.devices = 4, .memory_bytes = 145 << 20};
+  const auto text = ShardExplanation(Step(), tight);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_TRUE(absl::StrContains(*text, "state in parts")) << *text;
+  ShardFlags none = tight;
+  none.memory_bytes = 1 << 20;
+  EXPECT_EQ(ShardExplanation(Step(), none).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(ShardExplain, NamesWhatIsWrong) {
   const auto code = [](const std::string& bytes, ShardFlags flags) {
     return ShardExplanation(bytes, flags).status().code();
