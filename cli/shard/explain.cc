@@ -18,6 +18,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/shard/shard.h"
+#include "worker/groups/link_speed.h"
 
 namespace outboard::cli {
 namespace {
@@ -67,7 +68,17 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
   OB_ASSIGN_OR_RETURN(const Spread asked, shard::SpreadFromName(flags.spread));
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, encoding, Level::kTensor));
+  shard::DeviceSpeeds speeds;
+  if (flags.measures) {
+    OB_ASSIGN_OR_RETURN(const worker::LinkSpeed link, worker::MeasureLink());
+    speeds = shard::SpeedsOfLink(link.bytes_per_s, link.message_s);
+  }
   std::string out = absl::StrFormat(
+      "Predicted by %.0f GFLOP/s a device, links of %s/s and %.0f us a message, %s.\n",
+      speeds.operations_per_s / 1e9, Bytes(speeds.link_bytes_per_s), 1e6 * speeds.collective_s,
+      flags.measures ? "measured here and rounded to powers of two" : "which is assumed");
+  absl::StrAppendFormat(
+      &out,
       "On %s devices, for one device and one Run:\n%-7s %10s %12s %8s %11s %13s  %s\n",
       ToString(mesh), "spread", "operations", "sent", "messages", "memory", "predicted",
       "what is cut to begin with");
@@ -76,7 +87,8 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
   shard::ShardedGraph shown;
   for (const Spread spread : {Spread::kAuto, Spread::kData, Spread::kFsdp, Spread::kTensor}) {
     absl::StatusOr<shard::ShardedGraph> sharded =
-        ShardGraph(graph, sink, mesh, {}, {.spread = spread, .memory = memory});
+        ShardGraph(graph, sink, mesh, {},
+                   {.spread = spread, .speeds = speeds, .memory = memory});
     if (!sharded.ok() && (spread == asked || !absl::IsResourceExhausted(sharded.status())))
       return sharded.status();
     absl::StrAppend(&out, sharded.ok() ? Summary(spread, *sharded)

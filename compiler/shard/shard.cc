@@ -1,6 +1,7 @@
 #include "compiler/shard/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,14 @@ std::string_view Name(Spread spread) {
     case Spread::kFsdp: return "fsdp";
     default: return "tensor";
   }
+}
+
+DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s) {
+  DeviceSpeeds speeds;
+  const auto round = [](double x) { return std::exp2(std::round(std::log2(x))); };
+  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = round(bytes_per_s);
+  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = round(collective_s);
+  return speeds;
 }
 
 std::vector<CollectiveUse> ShardReport::surprises() const {

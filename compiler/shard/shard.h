@@ -45,7 +45,11 @@ struct DeviceSpeeds {
   double operations_per_s = 1e11;
   double link_bytes_per_s = 1e9;
   double collective_s = 100e-6;  // to begin one, whatever its size
+  friend bool operator==(const DeviceSpeeds&, const DeviceSpeeds&) = default;
 };
+// The speeds of a link that was measured, rounded to powers of two so that two measurements of one
+// link make one choice; what was not measured (0) or cannot be is as DeviceSpeeds has it.
+DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s);
 
 // The memory that a device of the mesh has for a Run.
 struct DeviceMemory {

@@ -337,6 +337,9 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
              reg.has_collectives()});
+  workers_.at(id)->speeds =
+      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
+                          1e-9 * static_cast<double>(reg.link_message_ns()));
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());

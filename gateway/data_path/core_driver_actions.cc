@@ -78,6 +78,7 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
   runs->LimitMemory(options_.memory_bytes_max);
+  runs->SetSpeeds(worker.speeds);
   return runs;
 }
 

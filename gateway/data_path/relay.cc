@@ -299,6 +299,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
     if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
+    if (item.put().parts() > 0)
+      return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();

@@ -41,6 +41,7 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
   shard::ShardOptions options{.spread = use.spread,
                               .state = use.state,
                               .results = use.results,
+                              .speeds = use.speeds,
                               .memory = use.memory,
                               .donated = use.donated};
   options.results.resize(sink->src.size());

@@ -39,6 +39,7 @@ struct GraphUse {
   std::vector<std::optional<shard::Layout>> results;  // ShardOptions::results
   std::vector<bool> donated;                          // ShardOptions::donated
   shard::DeviceMemory memory;                         // ShardOptions::memory
+  shard::DeviceSpeeds speeds;                         // ShardOptions::speeds
 
   friend bool operator==(const GraphUse&, const GraphUse&) = default;
   template <typename H>

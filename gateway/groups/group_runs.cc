@@ -17,6 +17,21 @@ namespace outboard::gateway {
 
 namespace {
 
+// Whether an array has at least `rows` rows, and the bytes that it says; a client says so.
+bool IsOfRows(const proto::Put& put, int64_t rows) {
+  if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount) ||
+      put.dims_size() == 0 || put.dims_size() > limits::kRankMax ||
+      put.dims(0) < static_cast<uint64_t>(rows))
+    return false;
+  auto bytes = static_cast<uint64_t>(ByteWidth(static_cast<DType>(put.dtype())));
+  for (const uint64_t dim : put.dims()) {
+    if (dim == 0 || dim > static_cast<uint64_t>(limits::kDimMax)) return false;
+    if (dim > static_cast<uint64_t>(limits::kStoredBytesMax) / bytes) return false;
+    bytes *= dim;
+  }
+  return bytes == put.total_bytes();
+}
+
 void Hold(shard::DeviceMemory& memory, const WrittenGraph::Result& stored, int64_t times) {
   memory.held_bytes += times * stored.bytes;
   if (!stored.layout.is_whole()) memory.held_cut_bytes += times * stored.bytes;
@@ -78,11 +93,7 @@ absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& it
                                      std::unique_lock<std::mutex>& lock) {
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run(), lock);
-    case proto::ClientItem::kPut: {
-      const auto bytes = std::min<uint64_t>(item.put().total_bytes(), limits::kStoredBytesMax);
-      Define(item.put().handle(), {.stored = {.bytes = static_cast<int64_t>(bytes)}});
-      break;
-    }
+    case proto::ClientItem::kPut: LookAtPut(item.seq(), item.put()); break;
     case proto::ClientItem::kRelease:
       for (const uint64_t handle : item.release().handles()) Erase(handle);
       break;
@@ -103,6 +114,28 @@ absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& it
     default: break;
   }
   return true;
+}
+
+// What is put is data, or state that was stored: it is whole as long as it has room, since data is
+// most often read in another order than it lies in.
+void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
+  Erase(put.handle());
+  const auto bytes = static_cast<int64_t>(
+      std::min<uint64_t>(put.total_bytes(), static_cast<uint64_t>(limits::kStoredBytesMax)));
+  Handle defined{.stored = {.bytes = bytes}};
+  const bool may_cut = spread_ == shard::Spread::kAuto || spread_ == shard::Spread::kFsdp;
+  if (may_cut && !put.blob_root().empty() && memory_.bytes > 0 &&
+      memory_.held_bytes + bytes > memory_.bytes / 2 && IsOfRows(put, mesh_.ranks())) {
+    WrittenGraph::Result& stored = defined.stored;
+    stored.dtype = static_cast<DType>(put.dtype());
+    stored.dims.assign(put.dims().begin(), put.dims().end());
+    stored.layout.cut.assign(mesh_.sizes.size(), 0);
+    stored.bytes = ByteWidth(stored.dtype);
+    for (const int64_t dim : shard::LocalDims(mesh_, stored.layout, stored.dims))
+      stored.bytes *= dim;
+    items_[seq].parts = static_cast<uint32_t>(mesh_.ranks());
+  }
+  Define(put.handle(), std::move(defined));
 }
 
 // A graph of one node is written in no time.
@@ -132,6 +165,7 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
   // What is fetched, or stacked with what other repetitions left.
   for (const uint32_t output : run.fetch()) want(output, {});
   for (const uint32_t output : run.stack()) want(output, {});
+  use.speeds = speeds_;
   if (memory_.bytes > 0) {
     use.donated.resize(use.inputs.size());
     for (const uint32_t input : run.donate())
@@ -226,6 +260,8 @@ void GroupRuns::Rewrite(proto::ClientFrame& frame,
   for (proto::ClientItem& item : *frame.mutable_items()) {
     const auto looked = items_.find(item.seq());
     if (item.seq() == 0 || looked == items_.end()) continue;
+    if (looked->second.parts > 0 && item.has_put())
+      item.mutable_put()->set_parts(looked->second.parts);
     if (const auto& run = looked->second.run; run != nullptr && item.has_run()) {
       send(run);
       item.mutable_run()->set_graph_id(run->id);

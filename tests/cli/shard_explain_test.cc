@@ -33,6 +33,15 @@ TEST(ShardExplain, ShowsEachSpreadAndTheCollectivesOfOne) {
   EXPECT_FALSE(absl::StrContains(*text, "* UNSHARD")) << *text;
 }
 
+TEST(ShardExplain, SaysByWhatItPredicts) {
+  const auto assumed = ShardExplanation(Step(), {.devices = 2});
+  ASSERT_TRUE(assumed.ok());
+  EXPECT_TRUE(absl::StrContains(*assumed, "links of 1.00 GB/s and 100 us")) << *assumed;
+  const auto measured = ShardExplanation(Step(), {.devices = 2, .measures = true});
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_TRUE(absl::StrContains(*measured, "measured here")) << *measured;
+}
+
 TEST(ShardExplain, KnowsWhatADeviceHas) {
   // w is 16 MiB; x, which is held whole, 128 MiB.
   const ShardFlags tight{.devices = 4, .memory_bytes = 145 << 20};
