@@ -227,6 +227,8 @@ struct ShardFlags {
   int64_t devices = 2;
   std::string mesh;  // "2x4"; empty: one axis
   std::string spread = "auto";
+  uint64_t memory_bytes = 0;  // of a device; 0: enough
+  bool measures = false;      // this machine's links, as a worker does
 };
 
 // Explains the encoded graph. Errors: INVALID_ARGUMENT, UNIMPLEMENTED for flags or a graph that are

@@ -435,6 +435,10 @@ int Main(int argc, char** argv) {
   shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
   shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
   shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+  shard_explain.Add("--measure", &sharded.measures,
+                    "Predict by this machine's links, measured as a worker does it");
+  shard_explain.AddBytes("--memory", &sharded.memory_bytes,
+                         "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
 

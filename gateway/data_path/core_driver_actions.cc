@@ -74,8 +74,13 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
-  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+  auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get());
+  for (const uint32_t device : assign.devices)
+    if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  runs->LimitMemory(options_.memory_bytes_max);
+  runs->SetSpeeds(worker.speeds);
+  return runs;
 }
 
 void CoreDriver::Do(Assign& action) {

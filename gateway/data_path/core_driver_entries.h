@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/shard/shard.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/data_path/core_driver.h"
@@ -33,6 +34,8 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
+  std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };
