@@ -41,6 +41,7 @@ struct ServerFlags {
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
+  std::string data_address;       // worker; empty: none
   bool tls = false;               // also on loopback
   bool insecure = false;          // never
   std::string tls_certificate_file, tls_key_file;  // gateway, serve, up

@@ -181,6 +181,8 @@ int RunWorker(const ServerFlags& given) {
   telemetry::HideInLogs(*token);
   const auto protection = ProtectionOfWorker(flags, fingerprint);
   if (!protection.ok()) return Report(protection.status());
+  auto links = LinksOf(flags);
+  if (!links.ok()) return Report(links.status());
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -234,7 +236,8 @@ int RunWorker(const ServerFlags& given) {
                                .search = ChooseIdleSearch(flags),
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
-                               .memory_bytes_max = MemoryOf(flags)},
+                               .memory_bytes_max = MemoryOf(flags),
+                               .links = *std::move(links)},
                               [&] {
                                 return TellReady(flags.ready, flags.gateway, "", "",
                                                  (*shown)->Announce());
@@ -339,6 +342,8 @@ int RunUp(ServerFlags flags) {
                                   absl::StrCat(options->data_folder, "/workers/local-", index),
                                   "--devices",
                                   absl::StrCat(flags.devices),
+                                  "--data-address",
+                                  "127.0.0.1:0",
                                   "--metrics-listen",
                                   WorkerMetricsListen(flags.telemetry, index),
                                   "--log-format",
