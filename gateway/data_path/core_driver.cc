@@ -372,11 +372,10 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives()});
+             reg.has_collectives(), DataAddressOf(reg)});
   workers_.at(id)->speeds =
       shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
                           1e-9 * static_cast<double>(reg.link_message_ns()));
-             reg.has_collectives(), DataAddressOf(reg)});
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());

@@ -34,9 +34,9 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  std::string data_address;  // where its partners connect; empty: it has none
   shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
   std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
-  std::string data_address;  // where its partners connect; empty: it has none
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };

@@ -293,8 +293,6 @@ class Supervisor::Impl {
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
     DescribeGroups(options_.devices, entry);
-    entry.set_serves_groups(true);
-    entry.set_has_collectives(true);
     if (options_.links != nullptr) entry.set_data_address(options_.links->address());
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
