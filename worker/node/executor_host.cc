@@ -170,8 +170,7 @@ class ExecutorHost::Impl {
 
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
     SetGrpc(nullptr);
-    // The local socket asks for the fleet secret, which a node has not.
-    int passed = options_.fleet_secret.empty() ? -1 : ConnectLocally(local_socket);
+    int passed = ConnectLocally(local_socket);
     int ours = -1;
     if (passed >= 0) {
       proto::LocalAttach hello;
