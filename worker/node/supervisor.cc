@@ -219,7 +219,7 @@ class Supervisor::Impl {
                // again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
-        local_socket_ = command.welcome().local_socket();
+        local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
         welcome_ = has_welcome = true;
         not_joined_.clear();
