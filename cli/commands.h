@@ -52,6 +52,7 @@ struct ServerFlags {
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
+  std::string prices_file;  // gateway, serve, up; empty: one price for all devices
   std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts that have none
   int drain_s = 5;          // gateway
   int worker_drain_s = 15;  // worker

@@ -13,6 +13,7 @@
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
+#include "worker/devices/measure_main.h"
 #include "worker/executor/executor_main.h"
 #include "worker/tuning/search_main.h"
 
@@ -84,6 +85,9 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
+  app.Add("--prices", &flags.prices_file,
+          "File with classes of devices and their prices, instead of --price; read again at SIGHUP "
+          "(docs/prices.md)");
   app.Add("--credit-limit", &flags.credit_limit_usd,
           "US dollars by which the balance of an account may go below zero, unless it has a limit "
           "of its own; 0: it uses no more than what was credited; none: any amount (docs/money.md)")
@@ -104,6 +108,9 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
+
+  if (argc == 3 && std::strcmp(argv[1], "measure-device") == 0)
+    return worker::MeasureMain(argv[2]);
 
   if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
 

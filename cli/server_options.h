@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ absl::StatusOr<std::string> GivenToken(const ServerFlags& flags);
 // `snapshot_every_s`: what --snapshot-every is where it is not given.
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30);
+
+// What --prices names. Errors: INVALID_ARGUMENT, with the line
+absl::StatusOr<std::shared_ptr<const gateway::PriceList>> PricesFrom(const std::string& file);
 
 // Fails if the folder, which will be removed at the end, holds files.
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options);

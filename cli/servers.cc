@@ -128,6 +128,22 @@ int EndCode(const absl::Status& status) {
   return is_dead ? 1 : code;
 }
 
+// Reads the price file again; one that is wrong, or lacks a class in use, changes nothing. Nothing
+// to call: there is no such file.
+std::function<void()> RereadsPrices(const ServerFlags& flags, gateway::Gateway& gateway) {
+  if (flags.prices_file.empty()) return {};
+  return [&gateway, file = flags.prices_file] {
+    auto prices = PricesFrom(file);
+    absl::Status status = prices.status();
+    if (status.ok()) status = gateway.SetPrices(*prices);
+    if (status.ok())
+      telemetry::LogInfo("prices_read", {{"classes", (*prices)->Names()}});
+    else
+      telemetry::LogError("prices_refused",
+                          {{"message", status.ToString()}, {"effect", "the old prices stay"}});
+  };
+}
+
 constexpr char kAnyMetricsPort[] = "127.0.0.1:0";
 
 // A gateway that cannot start was called wrongly, or another one is in its place.
@@ -140,6 +156,7 @@ int ReportStart(const absl::Status& status) {
 
 int RunGateway(const ServerFlags& flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   options->fleet_listen =
@@ -158,7 +175,7 @@ int RunGateway(const ServerFlags& flags) {
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address(),
                                   (*gateway)->fingerprint(), (*shown)->Announce());
-  if (status.ok()) status = AwaitEnd(flags.life_fd);
+  if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
   (*gateway)->Stop(seconds(flags.drain_s));
   return EndCode(status);
 }
@@ -232,6 +249,7 @@ int RunWorker(const ServerFlags& flags) {
 
 int RunServe(const ServerFlags& flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, kServeSessions);
   if (!devices.ok()) return Report(devices.status());
@@ -277,7 +295,7 @@ int RunServe(const ServerFlags& flags) {
     if (status.ok())
       status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                          (*shown)->Announce());
-    if (status.ok()) status = AwaitEnd(flags.life_fd);
+    if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
     code = EndCode(status);
@@ -291,6 +309,7 @@ int RunServe(const ServerFlags& flags) {
 
 int RunUp(ServerFlags flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
@@ -365,7 +384,7 @@ int RunUp(ServerFlags flags) {
     status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                        (*shown)->Announce());
   if (status.ok()) {
-    status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
+    const auto on_child = [&]() -> absl::Status {
       for (size_t i = 0; i < workers.size(); ++i) {
         if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
         workers[i].Reaped();
@@ -375,7 +394,8 @@ int RunUp(ServerFlags flags) {
         if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
       }
       return absl::OkStatus();
-    });
+    };
+    status = AwaitEnd(flags.life_fd, on_child, RereadsPrices(flags, **gateway));
   }
   (*gateway)->Stop(milliseconds(0));
   for (Child& worker : workers) worker.Stop();

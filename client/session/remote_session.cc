@@ -101,6 +101,7 @@ RemoteSession::RemoteSession(SessionOptions options)
     core_.BoundWait(static_cast<uint32_t>(std::clamp<int64_t>(
         options_.queue_timeout->count(), 0, std::numeric_limits<uint32_t>::max())));
   if (!options_.gang.empty()) core_.JoinGang(options_.gang, options_.gang_size);
+  core_.WantDevices(options_.device_class, options_.device_memory_bytes);
 }
 
 RemoteSession::~RemoteSession() {

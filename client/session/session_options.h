@@ -44,6 +44,10 @@ struct SessionOptions {
   // they are. Empty: this one starts alone.
   std::string gang = {};
   uint32_t gang_size = 1;
+  // A class of the gateway's devices (docs/prices.md); empty: any. And the least memory that each
+  // device is to have; 0: any.
+  std::string device_class = {};
+  uint64_t device_memory_bytes = 0;
   std::chrono::milliseconds connect_timeout{3000};  // until the target answers
   // Until the gateway grants a device or says that the session waits for one. Longer than a
   // gateway's own limits for starting an executor, so that the gateway's more precise error is
@@ -70,14 +74,14 @@ struct SessionOptions {
   // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
   // CLOUD_DEVICES=8 sets `devices`;
   // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; CLOUD_QUEUE_S=60 sets
-  // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`; PROFILE sets
-  // `trace`.
+  // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`; CLOUD_CLASS
+  // sets `device_class`; CLOUD_MEMORY=8GB sets `device_memory_bytes`; PROFILE sets `trace`.
   // OUTBOARD_BIN names the binary for a private worker if it is neither beside the program nor on
   // PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a
   //                           CLOUD_DEVICES that is no number of devices; a
-  //                           CLOUD_MAX_COST that is no amount above nothing; a CLOUD_QUEUE_S
-  //                           or CLOUD_GANG that is not written so; those of
+  //                           CLOUD_MAX_COST that is no amount above nothing; a CLOUD_QUEUE_S,
+  //                           CLOUD_GANG or CLOUD_MEMORY that is not written so; those of
   //                           Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();

@@ -26,6 +26,8 @@
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
 //       when all have attached, and ends when one of them does, since it has no snapshots.
+//   G17 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
+//       STORED exactly in kShelved (use_states.cc).
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -133,6 +135,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
   if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
   PlaceQueue(out);
@@ -261,10 +264,13 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    const bool waits =
-        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.sleeping);
-    if (waits != queue_.Has(id)) return "G5: " + id.Hex();
-    queued += waits;
+    if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += Waits(s);
+    const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
+    if (s.kept && !parked && !(in({State::kShelved}) && s.use == UseState::kStored))
+      return "G17: " + id.Hex();
+    if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
+      return "G12: " + id.Hex();
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))

@@ -30,8 +30,9 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
     session.done_known = true;  // a new executor has no more
   }
   session.snapshot_asked.reset();
-  session.displaced = false;
+  session.displaced = session.unpaid = false;
   session.seats.front().slots = std::move(slots);
+  session.class_before = PoolNameOf(DeviceAt(session.seats.front(), 0));
   session.node = worker.node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
@@ -68,7 +69,8 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
+                     session.price->run, session.recoverable, session.snapshot_root,
+                     session.price->price_class, session.price->idle});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -114,6 +116,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Shelve(Session& session, Out& out) {
+  StopKeeping(session, /*lost=*/false, "put away", out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
@@ -331,7 +334,12 @@ void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq, session.price});
+                             session.snapshot_root, session.snapshot_seq});
+  if (!session.price.has_value()) return;
+  auto& row = std::get<WriteSession>(out.back());
+  row.price_per_hour = session.price->run;
+  row.price_class = session.price->price_class;
+  row.idle_prices = session.price->idle;
 }
 
 }  // namespace outboard::gateway

@@ -46,11 +46,11 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
   }
   std::map<std::string, DevicePool> pools;
   for (const Slot& slot : worker.slots) {
-    const auto [it, is_new] = pools.try_emplace(slot.device.device_class);
+    const auto [it, is_new] = pools.try_emplace(PoolNameOf(slot.device));
     DevicePool& pool = it->second;
     if (is_new) {
       pool.worker = id;
-      pool.device_class = slot.device.device_class;
+      pool.device_class = it->first;
       pool.memory_bytes = slot.device.memory_bytes;
       pool.only = only;
     }
@@ -93,6 +93,9 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
 DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
   request.wish.devices = session.devices_wanted;
+  request.wish.device_class = session.device_class;
+  request.wish.memory_bytes = session.memory_wanted;
+  request.class_before = session.class_before;
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
   request.goes_first = session.state == State::kQueued && session.displaced;
   request.last_resort = session.lost_on;
@@ -107,6 +110,7 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
 
 // Ends with the session on its way, in the queue, or turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
+  StopKeeping(session, /*lost=*/false, "resumed", out);
   const DeviceRequest request = RequestOf(session);
   session.told.reset();
   session.hope_at = now_;
@@ -193,7 +197,7 @@ std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const Placed
     for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
       const bool lost_there =
           part.worker == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
-      if (all[i].free() && all[i].device.device_class == part.device_class &&
+      if (all[i].free() && PoolNameOf(all[i].device) == part.device_class &&
           lost_there == where_it_was_lost)
         slots.push_back(i);
     }
@@ -205,6 +209,7 @@ void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t>
   const bool parked = session.state == State::kParked;
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   LeaveQueue(session.id);
+  StopKeeping(session, /*lost=*/false, "resumed", out);
   std::vector<WorkerId>& warm = warm_[session.tenant];
   std::erase(warm, worker);
   warm.insert(warm.begin(), worker);
@@ -282,6 +287,10 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no device was granted within ", (now_.ns - session.since.ns) / kSecondNs, " s: ",
       devices_busy(), " of ", devices_total(), " are in use, ", others, " other sessions wait",
+      session.device_class.empty() ? "" : "; it asked for the class ", session.device_class,
+      session.memory_wanted == 0
+          ? ""
+          : absl::StrCat("; it asked for ", session.memory_wanted, " bytes of memory"),
       of_one == 0 ? "" : "; workers with a free device serve one account at a time",
       session.epoch == 0 ? "" : "; the session's state is kept"));
 }

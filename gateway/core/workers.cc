@@ -60,7 +60,9 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
-    if (session == nullptr || !session->metered) continue;
+    if (session == nullptr) continue;
+    if (session->SeatOn(event.worker) != nullptr) ConfirmKept(*session, out);
+    if (!session->metered) continue;
     uint32_t device = 0;  // counts within the session
     for (const Seat& seat : session->seats) {
       for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {

@@ -59,14 +59,6 @@ constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 // Of a driver that nobody watches.
 DriverObserver nobody;
 
-// Of a worker: shown to people, and sent on as text.
-std::string Printable(std::string_view told) {
-  std::string text(told.substr(0, kWorkerNameBytesMax));
-  for (char& c : text)
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  return text;
-}
-
 // What is kept of a worker's identity. One that shows none is another each time.
 std::string IdentityHash(const std::string& identity, DriverHost& host) {
   if (identity.size() != kWorkerIdentityBytes)
@@ -133,6 +125,8 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.past_amount = past.amount;
   event.past_ms = past.device_ms;
   event.price_per_hour = row.price_per_hour;
+  event.price_class = row.price_class;
+  event.idle_prices = row.idle_prices;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -250,13 +244,15 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
       return refuse(trouble, telemetry::Refusal::kLedger);
+    if (absl::Status wrong = CheckClass(open); !wrong.ok()) return refuse(wrong);
     client->resume_token = host_->DrawToken();
     const Token name = host_->DrawToken();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
-                    {open.mesh().begin(), open.mesh().end()}, open.spread()});
+                    {open.mesh().begin(), open.mesh().end()}, open.spread(),
+                    open.device_class(), open.device_memory_bytes_min()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -269,7 +265,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   }
   client->resume_token = *token;
   Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow(), identity.key_id,
-                    MaxCostOf(open), QueueNsOf(open)});
+                    MaxCostOf(open), QueueNsOf(open), open.device_class(),
+                    open.device_memory_bytes_min()});
 }
 
 void CoreDriver::Close(ConnId conn) {
@@ -344,8 +341,10 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.serves_groups = reg.serves_groups();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
-    event.devices.push_back(
-        {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
+    event.devices.push_back(SlotOf(device));
+    // Checked by CheckJoin; the prices may have changed since.
+    if (prices_ != nullptr && event.devices.back().price_class.empty())
+      event.out.push_back(static_cast<uint32_t>(event.devices.size() - 1));
   }
   for (const proto::HeldSession& held : reg.sessions()) {
     const auto session = SessionId::FromBytes(held.session_id());

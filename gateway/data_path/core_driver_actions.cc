@@ -168,6 +168,8 @@ void CoreDriver::Connect(const Live& live) {
        .resume_token = client->resume_token,
        .worker = NameOf(live.seats.front().worker),
        .price_per_hour = live.price_per_hour,
+       .price_class = live.price_class,
+       .idle_prices = live.idle_prices,
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
@@ -200,8 +202,12 @@ void CoreDriver::Do(SleepBegins& action) {
   observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
-         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
-                      "billed; the next work takes one again"),
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and ",
+                      action.parked_per_hour == MicroUsd{}
+                          ? "nothing is billed"
+                          : absl::StrCat("only the session's state is billed, ",
+                                         ToString(action.parked_per_hour), " an hour"),
+                      "; the next work takes one again"),
          0);
 }
 
@@ -333,6 +339,8 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
+  row.price_class = action.price_class;
+  row.idle_prices = action.idle_prices;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {
@@ -351,6 +359,9 @@ void CoreDriver::Do(WriteLease& action) {
   row.devices = action.devices;
   row.worker = NameOf(action.worker);
   row.granted_at = host_->WallNow();
+  row.use = action.use;
+  row.key_id = action.key_id;
+  row.price_class = action.price_class;
   writes_->Grant(std::move(row));
 }
 

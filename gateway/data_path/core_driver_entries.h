@@ -6,15 +6,26 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
+#include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
 
 namespace outboard::gateway {
+
+// Of a worker: shown to people, and sent on as text.
+inline std::string Printable(std::string_view told) {
+  std::string text(told.substr(0, kWorkerNameBytesMax));
+  for (char& c : text)
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  return text;
+}
 
 struct CoreDriver::Client {
   ClientPort* port;

@@ -169,7 +169,8 @@ const PriceClass* PriceList::ClassOf(std::string_view hardware, uint64_t memory_
 
 std::string PriceList::Names() const {
   std::string names;
-  for (const PriceClass& one : classes) absl::StrAppend(&names, names.empty() ? "" : ", ", one.name);
+  for (const PriceClass& one : classes)
+    absl::StrAppend(&names, names.empty() ? "" : ", ", one.name);
   return names;
 }
 

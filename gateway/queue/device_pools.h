@@ -38,7 +38,7 @@ struct DevicePool {
 // What a request asks for. Requests with the same wish fit in the same places, but for the account.
 struct DeviceWish {
   uint32_t devices = 1;
-  std::string device_class = {};         // empty: any
+  std::string device_class = {};         // empty: any; "small" is also every "small/..."
   uint64_t memory_bytes = 0;             // at least, of each device; pools that report none fit
   std::optional<WorkerId> only_on = {};  // where its state is
   uint32_t workers_max = 1;              // 0: any number
@@ -107,6 +107,7 @@ class DevicePools {
   void List(ClassPools& of_class, const DevicePool& pool);
   void Unlist(ClassPools& of_class, const DevicePool& pool);
   void Move(const Parts& parts, bool take);
+  static bool IsOf(const DeviceWish& wish, const std::string& device_class);
   static bool Fits(const DevicePool& pool, const DeviceWish& wish, const PlaceHints& hints);
   // Those that have enough devices in all, best first.
   std::vector<Classes::const_iterator> ClassesFor(const DeviceWish& wish,

@@ -204,6 +204,7 @@ class Gateway::Impl {
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
+    if (options_.prices != nullptr) OB_RETURN_IF_ERROR(driver_->SetPrices(options_.prices));
     OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
     OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
@@ -451,6 +452,9 @@ uint32_t Gateway::devices_total() const { return impl_->driver_->devices_total()
 size_t Gateway::session_count() const { return impl_->driver_->session_count(); }
 bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
   return impl_->driver_->AwaitDevices(count, limit);
+}
+absl::Status Gateway::SetPrices(std::shared_ptr<const PriceList> prices) {
+  return impl_->driver_->SetPrices(std::move(prices));
 }
 void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
 

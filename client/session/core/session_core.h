@@ -57,6 +57,11 @@ class SessionCore {
     gang_ = std::move(name);
     gang_size_ = size;
   }
+  // What its devices are to be; "" and 0: anything. Before Open.
+  void WantDevices(std::string device_class, uint64_t memory_bytes) {
+    device_class_ = std::move(device_class);
+    device_memory_bytes_ = memory_bytes;
+  }
   // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
@@ -155,6 +160,8 @@ class SessionCore {
   std::optional<uint32_t> queue_ms_max_;
   std::string gang_;
   uint32_t gang_size_ = 1;
+  std::string device_class_;
+  uint64_t device_memory_bytes_ = 0;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
