@@ -98,6 +98,9 @@ struct AccountFlags {
   bool json = false;
   std::string on_off;                      // account share-tuning
   std::string amount;                      // credit, cap, account: US dollars, or a word
+  std::string by;                          // usage: "key,session,day"; empty: by session
+  double interval_s = 1;                   // top
+  int count = 0;                           // top: pages; 0: until it is ended
 };
 
 int RunKeyCreate(const AccountFlags& flags);
@@ -119,6 +122,13 @@ int RunAccountCreditLimit(const AccountFlags& flags);
 int RunCreditAdd(const AccountFlags& flags);
 int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
 int RunUsage(const AccountFlags& flags);
+
+// What an operator looks at (cli/books/watch.cc): of the gateway that runs in the data folder.
+int RunPriceShow(const AccountFlags& flags);
+int RunDeviceList(const AccountFlags& flags);
+int RunTop(const AccountFlags& flags);  // until SIGINT or SIGTERM
+// `usage --by`: of the accounts file. INVALID_ARGUMENT names the flag.
+absl::Status PrintUsageBy(const AccountFlags& flags, gateway::WallTime since);
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 

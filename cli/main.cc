@@ -296,13 +296,27 @@ int Main(int argc, char** argv) {
             "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  usage.Add("--by", &account.by,
+            "Sums by some of account, key, session, day and state, as in key,day (default: the "
+            "sessions, one by one)");
+  Command price = app.Subcommand("price", "What devices cost (docs/prices.md)");
+  price.RequireSubcommand();
+  Command price_show = price.Subcommand("show", "Show the prices that the gateway has now");
+  Command device = app.Subcommand("device", "The devices of a gateway");
+  device.RequireSubcommand();
+  Command device_list =
+      device.Subcommand("ls", "List devices: worker, class, state, and who has them");
+  Command top = app.Subcommand("top", "Watch sessions, the queue and devices, until Ctrl-C");
+  top.Add("--interval", &account.interval_s, "Seconds between two pages").Between(0.1, 3600.0);
+  top.Add("--count", &account.count, "So many pages, then end (default: until Ctrl-C)")
+      .Between(0, 1'000'000);
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set}) {
+        account_limit, account_show, credit_add, cap_set, price_show, device_list, top}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set})
+                          credit_add, cap_set, price_show, device_list, top})
     command.Add("--json", &account.json, "Print JSON");
 
   CertFlags certified;
@@ -454,6 +468,9 @@ int Main(int argc, char** argv) {
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
   if (usage.Given()) return RunUsage(account);
+  if (price_show.Given()) return RunPriceShow(account);
+  if (device_list.Given()) return RunDeviceList(account);
+  if (top.Given()) return RunTop(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
   if (cert_renew.Given()) return RunCertRenew(certified);

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "gateway/core/census.h"
 #include "gateway/core/events.h"
+#include "gateway/core/fleet_view.h"
 #include "gateway/ledger/meter.h"
 
 namespace outboard::gateway {
@@ -60,6 +61,7 @@ class GatewayCore {
   uint32_t devices_busy() const;
   // What there is now, for people who watch the gateway; `now` as in On.
   Census CountAll(MonoTime now) const;
+  FleetView Look(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
   // tests and simulators.
@@ -302,6 +304,7 @@ class GatewayCore {
   void ConfirmKept(Session& session, Out& out);
   void StopKeeping(Session& session, bool lost, const std::string& why, Out& out);
   static bool Waits(const Session& session);  // in the queue, G5
+  std::string StateOf(const Session& session) const;  // for people
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;

@@ -1,5 +1,5 @@
 // The part of CoreDriver that knows the price file: which class a device is of, what that costs, and
-// whether a device reaches what its class promises.
+// whether a device reaches what its class promises; and what operators see of all.
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +13,11 @@
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
+
+FleetView CoreDriver::Look() const {
+  std::lock_guard lock(mutex_);
+  return core_.Look(host_->Now());
+}
 
 absl::Status CoreDriver::SetPrices(std::shared_ptr<const PriceList> prices) {
   std::lock_guard lock(mutex_);

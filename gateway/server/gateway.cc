@@ -33,6 +33,7 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
+#include "gateway/observe/operator_socket.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -208,6 +209,12 @@ class Gateway::Impl {
     OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
     OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
+    auto operators = OperatorSocket::Start(options_.data_folder, driver_.get(),
+                                           options_.core.price_per_hour);
+    if (operators.ok())
+      operators_ = *std::move(operators);
+    else
+      telemetry::LogWarning("no_operator_socket", {{"message", operators.status().ToString()}});
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
@@ -362,6 +369,7 @@ class Gateway::Impl {
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
+    operators_.reset();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
@@ -409,6 +417,7 @@ class Gateway::Impl {
   std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<GatewayFigures> figures_;
+  std::unique_ptr<OperatorSocket> operators_;
   std::unique_ptr<Ticker> ticker_;
   bool clients_have_tls_ = false;
   std::string fingerprint_;

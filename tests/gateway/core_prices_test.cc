@@ -309,7 +309,8 @@ TEST(CorePrices, AParkedSessionWhoseWorkerIsLost_PaysUpToTheLastSignOfLife) {
   w.Idle(id, 100);
   w.Silence(3);
   w.Tell(WorkerGone{WorkerId{1}});
-  EXPECT_NEAR(static_cast<double>(w.Posted().at(UseState::kParked).first), 100'000, 1000);
+  // From its sleep after 59.5 s on, and nothing of the 3 s of silence.
+  EXPECT_NEAR(static_cast<double>(w.Posted().at(UseState::kParked).first), 101'400, 400);
 }
 
 }  // namespace
