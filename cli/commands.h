@@ -38,6 +38,7 @@ struct ServerFlags {
   int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
+  bool own = false;               // worker: of the account of $CLOUD_KEY alone
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker

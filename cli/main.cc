@@ -168,8 +168,12 @@ int Main(int argc, char** argv) {
   AddReady(gateway, server);
 
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
-  worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
-      .Required();
+  worker.Add("--gateway", &server.gateway,
+             "HOST:PORT or unix:/path of its --fleet-listen; with --own of its --listen (default: "
+             "$CLOUD_HOST)");
+  worker.Add("--own", &server.own,
+             "A machine of your own, for sessions of your account alone, at no price: it joins "
+             "where clients connect, with $CLOUD_KEY (docs/own-machines.md)");
   worker
       .Add("--drain", &server.worker_drain_s,
            "Seconds that a worker which is stopped has to hand its sessions to others, from their "

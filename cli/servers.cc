@@ -180,22 +180,61 @@ int RunGateway(const ServerFlags& flags) {
   return EndCode(status);
 }
 
+// How a worker reaches its gateway, and what it shows there.
+struct WorkerJoin {
+  std::string gateway;
+  std::string secret;  // the fleet's; of a machine of an account's own that account's key
+  std::string token;
+  session::Protection protection;
+};
+
+// Where clients connect, with a client's environment.
+absl::StatusOr<WorkerJoin> JoinOfOwn(const ServerFlags& flags) {
+  if (!flags.fleet_secret_file.empty() || !flags.token_file.empty())
+    return absl::InvalidArgumentError(
+        "--own: a machine of your own joins with CLOUD_KEY; leave out --fleet-secret-file and "
+        "--token-file");
+  WorkerJoin join{.gateway = flags.gateway, .secret = TakeSecret("CLOUD_KEY")};
+  const char* const host = std::getenv("CLOUD_HOST");
+  if (join.gateway.empty() && host != nullptr) join.gateway = host;
+  if (join.gateway.empty())
+    return absl::InvalidArgumentError(
+        "--own needs the address at which clients connect: --gateway, or CLOUD_HOST");
+  if (join.secret.empty())
+    return absl::InvalidArgumentError("--own needs a key of your account in CLOUD_KEY");
+  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", join.secret));
+  telemetry::HideInLogs(join.secret);
+  const bool is_told = flags.insecure || flags.tls || !flags.tls_ca_file.empty() ||
+                       !flags.tls_fingerprint.empty();
+  OB_ASSIGN_OR_RETURN(join.protection, is_told ? ProtectionOfWorker(flags, "")
+                                               : session::Protection::FromEnvironment());
+  return join;
+}
+
+absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags) {
+  if (flags.gateway.empty())
+    return absl::InvalidArgumentError("--gateway is missing: where workers join");
+  WorkerJoin join{.gateway = flags.gateway};
+  std::string fingerprint;
+  OB_ASSIGN_OR_RETURN(join.secret, FleetSecretOfWorker(flags, &fingerprint));
+  OB_ASSIGN_OR_RETURN(join.token, GivenToken(flags));
+  telemetry::HideInLogs(join.token);
+  OB_ASSIGN_OR_RETURN(join.protection, ProtectionOfWorker(flags, fingerprint));
+  return join;
+}
+
 int RunWorker(const ServerFlags& flags) {
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
-  if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
+  const auto join = flags.own ? JoinOfOwn(flags) : JoinOfFleet(flags);
+  if (!join.ok()) return Report(join.status());
+  const std::string& target = join->gateway;
+  const session::Protection& protection = join->protection;
+  if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok())
     return Report(status);
-  std::string fingerprint;
-  auto secret = FleetSecretOfWorker(flags, &fingerprint);
-  if (!secret.ok()) return Report(secret.status());
-  const auto token = GivenToken(flags);
-  if (!token.ok()) return Report(token.status());
-  telemetry::HideInLogs(*token);
-  const auto protection = ProtectionOfWorker(flags, fingerprint);
-  if (!protection.ok()) return Report(protection.status());
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -207,22 +246,22 @@ int RunWorker(const ServerFlags& flags) {
     identity = worker::NewIdentity();
   }
   const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
-    session::Protection with = *protection;
+    session::Protection with = protection;
     with.identity = std::move(certificate);
-    return worker::FleetChannels{session::MakeChannel(flags.gateway, with),
-                                 session::MakeBulkConnections(flags.gateway, "", with).channels};
+    return worker::FleetChannels{session::MakeChannel(target, with),
+                                 session::MakeBulkConnections(target, "", with).channels};
   };
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
-          session::WaitConnected(*channels.control, flags.gateway, kConnectsWithin);
+          session::WaitConnected(*channels.control, target, kConnectsWithin);
       !status.ok()) {
-    return Report(protection->Explain(flags.gateway, status));
+    return Report(protection.Explain(target, status));
   }
-  const auto enrolment = protection->UsesTls(flags.gateway)
+  const auto enrolment = !flags.own && protection.UsesTls(target)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
                                    .name = flags.name,
-                                   .fleet_secret = *secret,
-                                   .token = *token,
+                                   .fleet_secret = join->secret,
+                                   .token = join->token,
                                    .file = IdentityPath(flags) + ".pem",
                                    .connect = connect})
                              : nullptr;
@@ -230,7 +269,7 @@ int RunWorker(const ServerFlags& flags) {
                                .bulk = channels.bulk,
                                .enrolment = enrolment,
                                .name = flags.name,
-                               .fleet_secret = *secret,
+                               .fleet_secret = join->secret,
                                .identity = *identity,
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
@@ -238,7 +277,7 @@ int RunWorker(const ServerFlags& flags) {
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags)},
                               [&] {
-                                return TellReady(flags.ready, flags.gateway, "", "",
+                                return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);

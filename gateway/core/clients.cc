@@ -49,9 +49,11 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                   telemetry::Refusal::kStopping);
   SyncPools();
   const DeviceWish wish{.devices = event.devices,
-                        .device_class = event.device_class,
+                        .device_class = event.device_class == kOwnMachines
+                                            ? OwnPoolsOf(event.tenant)
+                                            : event.device_class,
                         .memory_bytes = event.memory_bytes};
-  if (absl::Status never = CheckWish(wish); !never.ok())
+  if (absl::Status never = CheckWish(wish, event.tenant); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;
@@ -134,6 +136,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   if (!session->stopped.ok() && session->state == State::kDetached)
     return refuse(session->stopped, telemetry::Refusal::kCredit);
   session->stopped = absl::OkStatus();
+  session->own_only = false;
   if (IsSome(session->conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session->conn;

@@ -28,6 +28,8 @@
 //       when all have attached, and ends when one of them does, since it has no snapshots.
 //   G17 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
 //       STORED exactly in kShelved (use_states.cc).
+//   G18 A worker that has an owner serves no other account, costs nothing, and counts for no share
+//       and no quota.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -248,12 +250,14 @@ std::string GatewayCore::CheckInvariants() const {
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
         return "G10: " + id.Hex();
       if (workers_.at(seat.worker).set_aside) return "G11: " + id.Hex();
+      if (workers_.at(seat.worker).owner.value_or(s.tenant) != s.tenant)
+        return "G18: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
     held += s.slots_held();
-    held_by[s.tenant] += s.slots_held();
+    if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();

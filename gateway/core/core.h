@@ -86,6 +86,7 @@ class GatewayCore {
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
     bool serves_groups = false;
+    std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
   };
 
@@ -153,6 +154,7 @@ class GatewayCore {
     std::optional<MonoTime> snapshot_asked;
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
     std::string device_class;                // as its client asked; empty: any
+    bool own_only = false;                   // nobody pays for a rented device (funds.cc)
     uint64_t memory_wanted = 0;              // likewise
     std::string class_before;                // of the pool where it last had a device
     std::optional<int64_t> queue_ns;  // as its client asked
@@ -237,7 +239,10 @@ class GatewayCore {
   void TellQueue(Out& out);
   void TellPlace(Session& session, const QueuePlace& place, Out& out);
   // Refuses what the fleet never has.
-  absl::Status CheckWish(const DeviceWish& wish) const;
+  absl::Status CheckWish(const DeviceWish& wish, TenantId account) const;
+  bool HasOwn(TenantId account) const;  // machines of its own
+  bool IsOnOwn(const Session& session) const;
+  bool WaitForOwn(Session& session, Out& out);
   void Touch(const Session& session);  // what its workers have free has changed
   void SyncPools();
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;

@@ -45,11 +45,18 @@ struct DeviceSlot {
   IdlePrices idle_prices = {};                     // fixed with price_per_hour
 };
 
+// The class of machines that an account has itself, in DeviceSlot and in what its clients ask for.
+inline constexpr char kOwnMachines[] = "own";
+// The pools of an account's own machines; no class of a price file has such a name.
+inline std::string OwnPoolsOf(TenantId owner) {
+  return kOwnMachines + (":" + std::to_string(owner.value));
+}
+
 // Devices of one price and one kind of hardware are a pool of the queue's: "large/gpu-a:80", or
-// without a price file "gpu-a:80".
-inline std::string PoolNameOf(const DeviceSlot& device) {
-  if (device.price_class.empty()) return device.device_class;
-  return device.price_class + "/" + device.device_class;
+// without a price file "gpu-a:80"; of an account's own machines "own:7/gpu-a:80".
+inline std::string PoolNameOf(const DeviceSlot& device, const std::optional<TenantId>& owner) {
+  const std::string of = owner.has_value() ? OwnPoolsOf(*owner) : device.price_class;
+  return of.empty() ? device.device_class : of + "/" + device.device_class;
 }
 
 // What a class costs from now on.
@@ -135,6 +142,7 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
+  std::optional<TenantId> owner = {};  // the one account that sees it; nothing: it is rented out
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;

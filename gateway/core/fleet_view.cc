@@ -34,7 +34,7 @@ FleetView GatewayCore::Look(MonoTime now) const {
                                 : worker.set_aside     ? "aside"
                                 : worker.draining      ? "draining"
                                                        : "free";
-      view.devices.push_back({worker.name, i, slot.device, slot.holder, state});
+      view.devices.push_back({worker.name, i, slot.device, slot.holder, state, worker.owner});
     }
   }
   std::map<SessionId, QueuePlace> places;

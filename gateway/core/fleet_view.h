@@ -17,6 +17,7 @@ struct DeviceView {
   DeviceSlot slot;
   std::optional<SessionId> session;  // that holds it
   std::string state;                 // "free", "held", "out", "draining" or "aside"
+  std::optional<TenantId> owner = {};  // of a machine of an account's own
 };
 
 struct SessionView {

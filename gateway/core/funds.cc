@@ -95,7 +95,7 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
     Stop(*session, refused->second, out);
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
-  } else {
+  } else if (!WaitForOwn(*session, out)) {
     Stop(*session, funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why,
          out);
   }
@@ -131,6 +131,23 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
     AskHold(session, funds.funded_ms + options_.hold_ms, out);
   const int64_t lead_ns = std::min(options_.stop_lead_ns, funds.funded_ms * kNsPerMs / 4);
   if (!funds.why.ok() && left_ns <= lead_ns) Stop(session, funds.why, out);
+}
+
+// What may not rent a device any more waits for one of its own, if its account has some.
+bool GatewayCore::WaitForOwn(Session& session, Out& out) {
+  const bool may_move = session.epoch == 0 || session.recoverable;
+  const absl::Status& why = session.funds.why;
+  if (session.state != State::kStarting || !IsSome(session.conn) || !may_move ||
+      !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
+      (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
+    return false;
+  Leave(session, kNoCredit, out);
+  session.own_only = true;
+  session.displaced = false;
+  session.state = State::kQueued;
+  if (session.epoch > 0) PutRow(session, SessionRowState::kOpen, out);
+  Enqueue(session, out);
+  return true;
 }
 
 // Ends the client's stream and keeps the session's state for when it is paid for again.

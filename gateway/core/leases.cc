@@ -62,7 +62,7 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     }
   }
   const uint32_t devices = session.slots_held();
-  if (devices > 0) queue_.Gave(session.tenant, devices, now_);
+  if (devices > 0 && !IsOnOwn(session)) queue_.Gave(session.tenant, devices, now_);
   Touch(session);
   StopKeeping(session, lost, why, out);
   if (session.metered) {
@@ -79,12 +79,14 @@ const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
   return workers_.at(seat.worker).slots.at(seat.slots.at(i)).device;
 }
 
-// All devices of a session are of one class. One from before there were classes keeps its price.
+// All devices of a session are of one class. One from before there were classes keeps its price,
+// but not on a machine of its own.
 GatewayCore::Session::Prices GatewayCore::PricesFor(const Session& session) const {
   const DeviceSlot& device = DeviceAt(session.seats.front(), 0);
   const bool is_frozen =
-      session.price.has_value() && (session.price->price_class.empty() ||
-                                    session.price->price_class == device.price_class);
+      session.price.has_value() &&
+      (session.price->price_class == device.price_class ||
+       (session.price->price_class.empty() && device.price_class != kOwnMachines));
   if (is_frozen) return *session.price;
   return {device.price_class, device.price_per_hour, device.idle_prices};
 }

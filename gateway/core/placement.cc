@@ -32,11 +32,11 @@ void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t>
   session.snapshot_asked.reset();
   session.displaced = session.unpaid = false;
   session.seats.front().slots = std::move(slots);
-  session.class_before = PoolNameOf(DeviceAt(session.seats.front(), 0));
+  session.class_before = PoolNameOf(DeviceAt(session.seats.front(), 0), worker.owner);
   session.node = worker.node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
-  queue_.Took(session.tenant, session.slots_held(), now_);
+  if (!worker.owner.has_value()) queue_.Took(session.tenant, session.slots_held(), now_);
   Touch(session);
 }
 

@@ -85,6 +85,7 @@ std::set<std::string> GatewayCore::ClassesInUse() const {
   for (const auto& [id, session] : sessions_)
     if (session.price.has_value()) classes.insert(session.price->price_class);
   classes.erase("");
+  classes.erase(kOwnMachines);
   return classes;
 }
 

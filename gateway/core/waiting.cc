@@ -39,20 +39,21 @@ void GatewayCore::Touch(const Session& session) {
 
 std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
   const Worker& worker = workers_.at(id);
-  std::optional<TenantId> only;
-  if (worker.one_account) {
+  std::optional<TenantId> only = worker.owner;
+  if (worker.one_account && !only.has_value()) {
     for (const auto& [session_id, session] : sessions_)
       if (session.SeatOn(id) != nullptr) only = session.tenant;
   }
   std::map<std::string, DevicePool> pools;
   for (const Slot& slot : worker.slots) {
-    const auto [it, is_new] = pools.try_emplace(PoolNameOf(slot.device));
+    const auto [it, is_new] = pools.try_emplace(PoolNameOf(slot.device, worker.owner));
     DevicePool& pool = it->second;
     if (is_new) {
       pool.worker = id;
       pool.device_class = it->first;
       pool.memory_bytes = slot.device.memory_bytes;
       pool.only = only;
+      pool.is_own = worker.owner.has_value();
     }
     pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);
     pool.price_per_hour = std::max(pool.price_per_hour, slot.device.price_per_hour);
@@ -81,6 +82,7 @@ void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
 }
 
 bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
+  if (workers_.at(id).owner.value_or(tenant) != tenant) return false;  // G18
   if (!workers_.at(id).one_account) return true;
   return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
@@ -93,7 +95,8 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
 DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
   request.wish.devices = session.devices_wanted;
-  request.wish.device_class = session.device_class;
+  const bool own = session.own_only || session.device_class == kOwnMachines;
+  request.wish.device_class = own ? OwnPoolsOf(session.tenant) : session.device_class;
   request.wish.memory_bytes = session.memory_wanted;
   request.class_before = session.class_before;
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
@@ -119,6 +122,18 @@ void GatewayCore::Enqueue(Session& session, Out& out) {
   if (session.state == State::kParked && queue_.MayHold(request)) {
     SyncPools();
     if (TryPlaceOne(session, pools_.Pick(request.wish, {.account = session.tenant}), out)) return;
+  }
+  // Whoever has a machine of his own waits for nobody there, nor for a quota.
+  const bool may_be_own = session.device_class.empty() || session.device_class == kOwnMachines;
+  if (session.state == State::kQueued && request.gang.empty() && may_be_own &&
+      HasOwn(session.tenant)) {
+    const bool own_only = std::exchange(session.own_only, true);
+    SyncPools();
+    const DeviceWish own = RequestOf(session).wish;
+    const bool placed =
+        TryPlaceOne(session, pools_.Pick(own, {.account = session.tenant}), out);
+    session.own_only = own_only;
+    if (placed) return;
   }
   queue_.Add(request, now_);
   PlaceQueue(out);
@@ -192,12 +207,13 @@ bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
 // Devices that it did not lose, if there are enough.
 std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const PlacedPart& part) const {
   const std::vector<Slot>& all = workers_.at(part.worker).slots;
+  const std::optional<TenantId>& owner = workers_.at(part.worker).owner;
   std::vector<uint32_t> slots;
   for (const bool where_it_was_lost : {false, true}) {
     for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
       const bool lost_there =
           part.worker == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
-      if (all[i].free() && PoolNameOf(all[i].device) == part.device_class &&
+      if (all[i].free() && PoolNameOf(all[i].device, owner) == part.device_class &&
           lost_there == where_it_was_lost)
         slots.push_back(i);
     }
@@ -228,8 +244,8 @@ void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t>
 
 // ---- those who wait -----------------------------------------------------------------------------
 
-absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
-  const uint32_t largest = pools_.Largest(wish);
+absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) const {
+  const uint32_t largest = pools_.Largest(wish, account);
   if (options_.devices_per_tenant_max > 0 && wish.devices > options_.devices_per_tenant_max)
     return absl::ResourceExhaustedError(
         absl::StrCat("devices = ", wish.devices, ": an account may hold ",
@@ -242,7 +258,8 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
 
 bool GatewayCore::IsHopeless(Session& session) {
   SyncPools();
-  if (pools_.Largest(RequestOf(session).wish) >= session.devices_wanted) session.hope_at = now_;
+  if (pools_.Largest(RequestOf(session).wish, session.tenant) >= session.devices_wanted)
+    session.hope_at = now_;
   return session.hope_at < now_;
 }
 
@@ -275,7 +292,19 @@ void GatewayCore::TellPlace(Session& session, const QueuePlace& place, Out& out)
   out.push_back(Queued{session.conn, is_first, place.before, place.expected_s, place.reason});
 }
 
+bool GatewayCore::HasOwn(TenantId account) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& entry) { return entry.second.owner == account; });
+}
+
+bool GatewayCore::IsOnOwn(const Session& session) const {
+  return !session.seats.empty() && workers_.at(session.seats.front().worker).owner.has_value();
+}
+
 absl::Status GatewayCore::NoDevice(const Session& session) const {
+  if (session.device_class == kOwnMachines && !HasOwn(session.tenant))
+    return absl::UnavailableError(
+        "no machine of this account's own has joined (`outboard worker --own`)");
   if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
   const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.one_account && entry.second.free() > 0;

@@ -325,7 +325,8 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 
 // ---- workers ------------------------------------------------------------------------------------
 
-WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg) {
+WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                               const Identity* owner) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
   const std::string known_as = Printable(reg.name());
@@ -337,11 +338,15 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
+  if (owner != nullptr) {
+    event.owner = workers_.at(id)->owner = owner->tenant;
+    workers_.at(id)->key_id = owner->key_id;
+  }
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
-    event.devices.push_back(SlotOf(device));
+    event.devices.push_back(SlotOf(device, owner != nullptr));
     // Checked by CheckJoin; the prices may have changed since.
     if (prices_ != nullptr && event.devices.back().price_class.empty())
       event.out.push_back(static_cast<uint32_t>(event.devices.size() - 1));
@@ -436,6 +441,7 @@ void CoreDriver::CheckKeys() {
   for (const auto& [conn, client] : clients_) keys.insert(client->identity.key_id);
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr) keys.insert(session->values_key);
+  for (const auto& [id, worker] : workers_) keys.insert(worker->key_id);
   keys.erase("");
   if (keys.empty()) return;
   host_->PostKeys([this, keys = std::move(keys)] {
@@ -455,6 +461,8 @@ void CoreDriver::DenyKey(const std::string& key_id, const absl::Status& why) {
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr && session->values_key == key_id) EndValues(*session, why);
   for (const ConnId conn : denied) Tell(ClientDenied{conn, why});
+  for (const auto& [id, worker] : workers_)
+    if (worker->key_id == key_id) worker->endpoint->End(why);
 }
 
 // ---- shutdown -----------------------------------------------------------------------------------

@@ -94,6 +94,9 @@ class CoreDriver {
   // Whether a worker with these devices may join; true: once it has measured them.
   // Errors: FAILED_PRECONDITION  a device is of no class, or falls short of its class; says which
   absl::StatusOr<bool> CheckJoin(const proto::Register& reg) const;
+  // The same of a machine of this account's own, which nobody promises anything of.
+  // Errors: RESOURCE_EXHAUSTED  the account has kOwnWorkersMax
+  absl::Status CheckOwnJoin(TenantId owner) const;
   void OnJoinRefused(const std::string& name, const absl::Status& why);
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
@@ -130,7 +133,9 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
+  // `owner`: whose key it showed, if it is a machine of that account's own.
+  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                     const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
@@ -211,7 +216,7 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
-  DeviceSlot SlotOf(const proto::Device& device) const;  // under mutex_
+  DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
   absl::Status CheckClass(const proto::Open& open) const;  // likewise
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;

@@ -57,7 +57,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
-  welcome.set_local_socket(local_socket_);
+  // The socket asks for the fleet secret.
+  if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),

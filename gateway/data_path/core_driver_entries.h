@@ -44,6 +44,8 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  std::optional<TenantId> owner = {};  // of a machine of an account's own
+  std::string key_id = {};             // with which it joined, likewise
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };

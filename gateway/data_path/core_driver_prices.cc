@@ -1,5 +1,6 @@
 // The part of CoreDriver that knows the price file: which class a device is of, what that costs, and
 // whether a device reaches what its class promises; and what operators see of all.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,9 +39,14 @@ std::shared_ptr<const PriceList> CoreDriver::prices() const {
   return prices_;
 }
 
-DeviceSlot CoreDriver::SlotOf(const proto::Device& device) const {
+DeviceSlot CoreDriver::SlotOf(const proto::Device& device, bool is_own) const {
   DeviceSlot slot{Printable(device.hardware_class()), device.memory_bytes(),
                   options_.price_per_hour};
+  if (is_own) {
+    slot.price_class = kOwnMachines;
+    slot.price_per_hour = {};
+    return slot;
+  }
   if (prices_ == nullptr) return slot;
   const PriceClass* const of = prices_->ClassOf(slot.device_class, slot.memory_bytes);
   if (of == nullptr) return slot;
@@ -48,6 +54,16 @@ DeviceSlot CoreDriver::SlotOf(const proto::Device& device) const {
   slot.price_per_hour = of->run;
   slot.idle_prices = of->idle;
   return slot;
+}
+
+absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
+  std::lock_guard lock(mutex_);
+  const auto has = std::count_if(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    return entry.second->owner == owner;
+  });
+  if (static_cast<size_t>(has) < kOwnWorkersMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this account has ", has, " machines of its own here; limit ", kOwnWorkersMax));
 }
 
 absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
@@ -83,7 +99,8 @@ void CoreDriver::OnJoinRefused(const std::string& name, const absl::Status& why)
 }
 
 absl::Status CoreDriver::CheckClass(const proto::Open& open) const {
-  if (open.device_class().empty()) return absl::OkStatus();
+  if (open.device_class().empty() || open.device_class() == kOwnMachines)
+    return absl::OkStatus();
   if (prices_ == nullptr)
     return absl::InvalidArgumentError(
         absl::StrCat("class = \"", absl::CHexEscape(open.device_class()),

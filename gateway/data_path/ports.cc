@@ -189,8 +189,18 @@ void ExecutorPort::Leave() {
 
 WorkerPort::~WorkerPort() = default;
 
+void WorkerPort::SetOwner(const Identity& owner) {
+  owner_ = std::make_unique<const Identity>(owner);
+}
+
 // Asks once for a measurement: what comes back is checked like one from before.
 void WorkerPort::Join(proto::Register reg) {
+  if (owner_ != nullptr) {
+    if (const absl::Status may = driver_->CheckOwnJoin(owner_->tenant); !may.ok())
+      return Refuse(reg.name(), may);
+    worker_ = driver_->AddWorker(endpoint_, reg, owner_.get());
+    return;
+  }
   const absl::StatusOr<bool> measure = driver_->CheckJoin(reg);
   if (!measure.ok()) return Refuse(reg.name(), measure.status());
   if (!*measure) {

@@ -25,6 +25,7 @@ class WorkerEvent;
 namespace outboard::gateway {
 
 struct Admitted;
+struct Identity;
 class CoreDriver;
 class Relay;
 
@@ -109,6 +110,8 @@ class WorkerPort {
       : driver_(driver), endpoint_(endpoint), proved_name_(std::move(proved_name)) {}
   ~WorkerPort();
 
+  // Before any event: it is a machine of this account's own.
+  void SetOwner(const Identity& owner);
   void OnEvent(const proto::WorkerEvent& event);
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing
 
@@ -121,6 +124,7 @@ class WorkerPort {
   WorkerEndpoint* const endpoint_;
   const std::string proved_name_;
   std::unique_ptr<proto::Register> measured_;  // that waits for a measurement
+  std::unique_ptr<const Identity> owner_;      // null: it is rented out
   WorkerId worker_;  // value 0: not registered
 };
 

@@ -96,6 +96,7 @@ std::string FleetJson(const FleetView& view, const PriceList* prices, MicroUsd p
                        {"hardware", of.slot.device_class},
                        {"memory_bytes", of.slot.memory_bytes},
                        {"state", of.state},
+                       {"owner", of.owner ? Json(of.owner->value) : Json(nullptr)},
                        {"session", of.session ? Json(of.session->Hex()) : Json(nullptr)},
                        {"per_hour_micro_usd", of.slot.price_per_hour.value}});
   for (const SessionView& of : view.sessions) {

@@ -91,10 +91,13 @@ bool DevicePools::IsOf(const DeviceWish& wish, const std::string& device_class) 
                              device_class[wanted.size()] == '/'));
 }
 
-uint32_t DevicePools::Largest(const DeviceWish& wish) const {
+uint32_t DevicePools::Largest(const DeviceWish& wish, TenantId account) const {
   uint32_t largest = 0;
   for (const auto& [name, of_class] : classes_) {
     if (!IsOf(wish, name)) continue;
+    // Machines of one account's own are a class by themselves.
+    const DevicePool& any = of_class.pools.begin()->second;
+    if (any.is_own && any.only != account) continue;
     uint32_t most = 0;
     if (wish.only_on.has_value()) {
       const auto it = of_class.pools.find(*wish.only_on);

@@ -32,6 +32,7 @@ struct DevicePool {
   uint64_t memory_bytes = 0;     // of its smallest device; 0: not reported
   MicroUsd price_per_hour;       // of its dearest device
   std::optional<TenantId> only;  // the account that its worker serves alone just now
+  bool is_own = false;           // and always: it is a machine of that account's
   bool operator==(const DevicePool&) const = default;
 };
 
@@ -71,8 +72,8 @@ class DevicePools {
   void Take(const Parts& parts);
   void GiveBack(const Parts& parts);
 
-  // The most devices that a request with this wish could have if all were free.
-  uint32_t Largest(const DeviceWish& wish) const;
+  // The most devices that a request of this account with this wish could have if all were free.
+  uint32_t Largest(const DeviceWish& wish, TenantId account = {}) const;
   bool any_free() const { return free_ > 0 || reservation_.has_value(); }
   // Whether a pool with free devices is of one account: what does not fit for one may for another.
   bool any_barred() const { return barred_ > 0; }

@@ -273,6 +273,9 @@ class Gateway::Impl {
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             fleet_door_.get(), admission_.get(), &turns_);
+    if (!options_.no_auth)
+      own_fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
+                                                  door_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
@@ -290,7 +293,8 @@ class Gateway::Impl {
     client_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
     auto clients = GrpcListener::Start(
         options_.listen,
-        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_},
+        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(),
+         own_fleet_ != nullptr ? static_cast<grpc::Service*>(own_fleet_.get()) : &no_fleet_},
         client_connections_.get(),
         clients_have_tls_
             ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
@@ -426,7 +430,7 @@ class Gateway::Impl {
   std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
-  std::unique_ptr<FleetService> fleet_;
+  std::unique_ptr<FleetService> fleet_, own_fleet_;
   std::unique_ptr<BlobService> blob_service_, fleet_blobs_;
   std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;

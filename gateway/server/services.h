@@ -97,14 +97,27 @@ class FleetService final : public StreamedFleet {
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
                WorkerAdmission* admission, Turns* turns)
+      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, turns) {}
+  // Where clients connect: of machines of an account's own, which show its key. Whoever shows
+  // something else is refused, the fleet secret included.
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, Turns* turns)
+      : FleetService(driver, blob_retention, /*door=*/nullptr, /*admission=*/nullptr, keys,
+                     turns) {}
+
+ private:
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
+               WorkerAdmission* admission, KeyDoor* keys, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
+        keys_(keys),
         admission_(admission),
         turns_(turns) {
     Serve(0, &FleetService::ServeEnrol);
     Serve(3, &FleetService::ServeKeep);
   }
+
+ public:
   grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
@@ -122,12 +135,13 @@ class FleetService final : public StreamedFleet {
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;
-  FleetDoor* const door_;
+  FleetDoor* const door_;  // null with keys_
+  KeyDoor* const keys_;
   WorkerAdmission* const admission_;
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect: whoever tries to join there is refused, with or
+// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
 // without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:
