@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "client/session/address.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
 #include "worker/executor/executor_main.h"
@@ -92,6 +93,15 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
   protection.also_here = flags.tls || is_told;
   protection.in_the_clear = flags.insecure;
   return protection;
+}
+
+absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags) {
+  if (flags.data_address.empty()) return nullptr;
+  auto links = worker::GroupLinks::Listen(flags.data_address);
+  if (!links.ok())
+    return absl::Status(links.status().code(),
+                        absl::StrCat("--data-address: ", links.status().message()));
+  return std::shared_ptr<worker::GroupLinks>(*std::move(links));
 }
 
 std::string IdentityPath(const ServerFlags& flags) {

@@ -5,11 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "base/cores.h"
 #include "base/environment.h"
 #include "cli/commands.h"
+#include "cli/node/node_worker.h"
 #include "cli/server_options.h"
 #include "cli/telemetry.h"
 #include "client/session/address.h"
@@ -28,12 +27,10 @@
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
-#include "worker/executor/executor_main.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
-#include "worker/tuning/tuning_store.h"
 
 namespace outboard::cli {
 
@@ -211,30 +208,44 @@ absl::StatusOr<WorkerJoin> JoinOfOwn(const ServerFlags& flags) {
   return join;
 }
 
-absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags) {
+// `claim`: of a node, which has no fleet secret, and its claim is its token.
+absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
+                                       const std::optional<std::string>& claim) {
   if (flags.gateway.empty())
     return absl::InvalidArgumentError("--gateway is missing: where workers join");
   WorkerJoin join{.gateway = flags.gateway};
   std::string fingerprint;
-  OB_ASSIGN_OR_RETURN(join.secret, FleetSecretOfWorker(flags, &fingerprint));
-  OB_ASSIGN_OR_RETURN(join.token, GivenToken(flags));
+  if (claim.has_value()) {
+    join.token = *claim;
+  } else {
+    OB_ASSIGN_OR_RETURN(join.secret, FleetSecretOfWorker(flags, &fingerprint));
+    OB_ASSIGN_OR_RETURN(join.token, GivenToken(flags));
+  }
   telemetry::HideInLogs(join.token);
   OB_ASSIGN_OR_RETURN(join.protection, ProtectionOfWorker(flags, fingerprint));
   return join;
 }
 
-int RunWorker(const ServerFlags& flags) {
+int RunWorker(const ServerFlags& given) {
+  ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
-  const auto join = flags.own ? JoinOfOwn(flags) : JoinOfFleet(flags);
+  const auto node = StartOfNode(flags);
+  if (!node.ok()) return Report(node.status());
+  const bool is_node = node->has_value();
+  const auto join =
+      flags.own ? JoinOfOwn(flags)
+                : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
   if (!join.ok()) return Report(join.status());
   const std::string& target = join->gateway;
   const session::Protection& protection = join->protection;
   if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok())
     return Report(status);
+  auto links = LinksOf(flags);
+  if (!links.ok()) return Report(links.status());
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -245,11 +256,15 @@ int RunWorker(const ServerFlags& flags) {
     telemetry::LogWarning("no_identity_kept", {{"message", why}});
     identity = worker::NewIdentity();
   }
-  const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
+  const auto node_log =
+      is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr;
+  const auto connect = [&, node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
     session::Protection with = protection;
     with.identity = std::move(certificate);
-    return worker::FleetChannels{session::MakeChannel(target, with),
-                                 session::MakeBulkConnections(target, "", with).channels};
+    worker::FleetChannels made{session::MakeChannel(target, with),
+                               session::MakeBulkConnections(target, "", with).channels};
+    if (node_log != nullptr && with.identity != nullptr) node_log->Use(made.control);
+    return made;
   };
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
@@ -260,11 +275,20 @@ int RunWorker(const ServerFlags& flags) {
   const auto enrolment = !flags.own && protection.UsesTls(target)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
                                    .name = flags.name,
+                                   .node = is_node ? std::optional((*node)->facts) : std::nullopt,
                                    .fleet_secret = join->secret,
                                    .token = join->token,
                                    .file = IdentityPath(flags) + ".pem",
                                    .connect = connect})
                              : nullptr;
+  if (is_node) {
+    // One that is not let in ends, says why, and is started again after a while (worker/init).
+    const absl::Status let_in =
+        enrolment == nullptr
+            ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
+            : enrolment->Channels().status();
+    if (!let_in.ok()) return Report(let_in);
+  }
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
                                .enrolment = enrolment,
@@ -275,7 +299,8 @@ int RunWorker(const ServerFlags& flags) {
                                .search = ChooseIdleSearch(flags),
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
-                               .memory_bytes_max = MemoryOf(flags)},
+                               .memory_bytes_max = MemoryOf(flags),
+                               .links = *std::move(links)},
                               [&] {
                                 return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
@@ -382,6 +407,8 @@ int RunUp(ServerFlags flags) {
                                   absl::StrCat(options->data_folder, "/workers/local-", index),
                                   "--devices",
                                   absl::StrCat(flags.devices),
+                                  "--data-address",
+                                  "127.0.0.1:0",
                                   "--metrics-listen",
                                   WorkerMetricsListen(flags.telemetry, index),
                                   "--log-format",

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {
@@ -15,7 +16,7 @@ using storage::Statement;
 
 constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
-    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, "
+    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, name, "
     "price_class, price_held, price_parked, price_stored FROM session ";
 
 // The end of a lease that ran when the gateway before this one ended.
@@ -50,10 +51,11 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .snapshot_root = std::string(row.Blob(11)),
                     .snapshot_seq = static_cast<uint64_t>(row.Int(12)),
                     .price_per_hour = OptionalPrice(row, 13),
-                    .price_class = std::string(row.Text(14)),
-                    .idle_prices = {.held = OptionalPrice(row, 15),
-                                    .parked = MicroUsd{row.Int(16)},
-                                    .stored = MicroUsd{row.Int(17)}}};
+                    .name = std::string(row.Text(14)),
+                    .price_class = std::string(row.Text(15)),
+                    .idle_prices = {.held = OptionalPrice(row, 16),
+                                    .parked = MicroUsd{row.Int(17)},
+                                    .stored = MicroUsd{row.Int(18)}}};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
@@ -85,6 +87,7 @@ absl::Status CheckRow(const SessionRow& row) {
     return absl::InvalidArgumentError(
         "sessions: closed_at is set exactly when a session has ended");
   }
+  OB_RETURN_IF_ERROR(CheckText("its name", row.name, wire::kSessionNameBytesMax));
   OB_RETURN_IF_ERROR(CheckText("the class", row.price_class, kNameBytesMax));
   return CheckText("the worker's name", row.worker, kWorkerBytesMax);
 }
@@ -118,11 +121,11 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         db_->Prepare(
             "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
             "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq, "
-            "price_per_hour, price_class, price_held, price_parked, price_stored) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "price_per_hour, name, price_class, price_held, price_parked, price_stored) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
-            "closed_ms = excluded.closed_ms, attach_hash = excluded.attach_hash, devices = "
+            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, attach_hash = excluded.attach_hash, devices = "
             "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
             "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
             "excluded.price_per_hour, price_class = excluded.price_class, price_held = "
@@ -140,12 +143,13 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         .Bind(11, row.recoverable ? 1 : 0)
         .BindBlob(12, row.snapshot_root)
         .Bind(13, static_cast<int64_t>(row.snapshot_seq))
-        .BindText(15, row.price_class)
-        .Bind(17, row.idle_prices.parked.value)
-        .Bind(18, row.idle_prices.stored.value);
+        .BindText(15, row.name)
+        .BindText(16, row.price_class)
+        .Bind(18, row.idle_prices.parked.value)
+        .Bind(19, row.idle_prices.stored.value);
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
     if (row.price_per_hour.has_value()) write.Bind(14, row.price_per_hour->value);
-    if (row.idle_prices.held.has_value()) write.Bind(16, row.idle_prices.held->value);
+    if (row.idle_prices.held.has_value()) write.Bind(17, row.idle_prices.held->value);
     return write.Run();
   });
 }
@@ -203,15 +207,24 @@ absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
   return taken;
 }
 
-absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now) {
+absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now,
+                                                                 bool but_named) {
   absl::MutexLock lock(&mutex_);
   std::vector<SessionRow> lost;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(EndLeases(now));
     OB_ASSIGN_OR_RETURN(lost, ReadLive());
+    const char* which = "";
+    if (but_named) {
+      which = " AND NOT (name <> '' AND recoverable AND snapshot_root <> x'')";
+      std::erase_if(lost, [](const SessionRow& row) {
+        return !row.name.empty() && row.recoverable && !row.snapshot_root.empty();
+      });
+    }
     OB_ASSIGN_OR_RETURN(
         Statement lose,
-        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL"));
+        db_->Prepare(absl::StrCat(
+            "UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL", which)));
     return lose.Bind(1, static_cast<int64_t>(SessionRowState::kLost)).Bind(2, now.unix_ms).Run();
   }));
   return lost;

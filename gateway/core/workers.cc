@@ -2,7 +2,6 @@
 #include "gateway/core/core.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
   worker.owner = event.owner;
+  worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -62,7 +62,8 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
     if (session == nullptr) continue;
-    if (session->SeatOn(event.worker) != nullptr) ConfirmKept(*session, out);
+    if (!session->seats.empty() && session->seats.front().worker == event.worker)
+      ConfirmKept(*session, out);
     if (!session->metered) continue;
     uint32_t device = 0;  // counts within the session
     for (const Seat& seat : session->seats) {
@@ -112,10 +113,11 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
-    if (may_return && session.epoch > 0) {
+    // The other workers of one that is spread do not wait for this one.
+    if (may_return && session.epoch > 0 && !session.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, how, out);
+      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how), out);
     }
   }
   workers_.erase(id);

@@ -64,7 +64,8 @@ ExecutorStream::ExecutorStream(CoreDriver* driver, FleetDoor* door,
     End(std::move(why));
     Unhold();
   };
-  if (!door->Admit(caller.credentials.key, caller.credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(caller.credentials.key, caller.credentials.peer, refuse))
+    return;
   Unhold();
   AttachAs(caller);
 }
@@ -124,7 +125,7 @@ ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
     Unhold();
   };
   const Credentials credentials = Authenticator::CredentialsOf(context);
-  if (!door->Admit(credentials.key, credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(credentials.key, credentials.peer, refuse)) return;
   Unhold();
   Begin();
 }

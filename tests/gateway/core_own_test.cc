@@ -1,4 +1,4 @@
-// Machines of an account's own: a class at no price that only this account sees (G18), from which
+// Machines of an account's own: a class at no price that only this account sees (G19), from which
 // its programs overflow to rented devices, if somebody pays for these.
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(CoreOwn, ItCostsNothing_AndARentedOneItsPrice) {
   EXPECT_NEAR(static_cast<double>(w.core.BillOf(rented).amount.value), 500'000, 1);
 }
 
-TEST(CoreOwn, G18NobodyElseSeesIt) {
+TEST(CoreOwn, G19NobodyElseSeesIt) {
   OwnWorld w;
   w.JoinOwn(2);
   w.Open(1, kOther);

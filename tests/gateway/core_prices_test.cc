@@ -1,5 +1,5 @@
 // What a session is charged for: RUN, HELD, PARKED and STORED at prices of its device's class, and
-// which devices it may have (G17 and gateway/core/use_states.cc).
+// which devices it may have (G18 and gateway/core/use_states.cc).
 #include <gtest/gtest.h>
 
 #include <algorithm>

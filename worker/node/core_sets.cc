@@ -93,7 +93,8 @@ std::vector<std::vector<int>> DivideCores(const std::vector<int>& cores, int dev
 
 std::vector<std::vector<int>> CoresOfDevices(int devices) {
   const std::vector<int> all = UsableCores();
-  if (const size_t cores = PhysicalCores(all).size(); cores < static_cast<size_t>(devices))
+  const size_t cores = PhysicalCores(all).size();
+  if (cores < static_cast<size_t>(devices))
     telemetry::LogWarning("devices_share_cores",
                           {{"devices", devices},
                            {"cores", cores},
