@@ -65,7 +65,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
-  welcome.set_local_socket(local_socket_);
+  // The socket asks for the fleet secret.
+  if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
@@ -203,6 +204,8 @@ void CoreDriver::Connect(const Live& live) {
        .resume_token = client->resume_token,
        .worker = NameOf(live.seats.front().worker),
        .price_per_hour = live.price_per_hour,
+       .price_class = live.price_class,
+       .idle_prices = live.idle_prices,
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
@@ -236,8 +239,12 @@ void CoreDriver::Do(SleepBegins& action) {
   observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
-         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
-                      "billed; the next work takes one again"),
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and ",
+                      action.parked_per_hour == MicroUsd{}
+                          ? "nothing is billed"
+                          : absl::StrCat("only the session's state is billed, ",
+                                         ToString(action.parked_per_hour), " an hour"),
+                      "; the next work takes one again"),
          0);
 }
 
@@ -386,6 +393,8 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
   row.name = action.name;
+  row.price_class = action.price_class;
+  row.idle_prices = action.idle_prices;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {
@@ -404,6 +413,9 @@ void CoreDriver::Do(WriteLease& action) {
   row.devices = action.devices;
   row.worker = NameOf(action.worker);
   row.granted_at = host_->WallNow();
+  row.use = action.use;
+  row.key_id = action.key_id;
+  row.price_class = action.price_class;
   writes_->Grant(std::move(row));
 }
 

@@ -98,6 +98,10 @@ absl::Status TakeOpen(proto::Open& open) {
   if (!open.gang().empty() && (open.gang_size() < 1 || open.gang_size() > wire::kGangSizeMax))
     return absl::InvalidArgumentError(absl::StrCat("Open: a gang of ", open.gang_size(),
                                                    " sessions; from 1 to ", wire::kGangSizeMax));
+  if (!IsName(open.device_class()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("Open: a class has at most ", wire::kOpenNameBytesMax,
+                     " printable characters"));
   // A new session has used no kernel yet.
   if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();
