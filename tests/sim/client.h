@@ -88,7 +88,11 @@ class Client {
       world_->After(300 * kMs, [this] { Dial(); });
       return;
     }
-    if (core_.state() == session::SessionCore::State::kLost) core_.Resume();
+    const session::SessionCore::State state = core_.state();
+    if (state == session::SessionCore::State::kStopped) world_->Count("resumed after a stop");
+    if (state == session::SessionCore::State::kLost ||
+        state == session::SessionCore::State::kStopped)
+      core_.Resume();
     connection_ = std::make_shared<ClientConnection>(world_);
     connection_->dialler.on_message = [this](ToClient message) { OnMessage(std::move(message)); };
     connection_->dialler.on_lost = [this, connection = connection_.get()] {
@@ -111,10 +115,12 @@ class Client {
 
   void OnMessage(ToClient message) {
     core_.Advance(session::SendWindow::Time(world_->now()));
-    // A core takes this for the end, and there is no other way into the session yet.
+    // Of a session that never began, or has nothing more to do: the core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
       if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
-          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition))
+          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
+          (!item.failed().state_is_kept() ||
+           core_.state() == session::SessionCore::State::kClosing))
         return;
     for (const proto::ServerItem& item : message.frame.items())
       if (item.notice().kind() == proto::Notice::DEVICE_RELEASED) world_->Count("slept");
