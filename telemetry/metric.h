@@ -182,6 +182,8 @@ enum class CallMethod {
   kAttach,
   kKeep,
   kEnrol,
+  kEnrolNode,
+  kNodeLog,
   kMissing,
   kUpload,
   kCommit,

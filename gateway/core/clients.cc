@@ -48,7 +48,7 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
   SyncPools();
-  if (absl::Status never = CheckWish({.devices = event.devices}); !never.ok())
+  if (absl::Status never = CheckWish(WishOf(event.devices)); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;

@@ -1,7 +1,8 @@
 // Invariants (CheckInvariants; tests quote the numbers)
 //   G1  A slot is held by at most one session, and a seat of that session names it.
 //   G2  A session has a seat exactly in kStarting, kLive, kDetached and kParked, on a worker that
-//       is known; the seat holds slots in all of these but kParked. No session has two seats yet.
+//       is known; a seat holds slots in all of these but kParked. Of several seats only a session
+//       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
@@ -172,7 +173,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
   } else if (session.state == State::kStarting && !session.attached() &&
-             in_state > options_.start_ns) {
+             in_state > options_.start_ns +
+                            (session.devices_wanted - 1) * options_.start_more_ns) {
     Replace(session, "it started no executor in time", out);
   } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
     Park(session, out);
@@ -247,11 +249,13 @@ std::string GatewayCore::CheckInvariants() const {
     const bool holds = in({State::kStarting, State::kLive, State::kDetached});
     if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
-    if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
+    if (s.seats.empty() == sits) return "G2: seats of " + id.Hex();
+    if (s.is_spread() && (!s.is_group() || in({State::kParked}))) return "G2: spread: " + id.Hex();
     if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
     if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
+    size_t ranks = 0;
     for (const Seat& seat : s.seats) {
-      if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
+      ranks += seat.attached.size();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
@@ -261,6 +265,7 @@ std::string GatewayCore::CheckInvariants() const {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
+    if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
     held += s.slots_held();
     held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -97,6 +98,7 @@ class GatewayCore {
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
     bool serves_groups = false;
+    bool spans = false;  // WorkerJoined::spans
     uint32_t free() const;
   };
 
@@ -189,6 +191,7 @@ class GatewayCore {
     };
     std::optional<Place> PlaceOf(uint32_t rank) const;
     bool is_group() const { return devices_wanted > 1; }
+    bool is_spread() const { return seats.size() > 1; }  // over several workers
     bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
   };
@@ -254,8 +257,9 @@ class GatewayCore {
   bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
   bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
   bool Serves(WorkerId worker, const Session& session) const;
-  void Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out);
+  void Place(Session& session, const Parts& parts, Out& out);
   std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
+  DeviceWish WishOf(uint32_t devices) const;
   DeviceRequest RequestOf(const Session& session) const;
   bool IsHopeless(Session& session);
   void GiveUpWaiting(Session& session, absl::Status why, Out& out);
@@ -268,7 +272,8 @@ class GatewayCore {
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;
   // G10: no other tenant has an executor on it, or it serves several at a time.
   bool Admits(WorkerId worker, TenantId tenant) const;
-  void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
+  using Slots = std::pair<WorkerId, std::vector<uint32_t>>;
+  void StartWith(Session& session, std::vector<Slots> places);
   void GoLiveIfReady(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
   void LeaveClient(Session& session, Out& out);
@@ -324,6 +329,8 @@ class GatewayCore {
   absl::Status NoDevice(const Session& session) const;
   // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
   std::string RankText(const Session& session, uint32_t rank) const;
+  // The first that the worker has.
+  static uint32_t FirstRankOn(const Session& session, WorkerId worker);
   static absl::Status WorkerLost(const std::string& how);
 
   const CoreOptions options_;

@@ -51,12 +51,20 @@ struct Seat {
   bool operator==(const Seat&) const = default;
 };
 
+// How many ranks of a session are on a worker, of several that it is on.
+struct GroupPart {
+  WorkerId worker;
+  uint32_t ranks = 0;
+  bool operator==(const GroupPart&) const = default;
+};
+
 struct CoreOptions {
   MicroUsd price_per_hour = kDefaultPricePerHour;
   // The longest wait of a session for a device where the fleet has none that could ever serve it.
   // Where one could, it waits as long as its client does.
   int64_t queue_ns = 20 * kSecondNs;
-  int64_t start_ns = 30 * kSecondNs;   // for a worker to attach an executor
+  int64_t start_ns = 30 * kSecondNs;   // for a worker to attach an executor,
+  int64_t start_more_ns = 1 * kSecondNs;  // and for each further one of the session
   int64_t rejoin_ns = 2 * kSecondNs;   // for a worker to rejoin after its connection ended
   int64_t orphan_ns = 60 * kSecondNs;  // for a worker to join after a restart of the gateway
   // The same of a session whose executor is being replaced. Longer than a node takes to restart its
@@ -115,6 +123,7 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
+  bool spans = false;  // these exchange data with those of other workers that span
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;
@@ -282,10 +291,13 @@ struct Assign {  // with a fresh attach token
   SessionId session;
   TenantId tenant;
   uint64_t placement = 0;  // rises with each Assign of a session
-  std::vector<uint32_t> devices;  // one for each rank
+  std::vector<uint32_t> devices;  // one for each rank there
   std::vector<RefusedItem> refused = {};
   std::vector<uint32_t> mesh = {};  // empty: one axis
   std::string spread = {};
+  // Of a session on several workers: an Assign for each, one after the other, in this order.
+  uint32_t first_rank = 0;             // of `devices`
+  std::vector<GroupPart> parts = {};   // empty: this worker has all
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -303,7 +315,7 @@ struct Live {
   SessionId session;
   TenantId tenant;
   uint64_t epoch = 0;
-  std::vector<Seat> seats;  // one, until a session spans several workers
+  std::vector<Seat> seats;
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state

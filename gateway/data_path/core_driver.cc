@@ -44,6 +44,7 @@
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
+#include "wire/data_address.h"
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
@@ -65,6 +66,11 @@ std::string Printable(std::string_view told) {
   for (char& c : text)
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
   return text;
+}
+
+// Other workers are told to connect there: one that is no address of a host counts as none.
+std::string DataAddressOf(const proto::Register& reg) {
+  return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
 }
 
 // What is kept of a worker's identity. One that shows none is another each time.
@@ -366,14 +372,19 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives()});
+             reg.has_collectives(), DataAddressOf(reg)});
+  workers_.at(id)->speeds =
+      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
+                          1e-9 * static_cast<double>(reg.link_message_ns()));
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
+  event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
+    workers_.at(id)->device_bytes.push_back(device.memory_bytes());
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
   }

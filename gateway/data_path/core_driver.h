@@ -215,6 +215,8 @@ class CoreDriver {
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
+  // Of the executors that begin; the same for all workers of a placement.
+  Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);

@@ -81,7 +81,10 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   if (answers_ != nullptr) answers_->Restart();
-  if (runs_ != nullptr) runs_->Restart();
+  if (runs_ != nullptr) {
+    runs_->Restart();
+    runs_->LimitMemory(open.memory_bytes_max());
+  }
   opened_ = false;
   start_ = start;
   DropGraph();
@@ -304,6 +307,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       return absl::InvalidArgumentError("Whole is a gateway's to send");
     if (item.has_keep() && executors_.size() > 1)
       return absl::UnimplementedError("names for arrays of a session on several devices");
+    if (item.put().parts() > 0)
+      return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
@@ -346,6 +351,12 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (runs_ != nullptr) {
     runs_->Rewrite(out, written);
     SendWritten(written);
+    for (proto::Notice& notice : runs_->TakeNotices()) {
+      proto::ServerFrame told;
+      told.set_epoch(start_.epoch);
+      *told.add_items()->mutable_notice() = std::move(notice);
+      client_->Send(std::move(told));
+    }
   }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
@@ -409,10 +420,14 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       failed.set_worker(start_.worker);
       // Nodes of a written graph are not the client's.
       if (runs_ != nullptr)
-        if (const auto original = runs_->Original(failed.graph_id()); original.has_value()) {
-          failed.set_graph_id(*original);
+        if (const auto original = runs_->OriginalOf(failed.graph_id()); original.has_value()) {
+          failed.set_graph_id(original->graph_id);
           failed.clear_op();
           failed.clear_node();
+          if (original->refused) {
+            failed.set_op(original->refused->op);
+            failed.set_node(original->refused->index);
+          }
         }
       saves_.erase(failed.seq());
       if (failed.seq() != 0) {

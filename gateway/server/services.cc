@@ -225,18 +225,24 @@ AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
   return new ControlStream(
-      driver_, door_, *context, Watch(context),
+      driver_, DoorFor(*context), *context, Watch(context),
       admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, door_, *context, Watch(context));
+  return new ExecutorStream(driver_, DoorFor(*context), *context, Watch(context));
 }
 
 std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
   if (admission_ == nullptr) return nullptr;
   return admission_->Watch(*context->auth_context(), [context] { context->TryCancel(); });
+}
+
+FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) const {
+  const bool is_node =
+      admission_ != nullptr && !admission_->NodeOf(*context.auth_context()).empty();
+  return is_node ? nullptr : door_;
 }
 
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
@@ -350,6 +356,16 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* NoFleetService::S
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* NoFleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* NoFleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* NoFleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
 }
 
 namespace {

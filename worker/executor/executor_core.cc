@@ -191,17 +191,17 @@ void ExecutorCore::SendOpened() {
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
-void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
+void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents,
                           const SendFrame& send) {
   if (ended_) return;
   out_.SetTarget(&send);
-  inbox_.Arrived(root, std::move(contents));
+  inbox_.Arrived(key, std::move(contents));
   if (restoration_ != nullptr) {
-    const absl::StatusOr<bool> complete = restoration_->OnBlob(root);
+    const absl::StatusOr<bool> complete = restoration_->OnBlob(key);
     absl::Status status = complete.status();
     if (status.ok() && *complete) status = Restored();
     if (!status.ok()) EndSession(status);
-  } else if (needed_blob_ == root) {
+  } else if (needed_blob_ == key) {
     needed_blob_.clear();
     Drain();
   }
@@ -259,9 +259,16 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
     return EndSession(absl::ResourceExhaustedError(absl::StrCat(
         "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));
   // One that is larger than memory is not worth getting.
-  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_ &&
-                                          put.total_bytes() <= MemoryBytesMax())
-    inbox_.Want(put.blob_root(), put.total_bytes());
+  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_)
+    if (const absl::StatusOr<BlobPart> part = PartOf(put, rank_);
+        part.ok() && part->stored_bytes <= MemoryBytesMax())
+      inbox_.Want({.root = put.blob_root(),
+                   .size_bytes = put.total_bytes(),
+                   .key = BlobKeyOf(put),
+                   .is_part = put.parts() > 0,
+                   .offset = part->offset,
+                   .bytes = part->bytes,
+                   .stored_bytes = part->stored_bytes});
   waiting_.push_back(std::move(item));
   if (needed_.empty() && needed_blob_.empty()) Drain();
 }
@@ -307,15 +314,17 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
       const TraceSpan span(trace_.get(), "put");
       if (item.put().blob_root().empty()) {
         outcome = state_.Put(seq, item.put());
-      } else if (item.put().total_bytes() > MemoryBytesMax()) {
-        outcome = state_.PutBlob(seq, item.put(),
+      } else if (absl::StatusOr<BlobPart> part = PartOf(item.put(), rank_); !part.ok()) {
+        outcome = state_.PutBlob(seq, item.put(), {}, part.status());
+      } else if (part->stored_bytes > MemoryBytesMax()) {
+        outcome = state_.PutBlob(seq, item.put(), {},
                                  absl::ResourceExhaustedError(
-                                     absl::StrCat("a Put of ", item.put().total_bytes(),
+                                     absl::StrCat("a Put of ", part->stored_bytes,
                                                   " bytes; the session has ", MemoryBytesMax())));
-      } else if (auto blob = inbox_.Take(item.put().blob_root())) {
-        outcome = state_.PutBlob(seq, item.put(), *std::move(blob));
+      } else if (auto blob = inbox_.Take(BlobKeyOf(item.put()))) {
+        outcome = state_.PutBlob(seq, item.put(), std::move(part->dims), *std::move(blob));
       } else {
-        needed_blob_ = item.put().blob_root();
+        needed_blob_ = BlobKeyOf(item.put());
         return false;
       }
       break;

@@ -218,13 +218,12 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   return outcome;
 }
 
-Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put,
+Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                               absl::StatusOr<runtime::DeviceBuffer> contents) {
   Outcome outcome;
   const uint64_t handle = put.handle();
   absl::Status status = CheckPut(put);
   status.Update(contents.status());
-  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
   if (status.ok()) status = CheckBytes(dtype, dims, contents->bytes());
   if (status.ok())

@@ -53,8 +53,8 @@ class SessionState {
   // `seq` is one above the last applied, or that of the Put under way.
   Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
   Outcome Put(uint64_t seq, const proto::Put& piece);
-  // A Put whose bytes came as a blob; the array is made in their memory.
-  Outcome PutBlob(uint64_t seq, const proto::Put& put,
+  // A Put whose bytes came as a blob; the array, of `dims`, is made in their memory.
+  Outcome PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                   absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
   // By the index of a value: the graph that makes the whole of an array that is stored in parts.

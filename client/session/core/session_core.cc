@@ -467,6 +467,9 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
   if (notice.kind() == proto::Notice::DEVICE_RELEASED && MayEmit() &&
       (pending_answers_.misses_any() || pending_answers_.saves_any()))
     Fetch({}).IgnoreError();
+  if (notice.kind() == proto::Notice::GATHERED)
+    if (const std::string at = provenance_.LineOf(notice.seq(), notice.node()); !at.empty())
+      return AddNotice(absl::StrCat(at, ": ", line));
   if (notice.kind() != proto::Notice::QUEUED) return AddNotice(std::move(line));
   std::string place = notice.count() == 0 ? "next in line"
                       : notice.count() == 1
