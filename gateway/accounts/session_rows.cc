@@ -116,10 +116,10 @@ absl::Status SessionRows::Put(const SessionRow& row) {
             "price_per_hour, name) "
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
-            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, attach_hash = excluded.attach_hash, devices = "
-            "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
-            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
-            "excluded.price_per_hour"));
+            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, "
+            "attach_hash = excluded.attach_hash, devices = excluded.devices, recoverable = "
+            "excluded.recoverable, snapshot_root = excluded.snapshot_root, snapshot_seq = "
+            "excluded.snapshot_seq, price_per_hour = excluded.price_per_hour"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))

@@ -5,7 +5,7 @@
 //
 //   ClientOpen/BeginFork --CheckFork: the snapshot is new enough--> sharing
 //   sharing --SnapshotShared--> a session, in the queue; or, its blobs are gone, waiting
-//   waiting --SnapshotKept, Tick/CheckFork--> sharing; or refused: the parent has ended, or time has
+//   waiting --SnapshotKept, Tick/CheckFork--> sharing; or refused: parent or time is at its end
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -1,7 +1,7 @@
 // A program with its session: makes items at its own pace, knows the expected value of each, and
 // reports a wrong value, a session that ends without reason, or a wait that lasts long after the
-// faults have stopped. One with a name dies now and then; another process of the same program enters
-// its session, and finds the arrays that were kept as they were at the last applied item.
+// faults have stopped. One with a name dies now and then; another process of the same program
+// enters its session, and finds the arrays that were kept as they were at the last applied item.
 #pragma once
 
 #include <map>
