@@ -157,7 +157,7 @@ class Session {
   // As Close, but the session goes on without this client: its device is given back, its state is
   // kept, and it can be entered again by its name or id (SessionOptions::attach). Waits until its
   // items are done.
-  // Errors: those of Sync: it is left all the same
+  // Errors: those of Sync: it is left all the same. None of a session that has ended, or stopped
   virtual absl::Status Detach() { return Close(); }
 
   // True if arrays have names (Keep).
