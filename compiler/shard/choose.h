@@ -63,7 +63,8 @@ struct Choice {
 };
 
 // Returns the quickest candidate that has room by the estimate; where none has, the one that takes
-// the least, since the estimate may be above what an executor needs. kAuto stores state in parts,
+// the least of those that leave what has room, since the estimate may be above what an executor
+// needs. kAuto stores state in parts,
 // too, where nothing else has room or where it lies so already.
 // Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
 //         bytes needed and there, the smallest number of devices that would do
