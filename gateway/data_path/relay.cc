@@ -157,6 +157,11 @@ bool Relay::is_opening() const {
   return client_ != nullptr && !opened_;
 }
 
+bool Relay::has_opened() const {
+  std::lock_guard lock(mutex_);
+  return opened_;
+}
+
 bool Relay::is_streaming() const {
   std::lock_guard lock(mutex_);
   return std::any_of(executors_.begin(), executors_.end(),
@@ -236,7 +241,7 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq) {
+                    uint64_t epoch, uint64_t through_seq, bool is_kept) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -249,6 +254,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
     failed.set_code(static_cast<uint32_t>(why.code()));
     failed.set_message(why.message().data(), why.message().size());
     failed.set_retryable(absl::IsUnavailable(why));
+    failed.set_state_is_kept(is_kept);
   }
   client.Send(std::move(frame));
   client.End(why);
@@ -299,6 +305,8 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
     if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
+    if (item.has_keep() && executors_.size() > 1)
+      return absl::UnimplementedError("names for arrays of a session on several devices");
     if (item.put().parts() > 0)
       return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
@@ -438,6 +446,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_resume_token(BytesOf(start_.resume_token));
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
+      opened.set_name(start_.name);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
       opened.clear_max_cost_micro_usd();
       if (start_.max_cost.has_value())

@@ -40,7 +40,7 @@ constexpr size_t kHandlesMax = size_t{1} << 22;
 absl::Status CheckNames(const proto::ClientItem& item) {
   const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
                          item.release().handles_size() + item.fetch().handles_size() +
-                         item.save().entries_size();
+                         item.save().entries_size() + item.keep().entries_size();
   if (handles > wire::kRunHandlesMax)
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
                                                      " handles; limit ", wire::kRunHandlesMax));
@@ -53,6 +53,8 @@ absl::Status CheckNames(const proto::ClientItem& item) {
                                                      limits::kRankMax));
   size_t longest = 0;
   for (const proto::Save::Entry& entry : item.save().entries())
+    longest = std::max(longest, entry.name().size());
+  for (const proto::Keep::Entry& entry : item.keep().entries())
     longest = std::max(longest, entry.name().size());
   if (longest > wire::kEntryNameBytesMax)
     return absl::InvalidArgumentError(
@@ -116,7 +118,8 @@ void ExecutorCore::Handle(proto::ClientItem item) {
     case proto::ClientItem::kPut:
     case proto::ClientItem::kRelease:
     case proto::ClientItem::kFetch:
-    case proto::ClientItem::kSave: return OnSequenced(std::move(item));
+    case proto::ClientItem::kSave:
+    case proto::ClientItem::kKeep: return OnSequenced(std::move(item));
     default:
       return EndSession(
           absl::InvalidArgumentError("an item of a kind that this version does not know"));
@@ -170,8 +173,19 @@ void ExecutorCore::SendOpened() {
   opened.mutable_device()->set_memory_bytes(static_cast<uint64_t>(engine_->memory_bytes_max()));
   opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
+  opened.set_keeps(true);
   out_.Write(std::move(item));
   KnowKernelUses();
+  if (opened_by_.is_new_client()) {  // of what another client asked for, nothing is for this one
+    received_seq_ = std::max<uint64_t>(received_seq_, applied_seq_);
+    unacknowledged_.Acknowledge(received_seq_);
+    for (proto::Kept& piece : state_.ListKept()) {
+      proto::ServerItem kept;
+      *kept.mutable_kept() = std::move(piece);
+      out_.Write(std::move(kept));
+    }
+    return;
+  }
   unacknowledged_.Acknowledge(received_seq_);
   for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
@@ -317,6 +331,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     }
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
+    case proto::ClientItem::kKeep: outcome = state_.Keep(seq, item.keep()); break;
     default:
       outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
       break;

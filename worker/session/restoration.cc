@@ -114,6 +114,7 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
     uses.push_back(std::move(logged));
   }
   arrays_.clear();
+  OB_RETURN_IF_ERROR(state.RestoreNames(snapshot_));
   return state.RestoreKernelUses(uses);
 }
 
