@@ -328,7 +328,8 @@ void RankWriter::Note(Frame& frame, const Key& made, absl::Span<const Key> sourc
     } else if (node->dtype != DType::kVoid) {
       value.bytes = bytes_of(node, p);
     }
-  } else if (node->op == Op::kReduce || node->op == Op::kContiguous || node->op == Op::kAssign) {
+  } else if ((node->op == Op::kReduce && !IsGather(node)) || node->op == Op::kContiguous ||
+             node->op == Op::kAssign) {
     value.bytes = bytes_of(node, p);
   }
   frame.in_memory[made] = frame.memory.Add(std::move(value));
