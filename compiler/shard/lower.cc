@@ -113,6 +113,41 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
   return graph_->Make(op, DType::kVoid, {value}, arg);
 }
 
+int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) const {
+  constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
+  if (LocalBytes(now, node) < kOneMessageBytes) return -1;
+  int best = -1;
+  const auto rank_of = [&](int dim) {
+    const int64_t length = node->shape[dim].value();
+    return std::pair(length % count == 0, length);
+  };
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    if (now.dims[dim].axes != 0 || !node->shape[dim].is_const() ||
+        node->shape[dim].value() < count)
+      continue;
+    if (best < 0 || rank_of(dim) > rank_of(best)) best = dim;
+  }
+  return best;
+}
+
+absl::StatusOr<const UOp*> RankWriter::SumAndNarrow(const UOp* node, const UOp* value,
+                                                    Sharding now, int dim,
+                                                    std::pair<int64_t, int64_t> group) {
+  const bool write = graph_ != nullptr;
+  const bool hinted = std::exchange(hinted_, true);  // the gather is half of a sum
+  const int64_t length = node->shape[dim].value(), count = group.first;
+  const int64_t chunk = (length + count - 1) / count;
+  now.dims[dim] = {now.partial, count * chunk};
+  if (write) value = PadTo(value, dim, count * chunk);
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim},
+                                  group, 4.0 / ByteWidth(node->dtype) * LocalBytes(now, node)));
+  if (write) value = Cast(*graph_, value, node->dtype);
+  now.dims[dim].chunk = chunk;
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, group, LocalBytes(now, node)));
+  hinted_ = hinted;
+  return write ? ShrinkTo(value, dim, 0, node->shape[dim]) : value;
+}
+
 absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value,
                                                const Sharding& from, const Sharding& to,
                                                bool hinted) {
@@ -140,9 +175,16 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
     now.partial &= ~cut.axes;
   }
   if (const AxisSet left = now.partial & ~to.partial; left != 0) {
-    for (const auto& group : GroupsOfAxes(left)) {
+    const auto groups = GroupsOfAxes(left);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const bool is_last = i + 1 == groups.size() && to.partial == 0;
+      const int dim = is_last && width > 1 ? ScatterDim(node, now, groups[i].first) : -1;
+      if (dim >= 0) {
+        OB_ASSIGN_OR_RETURN(value, SumAndNarrow(node, value, now, dim, groups[i]));
+        continue;
+      }
       OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(Op::kAdd)},
-                                      group, width * LocalBytes(now, node)));
+                                      groups[i], width * LocalBytes(now, node)));
     }
     now.partial &= ~left;
   }
