@@ -28,6 +28,20 @@ const UOp* IdentityOf(Graph& g, Op op, DType dtype) {
                     dtype == DType::kF8E4M3 ? -448 : -std::numeric_limits<double>::infinity());
 }
 
+// `x` where it exists, elsewhere what a fold by `op` leaves as it is. Of a sum of `products` the
+// factors are masked, not the product: what a device stores past the end may be NaN, and a sum of
+// products stays one for matrix units, which load zeros.
+const UOp* Masked(Graph& g, Op op, const UOp* exists, const UOp* x, bool products) {
+  const auto where_exists = [&](const UOp* value) {
+    return Where(g, exists, value, Full(g, IdentityOf(g, op, value->dtype), value->shape));
+  };
+  const bool is_cast = x->op == Op::kCast && x->src[0]->op == Op::kMul;
+  const UOp* const product = is_cast ? x->src[0] : x;
+  if (!products || op != Op::kAdd || product->op != Op::kMul) return where_exists(x);
+  const UOp* const masked = Mul(g, where_exists(product->src[0]), where_exists(product->src[1]));
+  return is_cast ? Cast(g, masked, x->dtype) : masked;
+}
+
 Shape BeginEndOf(const UOp* value) {
   Shape begin_end;
   for (const Dim& dim : value->shape) {
@@ -408,7 +422,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Shardi
     Shape ones(x->rank(), Dim(1));
     ones[dim] = Dim(cut.chunk);
     exists = Expand(g, Reshape(g, exists, ones), x->shape);
-    x = Where(g, exists, x, Full(g, IdentityOf(g, reduce.op(), x->dtype), x->shape));
+    x = Masked(g, reduce.op(), exists, x, !IsGather(node));
   }
   std::vector<int64_t> axes(reduce.axes().begin(), reduce.axes().end());
   const UOp* value = kNoValue;
