@@ -293,9 +293,9 @@ absl::Status NoRoom(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> 
 
 }  // namespace
 
-absl::StatusOr<Choice> Choose(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> params,
-                              const ShardOptions& options) {
-  std::optional<Choice> best;
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options) {
+  std::optional<SpreadChoice> best;
   double least_kept = 0;
   const auto consider = [&](bool in_parts) -> absl::Status {
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, params, options, in_parts)) {

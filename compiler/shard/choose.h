@@ -57,7 +57,7 @@ struct Prediction {
 absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
                                    SpreadCandidate& candidate);
 
-struct Choice {
+struct SpreadChoice {
   SpreadCandidate candidate;
   Prediction prediction;
 };
@@ -68,8 +68,8 @@ struct Choice {
 // too, where nothing else has room or where it lies so already.
 // Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
 //         bytes needed and there, the smallest number of devices that would do
-absl::StatusOr<Choice> Choose(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> params,
-                              const ShardOptions& options);
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options);
 
 // How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the
 // longest dimension that divides over the mesh, or the longest; whole if none is as long as the

@@ -302,7 +302,8 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       return absl::OkStatus();
     }
     const AxisSet moved = from.cut_axes();
-    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
+                        (moved != 0 && (moved & ~plan.home.soft) == 0);
     const int64_t before = work_.collectives;
     OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
     frame.made[key] = value;
