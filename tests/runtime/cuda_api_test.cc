@@ -1,7 +1,6 @@
 // The CUDA device over a small driver of the tests' own (fake_cuda_driver.cc): how a driver is
 // found, what becomes of its errors, and which calls it gets. What kernels compute is the business
 // of other tests.
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
+#include "tests/runtime/fake_cuda_driver.h"
 
 namespace outboard::cuda {
 namespace {
@@ -26,17 +26,6 @@ using runtime::DeviceAddress;
 using runtime::DeviceBuffer;
 using runtime::DeviceKernel;
 using ::testing::Test;
-
-template <typename F>
-F* Symbol(const char* name) {
-  void* const library = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr);
-  return reinterpret_cast<F*>(dlsym(library, name));
-}
-void Set(const char* name, int64_t value) {
-  Symbol<void(const char*, int64_t)>("outboard_fake_set")(name, value);
-}
-int64_t Get(const char* name) { return Symbol<int64_t(const char*)>("outboard_fake_get")(name); }
 
 testing::AssertionResult Has(const absl::Status& status, absl::StatusCode code,
                              const std::vector<std::string>& words) {
@@ -69,18 +58,6 @@ class CudaTest : public Test {
     return *std::move(device);
   }
 
-  // value = 3 * value + 1, or + VAR 0.
-  static CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = false) {
-    CompiledKernel kernel;
-    kernel.form = CompiledKernel::Form::kPtx;
-    kernel.symbol = symbol;
-    kernel.tasks = 1;
-    kernel.buffer_count = 1;
-    kernel.reads_vars = reads_vars;
-    kernel.object = ".visible .entry " + symbol + "(.param .u64 a" +
-                    (reads_vars ? ", .param .u64 vars)" : ")") + " { ret; }";
-    return kernel;
-  }
   static DeviceBuffer Holding(Device& device, const std::string& bytes) {
     DeviceBuffer buffer = *device.Allocate(static_cast<int64_t>(bytes.size()));
     EXPECT_TRUE(device.Upload(buffer.address(), bytes).ok());

@@ -38,6 +38,8 @@ struct CUstream_st {
   struct Entry {
     std::function<void()> work;
     CUmodule module = nullptr;
+    CUstream awaited = nullptr;  // runs after that place of that stream
+    uint64_t position = 0;
   };
   std::deque<Entry> queue;
   uint64_t queued = 0, done = 0;
@@ -154,6 +156,21 @@ void RunTo(CUstream stream, uint64_t position) {
 // A stream that was destroyed has done all its work.
 void WaitFor(CUstream stream, uint64_t position) {
   if (std::ranges::find(State().streams, stream) != State().streams.end()) RunTo(stream, position);
+}
+
+// Runs what may run of all streams but the first, which is that of work, when "copies early" is
+// set. Else they run as late as the work and the host allow.
+void RunCopiesEarly() {
+  if (State().values["copies early"] == 0) return;
+  for (const CUstream stream : State().streams) {
+    if (stream == State().streams.front()) continue;
+    while (!stream->queue.empty()) {
+      const CUstream_st::Entry& next = stream->queue.front();
+      const bool there = std::ranges::find(State().streams, next.awaited) != State().streams.end();
+      if (there && next.awaited->done < next.position) break;
+      RunTo(stream, stream->done + 1);
+    }
+  }
 }
 
 void RunAll() {
@@ -307,8 +324,10 @@ FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t byte
   ++State().values["uploads"];
   if (!IsPinned(from, bytes)) ++State().values["faults"];
   Enqueue(stream, [=] {
+    ++State().values["uploads run"];
     if (char* const data = At(to, bytes)) std::memcpy(data, from, bytes);
   });
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -334,6 +353,7 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, 
   Enqueue(stream, [=] {
     if (char* const data = At(to, bytes)) std::memset(data, byte, bytes);
   });
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 
@@ -356,8 +376,11 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
 }
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   FAKE_READY();
-  Enqueue(stream,
-          [other = event->stream, position = event->position] { WaitFor(other, position); });
+  stream->queue.push_back(
+      {[other = event->stream, position = event->position] { WaitFor(other, position); }, nullptr,
+       event->stream, event->position});
+  ++stream->queued;
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventCreate(CUevent* event, unsigned) {

@@ -53,6 +53,10 @@ class Engine {
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<DeviceArray>> NewArray(DType dtype, std::vector<int64_t> dims);
 
+  // As NewArray, for contents that are uploaded: beside earlier work, where the device can.
+  absl::StatusOr<std::shared_ptr<DeviceArray>> NewArrayForUpload(DType dtype,
+                                                                 std::vector<int64_t> dims);
+
   // Returns memory for bytes that become an array later. Errors as above.
   absl::StatusOr<runtime::DeviceBuffer> NewBuffer(int64_t bytes) {
     return device_->Allocate(bytes);
