@@ -30,12 +30,7 @@ std::string Bytes(int64_t value) {
 class CudaUploads : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    for (const char* const name : {"well", "faults", "refuse memory", "lose", "refuse graph"})
-      Set(name, 0);
-    Set("version", 12040);
-    Set("devices", 1);
-    Set("memory", 64 << 20);
-    Set("major", 9);
+    ResetDriver();
     Set("copies early", GetParam() ? 1 : 0);
     Open(0);
   }

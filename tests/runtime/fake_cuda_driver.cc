@@ -56,6 +56,7 @@ struct CUgraphNode_st {
 };
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
+  size_t edges = 0;  // from each node to the next
 };
 struct CUlinkState_st {
   std::string code;
@@ -528,17 +529,34 @@ FAKE CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CU
                                       size_t after_count,
                                       const CUDA_KERNEL_NODE_PARAMS_v2* params) {
   FAKE_READY();
-  if (params->context != &State().context || after_count != (graph->nodes.empty() ? 0 : 1) ||
+  if (params->context != &State().context || after_count > 1 ||
       (after_count == 1 && *after != &graph->nodes.back()))
     return CUDA_ERROR_INVALID_VALUE;
+  graph->edges += after_count;
   graph->nodes.push_back(
       NodeOf(params->function, params->grid_x, params->grid_y, params->grid_z, params->params));
   *node = &graph->nodes.back();
   return CUDA_SUCCESS;
 }
+FAKE CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from,
+                                        const CUgraphNode* to, const CUgraphEdgeData* edges,
+                                        size_t count) {
+  FAKE_READY();
+  if (IsDue("refuse edges")) return CUDA_ERROR_INVALID_VALUE;
+  const size_t nodes = graph->nodes.size();
+  if (count != 1 || nodes < 2 || *to != &graph->nodes[nodes - 1] ||
+      *from != &graph->nodes[nodes - 2] ||
+      edges->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+      edges->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return CUDA_ERROR_INVALID_VALUE;
+  ++graph->edges;
+  ++State().values["edges that overlap"];
+  return CUDA_SUCCESS;
+}
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   FAKE_READY();
   if (IsDue("refuse graph")) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (graph->edges + 1 != graph->nodes.size()) return CUDA_ERROR_INVALID_VALUE;  // no chain
   *exec = Own(new CUgraphExec_st{graph->nodes, {}});
   for (size_t i = 0; i < graph->nodes.size(); ++i) (*exec)->places[&graph->nodes[i]] = i;
   return CUDA_SUCCESS;
