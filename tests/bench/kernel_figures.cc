@@ -44,7 +44,8 @@ double Now() {
 // What BEAM=4 finds within `seconds`.
 search::BeamResult Searched(runtime::Device& device, const UOp* sink, double seconds) {
   worker::CompileBoxes boxes;
-  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device);
+  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device,
+                               worker::kBatchCandidatesMax, /*watch=*/nullptr);
   const double end = Now() + seconds;
   search::BeamOptions options;
   options.stop = [&] { return Now() > end; };

@@ -30,6 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of one kernel's buffers, beside a session's arrays.
+constexpr int64_t kIdleSearchBytesMax = int64_t{1} << 30;
 constexpr double kWaitSecondsMax = 86'400;  // a day, as of a step: keeps the sum in its type
 
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
@@ -53,7 +55,20 @@ class CompiledEngine final : public Engine {
       tuner_.emplace(
           options.store, options.candidates != nullptr ? options.candidates : compiler,
           &this->device(),
-          TunerOptions{.width = options.beam, .report = options.debug >= 1, .target = target_});
+          TunerOptions{.width = options.beam,
+                       .report = options.debug >= 1,
+                       .target = target_,
+                       .watch = watch_});
+    // A processor has a process of its own for that (worker/tuning/search_main.h).
+    if (options.store != nullptr && options.idle_compiler != nullptr &&
+        !this->device().properties().is_processor)
+      idle_tuner_.emplace(options.store, options.idle_compiler, &this->device(),
+                          TunerOptions{.width = kIdleSearchWidth,
+                                       .memory_bytes_max = kIdleSearchBytesMax,
+                                       .report = options.debug >= 1,
+                                       .target = target_,
+                                       .batch = 1,
+                                       .watch = watch_});
   }
 
   std::string kind() const override { return device().properties().kind; }
@@ -63,6 +78,14 @@ class CompiledEngine final : public Engine {
   void TellCosts(const std::function<bool()>& preempted) override { kernels_.TellCosts(preempted); }
   void UseBetterKernels(const std::function<bool()>& preempted) override {
     kernels_.UseBetter(preempted);
+  }
+  void SearchForBetterKernels(const std::function<bool()>& preempted) override {
+    if (!idle_tuner_.has_value() || queued_ > 0) return;
+    const auto search = [&](const UOp* kernel, const std::string& name, const TuningKey& key) {
+      return idle_tuner_->SearchUntil(kernel, name, key, preempted);
+    };
+    while (!preempted() && device().health().ok() && kernels_.SearchCostliest(search)) {
+    }
   }
 
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
@@ -454,7 +477,7 @@ class CompiledEngine final : public Engine {
       missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
         missing.back().opts = *pinned;
-      } else if (is_tuned && one.copies == 1) {
+      } else if (is_tuned) {
         tuned.push_back({ast, missing_names.back()});
         tuned_places.push_back(missing.size() - 1);
       }
@@ -579,6 +602,7 @@ class CompiledEngine final : public Engine {
   LaunchWatch* const watch_;
   const Target target_;
   std::optional<Tuner> tuner_;
+  std::optional<Tuner> idle_tuner_;  // nullopt: nothing is searched for in idle time here
   KernelsInUse kernels_;
   KnownPlans plans_;
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often

@@ -105,6 +105,11 @@ class Engine {
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition);
 
+  // Between two Runs, after UseBetterKernels: searches for better versions of the kernels that have
+  // cost most, on this device, until `preempted` or nothing is left. What it finds is in the store.
+  // A candidate may end the process; it is in the store as one that does not work then.
+  virtual void SearchForBetterKernels(const std::function<bool()>& preempted) {}
+
   // Returns the kernel versions that came into use since the last call: compiled for a Run, or
   // replaced between two.
   virtual std::vector<KernelVersion> TakeVersions() { return {}; }

@@ -147,7 +147,7 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
     if (!CheckMmaTile(product, tile, target).ok()) continue;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
-    const int64_t waves = DivideUp(blocks, std::max(1, target.threads));
+    const int64_t waves = DivideUp(blocks, std::max<int64_t>(1, target.multiprocessors));
     const double time = static_cast<double>(waves) * static_cast<double>(tile.rows * tile.columns) /
                         candidate.speed;
     if (best && time >= least) continue;
