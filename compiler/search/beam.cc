@@ -91,6 +91,7 @@ class Search {
   }
 
   absl::Status TryHeuristic(const Opts& opts) {
+    if (absl::Status status = device_.health(); !status.ok()) return status;
     const Trial* const known = Known(opts);
     if (known != nullptr && known->verified) {
       beam_ = {*known};
@@ -167,6 +168,7 @@ class Search {
     if (kernel.ok()) Announce(opts);
     const Trial trial = kernel.ok() ? Measure(opts, *kernel) : Trial{opts};
     Keep(trial);
+    if (!device_.health().ok()) return false;  // the others would all fail
     Enter(trial);
     return true;
   }

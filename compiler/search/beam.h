@@ -40,6 +40,8 @@ class Measurer {
   // `most_seconds` once that is exceeded.
   virtual absl::StatusOr<double> Seconds(const CompiledKernel& kernel,
                                          std::span<void* const> buffers, double most_seconds) = 0;
+  // OK, or why nothing can be run any more in this process: that ends the search unfinished.
+  virtual absl::Status health() const { return absl::OkStatus(); }
 };
 
 struct BeamOptions {

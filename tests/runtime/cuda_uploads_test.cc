@@ -133,7 +133,9 @@ TEST_P(CudaUploads, BatchesOfSteps_DoNotWaitForTheStepBefore) {
       EXPECT_EQ(Get("kernels run"), kernels);
       EXPECT_EQ(Get("uploads run"), uploads + 1);
     }
-    if (step % 4 == 3) ASSERT_TRUE(device_->Synchronize().ok());  // the client reads a loss
+    if (step % 4 == 3) {  // the client reads a loss
+      ASSERT_TRUE(device_->Synchronize().ok());
+    }
   }
   LaunchPlan(*batch);
   EXPECT_EQ(Value(*batch), 19 * 9 + 4);

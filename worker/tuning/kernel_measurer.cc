@@ -92,6 +92,18 @@ absl::Status KernelMeasurer::ToHost(std::span<void* const> buffers) {
   return device_->Synchronize();
 }
 
+absl::StatusOr<const runtime::DeviceKernel*> KernelMeasurer::Loaded(const CompiledKernel& kernel) {
+  if (loaded_ != nullptr && kernel.object == loaded_from_.object &&
+      kernel.blocks == loaded_from_.blocks && kernel.threads == loaded_from_.threads &&
+      kernel.shared_bytes == loaded_from_.shared_bytes && kernel.maps == loaded_from_.maps &&
+      kernel.tasks == loaded_from_.tasks)
+    return loaded_.get();
+  loaded_.reset();
+  OB_ASSIGN_OR_RETURN(loaded_, device_->Load(kernel));
+  loaded_from_ = kernel;
+  return loaded_.get();
+}
+
 absl::StatusOr<double> KernelMeasurer::Time(const runtime::DeviceKernel& kernel,
                                             std::span<const runtime::DeviceAddress> addresses,
                                             int64_t tasks) {
@@ -130,7 +142,7 @@ absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* c
                                  int64_t task_begin, int64_t task_end) {
   // Where tasks cannot be chosen, the first of several parts is all of them.
   if (!device_->properties().cuts_tasks && task_begin > 0) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
   const WatchedWait wait(watch_, candidate_,
                          watch_ == nullptr ? std::chrono::milliseconds{} : watch_->bound());
@@ -141,7 +153,7 @@ absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* c
 absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
                                                std::span<void* const> buffers,
                                                double most_seconds) {
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
   const int threads = device_->properties().threads;
   if (device_->properties().cuts_tasks && kernel.tasks >= 4 * threads) {

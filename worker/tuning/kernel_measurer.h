@@ -4,7 +4,7 @@
 #pragma once
 
 #include <deque>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +36,7 @@ class KernelMeasurer final : public search::Measurer {
   // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
+  absl::Status health() const override { return device_->health(); }
 
  private:
   // A slot of the kernel; `memory` has the host's buffer for each copy if the device cannot address
@@ -48,6 +49,8 @@ class KernelMeasurer final : public search::Measurer {
   // Returns device addresses of the contents of `buffers`, for each copy; uploads what the device
   // cannot address and does not have yet, since what no kernel writes stays as it is.
   absl::StatusOr<std::vector<runtime::DeviceAddress>> OnDevice(std::span<void* const> buffers);
+  // The kernel on the device: the last one is kept, since it is timed and compared.
+  absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
   absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
                               std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
   // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
@@ -59,7 +62,9 @@ class KernelMeasurer final : public search::Measurer {
   const size_t batch_;
   LaunchWatch* const watch_;
   int64_t copies_ = 1;
-  std::string candidate_;             // whose launch is waited for, for people
+  std::string candidate_;                           // whose launch is waited for, for people
+  std::unique_ptr<runtime::DeviceKernel> loaded_;   // of loaded_from_
+  CompiledKernel loaded_from_;
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

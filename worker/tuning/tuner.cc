@@ -116,8 +116,10 @@ absl::StatusOr<bool> Tuner::SearchUntil(const UOp* kernel, const std::string& na
   std::vector<search::Trial> trials;
   if (known.has_value()) trials = std::move(known->trials);
   Graph graph;
-  OB_RETURN_IF_ERROR(Search(AtLargest(graph, kernel), name, key, std::move(trials),
-                            kForeverSeconds, stop));
+  const absl::Status status = Search(AtLargest(graph, kernel), name, key, std::move(trials),
+                                     kForeverSeconds, stop);
+  if (absl::IsCancelled(status) || absl::IsUnavailable(status)) return false;  // somebody waits
+  OB_RETURN_IF_ERROR(status);
   OB_ASSIGN_OR_RETURN(known, store_->Find(key));
   return known.has_value() && known->width >= options_.width;
 }
