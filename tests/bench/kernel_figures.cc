@@ -27,6 +27,7 @@
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
 #include "worker/compile/compile_boxes.h"
+#include "worker/process/message_limits.h"
 #include "worker/tuning/kernel_measurer.h"
 
 namespace outboard::bench {
