@@ -19,11 +19,11 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
-#include "compiler/program/starting_opts.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard {
 namespace {
@@ -125,7 +125,7 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
   const Target target = ShareOf(device, copies);
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* const guarded,
-                      program::GuardedKernel(guards, sink, target));
+                      GuardedKernel(guards, sink, target));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;

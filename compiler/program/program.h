@@ -260,8 +260,8 @@ struct MatrixPlace {
 // The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane);
-// The same of AMD's units, by the instruction sets of RDNA 3 (WMMA) and CDNA 3 (MFMA): what a thread
-// holds of a and b are consecutive steps.
+// The same of AMD's units, by the instruction sets of RDNA 3 (WMMA) and CDNA 3 (MFMA): what a
+// thread holds of a and b are consecutive steps.
 MatrixPlace AmdElement(MatrixUnit unit, MmaOperand operand, int thread, int lane);
 // The lanes of a and b, and of c.
 constexpr int AmdOperandLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 16 : 4; }

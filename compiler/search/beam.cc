@@ -11,9 +11,9 @@
 #include "compiler/copies.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/operands/panel.h"
-#include "compiler/program/starting_opts.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/search/verify.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard::search {
 namespace {
@@ -72,7 +72,7 @@ class Search {
  private:
   // The first list of the compiler's choice that compiles; those behind it are candidates.
   absl::Status FindStart() {
-    OB_ASSIGN_OR_RETURN(std::vector<Opts> lists, program::StartingOpts(sink_, target_));
+    OB_ASSIGN_OR_RETURN(std::vector<Opts> lists, StartingOpts(sink_, target_));
     for (size_t i = 0; i < lists.size(); ++i) {
       const absl::Status compiled =
           i + 1 < lists.size() ? device_.Compile(lists[i]).status() : absl::OkStatus();

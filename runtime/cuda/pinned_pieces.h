@@ -73,10 +73,11 @@ class DownloadPieces {
   absl::Status Open();
 
   // Passes `bytes` bytes at `from`, as all work queued on the streams `after` leaves them, to
-  // `sink`, in order, `piece_bytes` at a time or less. Stops at the first error of `sink` and returns it.
+  // `sink`, in order, `piece_bytes` at a time or less. Stops at the first error of `sink` and
+  // returns it.
   using Sink = absl::FunctionRef<absl::Status(int64_t offset, const char* piece, int64_t bytes)>;
-  absl::Status Read(std::span<const CUstream> after, CUdeviceptr from, int64_t bytes, int64_t piece_bytes,
-                    Sink sink);
+  absl::Status Read(std::span<const CUstream> after, CUdeviceptr from, int64_t bytes,
+                    int64_t piece_bytes, Sink sink);
 
  private:
   DriverContext* const context_;

@@ -70,9 +70,9 @@ void BundleFigure() {
 // Seconds of PyTorch on the GPU, by name; empty: there is none that could.
 std::map<std::string, double> TorchSeconds() {
   std::map<std::string, double> seconds;
-  FILE* const pipe = popen(
-      absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py 2>/dev/null").c_str(),
-      "r");
+  const std::string command =
+      absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py 2>/dev/null");
+  FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return seconds;
   char name[64];
   double value = 0;
@@ -87,8 +87,8 @@ constexpr char kNoBeam[] = "_nobeam";
 std::set<std::string> MeasureDevice() {
   std::set<std::string> reported;
   auto device = runtime::MakeDevice(std::string(runtime::kCuda), {});
-  absl::StatusOr<DeviceMeasured> measured =
-      device.ok() ? MeasureGpuDevice(**device, {}) : absl::StatusOr<DeviceMeasured>(device.status());
+  absl::StatusOr<DeviceMeasured> measured = absl::Status(device.status());
+  if (device.ok()) measured = MeasureGpuDevice(**device, {});
   if (!measured.ok()) {
     ReportSkipped("cuda_device", std::string(measured.status().message()));
     return reported;

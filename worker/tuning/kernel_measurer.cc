@@ -1,7 +1,6 @@
 #include "worker/tuning/kernel_measurer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -107,8 +106,7 @@ absl::StatusOr<const runtime::DeviceKernel*> KernelMeasurer::Loaded(const Compil
 absl::StatusOr<double> KernelMeasurer::Time(const runtime::DeviceKernel& kernel,
                                             std::span<const runtime::DeviceAddress> addresses,
                                             int64_t tasks) {
-  const WatchedWait wait(watch_, candidate_,
-                         watch_ == nullptr ? std::chrono::milliseconds{} : watch_->bound());
+  const WatchedWait wait(watch_, candidate_, LongestOf(watch_, 0));
   return device_->Time([&] {
     return tasks == kernel.tasks() ? device_->Launch(kernel, addresses, {})
                                    : device_->LaunchTasks(kernel, addresses, {}, 0, tasks);
@@ -144,8 +142,7 @@ absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* c
   if (!device_->properties().cuts_tasks && task_begin > 0) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
-  const WatchedWait wait(watch_, candidate_,
-                         watch_ == nullptr ? std::chrono::milliseconds{} : watch_->bound());
+  const WatchedWait wait(watch_, candidate_, LongestOf(watch_, 0));
   OB_RETURN_IF_ERROR(device_->LaunchTasks(*loaded, addresses, {}, task_begin, task_end));
   return ToHost(buffers);
 }

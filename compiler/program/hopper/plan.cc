@@ -166,7 +166,9 @@ struct Choice {
 class TileChooser {
  public:
   TileChooser(const HopperShape& shape, const Target& target)
-      : shape_(shape), plain_(shape), multiprocessors_(std::max<int64_t>(1, target.multiprocessors)) {
+      : shape_(shape),
+        plain_(shape),
+        multiprocessors_(std::max<int64_t>(1, target.multiprocessors)) {
     plain_.results.clear();
   }
 

@@ -17,7 +17,8 @@ ValueId LoadAmdOperand(ProgramBuilder& b, MatrixUnit unit, const AmdOperand& ope
   if (operand.across) {
     for (int64_t e = 0; e < lanes; ++e) {
       const ValueId line = b.Plus(b.Times(group, lanes), b.Int(first_step + e));
-      const ValueId chunk = operand.element(line, b.Modulo(line, 8), b.Divide(along, operand.chunk));
+      const ValueId chunk =
+          operand.element(line, b.Modulo(line, 8), b.Divide(along, operand.chunk));
       all.src.push_back(b.Load(operand.memory, b.Plus(chunk, b.Modulo(along, operand.chunk))));
     }
     return b.Add(std::move(all));

@@ -62,8 +62,8 @@ void MakeClusters(std::string& ptx, int64_t blocks) {
 }
 
 // From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
-// (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind it
-// may start then. In the text, since LLVM moves loads of what nobody writes across assembly.
+// (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind
+// it may start then. In the text, since LLVM moves loads of what nobody writes across assembly.
 void WaitForLaunchesBefore(std::string& ptx) {
   size_t line = ptx.find("\n{\n", ptx.find(".entry"));
   OB_CHECK(line != std::string::npos);

@@ -9,7 +9,7 @@
 #include "compiler/optimize/opt.h"
 #include "compiler/target.h"
 
-namespace outboard::program {
+namespace outboard {
 
 // The kernel as it is planned for the target: with gates where its loads are not proved to be in
 // range, and without functions that the target has no library for. Errors: as proof::GuardUnproved.
@@ -22,4 +22,4 @@ absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Ta
 absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* sink,
                                                                     const Target& target);
 
-}  // namespace outboard::program
+}  // namespace outboard

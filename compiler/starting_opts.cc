@@ -1,4 +1,4 @@
-#include "compiler/program/starting_opts.h"
+#include "compiler/starting_opts.h"
 
 #include <optional>
 #include <utility>
@@ -13,7 +13,7 @@
 #include "compiler/program/online/plan.h"
 #include "compiler/proof/in_range.h"
 
-namespace outboard::program {
+namespace outboard {
 
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target) {
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(graph, sink));
@@ -34,19 +34,19 @@ absl::StatusOr<std::vector<std::vector<codegen::Opt>>> StartingOpts(const UOp* s
   const auto add = [&](OptKind kind, int64_t axis, int64_t amount) {
     lists.push_back({codegen::Opt{kind, axis, amount}});
   };
-  OB_ASSIGN_OR_RETURN(const std::optional<OnlineMmaPlan> online,
-                      PlanOnlineMma(kernel, target, nullptr));
-  if (online) add(OptKind::kOnline, 0, OnlineAmount(online->tile));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::OnlineMmaPlan> online,
+                      program::PlanOnlineMma(kernel, target, nullptr));
+  if (online) add(OptKind::kOnline, 0, program::OnlineAmount(online->tile));
   OB_ASSIGN_OR_RETURN(const std::optional<codegen::MmaPlan> mma,
                       codegen::PlanMma(kernel, target, nullptr));
-  OB_ASSIGN_OR_RETURN(const std::optional<HopperPlan> hopper,
-                      PlanHopper(kernel, target, nullptr, mma));
+  OB_ASSIGN_OR_RETURN(const std::optional<program::HopperPlan> hopper,
+                      program::PlanHopper(kernel, target, nullptr, mma));
   if (hopper)
-    add(OptKind::kWgmma, kernel.groups[0].ranges[0], WgmmaAmount(hopper->tile));
+    add(OptKind::kWgmma, kernel.groups[0].ranges[0], program::WgmmaAmount(hopper->tile));
   if (mma) add(OptKind::kMma, kernel.groups[0].ranges[0], codegen::MmaAmount(mma->tile));
   lists.push_back(codegen::HeuristicOpts(kernel, target));
   if (target.block_threads > 1 && !lists.back().empty()) lists.push_back({});
   return lists;
 }
 
-}  // namespace outboard::program
+}  // namespace outboard
