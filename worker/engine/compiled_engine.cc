@@ -152,7 +152,8 @@ class CompiledEngine final : public Engine {
 
   absl::Status WaitForQueued() {
     const absl::Status status = [this] {
-      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(watch_, queued_us_));
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(),
+                             LongestOf(watch_, queued_us_));
       return device().Synchronize();
     }();
     queued_ = 0;
@@ -361,7 +362,8 @@ class CompiledEngine final : public Engine {
       next += count;
     }
     const absl::Status status = [&] {  // waits where the device has much queued
-      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(watch_, queued_us_));
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(),
+                             LongestOf(watch_, queued_us_));
       return device().LaunchAll(together_, vars, plan.record);
     }();
     if (!status.ok()) {

@@ -33,8 +33,8 @@ void Execution::CheckAnyWaited(Warp* warp, const Instruction& in) {
   for (const auto& block : blocks_)
     if (block->live_warps > 0) return;
   Tell(ReportKind::kDependency, in, warp, 0, Space::kGeneric, 0,
-       "the last thread leaves, and none has run griddepcontrol.wait: the launch may be done before "
-       "those it depends on");
+       "the last thread leaves, and none has run griddepcontrol.wait: the launch may be done "
+       "before those it depends on");
 }
 
 }  // namespace outboard::ptx
