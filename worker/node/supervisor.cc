@@ -98,7 +98,8 @@ class Supervisor::Impl {
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
     SayWhatIsShared();
-    if (!options_.search.empty())
+    // Executors that have a GPU search on it themselves, while their sessions are quiet.
+    if (!options_.search.empty() && executors_.device != runtime::kCuda)
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),

@@ -176,8 +176,8 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const pro
   OB_RETURN_IF_ERROR(CheckPut(put));
   const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
-  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArray(dtype, dims);
-  if (MadeRoom(array.status())) array = engine_->NewArray(dtype, dims);
+  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArrayForUpload(dtype, dims);
+  if (MadeRoom(array.status())) array = engine_->NewArrayForUpload(dtype, dims);
   if (array.ok() && static_cast<uint64_t>((*array)->bytes()) != put.total_bytes())
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
