@@ -270,6 +270,24 @@ TEST_F(NodeTest, ItsCertificate_IsRenewedAtTwoThirds_WithoutAClaim) {
   EXPECT_TRUE(Step(**session).ok());
 }
 
+// As our image is: gRPC would make no connection without the system's.
+TEST_F(NodeTest, OnAMachineWithoutRootCertificates_ItAsksAllTheSame) {
+  StartGateway();
+  const std::vector<std::string> boxed = {"/usr/bin/unshare", "--user", "--map-root-user",
+                                          "--mount", "/bin/sh", "-c"};
+  const auto run = [&](const std::string& line) {
+    std::vector<std::string> argv = boxed;
+    argv.push_back(line);
+    return RunToEnd(std::move(argv));
+  };
+  const std::string hide =
+      "for f in /etc/ssl /usr/share/grpc; do [ ! -d $f ] || mount -t tmpfs tmpfs $f || exit 99; "
+      "done; ";
+  if (run(hide + "exit 0").code != 0) GTEST_SKIP() << "no user namespaces are granted here";
+  const Ended ended = run(hide + "exec " + OUTBOARD_BINARY + " " + WorkerArgs("s-1", ""));
+  EXPECT_NE(ended.err.find(gateway::kWaitingForApproval), std::string::npos) << ended.err;
+}
+
 TEST_F(NodeTest, OfAnotherGateway_ItBelievesNothing) {
   StartGateway();
   std::string args = WorkerArgs("s-1", Claim("s-1"));
