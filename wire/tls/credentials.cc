@@ -51,9 +51,9 @@ class ServerCheck final : public tls_of_grpc::ExternalCertificateVerifier {
   const Trust trust_;
 };
 
-// gRPC reads the system's roots also where it is not to verify by them, and makes no connection where
-// there are none, as on a bare machine. This one it reads instead; nobody has its key, and nothing
-// is verified by it.
+// gRPC reads the system's roots also where it is not to verify by them, and makes no connection
+// where there are none, as on a bare machine. This one it reads instead; nobody has its key, and
+// nothing is verified by it.
 const std::string& UnusedRoot() {
   static const std::string* const pem = [] {
     const auto authority = Authority::Generate("unused");
