@@ -399,6 +399,7 @@ Stats RemoteSession::stats() const {
 }
 
 absl::Status RemoteSession::Detach() {
+  if (!status().ok()) return EndStream(/*leave=*/true);  // its calls have said why
   const absl::Status status = Sync();
   OB_RETURN_IF_ERROR(EndStream(/*leave=*/true));
   return status;

@@ -103,7 +103,8 @@ struct SessionOptions {
   // Errors: INVALID_ARGUMENT  `devices`, `mesh` or `spread` is none of those above
   //         UNIMPLEMENTED     spread = "stages"
   absl::Status CheckDevices() const;
-  // Errors: INVALID_ARGUMENT  `name`, `attach` or `fork_of` cannot be one, or they do not go together
+  // Errors: INVALID_ARGUMENT  `name`, `attach` or `fork_of` cannot be one, or they do not go
+  //                           together
   //         UNIMPLEMENTED     they are for one device
   absl::Status CheckNames() const;
 };

@@ -125,12 +125,12 @@ absl::Status SessionRows::Put(const SessionRow& row) {
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
-            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, attach_hash = excluded.attach_hash, devices = "
-            "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
-            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
-            "excluded.price_per_hour, price_class = excluded.price_class, price_held = "
-            "excluded.price_held, price_parked = excluded.price_parked, price_stored = "
-            "excluded.price_stored"));
+            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, "
+            "attach_hash = excluded.attach_hash, devices = excluded.devices, recoverable = "
+            "excluded.recoverable, snapshot_root = excluded.snapshot_root, snapshot_seq = "
+            "excluded.snapshot_seq, price_per_hour = excluded.price_per_hour, price_class = "
+            "excluded.price_class, price_held = excluded.price_held, price_parked = "
+            "excluded.price_parked, price_stored = excluded.price_stored"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))

@@ -140,13 +140,20 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   session->device_class = event.device_class;
   session->memory_wanted = event.memory_bytes;
   session->key_id = event.key_id;
-  // Its steps in flight still end; it asks for money again once they have.
-  if (!session->stopped.ok() && session->state == State::kDetached) {
+  if (StillStops(*session, out)) {
     telemetry::CountRefused(telemetry::Refusal::kCredit);
     out.push_back(EndClient{.conn = event.conn, .why = session->stopped, .is_kept = true});
     return;
   }
   Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
+}
+
+// Steps in flight of a session that nobody pays for still end; it asks for money again once they
+// have.
+bool GatewayCore::StillStops(Session& session, Out& out) {
+  const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
+  if (stops() && !session.busy) Park(session, out);
+  return stops();
 }
 
 // A client takes the session over from whoever has it.

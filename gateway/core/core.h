@@ -260,6 +260,7 @@ class GatewayCore {
   // ---- names, and state that goes from session to session (names.cc)
   Session* Named(TenantId tenant, const std::string& text);
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  bool StillStops(Session& session, Out& out);
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
   Session& Begin(const ClientOpen& event);
   void BeginFork(const ClientOpen& event, Out& out);

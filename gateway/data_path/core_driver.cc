@@ -247,6 +247,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (!open.attach().empty() || !open.resume_token().empty()) TellProgress();
   if (!open.attach().empty()) {
     client->resume_token = host_->DrawToken();
     Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),

@@ -86,8 +86,18 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
                                           spread.value_or(shard::Spread::kAuto), sharder_.get());
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  shard::DeviceSpeeds speeds = worker.speeds;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const other = FindWorker(part.worker);
+    if (other == nullptr || other == &worker) continue;
+    for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
+    // Between workers nobody has measured: no better than what is assumed.
+    speeds.link_bytes_per_s =
+        std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
+    speeds.collective_s = std::max(speeds.collective_s, shard::DeviceSpeeds().collective_s);
+  }
   runs->LimitMemory(options_.memory_bytes_max);
-  runs->SetSpeeds(worker.speeds);
+  runs->SetSpeeds(speeds);
   return runs;
 }
 

@@ -98,7 +98,8 @@ class Supervisor::Impl {
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
     SayWhatIsShared();
-    if (!options_.search.empty())
+    // Executors that have a GPU search on it themselves, while their sessions are quiet.
+    if (!options_.search.empty() && executors_.device != runtime::kCuda)
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
@@ -223,7 +224,7 @@ class Supervisor::Impl {
                // again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
-        local_socket_ = command.welcome().local_socket();
+        local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
         welcome_ = has_welcome = true;
         not_joined_.clear();

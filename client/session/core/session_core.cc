@@ -278,7 +278,8 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (state_ == State::kEnded) return;
     const bool ends = item.has_failed() && item.failed().seq() == 0;
-    if ((state_ == State::kLost || state_ == State::kStopped) && !ends) continue;  // comes again after Resume
+    const bool has_link = state_ != State::kLost && state_ != State::kStopped;
+    if (!has_link && !ends) continue;  // comes again after Resume
     if (item.has_opened()) {
       // On a stream that is open already, only what is later.
       if (state_ == State::kOpening || frame.epoch() > out_.epoch())
