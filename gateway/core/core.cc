@@ -25,7 +25,10 @@
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
-//       when all have attached, and ends when one of them does, since it has no snapshots.
+//       when all have attached. When one of them ends, all do: what the others hold is of no use
+//       without its part. A new placement, of all of them, begins with the last snapshot, which has
+//       the parts of all at one item; where there is none to go on from (G8) the session ends, and
+//       its client hears of rank, device and worker.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -237,7 +240,6 @@ std::string GatewayCore::CheckInvariants() const {
     const bool sits = holds || in({State::kParked});
     if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
     if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
-    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
     for (const Seat& seat : s.seats) {
       if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();

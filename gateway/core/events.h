@@ -115,6 +115,8 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
+  bool has_collectives = false;       // these share the work of a session, and hold parts of its state
+  bool groups_recover = false;        // and take snapshots of an item that they are told
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;
@@ -213,7 +215,7 @@ struct RefusedItem {  // ended two executors; it fails with this status
   uint64_t seq = 0;
   absl::Status why;
 };
-struct SnapshotKept {  // by the session's executor; its blobs are on disk
+struct SnapshotKept {  // by the session's executor, or all of them; its blobs are on disk
   SessionId session;
   std::string root;
   uint64_t seq = 0;  // of the last item it includes
@@ -257,6 +259,7 @@ struct Assign {  // with a fresh attach token
   std::vector<RefusedItem> refused = {};
   std::vector<uint32_t> mesh = {};  // empty: one axis
   std::string spread = {};
+  uint64_t snapshot_seq = 0;  // of the snapshot that they begin with
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -278,6 +281,7 @@ struct Live {
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
+  uint64_t snapshot_seq = 0;  // its last item
 };
 struct Moving {  // the session's executor was lost; another Live follows
   ConnId conn;

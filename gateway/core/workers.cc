@@ -20,6 +20,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
+  worker.has_collectives = event.has_collectives;
+  worker.groups_recover = event.groups_recover;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -109,7 +111,8 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
-    if (may_return && session.epoch > 0) {
+    // Of several workers the others still have theirs, and wait for nobody.
+    if (may_return && session.epoch > 0 && session.seats.size() == 1) {
       Orphan(session, how, out);
     } else {
       Replace(session, how, out);

@@ -67,14 +67,16 @@ void CoreDriver::Do(Welcome& action) {
   worker->endpoint->Send(std::move(command));
 }
 
-// Nothing: every rank computes all.
-std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
+// Nothing: every rank computes all. Where a session goes on, its arrays lie as they did.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) {
+  if (auto known = Entry(assign.session).runs; known != nullptr) return known;
   if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
   return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+                                     spread.value_or(shard::Spread::kAuto), sharder_.get(),
+                                     /*gathers_fetched=*/worker.groups_recover);
 }
 
 void CoreDriver::Do(Assign& action) {
@@ -85,6 +87,10 @@ void CoreDriver::Do(Assign& action) {
   // The relay is there before the worker can know the session.
   BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
   Entry(action.session).attach_hash = HashOf(token);
+  if (action.devices.size() > 1) {
+    Entry(action.session).parts.emplace(static_cast<uint32_t>(action.devices.size()));
+    blobs_->ForgetParts(action.session, action.snapshot_seq);
+  }
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
@@ -172,6 +178,7 @@ void CoreDriver::Connect(const Live& live) {
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
+       .snapshot_seq = live.snapshot_seq,
        .max_cost = MaxCostOf(client->open)},
       client->open);
 }

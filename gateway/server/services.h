@@ -18,6 +18,7 @@
 #include "gateway/doors/key_door.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/server/caller.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
@@ -118,7 +119,7 @@ class FleetService final : public StreamedFleet {
   CoreDriver* const driver_;
   // Held by a call: it ends when its worker's certificate does.
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
-  void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
+  void KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;

@@ -15,14 +15,18 @@ struct GroupWorld : test::World {
   GroupWorld() : World({.price_per_hour = kPrice, .snapshot_ns = kSecondNs}) {}
 
   void JoinOf(uint64_t worker, uint32_t devices, std::vector<HeldExecutor> held = {},
-              bool serves_groups = true) {
+              bool serves_groups = true, bool groups_recover = false,
+              bool has_collectives = true) {
     Tell(WorkerJoined{
         .worker = WorkerId{worker},
         .name = "box#" + std::to_string(worker),
         .devices = std::vector<DeviceSlot>(devices, DeviceSlot{.price_per_hour = kPrice}),
         .node = "node" + std::to_string(worker % 10),
         .held = std::move(held),
-        .serves_groups = serves_groups});
+        .snapshots_when_asked = true,
+        .serves_groups = serves_groups,
+        .has_collectives = has_collectives,
+        .groups_recover = groups_recover});
   }
   SessionId OpenOn(uint64_t conn, uint32_t devices) {
     const SessionId id{0, conn};
@@ -110,6 +114,82 @@ TEST(CoreGroups, AWorkerFromBefore_GetsNoGroup) {
   EXPECT_EQ(w.Get<Assign>(), nullptr);
   w.OpenOn(2, 1);
   EXPECT_NE(w.Get<Assign>(), nullptr);
+}
+
+struct SavedGroup : GroupWorld {
+  SavedGroup() {
+    JoinOf(1, 2, {}, true, /*groups_recover=*/true);
+    id = OpenOn(1, 2);
+    AttachAll(id, 2);
+    EXPECT_TRUE(Get<Live>()->recoverable);
+    Tell(SnapshotKept{id, "roots", 5});
+    Tell(SessionProgress{id, true, 8});
+  }
+  void Lose(uint32_t rank, uint64_t placement = 1) {
+    Tell(ExecutorGone{.session = id,
+                      .why = absl::UnavailableError("killed by signal 9"),
+                      .placement = placement,
+                      .rank = rank});
+  }
+  SessionId id;
+};
+
+TEST(CoreGroups, ALostRank_MovesAllToANewPlacementWithTheLastSnapshot) {
+  SavedGroup w;
+  w.Lose(1);
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr) << "of the others";
+  ASSERT_NE(w.Get<Moving>(), nullptr);
+  EXPECT_NE(w.Get<Moving>()->text.find("rank 1 of 2"), std::string::npos) << w.Get<Moving>()->text;
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 2u);
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->snapshot_seq, 5u);
+  EXPECT_TRUE(w.core.Awaits(w.id, 0) && w.core.Awaits(w.id, 1));
+  w.AttachAll(w.id, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "roots");
+  EXPECT_EQ(w.Get<Live>()->snapshot_seq, 5u);
+}
+
+TEST(CoreGroups, G9TheEndOfAReplacedRank_IsNotThatOfItsSuccessor) {
+  SavedGroup w;
+  w.Lose(1);
+  w.AttachAll(w.id, 2);
+  w.Lose(0, /*placement=*/1);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  w.Lose(0, /*placement=*/2);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 3u);
+}
+
+TEST(CoreGroups, AGroupThatHoldsParts_GoesOnWhereOthersDo) {
+  SavedGroup w;
+  w.JoinOf(3, 2, {}, true, true, /*has_collectives=*/false);
+  w.JoinOf(4, 2, {}, true, /*groups_recover=*/false);
+  w.Tell(WorkerSetAside{WorkerId{1}});
+  EXPECT_EQ(w.Get<Assign>(), nullptr) << "these would take a part for the whole, or save nothing";
+  w.JoinOf(5, 2, {}, true, true);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker.value, 5u);
+}
+
+TEST(CoreGroups, AClientThatKeepsNothing_HearsOfTheLoss) {
+  GroupWorld w;
+  w.JoinOf(1, 2, {}, true, /*groups_recover=*/true);
+  const SessionId id{0, 1};
+  w.Tell(ClientOpen{.conn = ConnId{1},
+                    .tenant = test::kTenant,
+                    .devices = 2,
+                    .session = id,
+                    .resume_hash = Token{1, 1},
+                    .recovers = false});
+  w.AttachAll(id, 2);
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+  w.Tell(ExecutorGone{.session = id, .why = absl::UnavailableError("killed"), .rank = 1});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(CoreGroups, ALostRank_EndsTheGroupAndIsNamed) {

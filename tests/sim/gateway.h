@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,24 @@ class NoBlobs final : public gateway::BlobUses {
                        uint64_t) override {
     return absl::NotFoundError("no such blob");
   }
+  void PartsKept(const gateway::SessionId&, uint64_t, const std::vector<wire::Hash>&) override {}
+  void ForgetParts(const gateway::SessionId&, uint64_t) override {}
+};
+
+// What each rank of the sessions on several devices is to compute, in whatever order, as often as it
+// has to.
+class ExpectedResults {
+ public:
+  void Add(const std::string& session, uint32_t rank, const std::string& value) {
+    values_[{session, rank}].insert(value);
+  }
+  bool Has(const std::string& session, uint32_t rank, const std::string& value) const {
+    const auto found = values_.find({session, rank});
+    return found != values_.end() && found->second.contains(value);
+  }
+
+ private:
+  std::map<std::pair<std::string, uint32_t>, std::set<std::string>> values_;
 };
 
 // An adapter's half of a connection: incoming messages are queued while the port pauses; now and
@@ -154,7 +173,7 @@ class Gateway {
   }
   void Crash() {
     world_->ExecutorTrace("gateway crashes");
-    world_->Count("lost");
+    world_->Count("gateway lost");
     for (const auto& side : process_->clients) Die(*side->connection);
     for (const auto& side : process_->workers) Die(*side->connection);
     for (const auto& side : process_->executors) Die(*side->connection);
@@ -182,21 +201,22 @@ class Gateway {
     return true;
   }
   // Fleet.Keep: calls `done` with OK when it is on disk; never, if the gateway crashes.
-  void Keep(gateway::SessionId session, gateway::Token token, const worker::PersistRequest& request,
-            std::function<void(absl::Status)> done) {
+  void Keep(gateway::SessionId session, gateway::Token token, uint32_t rank,
+            const worker::PersistRequest& request, std::function<void(absl::Status)> done) {
     const absl::StatusOr<gateway::TenantId> tenant = process_->driver.TenantOf(session, token);
     if (!tenant.ok()) return done(tenant.status());
     const std::string root = blobs_.Keep(request);
     world_->Count("snapshot kept");
     if (!request.checkpoint) {
       kept_[session] = std::max(kept_[session], request.seq);
-      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done));
+      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done), rank);
     }
     checkpoints_[request.name] = root;
     done(absl::OkStatus());
   }
   const test::MemoryStore& blobs() const { return blobs_; }
   Books& books() { return disk_.books; }
+  ExpectedResults& expected() { return expected_; }
   // Returns the bytes of the checkpoint saved under `name`.
   std::map<std::string, std::string> Checkpoint(const std::string& name) const {
     std::map<std::string, std::string> values;
@@ -216,12 +236,13 @@ class Gateway {
     const auto found = kept_.find(session);
     return found == kept_.end() ? 0 : found->second;
   }
-  // True if its executor was asked for a snapshot long enough ago, or could not be asked.
+  // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several are
+  // asked as soon as all of them can be, and again.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
     const auto executor = std::find_if(executors.rbegin(), executors.rend(),
                                        [&](const auto& side) { return side->session == session; });
-    return executor == executors.rend() ||
+    return executor == executors.rend() || (*executor)->is_told ||
            ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }
 
@@ -322,7 +343,7 @@ class Gateway {
         if (item.has_open())
           gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
         else if (item.has_take_snapshot())
-          asked = gateway_->world_->now();
+          asked = gateway_->world_->now(), is_told = item.take_snapshot().seq() > 0;
       connection->SendDown(std::move(frame));
     }
     void End(absl::Status) override {
@@ -341,6 +362,7 @@ class Gateway {
     const std::shared_ptr<ExecutorConnection> connection;
     gateway::SessionId session;
     std::optional<int64_t> asked;  // for a snapshot, the last time
+    bool is_told = false;          // of which item
 
    private:
     void Gone() {
@@ -449,7 +471,8 @@ class Gateway {
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
             .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
             .never_wakes = planted == Planted::kNeverWakes,
-            .bill_replay = planted == Planted::kBillReplay};
+            .bill_replay = planted == Planted::kBillReplay,
+            .old_placement = planted == Planted::kOldPlacement};
   }
 
   template <typename Any>
@@ -479,6 +502,7 @@ class Gateway {
         EndReplay(session);
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
+          if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");
           replays_[session] = world_->now();
         }
       }
@@ -512,6 +536,7 @@ class Gateway {
   // State that survives a crash.
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
+  ExpectedResults expected_;
   test::MemoryStore blobs_;
 };
 

@@ -302,6 +302,7 @@ class Supervisor::Impl {
     entry.set_one_account(one_account_);
     entry.set_serves_groups(true);
     entry.set_has_collectives(true);
+    entry.set_groups_recover(true);
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
     std::lock_guard lock(mutex_);
