@@ -121,10 +121,12 @@ TEST_F(GroupRunsTest, AnItemIsKept_UntilNoRankCanNeedIt) {
 
 // The next repetition takes it in parts, as the first one did; the value is whole.
 TEST_F(GroupRunsTest, ACarriedResultThatIsFetched_StaysInPartsAndIsMadeWhole) {
-  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kData, &sharder_};
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
   OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
   Pass(runs, Put(1, 1));
-  Pass(runs, Run(2, 1, 2));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);  // it is state
+  Pass(runs, step);
   proto::ClientFrame fetch;
   fetch.add_items()->set_seq(3);
   fetch.mutable_items(0)->mutable_fetch()->add_handles(2);

@@ -155,6 +155,10 @@ class Client {
 
   void Flush() {
     if (connection_ == nullptr) return;
+    const std::string& session = core_.opened().session_id();  // empty before it is open
+    if (!session.empty())
+      for (const auto& [rank, value] : std::exchange(expected_, {}))
+        gateway_->expected().Add(session, rank, value);
     for (proto::ClientFrame& frame : core_.TakeFrames()) connection_->SendUp(std::move(frame));
   }
 
@@ -269,7 +273,6 @@ class Client {
 
   // What ranks hold beside the first comes to nobody, until a later result shows it.
   void ExpectOfRanks(const EncodedGraph& graph, const session::RunRequest& request) {
-    const std::string& session = core_.opened().session_id();
     for (uint32_t rank = 0; rank < devices_ && devices_ > 1; ++rank) {
       std::map<uint64_t, std::string>& values = of_ranks_[rank];
       const std::vector<std::string_view> inputs = {values.at(request.inputs[0]),
@@ -277,7 +280,7 @@ class Client {
       std::vector<std::string> results;
       for (uint32_t i = 0; i < request.outputs.size(); ++i) {
         results.push_back(ValueOf(graph.id.ToBytes(), i, inputs, rank));
-        gateway_->expected().Add(session, rank, results.back());
+        expected_.emplace_back(rank, results.back());
       }
       for (size_t i = 0; i < results.size(); ++i) values[request.outputs[i]] = results[i];
     }
@@ -309,6 +312,7 @@ class Client {
   uint64_t next_handle_ = 1;
   std::map<uint64_t, std::string> values_;  // the expected contents of the handles
   std::map<uint32_t, std::map<uint64_t, std::string>> of_ranks_;  // by rank, also of ended handles
+  std::vector<std::pair<uint32_t, std::string>> expected_;  // by ranks, and not sent
   std::vector<Awaited> awaited_;
   std::vector<Save> saves_;
   bool done_ = false;
