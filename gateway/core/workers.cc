@@ -21,6 +21,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.serves_groups = event.serves_groups;
   worker.has_collectives = event.has_collectives;
   worker.groups_recover = event.groups_recover;
+  worker.spans = event.serves_groups && event.spans;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -110,11 +111,11 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
-    // Of several workers the others still have theirs, and wait for nobody.
-    if (may_return && session.epoch > 0 && session.seats.size() == 1) {
+    // The other workers of one that is spread do not wait for this one.
+    if (may_return && session.epoch > 0 && !session.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, how, out);
+      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how), out);
     }
   }
   workers_.erase(id);

@@ -53,6 +53,7 @@ struct EpochStart {
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;  // of its last item
   std::optional<MicroUsd> max_cost = {};  // that the session is held to
+  std::string name = {};                  // the session's
 };
 
 class Relay {
@@ -96,10 +97,11 @@ class Relay {
   void GiveKernelUses(KernelUsesOfRanks kernel_uses, bool replays);
   // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                      uint64_t epoch, uint64_t through_seq);
+                      uint64_t epoch, uint64_t through_seq, bool is_kept = false);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
   bool is_opening() const;    // the client has not had the answer to its Open
+  bool has_opened() const;    // it has had, in the epoch of the last Connect
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
