@@ -153,7 +153,7 @@ class CoreDriver {
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done, uint32_t rank = 0);
   // The executors that it has, or is to have; 0: no such session.
-  uint32_t RanksOf(SessionId session) const;
+  uint32_t ExecutorsOf(SessionId session) const;
 
   // ---- shutdown
   void Drain();

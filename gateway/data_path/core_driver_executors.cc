@@ -63,7 +63,7 @@ absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
   return session->relay->tenant();
 }
 
-uint32_t CoreDriver::RanksOf(SessionId id) const {
+uint32_t CoreDriver::ExecutorsOf(SessionId id) const {
   std::lock_guard lock(mutex_);
   const Session* const session = Find(id);
   return session != nullptr && session->relay != nullptr ? session->relay->ranks() : 0;

@@ -319,7 +319,7 @@ void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Ha
         },
         rank);
   };
-  if (driver_->RanksOf(session) > 1)
+  if (driver_->ExecutorsOf(session) > 1)
     return blob_retention_->KeepPart(tenant, session, manifest, request.seq(), write, done);
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
