@@ -241,12 +241,15 @@ class Gateway {
     return found == kept_.end() ? 0 : found->second;
   }
   // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several are
-  // asked as soon as all of them can be, and again.
+  // asked again and again, and not before their client has opened all of them.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
     const auto executor = std::find_if(executors.rbegin(), executors.rend(),
                                        [&](const auto& side) { return side->session == session; });
-    return executor == executors.rend() || (*executor)->is_told ||
+    const bool is_group = std::ranges::any_of(executors, [&](const auto& side) {
+      return side->session == session && side->rank > 0;
+    });
+    return executor == executors.rend() || is_group ||
            ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }
 
@@ -329,8 +332,9 @@ class Gateway {
           gateway_(gateway),
           host_(&gateway->process_->host),
           port_(&gateway->process_->driver, this) {}
-    bool Begin(gateway::SessionId of, gateway::Token token, uint32_t rank) {
+    bool Begin(gateway::SessionId of, gateway::Token token, uint32_t of_rank) {
       session = of;
+      rank = of_rank;
       if (!port_.Attach(session, token, rank).ok()) return false;
       inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
@@ -347,7 +351,7 @@ class Gateway {
         if (item.has_open())
           gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
         else if (item.has_take_snapshot())
-          asked = gateway_->world_->now(), is_told = item.take_snapshot().seq() > 0;
+          asked = gateway_->world_->now();
       connection->SendDown(std::move(frame));
     }
     void End(absl::Status) override {
@@ -366,7 +370,7 @@ class Gateway {
     const std::shared_ptr<ExecutorConnection> connection;
     gateway::SessionId session;
     std::optional<int64_t> asked;  // for a snapshot, the last time
-    bool is_told = false;          // of which item
+    uint32_t rank = 0;
 
    private:
     void Gone() {

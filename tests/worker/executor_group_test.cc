@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
 #include "runtime/collective/loopback.h"
 #include "tests/sim/fake_engine.h"
 #include "wire/version.h"
@@ -71,6 +73,41 @@ TEST(ExecutorGroup, AValue_IsRankZerosToSend) {
   EXPECT_FALSE(HasValue(answers));
   ASSERT_FALSE(answers.empty());
   EXPECT_EQ(answers.back().done().through_seq(), 2u) << "it is applied";
+}
+
+// A repeated Run keeps a carried result in parts, and its value is made of them.
+TEST(ExecutorGroup, AValueOfARun_IsMadeWholeByTheGraphThatItNames) {
+  Graph g;
+  const UOp *const x = Param(g, 0, DType::kF32, {2}), *const y = Param(g, 1, DType::kF32, {2});
+  const EncodedGraph product = ValueOrDie(EncodeGraph(Sink(g, {Mul(g, x, y)})));
+  const EncodedGraph whole = ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+  Rank zero(0);
+  for (const EncodedGraph* graph : {&product, &whole}) {
+    proto::ClientItem item;
+    item.mutable_graph()->set_id(graph->id.ToBytes());
+    item.mutable_graph()->set_total_bytes(graph->bytes.size());
+    item.mutable_graph()->set_data(graph->bytes);
+    zero.On(item);
+  }
+  zero.On(Put(1));
+  proto::ClientItem item;
+  item.set_seq(2);
+  proto::Run& run = *item.mutable_run();
+  run.set_graph_id(product.id.ToBytes());
+  run.add_inputs(1);
+  run.add_inputs(1);
+  run.add_outputs(7);
+  run.add_fetch(0);
+  run.add_whole()->set_graph_id(whole.id.ToBytes());
+  const std::string part =
+      sim::ValueOf(product.id.ToBytes(), 0, {std::string(8, 'x'), std::string(8, 'x')});
+  std::string value;
+  for (const proto::ServerItem& answer : zero.On(item))
+    if (answer.done().values_size() > 0) value = answer.done().values(0).data();
+  EXPECT_EQ(value, sim::ValueOf(whole.id.ToBytes(), 0, {part}));
+  for (const proto::ServerItem& answer : zero.On(Fetch(3, 7)))
+    if (answer.done().values_size() > 0) value = answer.done().values(0).data();
+  EXPECT_EQ(value, part) << "what is held stays a part";
 }
 
 TEST(ExecutorGroup, AFailure_IsToldByEachRank) {
