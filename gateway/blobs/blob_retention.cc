@@ -282,7 +282,8 @@ void BlobRetention::KeepPart(TenantId tenant, const SessionId& session, const wi
       if (uses == sessions_.end()) status.Update(Ended());
       if (status.ok()) {
         auto& parts = uses->second.parts;
-        if (parts.try_emplace({seq, manifest}, roots).second) free.clear();  // else it was sent twice
+        const bool is_new = parts.try_emplace({seq, manifest}, roots).second;
+        if (is_new) free.clear();  // else it was sent twice
         Claim(uses->second, roots, free);
         while (parts.size() > kSnapshotPartsMax) {
           free.insert(free.end(), parts.begin()->second.begin(), parts.begin()->second.end());

@@ -150,7 +150,7 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
-  bool has_collectives = false;       // these share the work of a session, and hold parts of its state
+  bool has_collectives = false;       // these share a session's work, and hold parts of its state
   bool groups_recover = false;        // and take snapshots of an item that they are told
   bool spans = false;  // these exchange data with those of other workers that span
   std::optional<TenantId> owner = {};  // the one account that sees it; nothing: it is rented out

@@ -162,8 +162,8 @@ void GatewayCore::PutAway(Session& session, Out& out) {
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
 // memory, and what else is there is for parked ones. Returns those that have to go to disk before
 // `placed` gets these slots (nullptr, none: as it is): first those that can go now, of these those
-// whose clients left first, and last those that have no snapshots, which end. One whose client waits
-// for a device stays.
+// whose clients left first, and last those that have no snapshots, which end. One whose client
+// waits for a device stays.
 std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
                                                          const std::vector<uint32_t>& taken,
                                                          const Session* placed) {

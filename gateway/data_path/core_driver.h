@@ -66,7 +66,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
-  bool old_placement = false;        // takes the end of a replaced executor for that of its successor
+  bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 
 class CoreDriver {
@@ -165,8 +165,8 @@ class CoreDriver {
   //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
   // Makes this snapshot the one that a replacement executor starts from; of a session on several
-  // devices the parts of all ranks do, together. `done` is called once the session's row names it, of
-  // a part that others are missing beside at once, or with an error:
+  // devices the parts of all ranks do, together. `done` is called once the session's row names it,
+  // of a part that others are missing beside at once, or with an error:
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot

@@ -121,8 +121,9 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     out.set_snapshot_ms(answers_ == nullptr ? start.snapshot_ms : 0);
     out.set_snapshots_when_told(answers_ != nullptr && start.snapshot_ms > 0);
     out.set_snapshot_root(PartOfRoot(start.snapshot_root, rank, ranks()));
-    // A client whose worker was replaced on its live stream said long ago which kernel uses it knew;
-    // a gateway that was started again knows what the client says. Those of ranks it never hears.
+    // A client whose worker was replaced on its live stream said long ago which kernel uses it
+    // knew; a gateway that was started again knows what the client says. Those of ranks it never
+    // hears.
     if (answers_ != nullptr || (is_fresh_ && !to.kernel_uses.empty())) {
       out.clear_kernel_uses();
       for (const auto& [key, entry] : to.kernel_uses) *out.add_kernel_uses() = entry;

@@ -78,8 +78,8 @@ class Relay {
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
   void RequestSnapshot();  // of the executor, whatever its epoch; of several once they can
-  // Of a session on several devices. What has become of a snapshot that its ranks were told to take:
-  // a rank has kept its part; all parts are kept, and the session's row says so.
+  // Of a session on several devices. What has become of a snapshot that its ranks were told to
+  // take: a rank has kept its part; all parts are kept, and the session's row says so.
   void PartKept(uint32_t rank, uint64_t seq);
   void SnapshotDurable(uint64_t seq);
   void CheckSnapshot();  // at every tick: tells the ranks to take one, if it is due

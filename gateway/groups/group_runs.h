@@ -7,13 +7,13 @@
 //             rank keeps its rows
 //   Run       names the written graph; an input or result that is state, fetched or carried into
 //             the next repetition is told to who writes it
-//   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in cloud.proto),
-//             and Runs for values that they are asked for
+//   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in
+//             cloud.proto), and Runs for values that they are asked for
 //   Release, donated inputs   end a handle
 //
 // An item is looked at once: what it means depends on the items before it, and a client that comes
-// back sends again what some ranks have not applied, or others are to apply again behind a snapshot.
-// Until that is over, it is remembered what was written for it.
+// back sends again what some ranks have not applied, or others are to apply again behind a
+// snapshot. Until that is over, it is remembered what was written for it.
 //
 // Limits: those of an executor, which ends the session: handles, graphs and their bytes.
 // Threads: any. Calls with a frame come in the order of the frames.

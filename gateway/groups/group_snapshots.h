@@ -1,14 +1,16 @@
 // The snapshots of a session on several devices: all ranks take one of the same item, or there is
 // none. Two halves:
 //
-//   SnapshotAsks   of an epoch: when the ranks are told to take one, and of which item (TakeSnapshot in
-//                  cloud.proto, which goes to all of them between the same two items). The next is asked
-//                  for when each rank has kept its part of the last, or has said that it will not.
+//   SnapshotAsks   of an epoch: when the ranks are told to take one, and of which item
+//                  (TakeSnapshot in cloud.proto, which goes to all of them between the same two
+//                  items). The next is asked for when each rank has kept its part of the last, or
+//                  has said that it will not.
 //   SnapshotParts  of a placement: what the ranks have kept. The parts of one item are the snapshot
 //                  once all are there; those of an earlier item are of no use then.
 //
 // An interval has passed, or the client's room for what is not in a snapshot is half full, or
-// somebody waits for the session's memory: then one is due (as in worker/session/snapshot_schedule.h).
+// somebody waits for the session's memory: then one is due (as in
+// worker/session/snapshot_schedule.h).
 //
 // No I/O. Times: milliseconds of any monotonic clock. Threads: one at a time.
 #pragma once
@@ -40,8 +42,8 @@ class SnapshotAsks {
   struct Ask {
     uint64_t seq = 0, number = 0;
   };
-  // What to send to all ranks now, behind the item that was sent last. `from_seq`: the last item that
-  // a rank had applied as the epoch began; of none before it is a snapshot possible.
+  // What to send to all ranks now, behind the item that was sent last. `from_seq`: the last item
+  // that a rank had applied as the epoch began; of none before it is a snapshot possible.
   std::optional<Ask> Due(int64_t now_ms, uint64_t from_seq);
 
   void Missed(uint32_t rank, uint64_t number);
@@ -75,8 +77,8 @@ class SnapshotParts {
   const std::vector<wire::Hash>& whole() const { return whole_; }
 
  private:
-  // Items with some parts. A rank that has kept nothing of an item is not asked for a later one before
-  // it has said so, but its word may be late.
+  // Items with some parts. A rank that has kept nothing of an item is not asked for a later one
+  // before it has said so, but its word may be late.
   static constexpr size_t kItemsMax = 2;
 
   const uint32_t ranks_;

@@ -34,7 +34,8 @@ class RankAnswers {
   // A new epoch: every rank opens again.
   void Restart();
   bool all_opened() const { return opened_ == ranks_.size(); }
-  // Once all have opened: the last item that any had applied by then, and whether it was that of all.
+  // Once all have opened: the last item that any had applied by then, and whether it was that of
+  // all.
   uint64_t most_opened() const;
   bool opened_alike() const;
   uint64_t least_done() const { return LeastDone(); }

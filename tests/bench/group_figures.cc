@@ -105,7 +105,9 @@ void LossFigures() {
       std::thread step([&] { values.push_back(ValueOrDie(program.Step())); });
       std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits
       const Clock::time_point begin = Clock::now();
-      const auto since = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+      const auto since = [&] {
+        return std::chrono::duration<double>(Clock::now() - begin).count();
+      };
       kill(ranks[1], SIGKILL);
       while (test::IsAlive(ranks[0])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       abort_ms.push_back(1e3 * since());
@@ -117,8 +119,8 @@ void LossFigures() {
   }
   Report("group_abort_ms_p99", Quantile(abort_ms, 0.99), "ms",
          absl::StrFormat("median %.0f", Quantile(abort_ms, 0.5)),
-         absl::StrFormat("%d times, of two devices one is killed in a collective: until the other's "
-                         "process is gone",
+         absl::StrFormat("%d times, of two devices one is killed in a collective: until the "
+                         "other's process is gone",
                          kLosses));
   Report("group_recover_s", Quantile(recover_s, 1), "s",
          absl::StrFormat("median %.2f", Quantile(recover_s, 0.5)),

@@ -135,8 +135,8 @@ TEST_F(SeveralWorkersTest, ALostExecutor_IsNamedWithItsWorker) {
   EXPECT_NE(why.message().find("(device 0 of node-1#"), std::string::npos) << why;
 }
 
-// With snapshots it costs a moment, and no bit: first an executor, then the whole worker, whose part
-// another one takes over.
+// With snapshots it costs a moment, and no bit: first an executor, then the whole worker, whose
+// part another one takes over.
 TEST_F(SeveralWorkersTest, WhatIsLost_IsReplacedAndChangesNoBit) {
   StartNodes(3, 1);
   const auto open = [&] {

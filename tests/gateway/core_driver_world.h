@@ -99,7 +99,8 @@ class Blobs final : public BlobUses {
   absl::Status UseBlob(TenantId, const SessionId&, const wire::Hash&, uint64_t, uint64_t) override {
     return absl::NotFoundError("");
   }
-  void PartsKept(const SessionId&, uint64_t seq, const std::vector<wire::Hash>& manifests) override {
+  void PartsKept(const SessionId&, uint64_t seq,
+                 const std::vector<wire::Hash>& manifests) override {
     kept_seq = seq;
     kept = manifests;
   }

@@ -157,7 +157,8 @@ TEST(GatewayCoreSleeping, AnExclusiveDeviceWithoutSnapshotsIsKept) {
   EXPECT_EQ(w.core.devices_busy(), 1u);
 }
 
-// It could never go to disk: nobody would pay for the memory that it holds, for as long as it slept.
+// It could never go to disk: nobody would pay for the memory that it holds, for as long as it
+// slept.
 TEST(GatewayCoreSleeping, WhatHasNoSnapshotsKeepsItsDevice) {
   SleepingWorld w{CoreOptions{}};
   w.JoinOne(1);

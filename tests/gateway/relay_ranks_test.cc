@@ -210,7 +210,7 @@ TEST_F(RelaySnapshotTest, TheClient_HearsOfTheWholeSnapshotAlone) {
       item.mutable_done()->set_durable_seq(1);
       item.mutable_done()->set_snapshot_missed(3);
     });
-  EXPECT_EQ(client_.got.back().items(0).done().durable_seq(), 0u) << "each rank says so of its part";
+  EXPECT_EQ(client_.got.back().items(0).done().durable_seq(), 0u) << "of its part";
   EXPECT_EQ(client_.got.back().items(0).done().snapshot_missed(), 0u);
   relay_.SnapshotDurable(1);
   EXPECT_EQ(client_.got.back().items(0).done().durable_seq(), 1u);

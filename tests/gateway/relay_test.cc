@@ -221,7 +221,8 @@ TEST_F(RelayTest, APlanThatNobodyWillAskForIsNotKept) {
     entry->set_seq(seq);
     relay_.FromExecutor(&executor_, frame, pause);
   }
-  EXPECT_LT(relay_.TakeKernelUses().at(0).size(), wire::kFrameBytesMax / 1000);  // it fits into an Open
+  // It fits into an Open.
+  EXPECT_LT(relay_.TakeKernelUses().at(0).size(), wire::kFrameBytesMax / 1000);
 }
 
 // A side that has read many frames at once tells them all; its pause ends once.

@@ -98,8 +98,8 @@ class NoBlobs final : public gateway::BlobUses {
   void ForgetParts(const gateway::SessionId&, uint64_t) override {}
 };
 
-// What each rank of the sessions on several devices is to compute, in whatever order, as often as it
-// has to.
+// What each rank of the sessions on several devices is to compute, in whatever order, as often as
+// it has to.
 class ExpectedResults {
  public:
   void Add(const std::string& session, uint32_t rank, const std::string& value) {
@@ -213,7 +213,8 @@ class Gateway {
     world_->Count("snapshot kept");
     if (!request.checkpoint) {
       kept_[session] = std::max(kept_[session], request.seq);
-      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done), rank);
+      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done),
+                                           rank);
     }
     checkpoints_[request.name] = root;
     done(absl::OkStatus());
@@ -240,8 +241,8 @@ class Gateway {
     const auto found = kept_.find(session);
     return found == kept_.end() ? 0 : found->second;
   }
-  // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several are
-  // asked again and again, and not before their client has opened all of them.
+  // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several
+  // are asked again and again, and not before their client has opened all of them.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
     const auto executor = std::find_if(executors.rbegin(), executors.rend(),

@@ -49,8 +49,8 @@ class Worker {
     if (found == executors_.end()) return std::nullopt;
     return std::pair(found->second->placement, found->second->core->applied_seq());
   }
-  // Stops one of its executors, if there are any. The others of its session have no partner then, and
-  // end when the gateway says so, or their supervisor: whose word of them comes late.
+  // Stops one of its executors, if there are any. The others of its session have no partner then,
+  // and end when the gateway says so, or their supervisor: whose word of them comes late.
   void CrashExecutor() {
     if (executors_.empty()) return;
     auto executor = executors_.begin();
@@ -329,9 +329,10 @@ class Worker {
     if (control_ == nullptr || !gateway_->up() || world_->OneIn(10))
       return answer(absl::UnavailableError("not there"));
     const std::weak_ptr<bool> alive = executor.alive;
-    gateway_->Keep(key.first, executor.token, key.second, *request, [alive, answer](const absl::Status& kept) {
-      if (!alive.expired()) answer(kept);
-    });
+    gateway_->Keep(key.first, executor.token, key.second, *request,
+                   [alive, answer](const absl::Status& kept) {
+                     if (!alive.expired()) answer(kept);
+                   });
   }
   void Stored(Key key, uint64_t id, bool kept) {
     Executor& executor = *executors_.at(key);

@@ -31,8 +31,9 @@ class RowSums {
       numbers.push_back(static_cast<float>(i % 7 + 1) / (4 * kRows));
     const uint64_t in = session_->NewHandle(), weights = session_->NewHandle();
     const std::vector<float> ones(kColumns, 1);
-    OB_CHECK_OK(session_->Put(in, DType::kF32, std::vector<int64_t>{kRows, kColumns}, Bytes(numbers)));
-    OB_CHECK_OK(session_->Put(weights, DType::kF32, std::vector<int64_t>{1, kColumns}, Bytes(ones)));
+    const std::vector<int64_t> dims = {kRows, kColumns}, dims_of_sums = {1, kColumns};
+    OB_CHECK_OK(session_->Put(in, DType::kF32, dims, Bytes(numbers)));
+    OB_CHECK_OK(session_->Put(weights, DType::kF32, dims_of_sums, Bytes(ones)));
     request_.inputs = {in, weights};
     request_.fetch = {0};
   }

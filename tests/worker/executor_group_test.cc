@@ -224,7 +224,8 @@ TEST(ExecutorGroup, ASnapshotOfAnEarlierEpoch_IsNotTaken) {
   EXPECT_EQ(rank.core.TakeStore(0), nullptr);
 }
 
-// Another rank may be in the middle of the Run behind it, and hears of no Open before it is through.
+// Another rank may be in the middle of the Run behind it, and hears of no Open before it is
+// through.
 TEST(ExecutorGroup, WhatWaitsForABlob_StaysWhenTheClientComesBack) {
   auto group = collective::MakeLoopback({2});
   SavedRank rank;

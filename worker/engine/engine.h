@@ -83,8 +83,8 @@ class Engine {
   // nullptr: no group. Any thread may call its Abort while a Run waits.
   collective::Collective* group() const { return collective_.get(); }
 
-  // In a group: called where memory lacks before a Run launches anything, and gives back what it can.
-  // Nothing: there is nothing to give back.
+  // In a group: called where memory lacks before a Run launches anything, and gives back what it
+  // can. Nothing: there is nothing to give back.
   void SetMakeRoom(std::function<void()> make_room) { make_room_ = std::move(make_room); }
 
   // Evaluates `sink` (verified, of tensor level, or in a group of device level) on `inputs`,

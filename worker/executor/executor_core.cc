@@ -167,9 +167,9 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   if (needed_blob_.empty()) Drain();
 }
 
-// The client sends again what is not applied. In a group other ranks may be in the middle of an item
-// that waits here, and hear of no Open before they are through: what is here whole stays, and is
-// skipped when it comes again.
+// The client sends again what is not applied. In a group other ranks may be in the middle of an
+// item that waits here, and hear of no Open before they are through: what is here whole stays, and
+// is skipped when it comes again.
 void ExecutorCore::KeepWaiting() {
   size_t kept = 0;
   uint64_t seq = 0, bytes = 0;

@@ -188,8 +188,8 @@ class ExecutorCore {
   EngineStats restored_;                      // of the executors before, up to the snapshot
   SnapshotSchedule schedule_;
   std::deque<std::shared_ptr<PersistRequest>> saves_;  // not taken yet
-  // Of a rank of several: the snapshot that it is to take, 0: none; the last number that it heard of
-  // in this epoch; the last that it has not stored; and one that is taken, and not written yet.
+  // Of a rank of several: the snapshot that it is to take, 0: none; the last number that it heard
+  // of in this epoch; the last that it has not stored; and one that is taken, and not written yet.
   proto::TakeSnapshot told_;
   uint64_t told_last_ = 0, told_missed_ = 0;
   bool missed_is_news_ = false;

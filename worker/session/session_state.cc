@@ -143,7 +143,8 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
   // While what is being stored may be what memory lacks, inputs are kept for a second try. In a
-  // group what one rank tries again the others do not: there the engine makes room before it begins.
+  // group what one rank tries again the others do not: there the engine makes room before it
+  // begins.
   std::vector<DeviceArrayPtr> again;
   const bool is_group = engine_->group() != nullptr;
   if (!held_.expired() && !is_group) again = inputs;
