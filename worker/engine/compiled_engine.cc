@@ -286,6 +286,14 @@ class CompiledEngine final : public Engine {
   absl::Status CheckRoom(const ExecutionPlan& plan, const UOp* sink,
                          const std::vector<std::vector<int64_t>>& dims_of,
                          const std::vector<DeviceArrayPtr>& inputs) const {
+    const absl::Status room = LookForRoom(plan, sink, dims_of, inputs);
+    if (!absl::IsResourceExhausted(room) || !make_room_) return room;
+    make_room_();
+    return LookForRoom(plan, sink, dims_of, inputs);
+  }
+  absl::Status LookForRoom(const ExecutionPlan& plan, const UOp* sink,
+                           const std::vector<std::vector<int64_t>>& dims_of,
+                           const std::vector<DeviceArrayPtr>& inputs) const {
     MemoryNeed need;
     int64_t largest = plan.schedule.arena_bytes;
     int about = plan.largest_temporary;
