@@ -283,19 +283,28 @@ int Main(int argc, char** argv) {
   cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
   for (Command command : {credit_add, cap_set})
     command.Add("--tenant", &account.tenant, "The account").ShowDefault();
+  Command invoice = app.Subcommand(
+      "invoice", "List what an account was charged and credited, or check it (docs/money.md)");
+  invoice.Add("--verify", &account.verify,
+              "Compute every line and the chain of hashes anew, and compare them with what the "
+              "gateway signed before; exit code 1 if anything differs");
+  invoice.Add("--tenant", &account.tenant, "The account, without --gateway").ShowDefault();
+  Command audit = app.Subcommand(
+      "audit", "Check the whole ledger of a data folder; exit code 1 if it does not verify");
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
             "2026-01-31T12:00:00Z (default: all)");
-  usage.Add("--gateway", &account.gateway,
-            "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  for (Command command : {usage, invoice})
+    command.Add("--gateway", &account.gateway,
+                "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set}) {
+        account_limit, account_show, credit_add, cap_set, invoice, audit}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set})
+                          credit_add, cap_set, invoice, audit})
     command.Add("--json", &account.json, "Print JSON");
 
   CertFlags certified;
@@ -446,6 +455,8 @@ int Main(int argc, char** argv) {
   if (account_show.Given()) return RunAccountShow(account);
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
+  if (invoice.Given()) return RunInvoice(account);
+  if (audit.Given()) return RunAudit(account);
   if (usage.Given()) return RunUsage(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);

@@ -38,7 +38,7 @@ constexpr Names kMethods[] = {"Cloud.Session",       "Cloud.Values",      "Fleet
                               "Store.Get",           "Store.Set",         "Store.Remove",
                               "Store.Pin",           "Store.Usage",       "Account.CreateKey",
                               "Account.ListKeys",    "Account.RevokeKey", "Account.Usage",
-                              "Fleet.JoinAtClients"};
+                              "Account.Invoice",     "Fleet.JoinAtClients"};
 constexpr Names kCodeNames[kCodes] = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
@@ -231,6 +231,10 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      "Charges that were written to the ledger."},
     {Metric::kPostingsRefused, "outboard_postings_refused_total", kCounter, kInGateway,
      "Accounts whose charges the ledger refused; their leases stop. An operator has to look."},
+    {Metric::kLedgerAudits, "outboard_ledger_audits_total", kCounter, kInGateway,
+     "Audits of the whole ledger: one at the start, and one every hour."},
+    {Metric::kLedgerAuditFailed, "outboard_ledger_audit_failed", kGauge, kInGateway,
+     "1 if the last audit found that the ledger does not verify: no session is opened then."},
     {Metric::kChargedTime,
      "outboard_charged_device_seconds_total",
      kCounter,

@@ -77,6 +77,8 @@ enum class Metric : uint16_t {
   // ---- the gateway: money
   kPostings,
   kPostingsRefused,
+  kLedgerAudits,
+  kLedgerAuditFailed,
   kChargedTime,
   kChargedUsd,
   kLedgerQueue,
@@ -197,6 +199,7 @@ enum class CallMethod {
   kListKeys,
   kRevokeKey,
   kUsage,
+  kInvoice,
   kRefusedJoin  // of a worker at the address for clients
 };
 // "Store.Set"; for logs and labels.

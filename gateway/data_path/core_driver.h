@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/data_path/heads.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
@@ -75,6 +76,10 @@ class CoreDriver {
 
   // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
+
+  // Every reply that reports a cost carries the account's last head of `heads`, which outlives the
+  // driver. Call before any connection; without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
 
   // Reads who is set aside, and writes there who will be; `quarantine` outlives the driver. Call
   // before any worker can join. Without it they are remembered as long as the process lives.
@@ -234,6 +239,7 @@ class CoreDriver {
   const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
+  const LedgerHeads* heads_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -44,6 +44,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->SetRuns(session.runs);
+  session.relay->SetHeads(heads_);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -260,8 +261,9 @@ void CoreDriver::Do(EndClient& action) {
       observer_->OnClientEnded({action.session.value_or(SessionId{}), client->identity.tenant,
                                 client->port->request_id()},
                                action.why);
+    const auto head = heads_ != nullptr ? heads_->Of(client->identity.tenant) : nullptr;
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0);
+                   relay ? relay->done_seq() : 0, head.get());
   });
 }
 
@@ -290,6 +292,9 @@ void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); 
 absl::Status CoreDriver::WriteTrouble() const {
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
+  if (absl::IsDataLoss(trouble))  // what is wrong is for its operator
+    return absl::UnavailableError(
+        "the gateway's ledger does not verify: it opens no sessions until its operator has looked");
   return absl::UnavailableError(
       absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
                    trouble.message()));

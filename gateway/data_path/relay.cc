@@ -233,7 +233,7 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq) {
+                    uint64_t epoch, uint64_t through_seq, const proto::LedgerHead* head) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -241,6 +241,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   done.set_seconds_billed(static_cast<uint64_t>(bill.ms / 1000));
   done.set_billed_ms(static_cast<uint64_t>(bill.ms));
   done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
+  if (head != nullptr) *done.mutable_head() = *head;
   if (!why.ok()) {
     proto::Failed& failed = *frame.add_items()->mutable_failed();
     failed.set_code(static_cast<uint32_t>(why.code()));
@@ -390,6 +391,9 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
       done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
+      done.clear_head();  // the gateway's alone
+      if (heads_ != nullptr)
+        if (const auto head = heads_->Of(tenant_); head != nullptr) *done.mutable_head() = *head;
       done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
       CountDeviceTime(done.device_time_us());
       NoteKernelUses(done.kernel_uses());

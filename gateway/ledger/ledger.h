@@ -107,6 +107,21 @@ struct AccountPosting {
   absl::Status status;
 };
 
+// What the chain of an account's own entries is made of (wire/proof/signed_head.h).
+struct ChainLink {
+  int64_t number = 0;
+  WallTime at;
+  std::string body_hash;  // 32 bytes
+};
+struct ChainLinks {
+  std::vector<ChainLink> links;
+  int64_t last_entry = 0;   // of the ledger, at the same moment
+  std::string ledger_hash;  // its hash
+};
+
+// An entry as it was posted, with everything that its hash covers (gateway/ledger/entry.h).
+struct PostedEntry;
+
 struct VerifyReport {
   int64_t entries = 0;
   int64_t lines = 0;
@@ -194,6 +209,14 @@ class Ledger {
 
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
+
+  // Returns the links of the entries in which the account has a line, with numbers above `after`,
+  // oldest first, at most `limit`; and the head of the ledger. Fewer than `limit`: these are all.
+  absl::StatusOr<ChainLinks> LinksOf(TenantId tenant, int64_t after, int64_t limit);
+  // Returns the same entries in full. At most kStatementRowsMax.
+  absl::StatusOr<std::vector<PostedEntry>> EntriesOf(TenantId tenant, int64_t after, int64_t limit);
+  // Returns the hash of entry `number`; of 0: 32 zero bytes. NOT_FOUND: there is no such entry.
+  absl::StatusOr<std::string> HashOfEntry(int64_t number);
 
   // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account
   // that breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its

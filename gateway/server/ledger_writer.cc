@@ -7,6 +7,7 @@
 
 #include "base/thread_slice.h"
 #include "gateway/base/clock.h"
+#include "gateway/proof/head_signer.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
@@ -21,8 +22,13 @@ bool IsPassing(const absl::Status& status) {
 }
 }  // namespace
 
-LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit)
-    : ledger_(ledger), rows_(rows), credit_limit_(credit_limit), thread_([this] { Work(); }) {}
+LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit,
+                           HeadSigner* heads)
+    : ledger_(ledger),
+      rows_(rows),
+      credit_limit_(credit_limit),
+      heads_(heads),
+      thread_([this] { Work(); }) {}
 LedgerWriter::~LedgerWriter() { Stop(); }
 
 void LedgerWriter::Post(std::vector<Charge> charges, Refused refused) {
@@ -46,7 +52,16 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
     refused(account.tenant, account.status);
   }
   CountPosted(charges, not_posted);
+  for (const AccountPosting& account : *accounts) SignHead(account.tenant);
   return absl::OkStatus();
+}
+
+// A bill without it is no worse than it was: the next posting tries again.
+void LedgerWriter::SignHead(TenantId tenant) {
+  if (heads_ == nullptr) return;
+  if (absl::Status status = heads_->RefreshSome(tenant); !status.ok())
+    telemetry::LogWarning("head_not_signed",
+                          {{"account", tenant.value}, {"message", status.ToString()}});
 }
 
 // What the ledger refuses is an answer, too; only what may pass is tried again.
@@ -54,6 +69,7 @@ void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> the
   Add({[this, request = std::move(request), then = std::move(then)] {
          auto answer = ledger_->Hold(request, credit_limit_);
          if (IsPassing(answer.status()) && !stopping()) return answer.status();
+         if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr) SignHead(request.tenant);
          then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
          return absl::OkStatus();
        },
@@ -105,12 +121,17 @@ void LedgerWriter::CountPosted(const std::vector<Charge>& charges, const std::se
 
 LedgerWriter::Figures LedgerWriter::figures() const {
   std::lock_guard lock(mutex_);
-  return {jobs_.size(), !trouble_.ok(), charged_};
+  return {jobs_.size(), !trouble_.ok(), !audit_.ok(), charged_};
 }
 
 absl::Status LedgerWriter::trouble() const {
   std::lock_guard lock(mutex_);
-  return trouble_;
+  return trouble_.ok() ? audit_ : trouble_;
+}
+
+void LedgerWriter::SetAudit(absl::Status audit) {
+  std::lock_guard lock(mutex_);
+  audit_ = std::move(audit);
 }
 
 void LedgerWriter::Add(Job job) {

@@ -33,6 +33,7 @@ class CoreDriver;
 class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
+class HeadSigner;
 
 // Sessions as bytes: a frame is looked at before it is parsed.
 class CloudService final
@@ -59,12 +60,18 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 KeyDoor* door, Turns* turns)
-      : accounts_(accounts), ledger_(ledger), usage_(std::move(usage)), door_(door), turns_(turns) {
+                 HeadSigner* heads, KeyDoor* door, Turns* turns)
+      : accounts_(accounts),
+        ledger_(ledger),
+        usage_(std::move(usage)),
+        heads_(heads),
+        door_(door),
+        turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
     Serve(3, &AccountService::ServeUsage);
+    Serve(4, &AccountService::ServeInvoice);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -74,12 +81,15 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* ServeUsage(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* ServeInvoice(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  HeadSigner* const heads_;
   KeyDoor* const door_;
   Turns* const turns_;
 };

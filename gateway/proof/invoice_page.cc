@@ -1,0 +1,29 @@
+#include "gateway/proof/invoice_page.h"
+
+#include <vector>
+
+#include "base/check.h"
+#include "gateway/ledger/entry.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/invoice_check.h"
+
+namespace outboard::gateway {
+
+absl::Status InvoicePage(Ledger& ledger, HeadSigner& heads, TenantId tenant, int64_t after,
+                         proto::InvoiceReply& reply) {
+  OB_ASSIGN_OR_RETURN(const CoveredHead covered, heads.Refresh(tenant));
+  *reply.mutable_head() = *covered.head;
+  OB_ASSIGN_OR_RETURN(const std::vector<PostedEntry> entries,
+                      ledger.EntriesOf(tenant, after, kInvoiceEntriesMax));
+  int64_t last = after;
+  for (const PostedEntry& entry : entries) {
+    if (entry.number > covered.last_number) break;
+    last = entry.number;
+    Fill(entry, *reply.add_entries());
+  }
+  if (last < covered.last_number && !reply.entries().empty()) reply.set_next(last);
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::gateway
