@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "client/session/address.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
 #include "worker/executor/executor_main.h"

@@ -5,11 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -28,12 +26,10 @@
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
-#include "worker/executor/executor_main.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
-#include "worker/tuning/tuning_store.h"
 
 namespace outboard::cli {
 

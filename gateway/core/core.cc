@@ -44,11 +44,9 @@
 #include "gateway/core/core.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 
 namespace outboard::gateway {

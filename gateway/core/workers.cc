@@ -2,7 +2,6 @@
 #include "gateway/core/core.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
