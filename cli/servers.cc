@@ -28,6 +28,7 @@
 #include "telemetry/log.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
+#include "worker/receipts/lease_counter.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
 
@@ -185,6 +186,8 @@ int RunWorker(const ServerFlags& flags) {
     telemetry::LogWarning("no_identity_kept", {{"message", why}});
     identity = worker::NewIdentity();
   }
+  const auto receipt_key = worker::OpenReceiptKey(IdentityPath(flags), *identity);
+  if (!receipt_key.ok()) return Report(receipt_key.status());
   const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
     session::Protection with = *protection;
     with.identity = std::move(certificate);
@@ -212,6 +215,7 @@ int RunWorker(const ServerFlags& flags) {
                                .fleet_secret = *secret,
                                .identity = *identity,
                                .executor = {},
+                               .receipt_key = *receipt_key,
                                .search = ChooseIdleSearch(flags),
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,

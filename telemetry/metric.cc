@@ -15,7 +15,7 @@ constexpr Names kLookups[] = {"hit", "miss"};
 constexpr Names kSessionEnds[] = {"closed", "lost"};
 constexpr Names kWorkerLosses[] = {"disconnected", "silent"};
 constexpr Names kOffences[] = {"other_session", "claim", "future_epoch", "unsent_item",
-                               "device_time"};
+                               "device_time",   "receipt", "receipt_conflict"};
 constexpr Names kDeviceUses[] = {"busy", "free", "out_of_service"};
 constexpr Names kVerdicts[] = {"known", "passed", "refused"};
 constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long", "device_failed",
@@ -48,7 +48,7 @@ constexpr Names kCodeNames[kCodes] = {
 static_assert(std::size(kRefusals) == static_cast<size_t>(Refusal::kOther) + 1);
 static_assert(std::size(kMethods) == static_cast<size_t>(CallMethod::kRefusedJoin) + 1);
 static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEnd::kOther) + 1);
-static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kDeviceTime) + 1);
+static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kReceiptConflict) + 1);
 static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kShelved) + 1);
 
 // Hardware classes come from workers; accounts are numbered.

@@ -125,7 +125,15 @@ enum class Lookup { kHit, kMiss };                            // in a cache
 enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnded
 enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
 // Of kWorkerOffences: what a worker did that an honest one does not (docs/runbook.md).
-enum class WorkerOffence { kOtherSession, kClaim, kFutureEpoch, kUnsentItem, kDeviceTime };
+enum class WorkerOffence {
+  kOtherSession,
+  kClaim,
+  kFutureEpoch,
+  kUnsentItem,
+  kDeviceTime,
+  kReceipt,         // not signed by it, or not of its device
+  kReceiptConflict  // two with one number, or one that counts less than one before
+};
 enum class DeviceUse { kBusy, kFree, kOutOfService };         // of kDevices
 enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
 // Of kExecutorsEnded.

@@ -24,6 +24,7 @@
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/invoice_check.h"
 #include "gateway/proof/invoice_page.h"
+#include "gateway/proof/receipt_rows.h"
 #include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
 #include "wire/proof/head_file.h"
@@ -72,6 +73,7 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
   struct Books {
     std::unique_ptr<gateway::Ledger> ledger;
     std::unique_ptr<gateway::HeadSigner> heads;
+    std::unique_ptr<gateway::ReceiptRows> receipts;
     gateway::TenantId tenant;
   };
   auto books = std::make_shared<Books>();
@@ -79,13 +81,15 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
   OB_ASSIGN_OR_RETURN(const gateway::Tenant tenant, accounts->FindTenant(flags.tenant));
   books->tenant = tenant.id;
   OB_ASSIGN_OR_RETURN(books->ledger, gateway::Ledger::Open(path));
+  OB_ASSIGN_OR_RETURN(books->receipts, gateway::ReceiptRows::Open(path));
   OB_ASSIGN_OR_RETURN(proof::SigningKey key,
                       proof::SigningKey::Open(gateway::LedgerKeyPath(folder)));
   books->heads = std::make_unique<gateway::HeadSigner>(books->ledger.get(), std::move(key));
   return [books](int64_t after) -> absl::StatusOr<proto::InvoiceReply> {
     proto::InvoiceReply reply;
     OB_RETURN_IF_ERROR(
-        gateway::InvoicePage(*books->ledger, *books->heads, books->tenant, after, reply));
+        gateway::InvoicePage(*books->ledger, *books->heads, *books->receipts, books->tenant, after,
+                             reply));
     return reply;
   };
 }

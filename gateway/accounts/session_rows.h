@@ -55,6 +55,8 @@ struct LeaseRow {
   WallTime granted_at;
   std::optional<WallTime> released_at;
   std::string end;  // reason of its end: "closed", "idle", "worker lost"; empty while it runs
+  // Of each device, by its place in the session; in rows of their own (gateway/proof/receipt_rows.h).
+  std::vector<std::string> physical_devices = {};
   bool operator==(const LeaseRow&) const = default;
 };
 

@@ -358,6 +358,7 @@ struct WriteLease {
   uint32_t devices = 0;
   WorkerId worker;
   std::string end;  // why it ended; empty at grant
+  std::vector<Seat> seats;  // with the slots that it has, or had
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
                             IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,

@@ -26,8 +26,8 @@ void GatewayCore::StartLease(Session& session, Out& out) {
   session.metered = true;
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
-  out.push_back(
-      WriteLease{lease, session.tenant, session.slots_held(), session.seats.front().worker, ""});
+  out.push_back(WriteLease{lease, session.tenant, session.slots_held(),
+                           session.seats.front().worker, "", session.seats});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
@@ -54,7 +54,8 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     EndHoldOf(session, out);
     if (std::exchange(session.replaying, false))
       session.replayed_ns += now_.ns - session.replay_since.ns;
-    out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
+    out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why,
+                             session.seats});
     session.metered = false;
   }
   EndHoldOf(session, out);

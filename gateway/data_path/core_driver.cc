@@ -47,6 +47,7 @@
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
+#include "wire/proof/signing_key.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -336,7 +337,9 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives()});
+             reg.has_collectives(), {}, {}});
+  if (reg.receipt_key().size() == proof::kPublicKeyBytes)
+    workers_.at(id)->receipt_key = reg.receipt_key();
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
@@ -401,7 +404,9 @@ void CoreDriver::OnTick() {
   EndTheSilent();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
-  if (++ticks_ % kKeyCheckTicks != 0) return;
+  ++ticks_;
+  KeepReceiptsInTime();
+  if (ticks_ % kKeyCheckTicks != 0) return;
   CheckKeys();
   LookAtQuarantine();
 }

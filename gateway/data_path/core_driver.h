@@ -27,6 +27,7 @@
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/heads.h"
+#include "gateway/ledger/device_time.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
@@ -123,6 +124,8 @@ class CoreDriver {
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
+  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool at_once);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
@@ -189,6 +192,11 @@ class CoreDriver {
   void Do(WriteSession& action);
   void Do(WriteLease& action);
 
+  void TellLease(const WriteLease& action, const Seat& seat);
+  void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
+  void KeepReceipts();
+  void KeepReceiptsInTime();
+
   // Of a worker that is known: counts what it did, and sets it aside where that is proof.
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
   void TakeOffences();
@@ -254,6 +262,9 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  DeviceTime device_time_;
+  struct Receipts;
+  std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   absl::Status quarantine_trouble_;  // of the last time that it was written and read

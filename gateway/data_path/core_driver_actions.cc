@@ -267,13 +267,6 @@ void CoreDriver::Do(EndClient& action) {
   });
 }
 
-void CoreDriver::Do(gateway::Post& action) {
-  writes_->Post(std::move(action.charges), [this](TenantId tenant, const absl::Status& why) {
-    std::lock_guard lock(mutex_);
-    Tell(PostingRefused{tenant, why});
-  });
-}
-
 void CoreDriver::Do(TakeHold& action) {
   const SessionId session = action.request.lease.session;
   holds_asked_[session] = action.number;
@@ -346,17 +339,6 @@ void CoreDriver::Do(WriteSession& action) {
                        /*lost=*/row.state == SessionRowState::kLost);
   }
   writes_->Write(std::move(row));
-}
-
-void CoreDriver::Do(WriteLease& action) {
-  if (!action.end.empty()) return writes_->EndLease(action.lease, action.end);
-  LeaseRow row;
-  row.lease = action.lease;
-  row.tenant = action.tenant;
-  row.devices = action.devices;
-  row.worker = NameOf(action.worker);
-  row.granted_at = host_->WallNow();
-  writes_->Grant(std::move(row));
 }
 
 }  // namespace outboard::gateway

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
@@ -13,6 +14,7 @@
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
 
@@ -35,6 +37,7 @@ struct CoreDriver::Worker {
   bool has_collectives;  // its executors exchange what a graph says
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
+  std::string receipt_key = {};  // verifies its receipts; empty: it writes none
 };
 
 // The driver's entry for a session.
@@ -57,6 +60,11 @@ struct CoreDriver::Session {
   std::optional<Ending> ending;
   std::set<std::string> had_by;  // identities of the workers that were given it
   bool is_restored = false;      // others may have been given it by the gateway before this one
+};
+
+struct CoreDriver::Receipts {
+  WorkerId from;
+  std::vector<proto::Receipt> receipts;  // the last two
 };
 
 struct CoreDriver::Aside {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hex.h"
 #include "base/thread_slice.h"
+#include "gateway/proof/receipt_rows.h"
 #include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
@@ -70,6 +71,9 @@ absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
   AuditReport report;
   OB_ASSIGN_OR_RETURN(const Audited before, ReadAudited(data_folder, key));
   OB_ASSIGN_OR_RETURN(report.ledger, ledger->Verify());
+  // A file from before there were receipts has none.
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<ReceiptRows> receipts, ReceiptRows::Open(accounts_path));
+  OB_ASSIGN_OR_RETURN(report.receipts, receipts->Verify());
   if (before.entries > 0) {
     const auto hash = ledger->HashOfEntry(before.entries);
     if (absl::IsNotFound(hash.status()))

@@ -27,10 +27,11 @@ std::string LedgerKeyPath(const std::string& data_folder);
 
 struct AuditReport {
   VerifyReport ledger;
+  int64_t receipts = 0;         // leased devices whose charges are within their receipts
   int64_t verified_before = 0;  // entries that the audit before had verified, and are still those
 };
 
-// Opens the accounts file for reading; others may write meanwhile. Reads all of it.
+// Others may write meanwhile. Reads the whole accounts file.
 // Errors: DATA_LOSS  says what does not verify; otherwise those of Ledger and of SigningKey::Open
 absl::StatusOr<AuditReport> Audit(const std::string& data_folder, const std::string& accounts_path);
 

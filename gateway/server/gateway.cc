@@ -35,6 +35,7 @@
 #include "gateway/observe/gateway_figures.h"
 #include "gateway/proof/auditor.h"
 #include "gateway/proof/head_signer.h"
+#include "gateway/proof/receipt_rows.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -208,9 +209,11 @@ class Gateway::Impl {
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
     OB_ASSIGN_OR_RETURN(proof::SigningKey key,
                         proof::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
+    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
     heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key));
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(),
-                                                    options_.credit_limit, heads_.get());
+                                                    options_.credit_limit, heads_.get(),
+                                                    receipts_.get());
     BeginAudits(path);
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
@@ -310,7 +313,7 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                heads_.get(), door_.get(), &turns_);
+                                                heads_.get(), receipts_.get(), door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
@@ -440,6 +443,7 @@ class Gateway::Impl {
   std::unique_ptr<KeyDoor> door_;
   std::unique_ptr<FleetDoor> fleet_door_;
   std::unique_ptr<HeadSigner> heads_;
+  std::unique_ptr<ReceiptRows> receipts_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   std::unique_ptr<Auditor> auditor_;
   DriverLog driver_log_;

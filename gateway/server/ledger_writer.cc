@@ -5,9 +5,11 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/thread_slice.h"
 #include "gateway/base/clock.h"
 #include "gateway/proof/head_signer.h"
+#include "gateway/proof/receipt_rows.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
@@ -23,11 +25,12 @@ bool IsPassing(const absl::Status& status) {
 }  // namespace
 
 LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit,
-                           HeadSigner* heads)
+                           HeadSigner* heads, ReceiptRows* receipts)
     : ledger_(ledger),
       rows_(rows),
       credit_limit_(credit_limit),
       heads_(heads),
+      receipts_(receipts),
       thread_([this] { Work(); }) {}
 LedgerWriter::~LedgerWriter() { Stop(); }
 
@@ -84,7 +87,23 @@ void LedgerWriter::Write(SessionRow row) {
   Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr, nullptr});
 }
 void LedgerWriter::Grant(LeaseRow row) {
-  Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr, nullptr});
+  Add({[this, row = std::move(row)]() -> absl::Status {
+         // First, so that a retry reserves no second number. They are the same then.
+         if (receipts_ != nullptr)
+           OB_RETURN_IF_ERROR(receipts_->NameDevices(row.lease, row.physical_devices));
+         return rows_->GrantLease(row).status();
+       },
+       nullptr, nullptr});
+}
+void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) {
+  if (receipts_ == nullptr) return;
+  Add({[this, receipts = std::move(receipts), refused = std::move(refused)]() -> absl::Status {
+         OB_ASSIGN_OR_RETURN(const std::vector<KeptReceipt> kept, receipts_->Keep(receipts));
+         for (size_t i = 0; i < kept.size(); ++i)
+           if (!kept[i].status.ok()) refused(receipts[i], kept[i].status);
+         return absl::OkStatus();
+       },
+       nullptr, nullptr});
 }
 void LedgerWriter::EndLease(LeaseId lease, std::string why) {
   // Stamped here: the write may wait for the disk.

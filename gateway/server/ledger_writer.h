@@ -28,13 +28,15 @@
 namespace outboard::gateway {
 
 class HeadSigner;
+class ReceiptRows;
 
 class LedgerWriter final : public WriteQueue {
  public:
   // `credit_limit`: of accounts that have none of their own. `heads`, null or outliving the writer,
-  // signs the ledger's head for each account that was written to.
+  // signs the ledger's head for each account that was written to. `receipts`, likewise: without it
+  // none is kept.
   LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit = kNoCreditLimit,
-               HeadSigner* heads = nullptr);
+               HeadSigner* heads = nullptr, ReceiptRows* receipts = nullptr);
   ~LedgerWriter() override;  // as Stop
 
   void Post(std::vector<Charge> charges, Refused refused) override;
@@ -43,6 +45,7 @@ class LedgerWriter final : public WriteQueue {
   void Write(SessionRow row) override;
   void Grant(LeaseRow row) override;
   void EndLease(LeaseId lease, std::string why) override;
+  void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
@@ -79,6 +82,7 @@ class LedgerWriter final : public WriteQueue {
   SessionRows* const rows_;
   const MicroUsd credit_limit_;
   HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;

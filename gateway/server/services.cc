@@ -196,7 +196,7 @@ grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountServ
       CallMethod::kInvoice, context, door_, turns_, turns_->reports, KeyScope::kUsage,
       [this](const Identity& who, const proto::InvoiceRequest* request,
              proto::InvoiceReply* reply) {
-        return InvoicePage(*ledger_, *heads_, who.tenant, request->after(), *reply);
+        return InvoicePage(*ledger_, *heads_, *receipts_, who.tenant, request->after(), *reply);
       });
 }
 

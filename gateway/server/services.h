@@ -34,6 +34,7 @@ class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
 class HeadSigner;
+class ReceiptRows;
 
 // Sessions as bytes: a frame is looked at before it is parsed.
 class CloudService final
@@ -60,11 +61,12 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 HeadSigner* heads, KeyDoor* door, Turns* turns)
+                 HeadSigner* heads, ReceiptRows* receipts, KeyDoor* door, Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
         heads_(heads),
+        receipts_(receipts),
         door_(door),
         turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
@@ -90,6 +92,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
   HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
   KeyDoor* const door_;
   Turns* const turns_;
 };

@@ -10,6 +10,7 @@
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/invoice_check.h"
 #include "gateway/proof/invoice_page.h"
+#include "gateway/proof/receipt_rows.h"
 #include "tests/gateway/support.h"
 #include "wire/proof/receipt.h"
 
@@ -20,7 +21,9 @@ constexpr TenantId kMine{1}, kOther{2};
 
 struct Books {
   explicit Books(const std::string& path, const proof::SigningKey& key)
-      : ledger(OpenLedger(path)), heads(ledger.get(), key) {}
+      : ledger(OpenLedger(path)),
+        receipts(ValueOrDie(ReceiptRows::Open(path))),
+        heads(ledger.get(), key) {}
 
   // Two leases of this account and one of another, in turns, and a credit.
   void Post(int64_t rounds, int64_t seconds = 5) {
@@ -43,7 +46,7 @@ struct Books {
     proto::InvoiceReply all;
     for (int64_t after = 0;;) {
       proto::InvoiceReply page;
-      EXPECT_TRUE(InvoicePage(*ledger, heads, tenant, after, page).ok());
+      EXPECT_TRUE(InvoicePage(*ledger, heads, *receipts, tenant, after, page).ok());
       for (const auto& entry : page.entries()) *all.add_entries() = entry;
       *all.mutable_head() = page.head();
       if (page.next() == 0) return all;
@@ -52,6 +55,7 @@ struct Books {
   }
 
   std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<ReceiptRows> receipts;
   HeadSigner heads;
   int64_t round = 0;
 };
@@ -209,7 +213,7 @@ TEST_F(InvoiceCheckTest, Charges_BeyondWhatTheWorkerSigned_DoNotVerify) {
     receipt.set_grant(1);
     receipt.set_number(1);
     receipt.set_usable_ms(usable_ms);
-    receipt.set_physical_device("node/0");
+    receipt.set_physical_device(proof::PhysicalDevice(worker.public_key(), 0));
     proof::Sign(worker, receipt);
     return invoice;
   };

@@ -44,7 +44,7 @@ proto::Receipt ReceiptOf(const SigningKey& key) {
   receipt.set_number(9);
   receipt.set_usable_ms(12'000);
   receipt.set_busy_ms(11'000);
-  receipt.set_physical_device("node/1");
+  receipt.set_physical_device(PhysicalDevice(key.public_key(), 1));
   Sign(key, receipt);
   return receipt;
 }
@@ -131,7 +131,17 @@ TEST(ReceiptTest, Check_FindsEveryFieldThatChanged) {
       {"number", [](auto& r) { r.set_number(10); }},
       {"usable", [](auto& r) { r.set_usable_ms(12'001); }},
       {"busy", [](auto& r) { r.set_busy_ms(11'001); }},
-      {"physical device", [](auto& r) { r.set_physical_device("node/2"); }},
+      {"physical device", [&](auto& r) {
+         r.set_physical_device(PhysicalDevice(key.public_key(), 2));
+       }},
+      {"a device of another worker's", [&](auto& r) {
+         r.set_physical_device(PhysicalDevice(other.public_key(), 1));
+         Sign(key, r);
+       }},
+      {"no device", [&](auto& r) {
+         r.clear_physical_device();
+         Sign(key, r);
+       }},
       {"key", [&](auto& r) { r.set_key(other.public_key()); }},
       {"busy for longer than usable", [&](auto& r) {
          r.set_busy_ms(12'001);
