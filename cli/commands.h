@@ -96,6 +96,7 @@ struct AccountFlags {
   std::vector<std::string> from;           // key create: ranges of addresses; empty: anywhere
   bool json = false;
   bool verify = false;                     // invoice
+  std::string month;                       // archive
   std::string on_off;                      // account share-tuning
   std::string amount;                      // credit, cap, account: US dollars, or a word
 };
@@ -123,6 +124,7 @@ int RunUsage(const AccountFlags& flags);
 // what they should be.
 int RunInvoice(const AccountFlags& flags);
 int RunAudit(const AccountFlags& flags);  // of all accounts
+int RunArchive(const AccountFlags& flags);  // moves the closed month `month` to its file
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 

@@ -291,6 +291,9 @@ int Main(int argc, char** argv) {
   invoice.Add("--tenant", &account.tenant, "The account, without --gateway").ShowDefault();
   Command audit = app.Subcommand(
       "audit", "Check the whole ledger of a data folder; exit code 1 if it does not verify");
+  Command archive = app.Subcommand(
+      "archive", "Move a closed month of the ledger to a file of its own (docs/money.md)");
+  archive.Add("month", &account.month, "The month, like 2026-10").Required();
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
@@ -300,11 +303,11 @@ int Main(int argc, char** argv) {
                 "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set, invoice, audit}) {
+        account_limit, account_show, credit_add, cap_set, invoice, audit, archive}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set, invoice, audit})
+                          credit_add, cap_set, invoice, audit, archive})
     command.Add("--json", &account.json, "Print JSON");
 
   CertFlags certified;
@@ -457,6 +460,7 @@ int Main(int argc, char** argv) {
   if (cap_set.Given()) return RunCapSet(account);
   if (invoice.Given()) return RunInvoice(account);
   if (audit.Given()) return RunAudit(account);
+  if (archive.Given()) return RunArchive(account);
   if (usage.Given()) return RunUsage(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);

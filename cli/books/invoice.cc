@@ -18,6 +18,7 @@
 #include "cli/connect.h"
 #include "client/session/address.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/base/clock.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/proof/auditor.h"
@@ -82,8 +83,8 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
   books->tenant = tenant.id;
   OB_ASSIGN_OR_RETURN(books->ledger, gateway::Ledger::Open(path));
   OB_ASSIGN_OR_RETURN(books->receipts, gateway::ReceiptRows::Open(path));
-  OB_ASSIGN_OR_RETURN(proof::SigningKey key,
-                      proof::SigningKey::Open(gateway::LedgerKeyPath(folder)));
+  OB_ASSIGN_OR_RETURN(signing::SigningKey key,
+                      signing::SigningKey::Open(gateway::LedgerKeyPath(folder)));
   books->heads = std::make_unique<gateway::HeadSigner>(books->ledger.get(), std::move(key));
   return [books](int64_t after) -> absl::StatusOr<proto::InvoiceReply> {
     proto::InvoiceReply reply;
@@ -99,13 +100,13 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
 absl::StatusOr<std::vector<proto::LedgerHead>> SeenHeads(const std::string& target,
                                                          const proto::LedgerHead& now) {
   std::vector<proto::LedgerHead> heads;
-  const std::string path = proof::HeadFilePath();
+  const std::string path = signing::HeadFilePath();
   if (path.empty()) return heads;
-  OB_ASSIGN_OR_RETURN(const proof::HeadFile::Heads file, proof::HeadFile(path).Read());
+  OB_ASSIGN_OR_RETURN(const signing::HeadFile::Heads file, signing::HeadFile(path).Read());
   if (file.damaged_lines > 0)
     std::fprintf(stderr, "outboard: %zu lines of %s are damaged and are not compared\n",
                  file.damaged_lines, path.c_str());
-  for (const proof::SeenHead& seen : file.heads)
+  for (const signing::SeenHead& seen : file.heads)
     if (seen.head.account() == now.account() &&
         ((!target.empty() && seen.target == target) || seen.head.key() == now.key()))
       heads.push_back(seen.head);
@@ -225,8 +226,26 @@ absl::Status AuditBooks(const AccountFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status ArchiveMonth(const AccountFlags& flags) {
+  const std::string path = gateway::AccountsPath(FolderOf(flags));
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    return absl::InvalidArgumentError("no accounts in " + FolderOf(flags) +
+                                      "; name the gateway's folder with --data");
+  OB_ASSIGN_OR_RETURN(const auto ledger, gateway::Ledger::Open(path));
+  OB_ASSIGN_OR_RETURN(const int64_t moved, ledger->ArchiveMonth(flags.month, gateway::WallNow()));
+  if (flags.json)
+    std::printf("{\"month\": %s, \"moved\": %lld}\n", Quoted(flags.month).c_str(),
+                static_cast<long long>(moved));
+  else
+    std::printf("%lld entries are in %s/ledger-%s.db now\n", static_cast<long long>(moved),
+                FolderOf(flags).c_str(), flags.month.c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+int RunArchive(const AccountFlags& flags) { return Report(ArchiveMonth(flags)); }
 int RunInvoice(const AccountFlags& flags) { return Report(Invoice(flags)); }
 int RunAudit(const AccountFlags& flags) { return Report(AuditBooks(flags)); }
 

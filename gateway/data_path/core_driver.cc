@@ -338,7 +338,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
              reg.has_collectives(), {}, {}});
-  if (reg.receipt_key().size() == proof::kPublicKeyBytes)
+  if (reg.receipt_key().size() == signing::kPublicKeyBytes)
     workers_.at(id)->receipt_key = reg.receipt_key();
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};

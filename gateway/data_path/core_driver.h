@@ -33,6 +33,7 @@
 namespace outboard::proto {
 class Heartbeat;
 class Open;
+class Receipt;
 class Register;
 class DeviceOut;
 class SessionEnded;

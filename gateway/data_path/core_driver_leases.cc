@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/accounts/session_rows.h"
+#include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/host.h"
 #include "proto/fleet.pb.h"
@@ -39,7 +40,7 @@ void CoreDriver::Do(WriteLease& action) {
                             : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
                                                           : worker->receipt_key;
     for (const uint32_t slot : seat.slots)
-      row.physical_devices.push_back(proof::PhysicalDevice(key, slot));
+      row.physical_devices.push_back(signing::PhysicalDevice(key, slot));
   }
   device_time_.Begin(action.lease, row.physical_devices, host_->Now());
   writes_->Grant(std::move(row));
@@ -91,13 +92,13 @@ void CoreDriver::Do(gateway::Post& action) {
 
 // Signatures are checked on another thread.
 void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, bool at_once) {
-  if (receipts.size() > static_cast<size_t>(proof::kReceiptsMax)) {
+  if (receipts.size() > static_cast<size_t>(signing::kReceiptsMax)) {
     std::lock_guard lock(mutex_);
     return OnOffence(id, {}, telemetry::WorkerOffence::kReceipt);
   }
   host_->Post([this, id, receipts = std::move(receipts), at_once] {
     std::vector<bool> good;
-    for (const proto::Receipt& receipt : receipts) good.push_back(proof::CheckReceipt(receipt).ok());
+    for (const proto::Receipt& receipt : receipts) good.push_back(signing::CheckReceipt(receipt).ok());
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     for (size_t i = 0; i < receipts.size(); ++i) NoteReceipt(id, receipts[i], good[i]);

@@ -9,6 +9,7 @@
 #include "gateway/ledger/ledger.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -269,7 +270,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
     if (absl::IsInternal(status)) return Damaged("the tables are not those of a ledger");
     if (!status.ok()) return status;
   }
-  return std::unique_ptr<Ledger>(new Ledger(std::move(db)));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return std::unique_ptr<Ledger>(new Ledger(std::move(db), folder.empty() ? "." : folder));
 }
 
 absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {

@@ -125,8 +125,11 @@ struct PostedEntry;
 struct VerifyReport {
   int64_t entries = 0;
   int64_t lines = 0;
+  int64_t archived = 0;   // of the entries, those that are in files of their months
   std::string head_hash;  // hex; equal heads mean equal histories
 };
+
+class MonthFiles;
 
 class Ledger {
  public:
@@ -218,14 +221,28 @@ class Ledger {
   // Returns the hash of entry `number`; of 0: 32 zero bytes. NOT_FOUND: there is no such entry.
   absl::StatusOr<std::string> HashOfEntry(int64_t number);
 
+  // Moves what the entries of a closed month say into its file beside this one
+  // (gateway/ledger/ledger_archive.h): those of leases whose last charge was in that month. Number,
+  // stamp and hashes of each stay, so that the chain, the heads that were signed, usage and balances
+  // are what they were; EntriesOf reads the file, StatementOf does not. Idempotent; may be broken off
+  // anywhere. Returns how many entries moved.
+  // Errors: INVALID_ARGUMENT     not a month like "2026-10"
+  //         FAILED_PRECONDITION  it is not over at `now`
+  //         DATA_LOSS            its file holds something else; nothing moves then
+  absl::StatusOr<int64_t> ArchiveMonth(std::string_view month, WallTime now);
+
   // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account
   // that breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
   // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
  private:
-  explicit Ledger(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+  Ledger(std::unique_ptr<storage::Database> db, std::string folder)
+      : folder_(std::move(folder)), db_(std::move(db)) {}
+  absl::Status Move(MonthFiles& files, const std::string& month,
+                    const std::vector<int64_t>& numbers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::string folder_;  // where the file is, and those of months
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
 };

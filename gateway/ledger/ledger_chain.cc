@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/ledger/ledger_archive.h"
 
 namespace outboard::gateway {
 
@@ -35,22 +36,50 @@ absl::StatusOr<Charge> ChargeOf(const Statement& row, int64_t number) {
       .amount = {}};
 }
 
+// The entries in which the account has a line, and those of which a month's file has them.
+absl::StatusOr<std::vector<int64_t>> NumbersOf(Database& db, TenantId tenant, int64_t after,
+                                               int64_t limit) {
+  OB_ASSIGN_OR_RETURN(Statement here,
+                      db.Prepare("SELECT l.entry FROM ledger_account a JOIN ledger_line l "
+                                 "ON l.account = a.id WHERE a.name = ? AND l.entry > ? "
+                                 "ORDER BY l.entry LIMIT ?"));
+  here.BindText(1, LedgerAccount::Tenant(tenant).name).Bind(2, after).Bind(3, limit);
+  OB_ASSIGN_OR_RETURN(
+      Statement moved,
+      db.Prepare("SELECT u.entry FROM ledger_use u JOIN ledger_entry e ON e.number = u.entry "
+                 "WHERE u.tenant = ? AND u.entry > ? AND u.entry <= (SELECT MAX(number) FROM "
+                 "ledger_entry WHERE archived IS NOT NULL) AND e.archived IS NOT NULL "
+                 "ORDER BY u.entry LIMIT ?"));
+  moved.Bind(1, tenant.value).Bind(2, after).Bind(3, limit);
+  std::vector<int64_t> numbers;
+  OB_ASSIGN_OR_RETURN(bool has_here, here.Step());
+  OB_ASSIGN_OR_RETURN(bool has_moved, moved.Step());
+  while (static_cast<int64_t>(numbers.size()) < limit && (has_here || has_moved)) {
+    const bool from_here = has_here && (!has_moved || here.Int(0) < moved.Int(0));
+    numbers.push_back(from_here ? here.Int(0) : moved.Int(0));
+    if (from_here) {
+      OB_ASSIGN_OR_RETURN(has_here, here.Step());
+    } else {
+      OB_ASSIGN_OR_RETURN(has_moved, moved.Step());
+    }
+  }
+  return numbers;
+}
+
 }  // namespace
 
 absl::StatusOr<ChainLinks> Ledger::LinksOf(TenantId tenant, int64_t after, int64_t limit) {
   absl::MutexLock lock(&mutex_);
   ChainLinks found;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kRead, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(
-        Statement query,
-        db_->Prepare("SELECT e.number, e.at_ms, e.body_hash FROM ledger_account a "
-                     "JOIN ledger_line l ON l.account = a.id "
-                     "JOIN ledger_entry e ON e.number = l.entry "
-                     "WHERE a.name = ? AND l.entry > ? ORDER BY l.entry LIMIT ?"));
-    query.BindText(1, LedgerAccount::Tenant(tenant).name).Bind(2, after).Bind(3, limit);
-    for (;;) {
-      OB_ASSIGN_OR_RETURN(const bool more, query.Step());
-      if (!more) break;
+    OB_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
+                        NumbersOf(*db_, tenant, after, limit));
+    OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare("SELECT number, at_ms, body_hash FROM "
+                                                      "ledger_entry WHERE number = ?"));
+    for (const int64_t number : numbers) {
+      query.Reset();
+      OB_ASSIGN_OR_RETURN(const bool is_there, query.Bind(1, number).Step());
+      if (!is_there) return Damaged(number);
       found.links.push_back({query.Int(0), WallTime{query.Int(1)}, std::string(query.Blob(2))});
     }
     OB_ASSIGN_OR_RETURN(Statement head,
@@ -69,26 +98,32 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
                                                            int64_t limit) {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> numbers,
+      NumbersOf(*db_, tenant, after,
+                std::clamp<int64_t>(limit, 0, static_cast<int64_t>(kStatementRowsMax))));
+  OB_ASSIGN_OR_RETURN(
       Statement query,
-      db_->Prepare("SELECT e.number, e.at_ms, e.key, e.memo, e.tenant, e.session, e.grant_number, "
-                   "e.device, e.price_per_hour, e.granted_ms, e.from_s, e.to_s, e.unit_ms "
-                   "FROM ledger_account a JOIN ledger_line l ON l.account = a.id "
-                   "JOIN ledger_entry e ON e.number = l.entry "
-                   "WHERE a.name = ? AND l.entry > ? ORDER BY l.entry LIMIT ?"));
+      db_->Prepare("SELECT number, at_ms, key, memo, tenant, session, grant_number, device, "
+                   "price_per_hour, granted_ms, from_s, to_s, unit_ms, body_hash, archived "
+                   "FROM ledger_entry WHERE number = ?"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
       db_->Prepare("SELECT a.name, l.amount FROM ledger_line l JOIN ledger_account a "
                    "ON a.id = l.account WHERE l.entry = ? ORDER BY l.line LIMIT ?"));
-  query.BindText(1, LedgerAccount::Tenant(tenant).name)
-      .Bind(2, after)
-      .Bind(3, std::clamp<int64_t>(limit, 0, static_cast<int64_t>(kStatementRowsMax)));
+  MonthFiles files(folder_);
   std::vector<PostedEntry> entries;
-  for (;;) {
-    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return entries;
+  for (const int64_t number : numbers) {
+    query.Reset();
+    OB_ASSIGN_OR_RETURN(const bool is_there, query.Bind(1, number).Step());
+    if (!is_there) return Damaged(number);
     PostedEntry& entry = entries.emplace_back();
-    entry.number = query.Int(0);
+    entry.number = number;
     entry.at = WallTime{query.Int(1)};
+    if (!query.IsNull(14)) {
+      OB_ASSIGN_OR_RETURN(entry.body,
+                          files.Read(std::string(query.Text(14)), number, query.Blob(13)));
+      continue;
+    }
     entry.body.key = query.Text(2);
     entry.body.memo = query.Text(3);
     lines.Reset();
@@ -105,6 +140,7 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
     entry.body.charge = charge;
     entry.body.unit_ms = query.Int(12);
   }
+  return entries;
 }
 
 absl::StatusOr<std::string> Ledger::HashOfEntry(int64_t number) {

@@ -25,13 +25,13 @@ struct Audited {
 };
 
 std::string Statement(const Audited& audited) {
-  return proof::StatementBytes(kAuditTag).Int(audited.entries).Bytes(audited.head_hash).str();
+  return signing::StatementBytes(kAuditTag).Int(audited.entries).Bytes(audited.head_hash).str();
 }
 
 std::string AuditedPath(const std::string& data_folder) { return data_folder + "/audited-head"; }
 
 // Nothing: there was no audit. DATA_LOSS: this gateway did not sign it.
-absl::StatusOr<Audited> ReadAudited(const std::string& data_folder, const proof::SigningKey& key) {
+absl::StatusOr<Audited> ReadAudited(const std::string& data_folder, const signing::SigningKey& key) {
   auto text = tls::ReadFile(AuditedPath(data_folder), /*is_secret=*/false, kAuditedBytesMax);
   if (absl::IsNotFound(text.status())) return Audited{};
   if (absl::IsInvalidArgument(text.status())) return absl::DataLossError("the audited head is none");
@@ -39,17 +39,17 @@ absl::StatusOr<Audited> ReadAudited(const std::string& data_folder, const proof:
   if (!text->empty() && text->back() == '\n') text->pop_back();
   const std::vector<std::string> words = absl::StrSplit(*text, ' ');
   Audited audited;
-  std::string signature(proof::kSignatureBytes, '\0');
+  std::string signature(signing::kSignatureBytes, '\0');
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &audited.entries) || audited.entries < 0 ||
       !FromHex(words[2], {reinterpret_cast<uint8_t*>(signature.data()), signature.size()}))
     return absl::DataLossError("the audited head is none");
   audited.head_hash = words[1];
-  if (!proof::IsSignedBy(key.public_key(), Statement(audited), signature))
+  if (!signing::IsSignedBy(key.public_key(), Statement(audited), signature))
     return absl::DataLossError("the audited head is not signed by this gateway's key");
   return audited;
 }
 
-absl::Status WriteAudited(const std::string& data_folder, const proof::SigningKey& key,
+absl::Status WriteAudited(const std::string& data_folder, const signing::SigningKey& key,
                           const Audited& audited) {
   return tls::WriteFile(AuditedPath(data_folder),
                         absl::StrCat(audited.entries, " ", audited.head_hash, " ",
@@ -63,8 +63,8 @@ std::string LedgerKeyPath(const std::string& data_folder) { return data_folder +
 
 absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
                                   const std::string& accounts_path) {
-  OB_ASSIGN_OR_RETURN(const proof::SigningKey key,
-                      proof::SigningKey::Open(LedgerKeyPath(data_folder)));
+  OB_ASSIGN_OR_RETURN(const signing::SigningKey key,
+                      signing::SigningKey::Open(LedgerKeyPath(data_folder)));
   OB_ASSIGN_OR_RETURN(
       const std::unique_ptr<Ledger> ledger,
       Ledger::Open(accounts_path, {.create = false, .read_only = true}));

@@ -32,7 +32,7 @@ absl::StatusOr<bool> HeadSigner::Read(TenantId tenant, Account& account) {
   head->set_ledger_entries(read.last_entry);
   head->set_ledger_hash(read.ledger_hash);
   head->set_at_unix_ms(WallNow().unix_ms);
-  proof::Sign(key_, *head);
+  signing::Sign(key_, *head);
   account.head = std::move(head);
   absl::MutexLock lock(&mutex_);
   heads_[tenant] = account.head;

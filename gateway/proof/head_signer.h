@@ -28,7 +28,7 @@ struct CoveredHead {
 
 class HeadSigner final : public LedgerHeads {
  public:
-  HeadSigner(Ledger* ledger, proof::SigningKey key) : ledger_(ledger), key_(std::move(key)) {}
+  HeadSigner(Ledger* ledger, signing::SigningKey key) : ledger_(ledger), key_(std::move(key)) {}
 
   // Null: the account has none yet.
   std::shared_ptr<const proto::LedgerHead> Of(TenantId tenant) const override;
@@ -43,14 +43,14 @@ class HeadSigner final : public LedgerHeads {
 
  private:
   struct Account {
-    proof::AccountChain chain;
+    signing::AccountChain chain;
     std::shared_ptr<const proto::LedgerHead> head;
   };
   absl::StatusOr<bool> Read(TenantId tenant, Account& account)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_);
 
   Ledger* const ledger_;
-  const proof::SigningKey key_;
+  const signing::SigningKey key_;
   absl::Mutex reading_;  // before mutex_
   std::map<TenantId, Account> accounts_ ABSL_GUARDED_BY(reading_);
   mutable absl::Mutex mutex_;

@@ -141,7 +141,7 @@ absl::Status InvoiceCheck::CompareSeen() {
   const auto [first, last] = seen_.equal_range(chain_.entries);
   for (auto it = first; it != last; ++it) {
     const proto::LedgerHead& head = it->second;
-    OB_RETURN_IF_ERROR(proof::CheckHead(head));
+    OB_RETURN_IF_ERROR(signing::CheckHead(head));
     if (head.account_hash() != chain_.hash)
       return absl::DataLossError(absl::StrCat(
           "the first ", chain_.entries, " entries are not those that the gateway signed at ",
@@ -152,7 +152,7 @@ absl::Status InvoiceCheck::CompareSeen() {
 }
 
 absl::Status InvoiceCheck::AddReceipt(const proto::Receipt& receipt) {
-  OB_RETURN_IF_ERROR(proof::CheckReceipt(receipt));
+  OB_RETURN_IF_ERROR(signing::CheckReceipt(receipt));
   const std::optional<SessionId> session = SessionId::FromBytes(receipt.session_id());
   OB_CHECK(session.has_value());
   int64_t& usable =
@@ -163,9 +163,9 @@ absl::Status InvoiceCheck::AddReceipt(const proto::Receipt& receipt) {
 
 absl::StatusOr<InvoiceReport> InvoiceCheck::Finish(const proto::LedgerHead& head) {
   OB_RETURN_IF_ERROR(CompareSeen());
-  OB_RETURN_IF_ERROR(proof::CheckHead(head));
+  OB_RETURN_IF_ERROR(signing::CheckHead(head));
   for (const auto& [entries, seen] : seen_) {
-    OB_RETURN_IF_ERROR(proof::CheckHead(seen));
+    OB_RETURN_IF_ERROR(signing::CheckHead(seen));
     if (seen.key() != head.key())
       return absl::DataLossError(absl::StrCat(
           "the gateway signs with another key than at ", ToString(WallTime{seen.at_unix_ms()})));

@@ -62,7 +62,7 @@ class InvoiceCheck {
   absl::Status CompareSeen();
 
   std::multimap<int64_t, proto::LedgerHead> seen_;  // by the account's entries
-  proof::AccountChain chain_;
+  signing::AccountChain chain_;
   int64_t charged_ = 0;  // the tenant that the charges are of; 0: there was none
   std::map<LeasedDevice, Leased> leased_;
   std::map<LeasedDevice, int64_t> usable_ms_;

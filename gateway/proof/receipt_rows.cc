@@ -204,7 +204,7 @@ absl::StatusOr<int64_t> ReceiptRows::Verify() {
                                                 SessionId::FromBytes(receipt.session_id())->Hex(),
                                                 " ", std::string(what)));
       };
-      if (!proof::CheckReceipt(receipt).ok()) return broken("is not what its worker signed");
+      if (!signing::CheckReceipt(receipt).ok()) return broken("is not what its worker signed");
       const int64_t charged_ms = query.IsNull(9) ? 0 : query.Int(9);
       if (charged_ms > static_cast<int64_t>(receipt.usable_ms()) + kReceiptSlackMs)
         return broken(absl::StrCat("is for ", receipt.usable_ms(), " ms, and ", charged_ms,

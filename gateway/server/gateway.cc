@@ -207,8 +207,8 @@ class Gateway::Impl {
     // Those of the gateway before this one: no lease runs yet (docs/decisions/080-holds.md).
     OB_ASSIGN_OR_RETURN(const int64_t holds, ledger_->EndAllHolds());
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
-    OB_ASSIGN_OR_RETURN(proof::SigningKey key,
-                        proof::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
+    OB_ASSIGN_OR_RETURN(signing::SigningKey key,
+                        signing::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
     OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
     heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key));
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(),

@@ -157,13 +157,13 @@ TEST_F(AuditedGatewayTest, Session_KeepsTheHeadsThatItsGatewaySigned) {
   ASSERT_TRUE((*session)->Close().ok());
   const proto::UsageReply usage = Usage();
   ASSERT_TRUE(usage.has_head());
-  EXPECT_TRUE(proof::CheckHead(usage.head()).ok());
-  const auto kept = proof::HeadFile(heads()).Read();
+  EXPECT_TRUE(signing::CheckHead(usage.head()).ok());
+  const auto kept = signing::HeadFile(heads()).Read();
   ASSERT_TRUE(kept.ok()) << kept.status();
   ASSERT_FALSE(kept->heads.empty());
-  for (const proof::SeenHead& seen : kept->heads) {
+  for (const signing::SeenHead& seen : kept->heads) {
     EXPECT_EQ(seen.target, gateway_->address());
-    EXPECT_TRUE(proof::CheckHead(seen.head).ok());
+    EXPECT_TRUE(signing::CheckHead(seen.head).ok());
     EXPECT_EQ(seen.head.key(), usage.head().key());
     EXPECT_EQ(seen.head.account(), usage.head().account());
   }

@@ -20,7 +20,7 @@ namespace {
 constexpr TenantId kMine{1}, kOther{2};
 
 struct Books {
-  explicit Books(const std::string& path, const proof::SigningKey& key)
+  explicit Books(const std::string& path, const signing::SigningKey& key)
       : ledger(OpenLedger(path)),
         receipts(ValueOrDie(ReceiptRows::Open(path))),
         heads(ledger.get(), key) {}
@@ -77,7 +77,7 @@ absl::StatusOr<InvoiceReport> Check(const proto::InvoiceReply& invoice,
 class InvoiceCheckTest : public ::testing::Test {
  protected:
   TempDir dir_;
-  const proof::SigningKey key_ = proof::SigningKey::Make();
+  const signing::SigningKey key_ = signing::SigningKey::Make();
 };
 
 TEST_F(InvoiceCheckTest, Invoice_OfTheLedger_Verifies) {
@@ -195,7 +195,7 @@ TEST_F(InvoiceCheckTest, Gateway_WithAnotherKey_IsFoundByAHeadThatWasSeen) {
   Books books(dir_.File("books.db"), key_);
   books.Post(2);
   const proto::LedgerHead seen = books.Invoice().head();
-  HeadSigner other(books.ledger.get(), proof::SigningKey::Make());
+  HeadSigner other(books.ledger.get(), signing::SigningKey::Make());
   proto::InvoiceReply invoice = books.Invoice();
   *invoice.mutable_head() = *other.Refresh(kMine)->head;
   EXPECT_TRUE(Check(invoice).ok());
@@ -205,7 +205,7 @@ TEST_F(InvoiceCheckTest, Gateway_WithAnotherKey_IsFoundByAHeadThatWasSeen) {
 TEST_F(InvoiceCheckTest, Charges_BeyondWhatTheWorkerSigned_DoNotVerify) {
   Books books(dir_.File("books.db"), key_);
   books.Post(4);  // 20 s of each lease
-  const proof::SigningKey worker = proof::SigningKey::Make();
+  const signing::SigningKey worker = signing::SigningKey::Make();
   const auto with_receipt = [&](uint64_t usable_ms) {
     proto::InvoiceReply invoice = books.Invoice();
     proto::Receipt& receipt = *invoice.add_receipts();
@@ -213,8 +213,8 @@ TEST_F(InvoiceCheckTest, Charges_BeyondWhatTheWorkerSigned_DoNotVerify) {
     receipt.set_grant(1);
     receipt.set_number(1);
     receipt.set_usable_ms(usable_ms);
-    receipt.set_physical_device(proof::PhysicalDevice(worker.public_key(), 0));
-    proof::Sign(worker, receipt);
+    receipt.set_physical_device(signing::PhysicalDevice(worker.public_key(), 0));
+    signing::Sign(worker, receipt);
     return invoice;
   };
   const auto report = Check(with_receipt(20'000 - kReceiptSlackMs));

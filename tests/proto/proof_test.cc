@@ -15,7 +15,7 @@
 #include "wire/proof/signed_head.h"
 #include "wire/proof/signing_key.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 namespace {
 
 std::string Bytes(const std::string& hex) {
@@ -224,4 +224,4 @@ TEST(HeadFileTest, Add_StaysBoundedAndKeepsOldAndNewHeads) {
 }
 
 }  // namespace
-}  // namespace outboard::proof
+}  // namespace outboard::signing

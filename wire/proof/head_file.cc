@@ -19,7 +19,7 @@
 #include "base/hex.h"
 #include "wire/proof/signed_head.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 namespace {
 
 constexpr std::string_view kLineTag = "1";
@@ -177,4 +177,4 @@ std::string HeadFilePath() {
   return home.empty() ? "" : absl::StrCat(home, "/.local/share/outboard/seen-heads");
 }
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

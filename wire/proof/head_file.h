@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "proto/cloud.pb.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 
 inline constexpr size_t kHeadFileBytesMax = 512 << 10;  // some 1,200 heads
 
@@ -48,4 +48,4 @@ class HeadFile {
 // ~/.local/share/outboard. "": none is kept (CLOUD_HEADS=0, or there is no home folder).
 std::string HeadFilePath();
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

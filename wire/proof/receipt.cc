@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hex.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 
 std::string PhysicalDevice(std::string_view receipt_key, uint32_t device) {
   constexpr size_t kBytes = 16;  // no two keys begin with the same
@@ -58,4 +58,4 @@ absl::Status CheckReceipt(const proto::Receipt& receipt) {
   return absl::OkStatus();
 }
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

@@ -10,7 +10,7 @@
 #include "proto/fleet.pb.h"
 #include "wire/proof/signing_key.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 
 inline constexpr size_t kPhysicalDeviceBytesMax = 100;
 // Of one Heartbeat: more leases than one worker can have or remember.
@@ -27,4 +27,4 @@ void Sign(const SigningKey& key, proto::Receipt& receipt);
 //                    a device of another worker's
 absl::Status CheckReceipt(const proto::Receipt& receipt);
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

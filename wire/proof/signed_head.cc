@@ -2,7 +2,7 @@
 
 #include "base/sha256.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 namespace {
 
 constexpr std::string_view kChainTag = "outboard.account.chain.1";
@@ -43,4 +43,4 @@ absl::Status CheckHead(const proto::LedgerHead& head) {
   return absl::OkStatus();
 }
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

@@ -14,7 +14,7 @@
 #include "proto/cloud.pb.h"
 #include "wire/proof/signing_key.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 
 inline constexpr size_t kHashBytes = 32;
 
@@ -34,4 +34,4 @@ void Sign(const SigningKey& key, proto::LedgerHead& head);
 // Errors: DATA_LOSS  the signature is not that of its key, or a field has no possible value
 absl::Status CheckHead(const proto::LedgerHead& head);
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

@@ -12,7 +12,7 @@
 #include "base/hex.h"
 #include "wire/tls/private_file.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 namespace {
 
 constexpr size_t kSeedBytes = 32;
@@ -113,4 +113,4 @@ StatementBytes& StatementBytes::Bytes(std::string_view value) {
   return *this;
 }
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace outboard::proof {
+namespace outboard::signing {
 
 inline constexpr size_t kPublicKeyBytes = 32;
 inline constexpr size_t kSignatureBytes = 64;
@@ -51,4 +51,4 @@ class StatementBytes {
   std::string bytes_;
 };
 
-}  // namespace outboard::proof
+}  // namespace outboard::signing

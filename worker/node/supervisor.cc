@@ -81,7 +81,7 @@ class Supervisor::Impl {
                   .count_max = options_.devices,
                   .memory_bytes_max = options_.memory_bytes_max}),
         accounts_(KernelsOf(options_)),
-        leases_(options_.receipt_key.value_or(proof::SigningKey::Make())) {
+        leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {

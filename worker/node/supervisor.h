@@ -40,7 +40,7 @@ struct SupervisorOptions {
   std::vector<std::string>
       executor;  // command line of an executor; empty: this program with "executor"
   // Signs what this worker counts of leases (worker/receipts/lease_counter.h); nothing: a new key.
-  std::optional<proof::SigningKey> receipt_key = std::nullopt;
+  std::optional<signing::SigningKey> receipt_key = std::nullopt;
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
   // search.
   std::vector<std::string> search;

@@ -22,11 +22,11 @@ uint64_t MsOf(std::chrono::steady_clock::duration time) {
 
 }  // namespace
 
-absl::StatusOr<proof::SigningKey> OpenReceiptKey(const std::string& identity_file,
+absl::StatusOr<signing::SigningKey> OpenReceiptKey(const std::string& identity_file,
                                                  const std::string& identity) {
   const absl::StatusOr<std::string> kept = tls::ReadFile(identity_file, /*is_secret=*/true);
-  if (!kept.ok() || *kept != identity) return proof::SigningKey::Make();
-  return proof::SigningKey::Open(identity_file + ".receipt-key");
+  if (!kept.ok() || *kept != identity) return signing::SigningKey::Make();
+  return signing::SigningKey::Open(identity_file + ".receipt-key");
 }
 
 void LeaseCounter::AddTo(proto::Register& entry) const {
@@ -77,7 +77,7 @@ void LeaseCounter::Begin(const proto::LeaseChange& change, Clock::time_point now
 }
 
 void LeaseCounter::End(std::map<Key, Lease>::iterator lease, Clock::time_point now) {
-  if (ended_.size() >= static_cast<size_t>(proof::kReceiptsMax)) {
+  if (ended_.size() >= static_cast<size_t>(signing::kReceiptsMax)) {
     telemetry::LogWarning("receipt_dropped", {{"waiting", ended_.size()}});
     ended_.erase(ended_.begin());
   }
@@ -96,8 +96,8 @@ proto::Receipt LeaseCounter::ReceiptOf(const Key& key, Lease& lease, Clock::time
   };
   receipt.set_usable_ms(with(lease.usable, lease.usable_since));
   receipt.set_busy_ms(std::min(receipt.usable_ms(), with(lease.busy, lease.busy_since)));
-  receipt.set_physical_device(proof::PhysicalDevice(key_.public_key(), lease.device));
-  proof::Sign(key_, receipt);
+  receipt.set_physical_device(signing::PhysicalDevice(key_.public_key(), lease.device));
+  signing::Sign(key_, receipt);
   return receipt;
 }
 
@@ -105,7 +105,7 @@ void LeaseCounter::AddTo(proto::Heartbeat& beat, Clock::time_point now) {
   absl::MutexLock lock(&mutex_);
   for (auto& [key, lease] : running_) *beat.add_receipts() = ReceiptOf(key, lease, now);
   for (Ended& ended : ended_) {
-    if (beat.receipts_size() >= proof::kReceiptsMax) return;  // the next beat has them
+    if (beat.receipts_size() >= signing::kReceiptsMax) return;  // the next beat has them
     *beat.add_receipts() = ended.receipt;
     if (ended.beat == 0) ended.beat = beat.beat();
   }

@@ -30,14 +30,14 @@ namespace outboard::worker {
 // worker with another identity than that of the file, since a second one runs here, or since the
 // file cannot be kept, has a key of its own, which ends with it: a key is of one worker.
 // Errors: those of SigningKey::Open
-absl::StatusOr<proof::SigningKey> OpenReceiptKey(const std::string& identity_file,
+absl::StatusOr<signing::SigningKey> OpenReceiptKey(const std::string& identity_file,
                                                  const std::string& identity);
 
 class LeaseCounter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit LeaseCounter(proof::SigningKey key) : key_(std::move(key)) {}
+  explicit LeaseCounter(signing::SigningKey key) : key_(std::move(key)) {}
 
   void AddTo(proto::Register& entry) const;
   // What the gateway says of leases, and what it has of ours. Returns what it is to be told at once.
@@ -76,7 +76,7 @@ class LeaseCounter {
   proto::Receipt ReceiptOf(const Key& key, Lease& lease, Clock::time_point now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const proof::SigningKey key_;
+  const signing::SigningKey key_;
   absl::Mutex mutex_;
   std::map<Key, Lease> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);

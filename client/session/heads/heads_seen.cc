@@ -30,7 +30,7 @@ std::optional<std::string> HeadsSeen::Note(const proto::ServerFrame& frame, Cloc
 std::optional<std::string> HeadsSeen::End() { return waiting_.has_value() ? Keep() : std::nullopt; }
 
 std::optional<std::string> HeadsSeen::Keep() {
-  const absl::Status kept = proof::HeadFile(file_).Add({target_, *std::exchange(waiting_, {})});
+  const absl::Status kept = signing::HeadFile(file_).Add({target_, *std::exchange(waiting_, {})});
   if (kept.ok() || std::exchange(told_, true)) return std::nullopt;
   return absl::StrCat("a signed head of the gateway's ledger is not kept, so that a bill cannot be "
                       "compared with it later: ",
