@@ -93,6 +93,9 @@ class CoreDriver {
   // whose executors ended with that process.
   void Restore(const TakenOver& taken, const Usage& past);
   void Remember(const SessionRow& lost);
+  // What accounts used of late, in device-seconds (Ledger::RecentUse): who waits keeps its share
+  // over a restart.
+  void RememberUse(const std::map<TenantId, double>& used);
 
   // Call about every kTickMs: checks deadlines and charges leases.
   void OnTick();

@@ -22,6 +22,12 @@ namespace {
 constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
 }  // namespace
 
+void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [account, device_s] : used)
+    core_.RememberUse(account, device_s, host_->Now());
+}
+
 void CoreDriver::Do(WriteLease& action) {
   for (const Seat& seat : action.seats) TellLease(action, seat);
   if (!action.end.empty()) {

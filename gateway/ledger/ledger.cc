@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/held_charges.h"
 #include "gateway/ledger/ledger_schema.h"
@@ -175,6 +176,7 @@ class Appender {
           .Bind(14, charge.to_ms);
     }
     OB_RETURN_IF_ERROR(add_entry_.Run());
+    PassFailpoint("ledger.entry.numbered");
     for (size_t line = 0; line < body.lines.size(); ++line) {
       OB_ASSIGN_OR_RETURN(const int64_t account, AddToBalance(body.lines[line]));
       add_line_.Reset();
@@ -183,6 +185,7 @@ class Appender {
                              .Bind(3, account)
                              .Bind(4, body.lines[line].amount.value)
                              .Run());
+      PassFailpoint("ledger.entry.line");
     }
     return Posting{.number = head_.number};
   }
@@ -206,6 +209,7 @@ class Appender {
     OB_ASSIGN_OR_RETURN(const MicroUsd balance, Add(MicroUsd{account_.Int(1)}, line.amount));
     set_balance_.Reset();
     OB_RETURN_IF_ERROR(set_balance_.Bind(1, balance.value).Bind(2, id).Run());
+    PassFailpoint("ledger.entry.balance");
     return id;
   }
 
@@ -240,6 +244,7 @@ absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charg
     OB_RETURN_IF_ERROR(db.Execute("ROLLBACK TO account"));
     break;
   }
+  PassFailpoint("ledger.account.posted");
   return db.Execute("RELEASE account");
 }
 
@@ -255,7 +260,7 @@ absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const En
       postings.push_back(posting);
     }
     return appender.Finish();
-  }));
+  }, "ledger.post"));
   return postings;
 }
 
@@ -314,7 +319,7 @@ absl::StatusOr<std::vector<AccountPosting>> Ledger::PostEach(std::span<const Cha
     for (size_t i = 0; i < accounts.size(); ++i)
       OB_RETURN_IF_ERROR(PostAccount(*db_, appender, by_account[i], now, accounts[i].status));
     return appender.Finish();
-  }));
+  }, "ledger.post_each"));
   return accounts;
 }
 

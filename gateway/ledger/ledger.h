@@ -35,6 +35,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -209,6 +210,11 @@ class Ledger {
   // The same for each of `sessions`, in their order.
   absl::StatusOr<std::vector<Usage>> UsageOfSessions(std::span<const SessionId> sessions,
                                                      const EntryRange& entries = {});
+
+  // Returns what each tenant used of late: device-seconds, of which those that were charged a
+  // half-life before `now` count half, and so on; those of more than kRecentHalfLives before, not.
+  static constexpr int kRecentHalfLives = 8;
+  absl::StatusOr<std::map<TenantId, double>> RecentUse(WallTime now, double half_life_s);
 
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();

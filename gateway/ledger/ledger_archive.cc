@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "gateway/ledger/ledger.h"
 
 namespace outboard::gateway {
@@ -201,13 +202,16 @@ absl::StatusOr<int64_t> Ledger::ArchiveMonth(std::string_view month_text, WallTi
     OB_RETURN_IF_ERROR(Copy(*db_, *file, month, numbers));
   }
   SyncFolder(folder_);
+  PassFailpoint("ledger.archive.copied");
   // Read as others will read it, before anything goes.
   OB_RETURN_IF_ERROR(files.Verify(month).status());
+  PassFailpoint("ledger.archive.verified");
   for (size_t from = 0; from < numbers.size(); from += kEntriesPerMove) {
     const std::vector<int64_t> some(
         numbers.begin() + static_cast<int64_t>(from),
         numbers.begin() + static_cast<int64_t>(std::min(numbers.size(), from + kEntriesPerMove)));
     OB_RETURN_IF_ERROR(Move(files, month, some));
+    PassFailpoint("ledger.archive.moved");
   }
   return static_cast<int64_t>(numbers.size());
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/hex.h"
 #include "base/thread_slice.h"
 #include "gateway/proof/receipt_rows.h"
@@ -51,10 +52,14 @@ absl::StatusOr<Audited> ReadAudited(const std::string& data_folder, const signin
 
 absl::Status WriteAudited(const std::string& data_folder, const signing::SigningKey& key,
                           const Audited& audited) {
-  return tls::WriteFile(AuditedPath(data_folder),
+  PassFailpoint("audit.before_note");
+  OB_RETURN_IF_ERROR(
+      tls::WriteFile(AuditedPath(data_folder),
                         absl::StrCat(audited.entries, " ", audited.head_hash, " ",
                                      ToHex(key.Sign(Statement(audited))), "\n"),
-                        /*is_secret=*/false, tls::Replace::kYes);
+                        /*is_secret=*/false, tls::Replace::kYes));
+  PassFailpoint("audit.after_note");
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ absl::Status ReceiptRows::NameDevices(const LeaseId& lease,
           BindPlace(add, lease, static_cast<int64_t>(i)).BindText(4, physical_devices[i]).Run());
     }
     return absl::OkStatus();
-  });
+  }, "receipts.name_devices");
 }
 
 absl::StatusOr<std::vector<std::string>> ReceiptRows::DevicesOf(const LeaseId& lease) {
@@ -164,7 +164,7 @@ absl::StatusOr<std::vector<KeptReceipt>> ReceiptRows::Keep(
                              .Run());
     }
     return absl::OkStatus();
-  }));
+  }, "receipts.keep"));
   return kept;
 }
 

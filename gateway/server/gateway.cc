@@ -36,6 +36,7 @@
 #include "gateway/proof/auditor.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/receipt_rows.h"
+#include "gateway/queue/fair_shares.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -251,6 +252,8 @@ class Gateway::Impl {
   }
 
   absl::Status TakeOver() {
+    OB_ASSIGN_OR_RETURN(const auto used, ledger_->RecentUse(WallNow(), FairShares::kHalfLifeS));
+    driver_->RememberUse(used);
     if (options_.executors_outlive) {
       if (absl::Status status = RestoreSessions(); !status.ok()) return status;
     } else {

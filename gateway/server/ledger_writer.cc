@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/thread_slice.h"
 #include "gateway/base/clock.h"
 #include "gateway/proof/head_signer.h"
@@ -179,7 +180,9 @@ void LedgerWriter::Work() {
     absl::Status status;
     if (job.write != nullptr) {
       const auto begin = std::chrono::steady_clock::now();
+      PassFailpoint("writer.before_write");
       status = job.write();
+      PassFailpoint("writer.after_write");
       telemetry::ObserveNs(
           telemetry::Metric::kLedgerWriteTime,
           std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
