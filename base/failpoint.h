@@ -12,8 +12,8 @@
 namespace outboard {
 
 inline constexpr std::string_view kFailpoints[] = {
-    // Each of a write transaction: it has begun, all is written and nothing committed, it is on disk
-    // and nobody was told.
+    // Three of each write transaction: it has begun; all is written and nothing committed; it is on
+    // disk and nobody was told.
     "ledger.post.begin", "ledger.post.commit", "ledger.post.done",
     "ledger.post_each.begin", "ledger.post_each.commit", "ledger.post_each.done",
     "ledger.hold.begin", "ledger.hold.commit", "ledger.hold.done",
