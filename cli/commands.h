@@ -41,6 +41,7 @@ struct ServerFlags {
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
+  std::string data_address;       // worker; empty: none
   bool tls = false;               // also on loopback
   bool insecure = false;          // never
   std::string tls_certificate_file, tls_key_file;  // gateway, serve, up
@@ -49,6 +50,7 @@ struct ServerFlags {
   int worker_certificate_s = 86'400;               // gateway
   bool worker_tokens = false;                      // gateway
   std::string token_file;                          // worker
+  std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
@@ -125,6 +127,17 @@ int RunUsage(const AccountFlags& flags);
 int RunInvoice(const AccountFlags& flags);
 int RunAudit(const AccountFlags& flags);  // of all accounts
 int RunArchive(const AccountFlags& flags);  // moves the closed month `month` to its file
+
+// `outboard ps` and `stop`: sessions of the account of $CLOUD_KEY at a gateway.
+
+struct SessionFlags {
+  std::string gateway;  // empty: $CLOUD_HOST
+  std::vector<std::string> sessions;  // stop: names or ids
+  bool json = false;
+};
+
+int RunPs(const SessionFlags& flags);
+int RunStop(const SessionFlags& flags);
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 
@@ -222,6 +235,8 @@ struct ShardFlags {
   int64_t devices = 2;
   std::string mesh;  // "2x4"; empty: one axis
   std::string spread = "auto";
+  uint64_t memory_bytes = 0;  // of a device; 0: enough
+  bool measures = false;      // this machine's links, as a worker does
 };
 
 // Explains the encoded graph. Errors: INVALID_ARGUMENT, UNIMPLEMENTED for flags or a graph that are

@@ -8,12 +8,14 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/node/commands.h"
 #include "cli/service_manager.h"
 #include "cli/sweep/commands.h"
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
+#include "worker/init/node_init.h"
 #include "worker/tuning/search_main.h"
 
 namespace {
@@ -100,6 +102,9 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "executor") == 0) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
   }
+
+  // The kernel's name for process 1.
+  if (argc > 0 && std::strcmp(argv[0], "/init") == 0) return worker::NodeInitMain();
 
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
@@ -190,6 +195,11 @@ int Main(int argc, char** argv) {
   worker.Add("--identity-file", &server.identity_file,
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
+  worker.Add("--node-folder", &server.node_folder).Hidden();
+  worker.Add("--data-address", &server.data_address,
+             "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
+             "sessions that are on several; reachable by workers alone; port 0: any (default: none, "
+             "and a session has all of its devices here or none)");
   AddReady(worker, server);
 
   Command serve =
@@ -309,6 +319,16 @@ int Main(int argc, char** argv) {
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
                           credit_add, cap_set, invoice, audit, archive})
     command.Add("--json", &account.json, "Print JSON");
+
+  SessionFlags listed;
+  Command ps = app.Subcommand("ps", "List the account's sessions: name, state, age, cost");
+  Command stop = app.Subcommand("stop", "End sessions of the account, with their state");
+  stop.Add("session", &listed.sessions, "Names or ids, as `ps` prints them").Required();
+  for (Command command : {ps, stop}) {
+    command.Add("--gateway", &listed.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+    command.Add("--json", &listed.json, "Print JSON");
+  }
 
   CertFlags certified;
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
@@ -431,8 +451,14 @@ int Main(int argc, char** argv) {
   shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
   shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
   shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+  shard_explain.Add("--measure", &sharded.measures,
+                    "Predict by this machine's links, measured as a worker does it");
+  shard_explain.AddBytes("--memory", &sharded.memory_bytes,
+                         "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
+
+  NodeCommands nodes(app);
 
   VizFlags viz;
   Command see =
@@ -462,6 +488,8 @@ int Main(int argc, char** argv) {
   if (audit.Given()) return RunAudit(account);
   if (archive.Given()) return RunArchive(account);
   if (usage.Given()) return RunUsage(account);
+  if (ps.Given()) return RunPs(listed);
+  if (stop.Given()) return RunStop(listed);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
   if (cert_renew.Given()) return RunCertRenew(certified);
@@ -480,6 +508,7 @@ int Main(int argc, char** argv) {
   if (metrics_list.Given()) return RunMetricsList();
   if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
+  if (nodes.Given()) return nodes.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

@@ -95,6 +95,15 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
   return protection;
 }
 
+absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags) {
+  if (flags.data_address.empty()) return nullptr;
+  auto links = worker::GroupLinks::Listen(flags.data_address);
+  if (!links.ok())
+    return absl::Status(links.status().code(),
+                        absl::StrCat("--data-address: ", links.status().message()));
+  return std::shared_ptr<worker::GroupLinks>(*std::move(links));
+}
+
 std::string IdentityPath(const ServerFlags& flags) {
   if (!flags.identity_file.empty()) return flags.identity_file;
   std::string name = flags.name.empty() ? "default" : flags.name;

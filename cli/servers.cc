@@ -17,6 +17,7 @@
 #include "base/cores.h"
 #include "base/environment.h"
 #include "cli/commands.h"
+#include "cli/node/node_worker.h"
 #include "cli/server_options.h"
 #include "cli/telemetry.h"
 #include "client/session/address.h"
@@ -160,7 +161,8 @@ int RunGateway(const ServerFlags& flags) {
   return EndCode(status);
 }
 
-int RunWorker(const ServerFlags& flags) {
+int RunWorker(const ServerFlags& given) {
+  ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
@@ -168,14 +170,20 @@ int RunWorker(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
+  const auto node = StartOfNode(flags);
+  if (!node.ok()) return Report(node.status());
+  const bool is_node = node->has_value();
   std::string fingerprint;
-  auto secret = FleetSecretOfWorker(flags, &fingerprint);
+  // A node has no fleet secret, and its claim is its token.
+  auto secret = is_node ? "" : FleetSecretOfWorker(flags, &fingerprint);
   if (!secret.ok()) return Report(secret.status());
-  const auto token = GivenToken(flags);
+  const auto token = is_node ? (*node)->claim : GivenToken(flags);
   if (!token.ok()) return Report(token.status());
   telemetry::HideInLogs(*token);
   const auto protection = ProtectionOfWorker(flags, fingerprint);
   if (!protection.ok()) return Report(protection.status());
+  auto links = LinksOf(flags);
+  if (!links.ok()) return Report(links.status());
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -188,11 +196,15 @@ int RunWorker(const ServerFlags& flags) {
   }
   const auto receipt_key = worker::OpenReceiptKey(IdentityPath(flags), *identity);
   if (!receipt_key.ok()) return Report(receipt_key.status());
-  const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
+  const auto node_log =
+      is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr;
+  const auto connect = [&, node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
     session::Protection with = *protection;
     with.identity = std::move(certificate);
-    return worker::FleetChannels{session::MakeChannel(flags.gateway, with),
-                                 session::MakeBulkConnections(flags.gateway, "", with).channels};
+    worker::FleetChannels made{session::MakeChannel(flags.gateway, with),
+                               session::MakeBulkConnections(flags.gateway, "", with).channels};
+    if (node_log != nullptr && with.identity != nullptr) node_log->Use(made.control);
+    return made;
   };
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
@@ -203,11 +215,20 @@ int RunWorker(const ServerFlags& flags) {
   const auto enrolment = protection->UsesTls(flags.gateway)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
                                    .name = flags.name,
+                                   .node = is_node ? std::optional((*node)->facts) : std::nullopt,
                                    .fleet_secret = *secret,
                                    .token = *token,
                                    .file = IdentityPath(flags) + ".pem",
                                    .connect = connect})
                              : nullptr;
+  if (is_node) {
+    // One that is not let in ends, says why, and is started again after a while (worker/init).
+    const absl::Status let_in =
+        enrolment == nullptr
+            ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
+            : enrolment->Channels().status();
+    if (!let_in.ok()) return Report(let_in);
+  }
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
                                .enrolment = enrolment,
@@ -219,7 +240,8 @@ int RunWorker(const ServerFlags& flags) {
                                .search = ChooseIdleSearch(flags),
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
-                               .memory_bytes_max = MemoryOf(flags)},
+                               .memory_bytes_max = MemoryOf(flags),
+                               .links = *std::move(links)},
                               [&] {
                                 return TellReady(flags.ready, flags.gateway, "", "",
                                                  (*shown)->Announce());
@@ -324,6 +346,8 @@ int RunUp(ServerFlags flags) {
                                   absl::StrCat(options->data_folder, "/workers/local-", index),
                                   "--devices",
                                   absl::StrCat(flags.devices),
+                                  "--data-address",
+                                  "127.0.0.1:0",
                                   "--metrics-listen",
                                   WorkerMetricsListen(flags.telemetry, index),
                                   "--log-format",

@@ -192,6 +192,8 @@ enum class CallMethod {
   kAttach,
   kKeep,
   kEnrol,
+  kEnrolNode,
+  kNodeLog,
   kMissing,
   kUpload,
   kCommit,
@@ -208,6 +210,8 @@ enum class CallMethod {
   kRevokeKey,
   kUsage,
   kInvoice,
+  kListSessions,
+  kStopSession,
   kRefusedJoin  // of a worker at the address for clients
 };
 // "Store.Set"; for logs and labels.

@@ -16,6 +16,7 @@
 #include "client/trace/trace.h"
 #include "wire/limits.h"
 #include "wire/proof/head_file.h"
+#include "wire/session_name.h"
 
 namespace outboard::session {
 
@@ -51,6 +52,24 @@ absl::Status SessionOptions::CheckDevices() const {
     return absl::InvalidArgumentError(
         absl::StrCat("spread = \"", absl::CHexEscape(spread),
                      "\": write \"auto\", \"data\", \"fsdp\" or \"tensor\""));
+  return absl::OkStatus();
+}
+
+absl::Status SessionOptions::CheckNames() const {
+  if (!name.empty() && !wire::IsSessionName(name))
+    return absl::InvalidArgumentError(absl::StrCat("a session's name is \"",
+                                                   absl::CHexEscape(name.substr(0, 80)),
+                                                   "\": write ", wire::kSessionNameRule));
+  for (const std::string* const other : {&attach, &fork_of})
+    if (!other->empty() && !wire::IsSessionName(*other) && !wire::IsSessionIdText(*other))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", absl::CHexEscape(other->substr(0, 80)), "\" is no session's name or id"));
+  if (!attach.empty() && (!name.empty() || !fork_of.empty()))
+    return absl::InvalidArgumentError(
+        "a session that is entered has its name and its state: name and fork_of are of a new one");
+  if (devices > 1 && (!name.empty() || !attach.empty() || !fork_of.empty()))
+    return absl::UnimplementedError(
+        "a session on several devices cannot be left and entered again yet");
   return absl::OkStatus();
 }
 
@@ -101,6 +120,13 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
           "; unset it to wait as long as it takes"));
     options.queue_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
   }
+  options.name = Variable("CLOUD_SESSION_NAME");
+  options.attach = Variable("CLOUD_ATTACH");
+  options.fork_of = Variable("CLOUD_FORK_OF");
+  if (absl::Status status = options.CheckNames(); !status.ok())
+    return absl::Status(status.code(),
+                        absl::StrCat("CLOUD_SESSION_NAME, CLOUD_ATTACH, CLOUD_FORK_OF: ",
+                                     status.message()));
   if (const std::string gang(Variable("CLOUD_GANG")); !gang.empty()) {
     const size_t colon = gang.rfind(':');
     options.gang = gang.substr(0, colon);

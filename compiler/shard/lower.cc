@@ -39,8 +39,9 @@ Shape BeginEndOf(const UOp* value) {
 
 }  // namespace
 
-RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink)
-    : graph_(graph), mesh_(mesh) {
+RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink,
+                       const std::vector<bool>* donated)
+    : graph_(graph), mesh_(mesh), donated_(donated) {
   if (graph == nullptr) return;
   for (const UOp* node : PostOrder(sink)) number_.emplace(node, number_.size());
 }
@@ -245,9 +246,12 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       return absl::OkStatus();
     }
     const AxisSet moved = from.cut_axes();
-    const bool hinted = node->op == Op::kLayout || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const int64_t before = work_.collectives;
     OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
     frame.made[key] = value;
+    const Key source{node, from};
+    Note(frame, key, absl::MakeConstSpan(&source, 1), work_.collectives != before);
     done = true;
     return absl::OkStatus();
   }
@@ -268,13 +272,14 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
   }
   const int first = node->op == Op::kCall ? 1 : 0;
   std::vector<const UOp*> sources;
+  std::vector<Key> from;
   if (node->op == Op::kGetTuple) {
-    const Key tuple{node->src[0], Sharding()};
-    if (!frame.made.contains(tuple)) {
-      needs.push_back(tuple);
+    from.emplace_back(node->src[0], Sharding());
+    if (!frame.made.contains(from[0])) {
+      needs.push_back(from[0]);
       return absl::OkStatus();
     }
-    sources.push_back(frame.made.at(tuple));
+    sources.push_back(frame.made.at(from[0]));
   }
   for (size_t i = 0; i < wants.size(); ++i) {
     const Key source{node->src[i + first], wants[i]};
@@ -283,13 +288,59 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       needs.push_back(source);
     } else {
       sources.push_back(found->second);
+      from.push_back(source);
     }
   }
   if (!needs.empty()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const UOp* const value, Build(frame, node, p, wants, sources));
   frame.made[key] = value;
+  Note(frame, key, from, /*moved=*/false);
   done = true;
   return absl::OkStatus();
+}
+
+void RankWriter::Note(Frame& frame, const Key& made, absl::Span<const Key> sources, bool moved) {
+  if (graph_ != nullptr) return;
+  const auto& [node, p] = made;
+  const auto bytes_of = [](const UOp* value, const Sharding& at) {
+    const bool wide = at.partial != 0 && AddsInF32(value->dtype);
+    return LocalBytes(at, value) * (wide ? 4.0 / ByteWidth(value->dtype) : 1);
+  };
+  if (node->op == Op::kParam && sources.empty()) {
+    const auto slot = static_cast<size_t>(ParamOf(node).slot());
+    const bool donated =
+        donated_ != nullptr && slot < donated_->size() && (*donated_)[slot];
+    frame.in_memory[made] = frame.is_body ? frame.memory.Add({})
+                                          : frame.memory.AddInput(
+                                                {bytes_of(node, p), LeastLocalBytes(p, node)},
+                                                donated);
+    return;
+  }
+  MemoryTrace::Value value;
+  for (const Key& source : sources) value.sources.push_back(frame.in_memory.at(source));
+  if (moved) {
+    value.bytes = bytes_of(node, p);
+  } else if (node->op == Op::kCall) {
+    if (const FramePlan* body = frame.plan->bodies[frame.plan->place.at(node)]; body != nullptr) {
+      const Body& of = bodies_.at(body);
+      value.bytes = of.result_bytes;
+      value.within = std::max(0.0, of.work.peak_bytes - of.result_bytes);
+    } else if (node->dtype != DType::kVoid) {
+      value.bytes = bytes_of(node, p);
+    }
+  } else if (node->op == Op::kReduce || node->op == Op::kContiguous || node->op == Op::kAssign) {
+    value.bytes = bytes_of(node, p);
+  }
+  frame.in_memory[made] = frame.memory.Add(std::move(value));
+}
+
+void RankWriter::NoteResult(Frame& frame, const UOp* node, const Sharding& p) {
+  if (graph_ != nullptr) return;
+  const int value = frame.in_memory.at({node, p});
+  if (node->dtype != DType::kVoid)
+    return frame.memory.Keep(value, {LocalBytes(p, node), LeastLocalBytes(p, node)});
+  const double bytes = frame.memory.stored_bytes(value);  // of a call that gives a tuple
+  frame.memory.Keep(value, {bytes, bytes});
 }
 
 absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Sharding& out,
@@ -343,10 +394,12 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
   auto known = bodies_.find(plan);
   if (known == bodies_.end()) {
     const ShardWork before = std::exchange(work_, {});
-    Frame inner{plan, {}, {}};
+    Frame inner{.plan = plan, .made = {}, .is_body = true};
     Body body;
     OB_ASSIGN_OR_RETURN(const UOp* const root, WriteRoot(inner));
     body.work = std::exchange(work_, before);
+    body.work.peak_bytes = inner.memory.peak_bytes();
+    body.result_bytes = inner.memory.kept_bytes();
     if (graph_ != nullptr) {
       std::vector<const UOp*> parts = {root};
       for (size_t i = 1; i < function->src.size(); ++i)
@@ -417,25 +470,32 @@ absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, const UOp* node, cons
 absl::StatusOr<const UOp*> RankWriter::WriteRoot(Frame& frame) {
   const UOp* const root = frame.plan->nodes.back();
   if (root->op != Op::kTuple) {
-    if (root->dtype == DType::kVoid) return Get(frame, root, Sharding());
-    return Get(frame, root, frame.plan->results[0]);
+    const Sharding p = root->dtype == DType::kVoid ? Sharding() : frame.plan->results[0];
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root, p));
+    NoteResult(frame, root, p);
+    return value;
   }
   std::vector<const UOp*> values;
   for (size_t i = 0; i < root->src.size(); ++i) {
     OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root->src[i], frame.plan->results[i]));
     values.push_back(value);
+    NoteResult(frame, root->src[i], frame.plan->results[i]);
   }
   return graph_ == nullptr ? kNoValue : graph_->Make(Op::kTuple, DType::kVoid, values);
 }
 
 absl::StatusOr<const UOp*> RankWriter::Run(const FramePlan& plan) {
-  Frame frame{&plan, {}, {}};
+  Frame frame{.plan = &plan, .made = {}};
   const UOp* const sink = plan.nodes.back();
   std::vector<const UOp*> results;
+  for (size_t i = 0; i < sink->src.size(); ++i) frame.asked.emplace(sink->src[i], plan.results[i]);
   for (size_t i = 0; i < sink->src.size(); ++i) {
     OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sink->src[i], plan.results[i]));
     results.push_back(value);
+    NoteResult(frame, sink->src[i], plan.results[i]);
   }
+  work_.peak_bytes = frame.memory.peak_bytes();
+  work_.kept_bytes = frame.memory.kept_bytes();
   return graph_ == nullptr ? kNoValue : graph_->Make(Op::kSink, DType::kVoid, results, sink->arg);
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/shard/products.h"
+#include "compiler/shard/refused_node.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {
@@ -21,7 +22,8 @@ std::vector<Sharding> FramePlan::HomesOfSources(const UOp* node) const {
 absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& source) const {
   const LayoutOf layout(node);
   const auto refused = [&](absl::StatusCode code, auto... what) {
-    return absl::Status(code, absl::StrCat(NodeToString(node), ": ", what...));
+    return AboutNode(absl::Status(code, absl::StrCat(NodeToString(node), ": ", what...)), sink_,
+                     node);
   };
   if (layout.mesh_axis() >= mesh_.axes())
     return refused(absl::StatusCode::kInvalidArgument, "mesh axis ", layout.mesh_axis(),

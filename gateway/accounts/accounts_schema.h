@@ -89,6 +89,10 @@ CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id, closed_ms);
     R"sql(
 ALTER TABLE session ADD COLUMN price_per_hour INTEGER;
 )sql",
+    // That its program gave it; of an account's living sessions no two have the same.
+    R"sql(
+ALTER TABLE session ADD COLUMN name TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 }  // namespace outboard::gateway

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {
@@ -15,7 +16,7 @@ using storage::Statement;
 
 constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
-    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour FROM session ";
+    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, name FROM session ";
 
 // The end of a lease that ran when the gateway before this one ended.
 constexpr char kGatewayRestarted[] = "gateway restarted";
@@ -46,7 +47,8 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .snapshot_seq = static_cast<uint64_t>(row.Int(12)),
                     .price_per_hour = row.IsNull(13)
                                           ? std::nullopt
-                                          : std::optional<MicroUsd>(MicroUsd{row.Int(13)})};
+                                          : std::optional<MicroUsd>(MicroUsd{row.Int(13)}),
+                    .name = std::string(row.Text(14))};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
@@ -78,6 +80,7 @@ absl::Status CheckRow(const SessionRow& row) {
     return absl::InvalidArgumentError(
         "sessions: closed_at is set exactly when a session has ended");
   }
+  OB_RETURN_IF_ERROR(CheckText("its name", row.name, wire::kSessionNameBytesMax));
   return CheckText("the worker's name", row.worker, kWorkerBytesMax);
 }
 
@@ -110,10 +113,10 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         db_->Prepare(
             "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
             "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq, "
-            "price_per_hour) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
+            "price_per_hour, name) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
-            "closed_ms = excluded.closed_ms, attach_hash = excluded.attach_hash, devices = "
+            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, attach_hash = excluded.attach_hash, devices = "
             "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
             "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
             "excluded.price_per_hour"));
@@ -128,7 +131,8 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         .Bind(10, row.devices)
         .Bind(11, row.recoverable ? 1 : 0)
         .BindBlob(12, row.snapshot_root)
-        .Bind(13, static_cast<int64_t>(row.snapshot_seq));
+        .Bind(13, static_cast<int64_t>(row.snapshot_seq))
+        .BindText(15, row.name);
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
     if (row.price_per_hour.has_value()) write.Bind(14, row.price_per_hour->value);
     return write.Run();
@@ -188,15 +192,24 @@ absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
   return taken;
 }
 
-absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now) {
+absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now,
+                                                                 bool but_named) {
   absl::MutexLock lock(&mutex_);
   std::vector<SessionRow> lost;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(EndLeases(now));
     OB_ASSIGN_OR_RETURN(lost, ReadLive());
+    const char* which = "";
+    if (but_named) {
+      which = " AND NOT (name <> '' AND recoverable AND snapshot_root <> x'')";
+      std::erase_if(lost, [](const SessionRow& row) {
+        return !row.name.empty() && row.recoverable && !row.snapshot_root.empty();
+      });
+    }
     OB_ASSIGN_OR_RETURN(
         Statement lose,
-        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL"));
+        db_->Prepare(absl::StrCat(
+            "UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL", which)));
     return lose.Bind(1, static_cast<int64_t>(SessionRowState::kLost)).Bind(2, now.unix_ms).Run();
   }));
   return lost;

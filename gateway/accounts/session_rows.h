@@ -38,6 +38,7 @@ struct SessionRow {
   std::string snapshot_root;  // of the last snapshot; empty: none yet
   uint64_t snapshot_seq = 0;  // the last item that this snapshot holds
   std::optional<MicroUsd> price_per_hour = {};  // of each device, since its first lease
+  std::string name = {};  // that its program gave it; empty: none
   bool operator==(const SessionRow&) const = default;
 };
 
@@ -101,8 +102,8 @@ class SessionRows {
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
 
-  // Inserts the row, or replaces all of it but tenant, opened_at and resume_hash, which stay as
-  // first written.
+  // Inserts the row, or replaces all of it but tenant, name and opened_at, which stay as first
+  // written.
   // Errors:
   //     INVALID_ARGUMENT     a tenant that is not positive, a long name, or a closed_at that does
   //                          not match the state
@@ -117,8 +118,8 @@ class SessionRows {
   // as lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
   // As TakeOver for executors that ended with the gateway: marks all live sessions as lost and
-  // returns them.
-  absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now);
+  // returns them. `but_named`: not those with a name that can begin again from a snapshot.
+  absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now, bool but_named = false);
 
   // Returns the number of the session's next lease (1, 2, ...), reserved by writing the row.
   // Ignores the grant in `row.lease`.

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,6 +49,21 @@ class GatewayCore {
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
+
+  // A session as its account sees it.
+  struct Listed {
+    SessionId session;
+    std::string name;
+    const char* state = "";  // as ListSessionsReply in account.proto
+    uint32_t devices = 0;
+    int64_t age_ms = 0;
+    Bill bill;
+    bool has_client = false;
+    absl::Status stopped;  // why it cannot go on: a cap, or the credit
+  };
+  std::vector<Listed> List(TenantId tenant, MonoTime now) const;  // by age, the oldest first
+  // The tenant's session of this name or id; never another's.
+  std::optional<SessionId> FindNamed(TenantId tenant, const std::string& session) const;
 
   // Refuses to open or resume sessions from now on, with UNAVAILABLE.
   void Drain() { draining_ = true; }
@@ -86,6 +102,7 @@ class GatewayCore {
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
     bool serves_groups = false;
+    bool spans = false;  // WorkerJoined::spans
     uint32_t free() const;
   };
 
@@ -93,6 +110,7 @@ class GatewayCore {
     SessionId id;
     TenantId tenant;
     Token resume_hash;
+    std::string name;  // empty: none
     State state = State::kQueued;
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
@@ -110,7 +128,9 @@ class GatewayCore {
     bool sleep_told = false;    // that it will be
     bool awaits = false;       // SessionProgress::awaits
     bool held_device = false;  // kOrphaned: whether it held a device before
-    bool denied = false;       // its client was: it gives its device back as soon as it is idle
+    // Its client was, or has left: it gives its device back as soon as it is idle.
+    bool denied = false;
+    bool is_attached = false;  // by a client that has not been told so
     absl::Status stopped;      // OK, or for want of what money; as `denied`
     std::string key_id;        // of its client
     std::optional<MicroUsd> max_cost;
@@ -162,6 +182,7 @@ class GatewayCore {
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
     MonoTime client_left;   // valid without a client, and while it sleeps: since when
+    MonoTime opened;        // or restored
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -174,8 +195,18 @@ class GatewayCore {
     };
     std::optional<Place> PlaceOf(uint32_t rank) const;
     bool is_group() const { return devices_wanted > 1; }
+    bool is_spread() const { return seats.size() > 1; }  // over several workers
     bool is_saved() const { return done_known && snapshot_seq >= done_seq; }
     uint32_t slots_held() const;
+  };
+
+  // A client that waits for a snapshot that its session is to begin with.
+  struct Fork {
+    ClientOpen open;
+    SessionId parent;
+    MonoTime since;
+    std::string root;  // that is being shared; empty: none is
+    uint64_t seq = 0;  // of `root`
   };
 
   using Out = std::vector<Action>;
@@ -190,14 +221,18 @@ class GatewayCore {
   void Handle(const SessionRestored& event, Out& out);
   void Handle(const ClientOpen& event, Out& out);
   void Handle(const ClientResume& event, Out& out);
+  void Handle(const ClientAttach& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
+  void Handle(const ClientLeft& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
   void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
+  void Handle(const SnapshotShared& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
+  void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
   void Handle(const PostingRefused& event, Out& out);
   void Handle(const Tick& event, Out& out);
@@ -205,6 +240,18 @@ class GatewayCore {
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
+  // ---- names, and state that goes from session to session (names.cc)
+  Session* Named(TenantId tenant, const std::string& text);
+  void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  Session& Begin(const ClientOpen& event);
+  void BeginFork(const ClientOpen& event, Out& out);
+  void CheckForks(Out& out);
+  bool CheckFork(Fork& fork, Out& out);  // false: it is over
+  bool DropFork(ConnId conn);
+  int64_t GraceNs(const Session& session) const;
+  bool MaySurvive(const Session& session) const;
+  void PutToNextGateway(Session& session, Out& out);
   // ---- the wait for a device (waiting.cc)
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
@@ -214,8 +261,9 @@ class GatewayCore {
   bool TryPlace(const std::vector<DeviceGrant>& grants, Out& out);
   bool TryPlaceOne(Session& session, std::optional<Parts> parts, Out& out);
   bool Serves(WorkerId worker, const Session& session) const;
-  void Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out);
+  void Place(Session& session, const Parts& parts, Out& out);
   std::vector<uint32_t> SlotsFor(const Session& session, const PlacedPart& part) const;
+  DeviceWish WishOf(uint32_t devices) const;
   DeviceRequest RequestOf(const Session& session) const;
   bool IsHopeless(Session& session);
   void GiveUpWaiting(Session& session, absl::Status why, Out& out);
@@ -228,7 +276,8 @@ class GatewayCore {
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;
   // G10: no other tenant has an executor on it, or it serves several at a time.
   bool Admits(WorkerId worker, TenantId tenant) const;
-  void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
+  using Slots = std::pair<WorkerId, std::vector<uint32_t>>;
+  void StartWith(Session& session, std::vector<Slots> places);
   void GoLiveIfReady(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
   void LeaveClient(Session& session, Out& out);
@@ -284,6 +333,8 @@ class GatewayCore {
   absl::Status NoDevice(const Session& session) const;
   // "rank 1 of 2 (device 3 of box#1): ", or nothing for a session on one device.
   std::string RankText(const Session& session, uint32_t rank) const;
+  // The first that the worker has.
+  static uint32_t FirstRankOn(const Session& session, WorkerId worker);
   static absl::Status WorkerLost(const std::string& how);
 
   const CoreOptions options_;
@@ -293,6 +344,7 @@ class GatewayCore {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
+  std::map<ConnId, Fork> forks_;
   DeviceQueue queue_;
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;

@@ -51,12 +51,20 @@ struct Seat {
   bool operator==(const Seat&) const = default;
 };
 
+// How many ranks of a session are on a worker, of several that it is on.
+struct GroupPart {
+  WorkerId worker;
+  uint32_t ranks = 0;
+  bool operator==(const GroupPart&) const = default;
+};
+
 struct CoreOptions {
   MicroUsd price_per_hour = kDefaultPricePerHour;
   // The longest wait of a session for a device where the fleet has none that could ever serve it.
   // Where one could, it waits as long as its client does.
   int64_t queue_ns = 20 * kSecondNs;
-  int64_t start_ns = 30 * kSecondNs;   // for a worker to attach an executor
+  int64_t start_ns = 30 * kSecondNs;   // for a worker to attach an executor,
+  int64_t start_more_ns = 1 * kSecondNs;  // and for each further one of the session
   int64_t rejoin_ns = 2 * kSecondNs;   // for a worker to rejoin after its connection ended
   int64_t orphan_ns = 60 * kSecondNs;  // for a worker to join after a restart of the gateway
   // The same of a session whose executor is being replaced. Longer than a node takes to restart its
@@ -115,6 +123,7 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
+  bool spans = false;  // these exchange data with those of other workers that span
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;
@@ -136,6 +145,7 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   int64_t past_ms = 0;
   WallTime wall;
   std::optional<MicroUsd> price_per_hour = {};  // frozen by its first lease
+  std::string name = {};
 };
 struct WorkerHeartbeat {
   WorkerId worker;
@@ -167,6 +177,23 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   uint32_t gang_size = 1;
   std::vector<uint32_t> mesh = {};        // its product is `devices`; empty: one axis
   std::string spread = {};                // of Open
+  std::string name = {};                  // unique among the tenant's sessions; empty: none
+  // A session of the tenant, by name or id, whose state the new one begins with: as of an item at
+  // or behind fork_seq. Empty: it begins with nothing.
+  std::string fork_of = {};
+  uint64_t fork_seq = 0;
+};
+// Authenticated; takes over the tenant's session of this name or id from whatever client it has,
+// which cannot come back: the token of `resume_hash` is fresh.
+struct ClientAttach {
+  ConnId conn;
+  TenantId tenant;
+  std::string session;
+  Token resume_hash;
+  WallTime wall;
+  std::string key_id = {};
+  std::optional<MicroUsd> max_cost = {};  // nothing: as before
+  std::optional<int64_t> queue_ns = {};   // as in ClientOpen
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -180,6 +207,9 @@ struct ClientResume {  // authenticated; takes over the session that the token n
 struct ClientClosed {  // its session ends
   ConnId conn;
   absl::Status why;  // OK: the client sent Close
+};
+struct ClientLeft {  // it has all its answers, and leaves its session to whoever enters it next
+  ConnId conn;
 };
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
@@ -213,6 +243,13 @@ struct RefusedItem {  // ended two executors; it fails with this status
   uint64_t seq = 0;
   absl::Status why;
 };
+struct SnapshotShared {  // answers ShareSnapshot
+  ConnId conn;
+  absl::Status status;  // an error: its blobs are gone, since a later one replaced it
+};
+struct EndSession {  // by its account
+  SessionId session;
+};
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
   std::string root;
@@ -238,9 +275,10 @@ struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
-                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
-                 ClientActs, ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept,
-                 SessionProgress, HoldAnswered, PostingRefused, Tick, StopAll>;
+                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientAttach, ClientClosed,
+                 ClientLeft, ClientGone, ClientActs, ClientDenied, ExecutorAttached, ExecutorGone,
+                 SnapshotShared, SnapshotKept, SessionProgress, EndSession, HoldAnswered,
+                 PostingRefused, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -253,10 +291,13 @@ struct Assign {  // with a fresh attach token
   SessionId session;
   TenantId tenant;
   uint64_t placement = 0;  // rises with each Assign of a session
-  std::vector<uint32_t> devices;  // one for each rank
+  std::vector<uint32_t> devices;  // one for each rank there
   std::vector<RefusedItem> refused = {};
   std::vector<uint32_t> mesh = {};  // empty: one axis
   std::string spread = {};
+  // Of a session on several workers: an Assign for each, one after the other, in this order.
+  uint32_t first_rank = 0;             // of `devices`
+  std::vector<GroupPart> parts = {};   // empty: this worker has all
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -274,10 +315,11 @@ struct Live {
   SessionId session;
   TenantId tenant;
   uint64_t epoch = 0;
-  std::vector<Seat> seats;  // one, until a session spans several workers
+  std::vector<Seat> seats;
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
+  std::string name = {};
 };
 struct Moving {  // the session's executor was lost; another Live follows
   ConnId conn;
@@ -297,7 +339,15 @@ struct SleepBegins {
   SessionId session;
   int64_t idle_s = 0;
 };
-struct RequestSnapshot {  // of a parked session, now; SnapshotKept follows
+// The new session of this client needs these blobs, too: SnapshotShared follows, once they are
+// protected for it.
+struct ShareSnapshot {
+  ConnId conn;
+  TenantId tenant;
+  SessionId session;
+  std::string root;
+};
+struct RequestSnapshot {  // now; SnapshotKept follows
   SessionId session;
 };
 struct Shelved {  // it was put away for its memory: EndExecutor and DropExecutor came before
@@ -325,6 +375,7 @@ struct EndClient {
   std::optional<SessionId> session;
   absl::Status why;
   Bill bill;
+  bool is_kept = false;  // a client that resumes the session later goes on
 };
 struct Post {  // to the ledger; PostingRefused follows for an account whose charges it refuses
   std::vector<Charge> charges;
@@ -338,6 +389,7 @@ struct EndHold {  // gives back what the lease did not use; follows its last Pos
 };
 struct Forget {  // the session is over; drop its entry
   SessionId session;
+  bool goes_on = false;  // at the next gateway, which needs its blobs
 };
 struct WriteSession {  // the session's current row, for the database
   SessionId session;
@@ -351,6 +403,7 @@ struct WriteSession {  // the session's current row, for the database
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
   std::optional<MicroUsd> price_per_hour = {};
+  std::string name = {};
 };
 struct WriteLease {
   LeaseId lease;
@@ -361,7 +414,8 @@ struct WriteLease {
   std::vector<Seat> seats;  // with the slots that it has, or had
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,
-                            EndClient, Post, TakeHold, EndHold, Forget, WriteSession, WriteLease>;
+                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,
+                            Moving, EndClient, Post, TakeHold, EndHold, Forget, WriteSession,
+                            WriteLease>;
 
 }  // namespace outboard::gateway

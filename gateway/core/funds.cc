@@ -129,7 +129,8 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
   if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
   session.stopped = why;
   if (IsSome(session.conn)) {
-    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id)});
+    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id),
+                            session.recoverable || !IsExclusive(session)});
     LeaveClient(session, out);
   }
   if (session.state != State::kStarting) return;

@@ -21,18 +21,21 @@ absl::Status GatewayCore::WorkerLost(const std::string& how) {
 // ---- a device ----------------------------------------------------------------------------------
 
 // A parked session keeps its seat, and with it whether the executor is attached.
-void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> slots) {
-  Worker& worker = workers_.at(id);
-  for (uint32_t i : slots) worker.slots[i].holder = session.id;
+void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
   if (session.seats.empty()) {
-    session.seats.push_back({id, {}, std::vector<bool>(session.devices_wanted)});
+    for (const auto& [id, slots] : places)
+      session.seats.push_back({id, {}, std::vector<bool>(slots.size())});
     session.done_seq = std::max(session.done_seq, session.snapshot_seq);
     session.done_known = true;  // a new executor has no more
   }
   session.snapshot_asked.reset();
   session.displaced = false;
-  session.seats.front().slots = std::move(slots);
-  session.node = worker.node;
+  for (size_t seat = 0; seat < places.size(); ++seat) {
+    auto& [id, slots] = places[seat];
+    for (const uint32_t i : slots) workers_.at(id).slots[i].holder = session.id;
+    session.seats[seat].slots = std::move(slots);
+  }
+  session.node = workers_.at(session.seats.front().worker).node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
   queue_.Took(session.tenant, session.slots_held(), now_);
@@ -68,7 +71,10 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
+                     PricesOf(session).front(), session.recoverable, session.snapshot_root,
+                     session.name});
+  // What the client before had done is not this one's to send again.
+  if (std::exchange(session.is_attached, false)) AskForSnapshot(session, out);
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -246,7 +252,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   // A process that has a GPU cannot be parked: it gets that one, or ends.
   if (worker.exclusive && !fits) return false;
   if (fits && (session->held_device || worker.exclusive)) {
-    StartWith(*session, id, held.devices);
+    StartWith(*session, {{id, held.devices}});
     session->done_known = false;
     BeginHold(*session, out);
     return true;
@@ -285,7 +291,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
 }
 
 void GatewayCore::Leave(Session& session, const std::string& lease_end, Out& out) {
-  if (!session.seats.empty()) session.lost_slots = session.seats.front().slots;
+  if (!session.seats.empty()) session.lost_slots = session.seats.back().slots;
   StopLease(session, /*lost=*/lease_end == "worker lost", lease_end, out);
   LeaveQueue(session.id);
   for (const Seat& seat : std::exchange(session.seats, {})) {
@@ -322,8 +328,11 @@ bool GatewayCore::MayTryAgain(Session& session, const ExecutorGone& event) {
   return true;
 }
 
+// Its executors cannot stay without their devices: a GPU has one process, and one that is spread
+// would have to get back the same devices of several workers at once.
 bool GatewayCore::IsExclusive(const Session& session) const {
-  return !session.seats.empty() && workers_.at(session.seats.front().worker).exclusive;
+  return session.is_spread() ||
+         (!session.seats.empty() && workers_.at(session.seats.front().worker).exclusive);
 }
 
 void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {
@@ -331,7 +340,8 @@ void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq, session.price});
+                             session.snapshot_root, session.snapshot_seq, session.price,
+                             session.name});
 }
 
 }  // namespace outboard::gateway

@@ -53,6 +53,7 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
       pool.device_class = slot.device.device_class;
       pool.memory_bytes = slot.device.memory_bytes;
       pool.only = only;
+      pool.spans = worker.spans;
     }
     pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);
     pool.price_per_hour = std::max(pool.price_per_hour, slot.device.price_per_hour);
@@ -89,10 +90,15 @@ bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
 
 // ---- the queue ----------------------------------------------------------------------------------
 
+// On one worker, or where it needs them, on several that span.
+DeviceWish GatewayCore::WishOf(uint32_t devices) const {
+  return {.devices = devices, .workers_max = devices > 1 ? 0u : 1u};
+}
+
 // What was open already goes first; a parked session can only go back to where its state is.
 DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
-  request.wish.devices = session.devices_wanted;
+  request.wish = WishOf(session.devices_wanted);
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
   request.goes_first = session.state == State::kQueued && session.displaced;
   request.last_resort = session.lost_on;
@@ -146,16 +152,12 @@ bool GatewayCore::TryPlace(const std::vector<DeviceGrant>& grants, Out& out) {
   // room is made for all of them before any is placed.
   for (const DeviceGrant& grant : grants) {
     Session& session = sessions_.at(grant.session);
-    const PlacedPart& part = grant.parts.front();
-    if (!Serves(part.worker, session) ||
-        !MakeRoomFor(part.worker, SlotsFor(session, part), &session, out))
-      return false;
+    for (const PlacedPart& part : grant.parts)
+      if (!Serves(part.worker, session) ||
+          !MakeRoomFor(part.worker, SlotsFor(session, part), &session, out))
+        return false;
   }
-  for (const DeviceGrant& grant : grants) {
-    Session& session = sessions_.at(grant.session);
-    const PlacedPart& part = grant.parts.front();
-    Place(session, part.worker, SlotsFor(session, part), out);
-  }
+  for (const DeviceGrant& grant : grants) Place(sessions_.at(grant.session), grant.parts, out);
   return true;
 }
 
@@ -164,13 +166,15 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
   const DeviceRequest request = RequestOf(session);
   std::set<WorkerId> barred;
   while (parts.has_value()) {
-    const PlacedPart& part = parts->front();
-    std::vector<uint32_t> slots = SlotsFor(session, part);
-    if (Serves(part.worker, session) && MakeRoomFor(part.worker, slots, &session, out)) {
-      Place(session, part.worker, std::move(slots), out);
+    const auto cannot = std::find_if(parts->begin(), parts->end(), [&](const PlacedPart& part) {
+      return !Serves(part.worker, session) ||
+             !MakeRoomFor(part.worker, SlotsFor(session, part), &session, out);
+    });
+    if (cannot == parts->end()) {
+      Place(session, *parts, out);
       return true;
     }
-    barred.insert(part.worker);
+    barred.insert(cannot->worker);
     SyncPools();
     parts = pools_.Pick(request.wish, {.account = session.tenant,
                                        .warm = request.warm,
@@ -201,24 +205,33 @@ std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const Placed
   return slots;
 }
 
-void GatewayCore::Place(Session& session, WorkerId worker, std::vector<uint32_t> slots, Out& out) {
+void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   const bool parked = session.state == State::kParked;
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   LeaveQueue(session.id);
   std::vector<WorkerId>& warm = warm_[session.tenant];
-  std::erase(warm, worker);
-  warm.insert(warm.begin(), worker);
+  std::vector<Slots> places;
+  for (const PlacedPart& part : parts) {
+    std::erase(warm, part.worker);
+    warm.insert(warm.begin(), part.worker);
+    places.emplace_back(part.worker, SlotsFor(session, part));
+  }
   if (warm.size() > kWarmMax) warm.resize(kWarmMax);
-  StartWith(session, worker, std::move(slots));
+  StartWith(session, std::move(places));
   // If its start is repeated, the others of its gang do not wait with it.
   session.gang.clear();
   session.gang_size = 1;
   BeginHold(session, out);
   if (parked) return;
   ++session.placement;
-  out.push_back(Assign{worker, session.id, session.tenant, session.placement,
-                       session.seats.front().slots, session.refused, session.mesh,
-                       session.spread});
+  std::vector<GroupPart> all;
+  if (session.is_spread())
+    for (const Seat& seat : session.seats)
+      all.push_back({seat.worker, static_cast<uint32_t>(seat.slots.size())});
+  for (const Seat& seat : session.seats)
+    out.push_back(Assign{seat.worker, session.id, session.tenant, session.placement, seat.slots,
+                         session.refused, session.mesh, session.spread,
+                         FirstRankOn(session, seat.worker), all});
 }
 
 // ---- those who wait -----------------------------------------------------------------------------
@@ -246,7 +259,8 @@ void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
     return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
-  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id)});
+  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
+                          /*is_kept=*/true});
   LeaveClient(session, out);
 }
 

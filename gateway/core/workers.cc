@@ -19,6 +19,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
+  worker.spans = event.serves_groups && event.spans;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -108,10 +109,11 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
-    if (may_return && session.epoch > 0) {
+    // The other workers of one that is spread do not wait for this one.
+    if (may_return && session.epoch > 0 && !session.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, how, out);
+      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how), out);
     }
   }
   workers_.erase(id);

@@ -44,6 +44,7 @@
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
+#include "wire/data_address.h"
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
@@ -66,6 +67,11 @@ std::string Printable(std::string_view told) {
   for (char& c : text)
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
   return text;
+}
+
+// Other workers are told to connect there: one that is no address of a host counts as none.
+std::string DataAddressOf(const proto::Register& reg) {
+  return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
 }
 
 // What is kept of a worker's identity. One that shows none is another each time.
@@ -134,6 +140,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.past_amount = past.amount;
   event.past_ms = past.device_ms;
   event.price_per_hour = row.price_per_hour;
+  event.name = row.name;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -247,6 +254,12 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (!open.attach().empty()) {
+    client->resume_token = host_->DrawToken();
+    Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
+                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open)});
+    return;
+  }
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
@@ -257,7 +270,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
-                    {open.mesh().begin(), open.mesh().end()}, open.spread()});
+                    {open.mesh().begin(), open.mesh().end()}, open.spread(), open.name(),
+                    open.fork_of(), open.fork_seq()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -276,6 +290,28 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
 void CoreDriver::Close(ConnId conn) {
   std::lock_guard lock(mutex_);
   Tell(ClientClosed{conn, absl::OkStatus()});
+}
+
+void CoreDriver::Leave(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientLeft{conn});
+}
+
+std::vector<GatewayCore::Listed> CoreDriver::ListSessions(TenantId tenant) const {
+  std::lock_guard lock(mutex_);
+  return core_.List(tenant, host_->Now());
+}
+
+absl::StatusOr<std::pair<SessionId, Bill>> CoreDriver::StopSession(TenantId tenant,
+                                                                   const std::string& session) {
+  std::lock_guard lock(mutex_);
+  const std::optional<SessionId> id = core_.FindNamed(tenant, session);
+  if (!id)
+    return absl::NotFoundError(
+        "the account has no such session; `outboard ps` lists those there are");
+  const Bill bill = core_.BillOf(*id);
+  Tell(EndSession{*id});
+  return std::pair(*id, bill);
 }
 
 void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
@@ -337,7 +373,10 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives(), {}, {}});
+             reg.has_collectives(), DataAddressOf(reg)});
+  workers_.at(id)->speeds =
+      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
+                          1e-9 * static_cast<double>(reg.link_message_ns()));
   if (reg.receipt_key().size() == signing::kPublicKeyBytes)
     workers_.at(id)->receipt_key = reg.receipt_key();
   WorkerJoined event{
@@ -345,8 +384,10 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
+  event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
+    workers_.at(id)->device_bytes.push_back(device.memory_bytes());
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
   }

@@ -106,6 +106,7 @@ class CoreDriver {
   void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
+  void Leave(ConnId conn);  // as Close, but its session stays
   // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
   // Ends the client's stream with `why`: its key does not allow it. Its session stays for a resume
@@ -114,6 +115,13 @@ class CoreDriver {
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
   void ClientActs(ConnId conn);  // it sent work while its session slept
+
+  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost, as
+  // far as that is known.
+  // Errors: NOT_FOUND  the account has no such session
+  std::vector<GatewayCore::Listed> ListSessions(TenantId tenant) const;
+  absl::StatusOr<std::pair<SessionId, Bill>> StopSession(TenantId tenant,
+                                                         const std::string& session);
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -184,6 +192,7 @@ class CoreDriver {
   void Do(Detach& action);
   void Do(IdleSoon& action);
   void Do(SleepBegins& action);
+  void Do(ShareSnapshot& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);
@@ -223,6 +232,8 @@ class CoreDriver {
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
+  // Of the executors that begin; the same for all workers of a placement.
+  Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);

@@ -10,6 +10,7 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -22,6 +23,13 @@ const char* TextOf(WaitReason reason) {
     case WaitReason::kDevices: break;
   }
   return "waiting for a device";
+}
+
+// Of the session, on all of its workers.
+size_t RanksOf(const Assign& assign) {
+  size_t ranks = 0;
+  for (const GroupPart& part : assign.parts) ranks += part.ranks;
+  return assign.parts.empty() ? assign.devices.size() : ranks;
 }
 
 }  // namespace
@@ -70,22 +78,23 @@ void CoreDriver::Do(Welcome& action) {
 
 // Nothing: every rank computes all.
 std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
-  if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
+  if (RanksOf(assign) < 2 || !worker.has_collectives) return nullptr;
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
-  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
+  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
-  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+  auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get());
+  for (const uint32_t device : assign.devices)
+    if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  runs->LimitMemory(options_.memory_bytes_max);
+  runs->SetSpeeds(worker.speeds);
+  return runs;
 }
 
 void CoreDriver::Do(Assign& action) {
   const Worker* const worker = FindWorker(action.worker);
   if (worker == nullptr) return;
-  const Token token = host_->DrawToken();
-  Entry(action.session).runs = RunsFor(action, *worker);
-  // The relay is there before the worker can know the session.
-  BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
-  Entry(action.session).attach_hash = HashOf(token);
+  const Token token = TokenOf(action, *worker);
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
@@ -94,8 +103,15 @@ void CoreDriver::Do(Assign& action) {
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
   assign.mutable_mesh()->Assign(action.mesh.begin(), action.mesh.end());
-  if (action.devices.size() > 1 && action.mesh.empty())
-    assign.add_mesh(static_cast<uint32_t>(action.devices.size()));
+  if (RanksOf(action) > 1 && action.mesh.empty())
+    assign.add_mesh(static_cast<uint32_t>(RanksOf(action)));
+  for (const GroupPart& part : action.parts) {
+    assign.mutable_group()->set_first_rank(action.first_rank);
+    proto::GroupPlace::Node& node = *assign.mutable_group()->add_nodes();
+    node.set_ranks(part.ranks);
+    if (const Worker* const partner = FindWorker(part.worker))
+      node.set_data_address(partner->data_address);
+  }
   for (const RefusedItem& item : action.refused) {
     proto::RefusedItem& refused = *assign.add_refused();
     refused.set_seq(item.seq);
@@ -106,6 +122,22 @@ void CoreDriver::Do(Assign& action) {
   assign.set_account(static_cast<uint64_t>(action.tenant.value));
   assign.set_shares_tuning(sharing_.contains(action.tenant));
   worker->endpoint->Send(std::move(command));
+}
+
+Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
+  Session& session = Entry(assign.session);
+  if (assign.first_rank > 0 && session.group_token.has_value()) {
+    const Token token = *session.group_token;
+    if (assign.first_rank + assign.devices.size() == RanksOf(assign)) session.group_token.reset();
+    return token;
+  }
+  const Token token = host_->DrawToken();
+  session.runs = RunsFor(assign, worker);
+  // The relay is there before the worker can know the session.
+  BeginRelay(assign.session, assign.tenant, RanksOf(assign), /*replays=*/true);
+  Entry(assign.session).attach_hash = HashOf(token);
+  if (!assign.parts.empty()) Entry(assign.session).group_token = token;
+  return token;
 }
 
 void CoreDriver::Do(EndExecutor& action) {
@@ -154,6 +186,9 @@ void CoreDriver::Connect(const Live& live) {
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   session->is_connecting = false;
+  // It has what it asked for as a new client; what it is sent from now on is its own.
+  if (client->relay != nullptr && client->relay->has_opened())
+    client->open.clear_is_new_client();
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
   client->port->SetSleeping(false);
@@ -173,7 +208,8 @@ void CoreDriver::Connect(const Live& live) {
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
-       .max_cost = MaxCostOf(client->open)},
+       .max_cost = MaxCostOf(client->open),
+       .name = live.name},
       client->open);
 }
 
@@ -209,6 +245,21 @@ void CoreDriver::Do(SleepBegins& action) {
 void CoreDriver::ClientActs(ConnId conn) {
   std::lock_guard lock(mutex_);
   if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
+}
+
+// What it has is protected before its session is there.
+void CoreDriver::Do(ShareSnapshot& action) {
+  host_->PostFor(action.tenant, [this, share = action] {
+    const auto root = wire::HashFromBytes(share.root);
+    const absl::Status status =
+        root ? blobs_->RestoreSnapshot(share.tenant, share.session, *root)
+             : absl::DataLossError("a snapshot's name is damaged");
+    std::lock_guard lock(mutex_);
+    Tell(SnapshotShared{share.conn, status});
+    // Its client has gone meanwhile.
+    if (status.ok() && !core_.Has(share.session))
+      host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
+  });
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {
@@ -263,7 +314,7 @@ void CoreDriver::Do(EndClient& action) {
                                action.why);
     const auto head = heads_ != nullptr ? heads_->Of(client->identity.tenant) : nullptr;
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0, head.get());
+                   relay ? relay->done_seq() : 0, action.is_kept, head.get());
   });
 }
 
@@ -311,6 +362,7 @@ void CoreDriver::Do(Forget& action) {
     EndValues(*session, absl::AbortedError("the session has ended"));
     sessions_.erase(action.session);
   }
+  if (action.goes_on) return;
   host_->Post([blobs = blobs_, session = action.session] { blobs->EndSession(session); });
 }
 
@@ -331,6 +383,7 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
+  row.name = action.name;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/shard/shard.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/data_path/core_driver.h"
@@ -35,6 +36,9 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  std::string data_address;  // where its partners connect; empty: it has none
+  shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
+  std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
   std::string receipt_key = {};  // verifies its receipts; empty: it writes none
@@ -54,6 +58,7 @@ struct CoreDriver::Session {
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign
+  std::optional<Token> group_token;   // the same to several workers, until all of them have it
   std::optional<WallTime> opened_at;  // for its row
   // Its executor is ending: either its stream has ended or its worker has said so, and the other
   // is awaited for at most kExecutorWordMs.

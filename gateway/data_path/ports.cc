@@ -98,6 +98,10 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
       driver_->Deny(conn_, CheckScope({}, KeyScope::kStore));
       return true;
     }
+    if (item.has_leave()) {
+      driver_->Leave(conn_);
+      return true;
+    }
     if (!item.has_close()) continue;
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;
@@ -122,7 +126,8 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   const std::shared_ptr<Relay> relay = this->relay();
   if (relay == nullptr) return true;
   const auto is_work = [](const proto::ClientItem& item) {
-    return item.has_run() || item.has_put() || item.has_fetch() || item.has_save();
+    return item.has_run() || item.has_put() || item.has_fetch() || item.has_save() ||
+           item.has_keep();
   };
   const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), is_work);
   bool pause = false;

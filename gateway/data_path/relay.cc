@@ -81,7 +81,10 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   if (answers_ != nullptr) answers_->Restart();
-  if (runs_ != nullptr) runs_->Restart();
+  if (runs_ != nullptr) {
+    runs_->Restart();
+    runs_->LimitMemory(open.memory_bytes_max());
+  }
   opened_ = false;
   start_ = start;
   DropGraph();
@@ -152,6 +155,11 @@ bool Relay::awaits_saved() const {
 bool Relay::is_opening() const {
   std::lock_guard lock(mutex_);
   return client_ != nullptr && !opened_;
+}
+
+bool Relay::has_opened() const {
+  std::lock_guard lock(mutex_);
+  return opened_;
 }
 
 bool Relay::is_streaming() const {
@@ -233,7 +241,8 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq, const proto::LedgerHead* head) {
+                    uint64_t epoch, uint64_t through_seq, bool is_kept,
+                    const proto::LedgerHead* head) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -247,6 +256,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
     failed.set_code(static_cast<uint32_t>(why.code()));
     failed.set_message(why.message().data(), why.message().size());
     failed.set_retryable(absl::IsUnavailable(why));
+    failed.set_state_is_kept(is_kept);
   }
   client.Send(std::move(frame));
   client.End(why);
@@ -297,6 +307,10 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
     if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
+    if (item.has_keep() && executors_.size() > 1)
+      return absl::UnimplementedError("names for arrays of a session on several devices");
+    if (item.put().parts() > 0)
+      return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
@@ -339,6 +353,12 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (runs_ != nullptr) {
     runs_->Rewrite(out, written);
     SendWritten(written);
+    for (proto::Notice& notice : runs_->TakeNotices()) {
+      proto::ServerFrame told;
+      told.set_epoch(start_.epoch);
+      *told.add_items()->mutable_notice() = std::move(notice);
+      client_->Send(std::move(told));
+    }
   }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
@@ -405,10 +425,14 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       failed.set_worker(start_.worker);
       // Nodes of a written graph are not the client's.
       if (runs_ != nullptr)
-        if (const auto original = runs_->Original(failed.graph_id()); original.has_value()) {
-          failed.set_graph_id(*original);
+        if (const auto original = runs_->OriginalOf(failed.graph_id()); original.has_value()) {
+          failed.set_graph_id(original->graph_id);
           failed.clear_op();
           failed.clear_node();
+          if (original->refused) {
+            failed.set_op(original->refused->op);
+            failed.set_node(original->refused->index);
+          }
         }
       saves_.erase(failed.seq());
       if (failed.seq() != 0) {
@@ -427,6 +451,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_resume_token(BytesOf(start_.resume_token));
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
+      opened.set_name(start_.name);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
       opened.clear_max_cost_micro_usd();
       if (start_.max_cost.has_value())

@@ -205,7 +205,7 @@ bool DeviceQueue::ReserveFor(uint64_t order, const Waiting& waiting, DevicePools
   DeviceWish whole = first.wish;
   whole.devices *= count;
   if (count > 1) whole.workers_max = 0;
-  const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 1;
+  const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 0;
   return whole.devices > 1 && pools.Reserve(order, whole, HintsOf(first), each);
 }
 

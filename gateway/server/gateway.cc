@@ -31,6 +31,8 @@
 #include "gateway/doors/key_door.h"
 #include "gateway/doors/refusals.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/nodes/node_enrolment.h"
+#include "gateway/nodes/node_logs.h"
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
 #include "gateway/proof/auditor.h"
@@ -254,15 +256,14 @@ class Gateway::Impl {
   absl::Status TakeOver() {
     OB_ASSIGN_OR_RETURN(const auto used, ledger_->RecentUse(WallNow(), FairShares::kHalfLifeS));
     driver_->RememberUse(used);
-    if (options_.executors_outlive) {
-      if (absl::Status status = RestoreSessions(); !status.ok()) return status;
-    } else {
-      auto lost = rows_->LoseAllLive(WallNow());
+    if (!options_.executors_outlive) {
+      auto lost = rows_->LoseAllLive(WallNow(), /*but_named=*/true);
       if (!lost.ok()) return lost.status();
       for (const SessionRow& row : *lost) driver_->Remember(row);
       if (!lost->empty())
         telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost->size()}});
     }
+    if (absl::Status status = RestoreSessions(); !status.ok()) return status;
     blob_retention_->RestoreDone();
     return absl::OkStatus();
   }
@@ -280,6 +281,7 @@ class Gateway::Impl {
         session.row.recoverable = false;  // the client no longer has its first items
         session.row.snapshot_root.clear();
       }
+      if (!options_.executors_outlive) session.row.worker.clear();
       driver_->Restore(session, *past);
     }
     if (!taken->empty())
@@ -304,8 +306,9 @@ class Gateway::Impl {
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
+    const Nodes nodes{node_enrolment_.get(), node_logs_.get()};
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            fleet_door_.get(), admission_.get(), &turns_);
+                                            fleet_door_.get(), admission_.get(), nodes, &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
@@ -316,7 +319,8 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                heads_.get(), receipts_.get(), door_.get(), &turns_);
+                                                heads_.get(), receipts_.get(), driver_.get(),
+                                                door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
@@ -380,6 +384,9 @@ class Gateway::Impl {
         admission_->ProveNames(
             {.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
       }
+      OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
+      node_enrolment_ = std::make_unique<NodeEnrolment>(std::move(nodes), admission_.get());
+      node_logs_ = std::make_unique<NodeLogs>(options_.data_folder);
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));
@@ -459,6 +466,8 @@ class Gateway::Impl {
   std::unique_ptr<ServerCertificates> certificates_;
   std::unique_ptr<WorkerTokens> worker_tokens_;
   std::unique_ptr<WorkerAdmission> admission_;
+  std::unique_ptr<NodeEnrolment> node_enrolment_;
+  std::unique_ptr<NodeLogs> node_logs_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;

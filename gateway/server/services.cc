@@ -190,6 +190,43 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
       });
 }
 
+grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>*
+AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::ListSessionsRequest, proto::ListSessionsReply>(
+      CallMethod::kListSessions, context, door_, turns_, turns_->reports,
+      Scopes{KeyScope::kRun, KeyScope::kUsage},
+      [this](const Identity& who, const proto::ListSessionsRequest*,
+             proto::ListSessionsReply* reply) {
+        for (const GatewayCore::Listed& session : driver_->ListSessions(who.tenant)) {
+          proto::SessionInfo& info = *reply->add_sessions();
+          info.set_session_id(session.session.Hex());
+          info.set_name(session.name);
+          info.set_state(session.state);
+          info.set_devices(session.devices);
+          info.set_age_ms(static_cast<uint64_t>(session.age_ms));
+          info.set_billed_ms(static_cast<uint64_t>(session.bill.ms));
+          info.set_cost_micro_usd(static_cast<uint64_t>(session.bill.amount.value));
+          info.set_has_client(session.has_client);
+          info.set_stopped(std::string(session.stopped.message()));
+        }
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>*
+AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StopSessionRequest, proto::StopSessionReply>(
+      CallMethod::kStopSession, context, door_, turns_, turns_->reports, KeyScope::kRun,
+      [this](const Identity& who, const proto::StopSessionRequest* request,
+             proto::StopSessionReply* reply) {
+        const auto stopped = driver_->StopSession(who.tenant, request->session());
+        if (!stopped.ok()) return stopped.status();
+        reply->set_session_id(stopped->first.Hex());
+        reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
+        return absl::OkStatus();
+      });
+}
+
 grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountService::ServeInvoice(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::InvoiceRequest, proto::InvoiceReply>(
@@ -203,18 +240,24 @@ grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountServ
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
   return new ControlStream(
-      driver_, door_, *context, Watch(context),
+      driver_, DoorFor(*context), *context, Watch(context),
       admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, door_, *context, Watch(context));
+  return new ExecutorStream(driver_, DoorFor(*context), *context, Watch(context));
 }
 
 std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
   if (admission_ == nullptr) return nullptr;
   return admission_->Watch(*context->auth_context(), [context] { context->TryCancel(); });
+}
+
+FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) const {
+  const bool is_node =
+      admission_ != nullptr && !admission_->NodeOf(*context.auth_context()).empty();
+  return is_node ? nullptr : door_;
 }
 
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
@@ -328,6 +371,16 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* NoFleetService::S
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* NoFleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* NoFleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* NoFleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/doors/key_door.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/nodes/node_calls.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
@@ -61,19 +62,23 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 HeadSigner* heads, ReceiptRows* receipts, KeyDoor* door, Turns* turns)
+                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver, KeyDoor* door,
+                 Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
         heads_(heads),
         receipts_(receipts),
+        driver_(driver),
         door_(door),
         turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
     Serve(3, &AccountService::ServeUsage);
-    Serve(4, &AccountService::ServeInvoice);
+    Serve(4, &AccountService::ServeListSessions);
+    Serve(5, &AccountService::ServeStopSession);
+    Serve(6, &AccountService::ServeInvoice);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -82,6 +87,10 @@ class AccountService final : public StreamedService<proto::Account::Service> {
   grpc::ServerBidiReactor<proto::RevokeKeyRequest, proto::RevokeKeyReply>* ServeRevokeKey(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* ServeUsage(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>* ServeListSessions(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* ServeInvoice(
       grpc::CallbackServerContext* context);
@@ -93,6 +102,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
   HeadSigner* const heads_;
   ReceiptRows* const receipts_;
+  CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
 };
@@ -101,7 +111,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
 // session's snapshot, or a checkpoint, here.
 //
 // Threads: any. Disk is read on the pool.
-// Served as streams: Enrol and Keep.
+// Served as streams: Enrol, Keep, EnrolNode and NodeLog.
 using StreamedFleet = StreamedService<proto::Fleet::WithCallbackMethod_Join<
     proto::Fleet::WithCallbackMethod_Attach<proto::Fleet::Service>>>;
 
@@ -109,14 +119,25 @@ class FleetService final : public StreamedFleet {
  public:
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
-               WorkerAdmission* admission, Turns* turns)
+               WorkerAdmission* admission, const Nodes& nodes, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
         admission_(admission),
+        nodes_(nodes),
         turns_(turns) {
     Serve(0, &FleetService::ServeEnrol);
     Serve(3, &FleetService::ServeKeep);
+    Serve(4, &FleetService::ServeEnrolNode);
+    Serve(5, &FleetService::ServeNodeLog);
+  }
+  grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
+      grpc::CallbackServerContext* context) {
+    return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
+  }
+  grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
+      grpc::CallbackServerContext* context) {
+    return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
   }
   grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
       grpc::CallbackServerContext* context);
@@ -131,12 +152,15 @@ class FleetService final : public StreamedFleet {
   CoreDriver* const driver_;
   // Held by a call: it ends when its worker's certificate does.
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
+  // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
+  FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
   void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;
   FleetDoor* const door_;
   WorkerAdmission* const admission_;
+  const Nodes nodes_;
   Turns* const turns_;
 };
 
@@ -147,7 +171,13 @@ class NoFleetService final : public StreamedFleet {
   NoFleetService() {
     Serve(0, &NoFleetService::ServeEnrol);
     Serve(3, &NoFleetService::ServeKeep);
+    Serve(4, &NoFleetService::ServeEnrolNode);
+    Serve(5, &NoFleetService::ServeNodeLog);
   }
+  grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(

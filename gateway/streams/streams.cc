@@ -63,7 +63,8 @@ ExecutorStream::ExecutorStream(CoreDriver* driver, FleetDoor* door,
     End(std::move(why));
     Unhold();
   };
-  if (!door->Admit(caller.credentials.key, caller.credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(caller.credentials.key, caller.credentials.peer, refuse))
+    return;
   Unhold();
   absl::Status status;
   if (!caller.session) {
@@ -95,7 +96,7 @@ ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
     Unhold();
   };
   const Credentials credentials = Authenticator::CredentialsOf(context);
-  if (!door->Admit(credentials.key, credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(credentials.key, credentials.peer, refuse)) return;
   Unhold();
   Begin();
 }

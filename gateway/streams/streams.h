@@ -56,7 +56,7 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
 class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
                              public ExecutorEndpoint {
  public:
-  // `held`: while the stream lives.
+  // `door`: null for a caller that was let in already. `held`: while the stream lives.
   ExecutorStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
                  std::shared_ptr<void> held = nullptr);
 
@@ -82,7 +82,7 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  // `held`: while the stream lives. `proved_name`: as in WorkerPort.
+  // `door`, `held`: as in ExecutorStream. `proved_name`: as in WorkerPort.
   ControlStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
                 std::shared_ptr<void> held = nullptr, std::string proved_name = "");
 

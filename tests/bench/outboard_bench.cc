@@ -34,6 +34,7 @@
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/shard_figures.h"
+#include "tests/bench/spread_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -267,6 +268,7 @@ int Main(int argc, char** argv) {
                                       [] {
                                         ShardFigures();
                                         GroupFigures();
+                                        SpreadFigures();
                                         AllReduceFigures();
                                       }},
                                      {"queue", QueueFigures},

@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
+#include "wire/limits.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
@@ -66,7 +67,7 @@ int ConnectLocally(const std::string& name) {
 
 // What an executor of several gets before it begins: a socket to each other, and an eventfd.
 size_t GroupSocketsOf(const proto::Assign& assign) {
-  return assign.devices_size() > 1 ? static_cast<size_t>(assign.devices_size()) : 0;
+  return assign.mesh_size() > 0 ? wire::kSessionDevicesMax : 0;
 }
 
 // proc_pid_statm(5): pages, of which the third number is those that files back.
@@ -230,7 +231,7 @@ class ExecutorHost::Impl {
 
   std::string SessionText() const {
     const std::string session = absl::BytesToHexString(options_.assign.session_id());
-    return options_.assign.devices_size() > 1 ? absl::StrCat(session, "/", options_.rank) : session;
+    return options_.assign.mesh_size() > 0 ? absl::StrCat(session, "/", options_.rank) : session;
   }
   // By which the searcher tells those who work apart.
   std::string SearchName() const {

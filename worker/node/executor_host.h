@@ -32,7 +32,7 @@ namespace outboard::worker {
 
 struct ExecutorHostOptions {
   proto::Assign assign;
-  uint32_t rank = 0;  // of the session's executors: the place of its device in `assign`
+  uint32_t rank = 0;  // of the session's executors, on all of its workers
   uint64_t memory_bytes_max = 0;
   std::string fleet_secret;
   BlobCache* blob_cache = nullptr;

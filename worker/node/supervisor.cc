@@ -32,7 +32,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/cores.h"
 #include "proto/fleet.grpc.pb.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -42,6 +41,7 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/groups/link_speed.h"
 #include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -172,15 +172,7 @@ class Supervisor::Impl {
                                    : "accounts on this worker are not walled off from each other "
                                      "(--shared-anyway)"}});
     }
-    if (options_.one_user) return;
-    const std::vector<int> all = UsableCores();
-    cores_of_devices_ = DivideCores(all, options_.devices);
-    const std::vector<std::vector<int>> cores = PhysicalCores(all);
-    if (cores.size() < static_cast<size_t>(options_.devices))
-      telemetry::LogWarning("devices_share_cores",
-                            {{"devices", options_.devices},
-                             {"cores", cores.size()},
-                             {"effect", "sessions slow each other down (--devices)"}});
+    if (!options_.one_user) cores_of_devices_ = CoresOfDevices(options_.devices);
   }
 
   // That a session on this device uses; empty: all.
@@ -300,8 +292,8 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
-    entry.set_serves_groups(true);
-    entry.set_has_collectives(true);
+    DescribeGroups(options_.devices, entry);
+    if (options_.links != nullptr) entry.set_data_address(options_.links->address());
     leases_.AddTo(entry);
     devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
                       entry);
@@ -425,13 +417,13 @@ class Supervisor::Impl {
     absl::Status started;
     for (; started.ok() && rank < SessionExecutors::RanksOf(assign); ++rank)
       started = StartExecutor(assign, rank, *executors);
-    if (started.ok()) started = executors->Introduce();
+    if (started.ok()) started = executors->Introduce(options_.links.get());
     assigning_ = nullptr;
     if (!started.ok()) {  // all or none
       executors->Silence();
       executors.reset();
       StartSpare();
-      return TellEnded(assign, rank - 1, started);
+      return TellEnded(assign, assign.group().first_rank() + rank - 1, started);
     }
     executors->Attach(*fleet_, local_socket_);
     {
@@ -478,7 +470,7 @@ class Supervisor::Impl {
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
     telemetry::LogInfo("executor_assigned",
                        {{"session", absl::BytesToHexString(assign.session_id())},
-                        {"rank", rank},
+                        {"rank", assign.group().first_rank() + rank},
                         {"memory_bytes_max", memory}});
     return absl::OkStatus();
   }

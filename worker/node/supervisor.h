@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "wire/proof/signing_key.h"
+#include "worker/groups/group_links.h"
 #include "worker/node/enrolment.h"
 
 namespace outboard::worker {
@@ -56,6 +57,9 @@ struct SupervisorOptions {
   // Of one session; an Assign may lower it. 0: what its GPU has, else
   // runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
+  // Where other workers connect for sessions that are on several; null: sessions have all of their
+  // devices here.
+  std::shared_ptr<GroupLinks> links = nullptr;
   // All accounts are one user's: what is compiled and measured is kept in common.
   bool one_user = false;
 };
