@@ -412,6 +412,7 @@ struct WriteLease {
   WorkerId worker;
   std::string end;  // why it ended; empty at grant
   std::vector<Seat> seats;  // with the slots that it has, or had
+  MonoTime at;              // from when, or until when, the meter runs
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
                             IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,

@@ -27,7 +27,7 @@ void GatewayCore::StartLease(Session& session, Out& out) {
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
   out.push_back(WriteLease{lease, session.tenant, session.slots_held(),
-                           session.seats.front().worker, "", session.seats});
+                           session.seats.front().worker, "", session.seats, now_});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
@@ -55,7 +55,7 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     if (std::exchange(session.replaying, false))
       session.replayed_ns += now_.ns - session.replay_since.ns;
     out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why,
-                             session.seats});
+                             session.seats, now_});
     session.metered = false;
   }
   EndHoldOf(session, out);

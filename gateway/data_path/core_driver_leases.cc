@@ -31,7 +31,7 @@ void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
 void CoreDriver::Do(WriteLease& action) {
   for (const Seat& seat : action.seats) TellLease(action, seat);
   if (!action.end.empty()) {
-    device_time_.End(action.lease, host_->Now());
+    device_time_.End(action.lease, action.at);
     return writes_->EndLease(action.lease, action.end);
   }
   LeaseRow row;
@@ -48,7 +48,7 @@ void CoreDriver::Do(WriteLease& action) {
     for (const uint32_t slot : seat.slots)
       row.physical_devices.push_back(signing::PhysicalDevice(key, slot));
   }
-  device_time_.Begin(action.lease, row.physical_devices, host_->Now());
+  device_time_.Begin(action.lease, row.physical_devices, action.at);
   writes_->Grant(std::move(row));
 }
 

@@ -70,9 +70,9 @@ absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
                                   const std::string& accounts_path) {
   OB_ASSIGN_OR_RETURN(const signing::SigningKey key,
                       signing::SigningKey::Open(LedgerKeyPath(data_folder)));
-  OB_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Ledger> ledger,
-      Ledger::Open(accounts_path, {.create = false, .read_only = true}));
+  // A file of an older version gets its new columns first, and no entry changes by that.
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<Ledger> ledger,
+                      Ledger::Open(accounts_path, {.create = false}));
   AuditReport report;
   OB_ASSIGN_OR_RETURN(const Audited before, ReadAudited(data_folder, key));
   OB_ASSIGN_OR_RETURN(report.ledger, ledger->Verify());
