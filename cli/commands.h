@@ -38,6 +38,7 @@ struct ServerFlags {
   int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
+  bool own = false;               // worker: of the account of $CLOUD_KEY alone
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
@@ -54,6 +55,7 @@ struct ServerFlags {
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
+  std::string prices_file;  // gateway, serve, up; empty: one price for all devices
   std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts that have none
   int drain_s = 5;          // gateway
   int worker_drain_s = 15;  // worker
@@ -101,6 +103,9 @@ struct AccountFlags {
   std::string month;                       // archive
   std::string on_off;                      // account share-tuning
   std::string amount;                      // credit, cap, account: US dollars, or a word
+  std::string by;                          // usage: "key,session,day"; empty: by session
+  double interval_s = 1;                   // top
+  int count = 0;                           // top: pages; 0: until it is ended
 };
 
 int RunKeyCreate(const AccountFlags& flags);
@@ -138,6 +143,12 @@ struct SessionFlags {
 
 int RunPs(const SessionFlags& flags);
 int RunStop(const SessionFlags& flags);
+// What an operator looks at (cli/books/watch.cc): of the gateway that runs in the data folder.
+int RunPriceShow(const AccountFlags& flags);
+int RunDeviceList(const AccountFlags& flags);
+int RunTop(const AccountFlags& flags);  // until SIGINT or SIGTERM
+// `usage --by`: of the accounts file. INVALID_ARGUMENT names the flag.
+absl::Status PrintUsageBy(const AccountFlags& flags, gateway::WallTime since);
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 

@@ -97,7 +97,8 @@ class SweepRunner {
     if (stopping) return absl::OkStatus();  // `resume` begins it again
     if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0 || step < plan_.warm_up)
       return absl::FailedPreconditionError(absl::StrCat(
-          "the warm-up ", step < plan_.warm_up ? "ended before it reported step " : "failed at step ",
+          "the warm-up ",
+          step < plan_.warm_up ? "ended before it reported step " : "failed at step ",
           plan_.warm_up, ": ", process->last_line().substr(0, kNoteMax), "; see ",
           folder_.path(), "/warm-up.log"));
     warm_up_cost_ = cost;

@@ -106,6 +106,7 @@ RemoteSession::RemoteSession(SessionOptions options)
   core_.Attach(options_.attach);
   core_.ForkOf(options_.fork_of, options_.fork_seq);
   if (!options_.gang.empty()) core_.JoinGang(options_.gang, options_.gang_size);
+  core_.WantDevices(options_.device_class, options_.device_memory_bytes);
 }
 
 RemoteSession::~RemoteSession() {
@@ -398,6 +399,7 @@ Stats RemoteSession::stats() const {
 }
 
 absl::Status RemoteSession::Detach() {
+  if (!status().ok()) return EndStream(/*leave=*/true);  // its calls have said why
   const absl::Status status = Sync();
   OB_RETURN_IF_ERROR(EndStream(/*leave=*/true));
   return status;

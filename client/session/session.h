@@ -33,9 +33,9 @@
 //     UNAUTHENTICATED      no key, or a wrong or revoked one
 //     UNAVAILABLE          nothing answers at the target (the message names it); the worker was
 //                          lost
-//     RESOURCE_EXHAUSTED   no device within queue_timeout, or a limit (named) is exceeded; a cap, as
-//                          FAILED_PRECONDITION where it is credit: the session has stopped, Resume
-//                          goes on
+//     RESOURCE_EXHAUSTED   no device within queue_timeout, or a limit (named) is exceeded; at a
+//                          cap, as FAILED_PRECONDITION without credit: the session has stopped,
+//                          and Resume goes on
 //     NOT_FOUND            `attach` or `fork_of` names no session of the account
 //     ALREADY_EXISTS       `name` is that of another session
 //     ABORTED              another client entered this session
@@ -157,7 +157,7 @@ class Session {
   // As Close, but the session goes on without this client: its device is given back, its state is
   // kept, and it can be entered again by its name or id (SessionOptions::attach). Waits until its
   // items are done.
-  // Errors: those of Sync: it is left all the same
+  // Errors: those of Sync: it is left all the same. None of a session that has ended, or stopped
   virtual absl::Status Detach() { return Close(); }
 
   // True if arrays have names (Keep).

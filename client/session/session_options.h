@@ -55,6 +55,10 @@ struct SessionOptions {
   // at least its items up to `fork_seq`.
   std::string fork_of = {};
   uint64_t fork_seq = 0;
+  // A class of the gateway's devices (docs/prices.md); empty: any. And the least memory that each
+  // device is to have; 0: any.
+  std::string device_class = {};
+  uint64_t device_memory_bytes = 0;
   std::chrono::milliseconds connect_timeout{3000};  // until the target answers
   // Until the gateway grants a device or says that the session waits for one. Longer than a
   // gateway's own limits for starting an executor, so that the gateway's more precise error is
@@ -86,13 +90,14 @@ struct SessionOptions {
   // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; CLOUD_QUEUE_S=60 sets
   // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`;
   // CLOUD_SESSION_NAME, CLOUD_ATTACH and CLOUD_FORK_OF set `name`, `attach` and `fork_of`;
+  // CLOUD_CLASS sets `device_class`; CLOUD_MEMORY=8GB sets `device_memory_bytes`;
   // CLOUD_HEADS=FILE sets `heads_file` (wire/proof/head_file.h), 0 unsets it; PROFILE sets `trace`.
   // OUTBOARD_BIN names the binary for a private worker if it is neither beside the program nor on
   // PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a
   //                           CLOUD_DEVICES that is no number of devices; a
-  //                           CLOUD_MAX_COST that is no amount above nothing; a CLOUD_QUEUE_S
-  //                           or CLOUD_GANG that is not written so; those of
+  //                           CLOUD_MAX_COST that is no amount above nothing; a CLOUD_QUEUE_S,
+  //                           CLOUD_GANG or CLOUD_MEMORY that is not written so; those of
   //                           Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();
@@ -100,7 +105,8 @@ struct SessionOptions {
   // Errors: INVALID_ARGUMENT  `devices`, `mesh` or `spread` is none of those above
   //         UNIMPLEMENTED     spread = "stages"
   absl::Status CheckDevices() const;
-  // Errors: INVALID_ARGUMENT  `name`, `attach` or `fork_of` cannot be one, or they do not go together
+  // Errors: INVALID_ARGUMENT  `name`, `attach` or `fork_of` cannot be one, or they do not go
+  //                           together
   //         UNIMPLEMENTED     they are for one device
   absl::Status CheckNames() const;
 };

@@ -241,10 +241,11 @@ namespace {
 // Whether `a` is to be chosen rather than `b`.
 bool IsBetter(const Prediction& a, const Prediction& b, const DeviceMemory& memory) {
   const auto has = static_cast<double>(memory.bytes);
-  const bool fits_a = has == 0 || a.memory_bytes <= has;
-  const bool fits_b = has == 0 || b.memory_bytes <= has;
-  if (fits_a != fits_b) return fits_a;
-  return fits_a ? a.seconds < b.seconds : a.memory_bytes < b.memory_bytes;
+  const auto room = [has](const Prediction& p) {
+    return has == 0 || p.memory_bytes <= has ? 2 : p.kept_bytes <= has ? 1 : 0;
+  };
+  if (room(a) != room(b)) return room(a) > room(b);
+  return room(a) == 2 ? a.seconds < b.seconds : a.memory_bytes < b.memory_bytes;
 }
 
 // The bytes that a device of `devices` has after the Run if everything is cut that may be.
@@ -292,9 +293,9 @@ absl::Status NoRoom(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> 
 
 }  // namespace
 
-absl::StatusOr<Choice> Choose(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> params,
-                              const ShardOptions& options) {
-  std::optional<Choice> best;
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options) {
+  std::optional<SpreadChoice> best;
   double least_kept = 0;
   const auto consider = [&](bool in_parts) -> absl::Status {
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, params, options, in_parts)) {

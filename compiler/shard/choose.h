@@ -57,18 +57,19 @@ struct Prediction {
 absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
                                    SpreadCandidate& candidate);
 
-struct Choice {
+struct SpreadChoice {
   SpreadCandidate candidate;
   Prediction prediction;
 };
 
 // Returns the quickest candidate that has room by the estimate; where none has, the one that takes
-// the least, since the estimate may be above what an executor needs. kAuto stores state in parts,
+// the least of those that leave what has room, since the estimate may be above what an executor
+// needs. kAuto stores state in parts,
 // too, where nothing else has room or where it lies so already.
 // Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
 //         bytes needed and there, the smallest number of devices that would do
-absl::StatusOr<Choice> Choose(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> params,
-                              const ShardOptions& options);
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options);
 
 // How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the
 // longest dimension that divides over the mesh, or the longest; whole if none is as long as the

@@ -28,6 +28,20 @@ const UOp* IdentityOf(Graph& g, Op op, DType dtype) {
                     dtype == DType::kF8E4M3 ? -448 : -std::numeric_limits<double>::infinity());
 }
 
+// `x` where it exists, elsewhere what a fold by `op` leaves as it is. Of a sum of `products` the
+// factors are masked, not the product: what a device stores past the end may be NaN, and a sum of
+// products stays one for matrix units, which load zeros.
+const UOp* Masked(Graph& g, Op op, const UOp* exists, const UOp* x, bool products) {
+  const auto where_exists = [&](const UOp* value) {
+    return Where(g, exists, value, Full(g, IdentityOf(g, op, value->dtype), value->shape));
+  };
+  const bool is_cast = x->op == Op::kCast && x->src[0]->op == Op::kMul;
+  const UOp* const product = is_cast ? x->src[0] : x;
+  if (!products || op != Op::kAdd || product->op != Op::kMul) return where_exists(x);
+  const UOp* const masked = Mul(g, where_exists(product->src[0]), where_exists(product->src[1]));
+  return is_cast ? Cast(g, masked, x->dtype) : masked;
+}
+
 Shape BeginEndOf(const UOp* value) {
   Shape begin_end;
   for (const Dim& dim : value->shape) {
@@ -113,6 +127,41 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
   return graph_->Make(op, DType::kVoid, {value}, arg);
 }
 
+int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) const {
+  constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
+  if (LocalBytes(now, node) < kOneMessageBytes) return -1;
+  int best = -1;
+  const auto rank_of = [&](int dim) {
+    const int64_t length = node->shape[dim].value();
+    return std::pair(length % count == 0, length);
+  };
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    if (now.dims[dim].axes != 0 || !node->shape[dim].is_const() ||
+        node->shape[dim].value() < count)
+      continue;
+    if (best < 0 || rank_of(dim) > rank_of(best)) best = dim;
+  }
+  return best;
+}
+
+absl::StatusOr<const UOp*> RankWriter::SumAndNarrow(const UOp* node, const UOp* value,
+                                                    Sharding now, int dim,
+                                                    std::pair<int64_t, int64_t> group) {
+  const bool write = graph_ != nullptr;
+  const bool hinted = std::exchange(hinted_, true);  // the gather is half of a sum
+  const int64_t length = node->shape[dim].value(), count = group.first;
+  const int64_t chunk = (length + count - 1) / count;
+  now.dims[dim] = {now.partial, count * chunk};
+  if (write) value = PadTo(value, dim, count * chunk);
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim},
+                                  group, 4.0 / ByteWidth(node->dtype) * LocalBytes(now, node)));
+  if (write) value = Cast(*graph_, value, node->dtype);
+  now.dims[dim].chunk = chunk;
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, group, LocalBytes(now, node)));
+  hinted_ = hinted;
+  return write ? ShrinkTo(value, dim, 0, node->shape[dim]) : value;
+}
+
 absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value,
                                                const Sharding& from, const Sharding& to,
                                                bool hinted) {
@@ -140,9 +189,16 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
     now.partial &= ~cut.axes;
   }
   if (const AxisSet left = now.partial & ~to.partial; left != 0) {
-    for (const auto& group : GroupsOfAxes(left)) {
+    const auto groups = GroupsOfAxes(left);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const bool is_last = i + 1 == groups.size() && to.partial == 0;
+      const int dim = is_last && width > 1 ? ScatterDim(node, now, groups[i].first) : -1;
+      if (dim >= 0) {
+        OB_ASSIGN_OR_RETURN(value, SumAndNarrow(node, value, now, dim, groups[i]));
+        continue;
+      }
       OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(Op::kAdd)},
-                                      group, width * LocalBytes(now, node)));
+                                      groups[i], width * LocalBytes(now, node)));
     }
     now.partial &= ~left;
   }
@@ -246,7 +302,8 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       return absl::OkStatus();
     }
     const AxisSet moved = from.cut_axes();
-    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
+                        (moved != 0 && (moved & ~plan.home.soft) == 0);
     const int64_t before = work_.collectives;
     OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
     frame.made[key] = value;
@@ -328,7 +385,8 @@ void RankWriter::Note(Frame& frame, const Key& made, absl::Span<const Key> sourc
     } else if (node->dtype != DType::kVoid) {
       value.bytes = bytes_of(node, p);
     }
-  } else if (node->op == Op::kReduce || node->op == Op::kContiguous || node->op == Op::kAssign) {
+  } else if ((node->op == Op::kReduce && !IsGather(node)) || node->op == Op::kContiguous ||
+             node->op == Op::kAssign) {
     value.bytes = bytes_of(node, p);
   }
   frame.in_memory[made] = frame.memory.Add(std::move(value));
@@ -365,7 +423,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Shardi
     Shape ones(x->rank(), Dim(1));
     ones[dim] = Dim(cut.chunk);
     exists = Expand(g, Reshape(g, exists, ones), x->shape);
-    x = Where(g, exists, x, Full(g, IdentityOf(g, reduce.op(), x->dtype), x->shape));
+    x = Masked(g, reduce.op(), exists, x, !IsGather(node));
   }
   std::vector<int64_t> axes(reduce.axes().begin(), reduce.axes().end());
   const UOp* value = kNoValue;

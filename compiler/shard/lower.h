@@ -84,6 +84,13 @@ class RankWriter {
                                        const std::vector<const UOp*>& arguments);
   absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
                                      const Sharding& to, bool hinted);
+  // The dimension along which a sum of small floats over `count` devices is scattered, so that it
+  // is gathered in its own type; -1: it is too small, or has none.
+  int ScatterDim(const UOp* node, const Sharding& now, int64_t count) const;
+  // Adds f32 partial sums over `group`, rounds each element once where it is whole, and gathers
+  // them in the node's own type: the bits of an ALLREDUCE and a CAST, and 3/4 of its bytes.
+  absl::StatusOr<const UOp*> SumAndNarrow(const UOp* node, const UOp* value, Sharding now, int dim,
+                                          std::pair<int64_t, int64_t> group);
   absl::StatusOr<const UOp*> Emit(Op op, const UOp* value, std::vector<int64_t> arg,
                                   std::pair<int64_t, int64_t> group, double bytes);
   // A movement of `value` along `dim`: PAD at its end to `length`, or SHRINK to [0, length).

@@ -68,7 +68,7 @@ class Planner {
   absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, int depth);
   bool BackwardPass(FramePlan& frame, const PlanInputs& inputs);
   absl::StatusOr<Sharding> OfLayout(const UOp* node, const Sharding& source) const;
-  absl::Status PlanCall(FramePlan& frame, int at, int depth);
+  absl::Status PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, int depth);
 
   const Mesh& mesh_;
   const UOp* const sink_;

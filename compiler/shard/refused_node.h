@@ -1,5 +1,6 @@
 // Attaches to an error of sharding the node of the client's graph that it is about, and reads it
-// back, so that a client can name the line that wrote the node. Pure functions.
+// back, so that a client can name the line that wrote the node. The status keeps its code,
+// INVALID_ARGUMENT or any other. Pure functions.
 #pragma once
 
 #include <cstdint>

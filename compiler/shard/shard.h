@@ -10,8 +10,8 @@
 // dimension 0 over all mesh axes, if its dimension 0 is at least as long as the mesh has ranks:
 // this is where a batch is. With kFsdp results that replace state are cut, too, so that the next
 // Run receives them cut, and so are all results of a graph that has no state yet: those become it.
-// kAuto does so where whole state has no room. LAYOUT nodes come before all of this. Values that a rule cannot keep cut
-// are gathered; the report lists each such gather that no hint asked for.
+// kAuto does so where whole state has no room. LAYOUT nodes come before all of this. Values that a
+// rule cannot keep cut are gathered; the report lists each such gather that no hint asked for.
 //
 // Used by the gateway for each new (graph, mesh, layouts of inputs). Threads: pure.
 #pragma once

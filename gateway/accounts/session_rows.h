@@ -19,6 +19,7 @@
 #include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/money.h"
+#include "gateway/ledger/use_state.h"
 #include "storage/sqlite.h"
 
 namespace outboard::gateway {
@@ -39,6 +40,8 @@ struct SessionRow {
   uint64_t snapshot_seq = 0;  // the last item that this snapshot holds
   std::optional<MicroUsd> price_per_hour = {};  // of each device, since its first lease
   std::string name = {};  // that its program gave it; empty: none
+  std::string price_class = {};                 // whose prices these are; empty: the gateway's
+  IdlePrices idle_prices = {};
   bool operator==(const SessionRow&) const = default;
 };
 
@@ -56,12 +59,15 @@ struct LeaseRow {
   WallTime granted_at;
   std::optional<WallTime> released_at;
   std::string end;  // reason of its end: "closed", "idle", "worker lost"; empty while it runs
+  UseState use = UseState::kRun;
+  std::string key_id = {};       // of the client's key; empty: none
+  std::string price_class = {};  // as of the session's row
   // Of each device, by its place in the session; in rows of their own (gateway/proof/receipt_rows.h).
   std::vector<std::string> physical_devices = {};
   bool operator==(const LeaseRow&) const = default;
 };
 
-// When a session began, and how long it held devices, by the clock on the wall.
+// When a session began, and how long it held devices (HoldsDevice of gateway/ledger/use_state.h), by the clock on the wall.
 struct SessionTimes {
   SessionId session;
   TenantId tenant;

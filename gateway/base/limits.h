@@ -110,4 +110,7 @@ inline constexpr int64_t kTransferStalledMs = 60'000;
 inline constexpr int64_t kReaderStalledMs = 30'000;
 inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 
+// Machines of its own that an account may have at a gateway: each is a stream and its sessions'.
+inline constexpr size_t kOwnWorkersMax = 16;
+
 }  // namespace outboard::gateway

@@ -26,7 +26,8 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.snapshot_seq = event.snapshot_seq;
   session.past = session.charged = {event.past_ms, event.past_amount};
   session.ms_at_snapshot = event.past_ms;
-  session.price = event.price_per_hour;
+  if (event.price_per_hour.has_value())
+    session.price = {event.price_class, *event.price_per_hour, event.idle_prices};
   session.wall = event.wall;
   session.name = event.name;
   session.opened = now_;
@@ -48,7 +49,11 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
   SyncPools();
-  if (absl::Status never = CheckWish(WishOf(event.devices)); !never.ok())
+  DeviceWish wish = WishOf(event.devices);
+  wish.device_class =
+      event.device_class == kOwnMachines ? OwnPoolsOf(event.tenant) : event.device_class;
+  wish.memory_bytes = event.memory_bytes;
+  if (absl::Status never = CheckWish(wish, event.tenant); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;
@@ -93,6 +98,8 @@ GatewayCore::Session& GatewayCore::Begin(const ClientOpen& event) {
   session.key_id = event.key_id;
   session.max_cost = event.max_cost;
   session.queue_ns = event.queue_ns;
+  session.device_class = event.device_class;
+  session.memory_wanted = event.memory_bytes;
   session.gang = event.gang;
   session.gang_size = event.gang_size;
   session.resume_hash = event.resume_hash;
@@ -130,9 +137,10 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
+  session->device_class = event.device_class;
+  session->memory_wanted = event.memory_bytes;
   session->key_id = event.key_id;
-  // Its steps in flight still end; it asks for money again once they have.
-  if (!session->stopped.ok() && session->state == State::kDetached) {
+  if (StillStops(*session, out)) {
     telemetry::CountRefused(telemetry::Refusal::kCredit);
     out.push_back(EndClient{.conn = event.conn, .why = session->stopped, .is_kept = true});
     return;
@@ -140,10 +148,19 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
 }
 
+// Steps in flight of a session that nobody pays for still end; it asks for money again once they
+// have.
+bool GatewayCore::StillStops(Session& session, Out& out) {
+  const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
+  if (stops() && !session.busy) Park(session, out);
+  return stops();
+}
+
 // A client takes the session over from whoever has it.
 void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old,
                             Out& out) {
   session.stopped = absl::OkStatus();
+  session.own_only = false;
   if (IsSome(session.conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session.conn;

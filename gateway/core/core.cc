@@ -28,6 +28,10 @@
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
 //       when all have attached, and ends when one of them does, since it has no snapshots.
 //   G17 Of the sessions of a tenant no two have the same name.
+//   G18 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
+//       STORED exactly in kShelved (use_states.cc).
+//   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
+//       and no quota.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -136,6 +140,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
   if (!forks_.empty()) CheckForks(out);
   if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
@@ -261,13 +266,15 @@ std::string GatewayCore::CheckInvariants() const {
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
         return "G10: " + id.Hex();
       if (workers_.at(seat.worker).set_aside) return "G11: " + id.Hex();
+      if (workers_.at(seat.worker).owner.value_or(s.tenant) != s.tenant)
+        return "G19: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
     if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
     held += s.slots_held();
-    held_by[s.tenant] += s.slots_held();
+    if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
@@ -278,10 +285,13 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    const bool waits =
-        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.sleeping);
-    if (waits != queue_.Has(id)) return "G5: " + id.Hex();
-    queued += waits;
+    if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += Waits(s);
+    const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
+    if (s.kept && !parked && !(in({State::kShelved}) && s.use == UseState::kStored))
+      return "G18: " + id.Hex();
+    if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
+      return "G12: " + id.Hex();
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "gateway/core/census.h"
 #include "gateway/core/events.h"
+#include "gateway/core/fleet_view.h"
 #include "gateway/ledger/meter.h"
 
 namespace outboard::gateway {
@@ -49,6 +50,8 @@ class GatewayCore {
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
+  // Classes of the price file that devices or sessions are of.
+  std::set<std::string> ClassesInUse() const;
 
   // A session as its account sees it.
   struct Listed {
@@ -78,6 +81,7 @@ class GatewayCore {
   uint32_t devices_busy() const;
   // What there is now, for people who watch the gateway; `now` as in On.
   Census CountAll(MonoTime now) const;
+  FleetView Look(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
   // tests and simulators.
@@ -103,6 +107,7 @@ class GatewayCore {
     bool snapshots_when_asked = false;
     bool serves_groups = false;
     bool spans = false;  // WorkerJoined::spans
+    std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
   };
 
@@ -134,9 +139,20 @@ class GatewayCore {
     absl::Status stopped;      // OK, or for want of what money; as `denied`
     std::string key_id;        // of its client
     std::optional<MicroUsd> max_cost;
-    std::optional<MicroUsd> price;  // of each device, since its first lease
+    // Of each of its devices, since its first lease on one of this class.
+    struct Prices {
+      std::string price_class;
+      MicroUsd run;
+      IdlePrices idle;
+      MicroUsd Of(UseState state) const { return PriceOf(state, run, idle); }
+    };
+    std::optional<Prices> price;
+    UseState use = UseState::kRun;  // of the current or last lease
+    bool kept = false;         // a lease of its state alone, parked or stored (use_states.cc)
+    bool unpaid = false;       // nobody pays for its state, until it has a device again
     struct Funds {             // of the current lease, or the one that is to begin
       LeaseId lease;
+      std::vector<MicroUsd> prices;  // of each device
       uint64_t number = 0;     // of the last TakeHold; an answer to another one is of the past
       bool asked = false;      // an answer is to come
       bool any = false;        // a hold may be there
@@ -161,6 +177,10 @@ class GatewayCore {
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
+    std::string device_class;                // as its client asked; empty: any
+    bool own_only = false;                   // nobody pays for a rented device (funds.cc)
+    uint64_t memory_wanted = 0;              // likewise
+    std::string class_before;                // of the pool where it last had a device
     std::optional<int64_t> queue_ns;  // as its client asked
     std::string gang;
     uint32_t gang_size = 1;
@@ -235,6 +255,7 @@ class GatewayCore {
   void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
   void Handle(const PostingRefused& event, Out& out);
+  void Handle(const PricesSet& event, Out& out);
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
@@ -243,6 +264,7 @@ class GatewayCore {
   // ---- names, and state that goes from session to session (names.cc)
   Session* Named(TenantId tenant, const std::string& text);
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  bool StillStops(Session& session, Out& out);
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
   Session& Begin(const ClientOpen& event);
   void BeginFork(const ClientOpen& event, Out& out);
@@ -270,7 +292,10 @@ class GatewayCore {
   void TellQueue(Out& out);
   void TellPlace(Session& session, const QueuePlace& place, Out& out);
   // Refuses what the fleet never has.
-  absl::Status CheckWish(const DeviceWish& wish) const;
+  absl::Status CheckWish(const DeviceWish& wish, TenantId account) const;
+  bool HasOwn(TenantId account) const;  // machines of its own
+  bool IsOnOwn(const Session& session) const;
+  bool WaitForOwn(Session& session, Out& out);
   void Touch(const Session& session);  // what its workers have free has changed
   void SyncPools();
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;
@@ -314,6 +339,7 @@ class GatewayCore {
   void BeginHold(Session& session, Out& out);
   void AskHold(Session& session, int64_t to_ms, Out& out);
   void EndHoldOf(Session& session, Out& out);
+  void HoldFor(Session& session, UseState use, uint32_t devices, Out& out);
   bool IsFunded(const Session& session) const;
   void CheckFunds(Session& session, Out& out);
   void Stop(Session& session, const absl::Status& why, Out& out);
@@ -326,8 +352,18 @@ class GatewayCore {
   void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
+  void BeginMeter(Session& session, UseState use, uint32_t devices, Out& out);
+  void EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
-  std::vector<MicroUsd> PricesOf(const Session& session) const;  // of each device that it holds
+  Session::Prices PricesFor(const Session& session) const;  // where it is
+  // ---- what it is charged for (use_states.cc)
+  void CheckUse(Session& session, Out& out);
+  void ChangeUse(Session& session, UseState use, uint32_t devices, Out& out);
+  void CheckKept(Session& session, Out& out);
+  void ConfirmKept(Session& session, Out& out);
+  void StopKeeping(Session& session, bool lost, const std::string& why, Out& out);
+  static bool Waits(const Session& session);  // in the queue, G5
+  std::string StateOf(const Session& session) const;  // for people
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;

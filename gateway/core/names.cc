@@ -5,7 +5,7 @@
 //
 //   ClientOpen/BeginFork --CheckFork: the snapshot is new enough--> sharing
 //   sharing --SnapshotShared--> a session, in the queue; or, its blobs are gone, waiting
-//   waiting --SnapshotKept, Tick/CheckFork--> sharing; or refused: the parent has ended, or time has
+//   waiting --SnapshotKept, Tick/CheckFork--> sharing; or refused: parent or time is at its end
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -75,8 +75,8 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
                   telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
-  if (!session->stopped.ok() && session->state == State::kDetached)
-    return refuse(session->stopped, telemetry::Refusal::kCredit);
+  if (StillStops(*session, out))
+    return refuse(session->stopped, telemetry::Refusal::kCredit, /*is_kept=*/true);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
   session->key_id = event.key_id;

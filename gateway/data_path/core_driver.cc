@@ -61,14 +61,6 @@ constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 // Of a driver that nobody watches.
 DriverObserver nobody;
 
-// Of a worker: shown to people, and sent on as text.
-std::string Printable(std::string_view told) {
-  std::string text(told.substr(0, kWorkerNameBytesMax));
-  for (char& c : text)
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  return text;
-}
-
 // Other workers are told to connect there: one that is no address of a host counts as none.
 std::string DataAddressOf(const proto::Register& reg) {
   return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
@@ -141,6 +133,8 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.past_ms = past.device_ms;
   event.price_per_hour = row.price_per_hour;
   event.name = row.name;
+  event.price_class = row.price_class;
+  event.idle_prices = row.idle_prices;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -254,6 +248,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (!open.attach().empty() || !open.resume_token().empty()) TellProgress();
   if (!open.attach().empty()) {
     client->resume_token = host_->DrawToken();
     Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
@@ -264,6 +259,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
       return refuse(trouble, telemetry::Refusal::kLedger);
+    if (absl::Status wrong = CheckClass(open); !wrong.ok()) return refuse(wrong);
     client->resume_token = host_->DrawToken();
     const Token name = host_->DrawToken();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
@@ -271,7 +267,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
                     {open.mesh().begin(), open.mesh().end()}, open.spread(), open.name(),
-                    open.fork_of(), open.fork_seq()});
+                    open.fork_of(), open.fork_seq(), open.device_class(),
+                    open.device_memory_bytes_min()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -284,7 +281,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   }
   client->resume_token = *token;
   Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow(), identity.key_id,
-                    MaxCostOf(open), QueueNsOf(open)});
+                    MaxCostOf(open), QueueNsOf(open), open.device_class(),
+                    open.device_memory_bytes_min()});
 }
 
 void CoreDriver::Close(ConnId conn) {
@@ -365,7 +363,8 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 
 // ---- workers ------------------------------------------------------------------------------------
 
-WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg) {
+WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                               const Identity* owner) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
   const std::string known_as = Printable(reg.name());
@@ -382,14 +381,20 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
+  if (owner != nullptr) {
+    event.owner = workers_.at(id)->owner = owner->tenant;
+    workers_.at(id)->key_id = owner->key_id;
+  }
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
   event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     workers_.at(id)->device_bytes.push_back(device.memory_bytes());
-    event.devices.push_back(
-        {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
+    event.devices.push_back(SlotOf(device, owner != nullptr));
+    // Checked by CheckJoin; the prices may have changed since.
+    if (prices_ != nullptr && event.devices.back().price_class.empty())
+      event.out.push_back(static_cast<uint32_t>(event.devices.size() - 1));
   }
   for (const proto::HeldSession& held : reg.sessions()) {
     const auto session = SessionId::FromBytes(held.session_id());
@@ -483,6 +488,7 @@ void CoreDriver::CheckKeys() {
   for (const auto& [conn, client] : clients_) keys.insert(client->identity.key_id);
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr) keys.insert(session->values_key);
+  for (const auto& [id, worker] : workers_) keys.insert(worker->key_id);
   keys.erase("");
   if (keys.empty()) return;
   host_->PostKeys([this, keys = std::move(keys)] {
@@ -502,6 +508,8 @@ void CoreDriver::DenyKey(const std::string& key_id, const absl::Status& why) {
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr && session->values_key == key_id) EndValues(*session, why);
   for (const ConnId conn : denied) Tell(ClientDenied{conn, why});
+  for (const auto& [id, worker] : workers_)
+    if (worker->key_id == key_id) worker->endpoint->End(why);
 }
 
 // ---- shutdown -----------------------------------------------------------------------------------

@@ -31,6 +31,7 @@
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
+class Device;
 class Heartbeat;
 class Open;
 class Receipt;
@@ -55,6 +56,7 @@ class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
+struct PriceList;
 struct SessionRow;
 struct Usage;
 struct TakenOver;
@@ -87,6 +89,22 @@ class CoreDriver {
   // before any worker can join. Without it they are remembered as long as the process lives.
   // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
   absl::Status SetQuarantine(WorkerQuarantine* quarantine);
+
+  // ---- prices (core_driver_prices.cc)
+  // From now on devices are of the classes of this list, and cost what it says; without one they
+  // cost CoreOptions::price_per_hour. Call first before any worker can join, and again whenever
+  // there is another list: sessions keep the price that they have.
+  // Errors: FAILED_PRECONDITION  it lacks a class that a device or a session is of; the list from
+  //                              before stays
+  absl::Status SetPrices(std::shared_ptr<const PriceList> prices);
+  std::shared_ptr<const PriceList> prices() const;  // null: there is none
+  // Whether a worker with these devices may join; true: once it has measured them.
+  // Errors: FAILED_PRECONDITION  a device is of no class, or falls short of its class; says which
+  absl::StatusOr<bool> CheckJoin(const proto::Register& reg) const;
+  // The same of a machine of this account's own, which nobody promises anything of.
+  // Errors: RESOURCE_EXHAUSTED  the account has kOwnWorkersMax
+  absl::Status CheckOwnJoin(TenantId owner) const;
+  void OnJoinRefused(const std::string& name, const absl::Status& why);
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
@@ -133,7 +151,9 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
+  // `owner`: whose key it showed, if it is a machine of that account's own.
+  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                     const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
   // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
@@ -173,6 +193,7 @@ class CoreDriver {
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
   Census CountAll() const;
+  FleetView Look() const;
   // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
   // of the violation.
   std::string CheckInvariants() const;
@@ -221,6 +242,8 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
+  absl::Status CheckClass(const proto::Open& open) const;  // likewise
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
@@ -280,6 +303,7 @@ class CoreDriver {
   DeviceTime device_time_;
   struct Receipts;
   std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
+  std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   absl::Status quarantine_trouble_;  // of the last time that it was written and read

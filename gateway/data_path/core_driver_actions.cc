@@ -66,7 +66,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
-  welcome.set_local_socket(local_socket_);
+  // The socket asks for the fleet secret.
+  if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
@@ -86,8 +87,18 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
                                           spread.value_or(shard::Spread::kAuto), sharder_.get());
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  shard::DeviceSpeeds speeds = worker.speeds;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const other = FindWorker(part.worker);
+    if (other == nullptr || other == &worker) continue;
+    for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
+    // Between workers nobody has measured: no better than what is assumed.
+    speeds.link_bytes_per_s =
+        std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
+    speeds.collective_s = std::max(speeds.collective_s, shard::DeviceSpeeds().collective_s);
+  }
   runs->LimitMemory(options_.memory_bytes_max);
-  runs->SetSpeeds(worker.speeds);
+  runs->SetSpeeds(speeds);
   return runs;
 }
 
@@ -204,6 +215,8 @@ void CoreDriver::Connect(const Live& live) {
        .resume_token = client->resume_token,
        .worker = NameOf(live.seats.front().worker),
        .price_per_hour = live.price_per_hour,
+       .price_class = live.price_class,
+       .idle_prices = live.idle_prices,
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
@@ -237,8 +250,12 @@ void CoreDriver::Do(SleepBegins& action) {
   observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
-         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
-                      "billed; the next work takes one again"),
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and ",
+                      action.parked_per_hour == MicroUsd{}
+                          ? "nothing is billed"
+                          : absl::StrCat("only the session's state is billed, ",
+                                         ToString(action.parked_per_hour), " an hour"),
+                      "; the next work takes one again"),
          0);
 }
 
@@ -384,6 +401,8 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
   row.name = action.name;
+  row.price_class = action.price_class;
+  row.idle_prices = action.idle_prices;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {

@@ -40,6 +40,16 @@ void CoreDriver::Do(WriteLease& action) {
   row.devices = action.devices;
   row.worker = NameOf(action.worker);
   row.granted_at = host_->WallNow();
+  row.use = action.use;
+  row.key_id = action.key_id;
+  row.price_class = action.price_class;
+  if (!HoldsDevice(action.use)) {  // state alone: what is metered is of no device
+    std::vector<std::string> states;
+    for (uint32_t i = 0; i < action.devices; ++i)
+      states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
+    device_time_.Begin(action.lease, states, action.at);
+    return writes_->Grant(std::move(row));
+  }
   for (const Seat& seat : action.seats) {
     const Worker* const worker = FindWorker(seat.worker);
     const std::string key = worker == nullptr              ? ""
@@ -55,7 +65,9 @@ void CoreDriver::Do(WriteLease& action) {
 // To a worker that counts, of its own devices.
 void CoreDriver::TellLease(const WriteLease& action, const Seat& seat) {
   const Worker* const worker = FindWorker(seat.worker);
-  if (worker == nullptr || worker->receipt_key.empty() || seat.slots.empty()) return;
+  if (worker == nullptr || worker->receipt_key.empty() || seat.slots.empty() ||
+      !HoldsDevice(action.use))
+    return;
   uint32_t place = 0;  // of its first device within the session
   for (const Seat& other : action.seats) {
     if (other.worker == seat.worker) break;

@@ -86,7 +86,8 @@ absl::Status TakeOpen(proto::Open& open) {
     return absl::InvalidArgumentError("Open: only a new session is given a name or a state");
   if (!open.attach().empty() && !open.resume_token().empty())
     return absl::InvalidArgumentError("Open: a session is entered, or resumed");
-  if (open.devices() > 1 && !(open.name().empty() && open.attach().empty() && open.fork_of().empty()))
+  const bool is_plain = open.name().empty() && open.attach().empty() && open.fork_of().empty();
+  if (open.devices() > 1 && !is_plain)
     return absl::UnimplementedError(
         "a session on several devices cannot be left and entered again yet");
   // Others know what they asked for.
@@ -98,6 +99,10 @@ absl::Status TakeOpen(proto::Open& open) {
   if (!open.gang().empty() && (open.gang_size() < 1 || open.gang_size() > wire::kGangSizeMax))
     return absl::InvalidArgumentError(absl::StrCat("Open: a gang of ", open.gang_size(),
                                                    " sessions; from 1 to ", wire::kGangSizeMax));
+  if (!IsName(open.device_class()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("Open: a class has at most ", wire::kOpenNameBytesMax,
+                     " printable characters"));
   // A new session has used no kernel yet.
   if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();

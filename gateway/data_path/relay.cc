@@ -34,6 +34,18 @@ constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
 // measured before comes at once.
 constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
+
+// Whatever its executor says of them.
+void SayPrices(const EpochStart& start, proto::Opened& opened) {
+  const auto micros = [](MicroUsd price) { return static_cast<uint64_t>(price.value); };
+  const bool has_class = !start.price_class.empty();
+  opened.set_price_class(start.price_class);
+  opened.set_held_per_hour_micro_usd(
+      has_class ? micros(start.idle_prices.held.value_or(start.price_per_hour)) : 0);
+  opened.set_parked_per_hour_micro_usd(micros(start.idle_prices.parked));
+  opened.set_stored_per_hour_micro_usd(micros(start.idle_prices.stored));
+}
+
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
@@ -453,6 +465,7 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_worker(start_.worker);
       opened.set_name(start_.name);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
+      SayPrices(start_, opened);
       opened.clear_max_cost_micro_usd();
       if (start_.max_cost.has_value())
         opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));

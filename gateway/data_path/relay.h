@@ -48,6 +48,8 @@ struct EpochStart {
   Token resume_token;
   std::string worker;  // for people
   MicroUsd price_per_hour;  // of each device
+  std::string price_class = {};  // empty: there is no price file
+  IdlePrices idle_prices = {};
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;

@@ -27,7 +27,7 @@ namespace {
 constexpr char kComponent[] = "ledger month";
 constexpr char kColumns[] =
     "SELECT number, tenant, session, grant_number, device, price_per_hour, granted_ms, from_s, "
-    "to_s, unit_ms, body_hash FROM archived_entry ";
+    "to_s, unit_ms, body_hash, use FROM archived_entry ";
 // Entries that move in one transaction: others post in between.
 constexpr size_t kEntriesPerMove = 2'000;
 
@@ -43,7 +43,8 @@ absl::StatusOr<EntryBody> BodyFrom(const Statement& row, const std::string& mont
   const MicroUsd price{row.Int(5)};
   if (!session.has_value() || row.Int(4) < 0 || row.Int(4) > UINT32_MAX ||
       (unit_ms != 1 && unit_ms != 1000) || !CheckPrice(price).ok() || row.Int(7) < 0 ||
-      row.Int(8) < row.Int(7) || row.Int(8) > kLeaseMsMax / unit_ms)
+      row.Int(8) < row.Int(7) || row.Int(8) > kLeaseMsMax / unit_ms || row.Int(11) < 0 ||
+      row.Int(11) >= kUseStates)
     return Damaged(month, number, "is no charge");
   Charge charge{.device = {{*session, static_cast<uint64_t>(row.Int(3))},
                            static_cast<uint32_t>(row.Int(4))},
@@ -52,7 +53,8 @@ absl::StatusOr<EntryBody> BodyFrom(const Statement& row, const std::string& mont
                 .granted_at = WallTime{row.Int(6)},
                 .from_ms = row.Int(7) * unit_ms,
                 .to_ms = row.Int(8) * unit_ms,
-                .amount = {}};
+                .amount = {},
+                .use = static_cast<UseState>(row.Int(11))};
   charge.amount.value =
       ChargeAfter(price, charge.to_ms).value - ChargeAfter(price, charge.from_ms).value;
   if (!CheckCharge(charge).ok()) return Damaged(month, number, "is no charge");
@@ -93,18 +95,18 @@ absl::Status Copy(Database& db, Database& file, const std::string& month,
     OB_ASSIGN_OR_RETURN(
         Statement read,
         db.Prepare("SELECT number, at_ms, tenant, session, grant_number, device, price_per_hour, "
-                   "granted_ms, from_s, to_s, unit_ms, body_hash, hash FROM ledger_entry "
+                   "granted_ms, from_s, to_s, unit_ms, body_hash, hash, use FROM ledger_entry "
                    "WHERE number = ?"));
     OB_ASSIGN_OR_RETURN(Statement write,
                         file.Prepare("INSERT INTO archived_entry VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                                     "?, ?, ?, ?) ON CONFLICT DO NOTHING"));
+                                     "?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"));
     for (const int64_t number : numbers) {
       read.Reset();
       OB_ASSIGN_OR_RETURN(const bool found, read.Bind(1, number).Step());
       if (!found) return Damaged(month, number, "is missing");
       write.Reset();
-      for (int column = 0; column < 13; ++column) {
-        if (column == 3 || column >= 11)
+      for (int column = 0; column < 14; ++column) {
+        if (column == 3 || column == 11 || column == 12)
           write.BindBlob(column + 1, read.Blob(column));
         else
           write.Bind(column + 1, read.Int(column));
@@ -179,7 +181,7 @@ absl::StatusOr<int64_t> MonthFiles::Verify(const std::string& month) {
     const Charge& charge = *body.charge;
     const bool same = last.has_value() && last->device == charge.device;
     if (same && (last->tenant != charge.tenant || last->price_per_hour != charge.price_per_hour ||
-                 last->granted_at != charge.granted_at))
+                 last->granted_at != charge.granted_at || last->use != charge.use))
       return Damaged(month, query.Int(0), "changes the tenant, price or grant of its lease");
     if (charge.from_ms != (same ? last->to_ms : 0))
       return Damaged(month, query.Int(0), "leaves a gap or overlaps");

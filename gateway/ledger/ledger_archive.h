@@ -54,7 +54,8 @@ CREATE TABLE archived_entry(
   to_s INTEGER NOT NULL,
   unit_ms INTEGER NOT NULL,
   body_hash BLOB NOT NULL,
-  hash BLOB NOT NULL
+  hash BLOB NOT NULL,
+  use INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX archived_by_device ON archived_entry(session, grant_number, device, from_s);
 )sql"};

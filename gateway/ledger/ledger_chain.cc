@@ -24,7 +24,7 @@ absl::StatusOr<Charge> ChargeOf(const Statement& row, int64_t number) {
   const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(5));
   const int64_t device = row.Int(7), unit_ms = row.Int(12);
   if (!session.has_value() || device < 0 || device > UINT32_MAX ||
-      (unit_ms != 1 && unit_ms != 1000))
+      (unit_ms != 1 && unit_ms != 1000) || row.Int(15) < 0 || row.Int(15) >= kUseStates)
     return Damaged(number);
   return Charge{
       .device = {{*session, static_cast<uint64_t>(row.Int(6))}, static_cast<uint32_t>(device)},
@@ -33,7 +33,8 @@ absl::StatusOr<Charge> ChargeOf(const Statement& row, int64_t number) {
       .granted_at = WallTime{row.Int(9)},
       .from_ms = row.Int(10) * unit_ms,
       .to_ms = row.Int(11) * unit_ms,
-      .amount = {}};
+      .amount = {},
+      .use = static_cast<UseState>(row.Int(15))};
 }
 
 // The entries in which the account has a line, and those of which a month's file has them.
@@ -104,7 +105,7 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
   OB_ASSIGN_OR_RETURN(
       Statement query,
       db_->Prepare("SELECT number, at_ms, key, memo, tenant, session, grant_number, device, "
-                   "price_per_hour, granted_ms, from_s, to_s, unit_ms, body_hash, archived "
+                   "price_per_hour, granted_ms, from_s, to_s, unit_ms, body_hash, archived, use "
                    "FROM ledger_entry WHERE number = ?"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,

@@ -46,6 +46,7 @@ void Fill(const PostedEntry& entry, proto::InvoiceEntry& out) {
   use.set_from(charge.from_ms / entry.body.unit_ms);
   use.set_to(charge.to_ms / entry.body.unit_ms);
   use.set_unit_ms(entry.body.unit_ms);
+  use.set_state(static_cast<uint32_t>(charge.use));
 }
 
 absl::StatusOr<PostedEntry> EntryFrom(const proto::InvoiceEntry& in) {
@@ -66,6 +67,7 @@ absl::StatusOr<PostedEntry> EntryFrom(const proto::InvoiceEntry& in) {
   if (!session.has_value() || use.grant() > static_cast<uint64_t>(INT64_MAX) ||
       (use.unit_ms() != 1 && use.unit_ms() != 1000) || use.from() < 0 ||
       use.to() > kLeaseMsMax / use.unit_ms() || use.from() > use.to() ||
+      use.state() >= static_cast<uint32_t>(kUseStates) ||
       !account.starts_with(kTenant) ||
       !absl::SimpleAtoi(std::string(account.substr(kTenant.size())), &tenant))
     return Wrong(entry.number, "is no charge that a ledger holds");
@@ -76,7 +78,8 @@ absl::StatusOr<PostedEntry> EntryFrom(const proto::InvoiceEntry& in) {
                              .granted_at = WallTime{use.granted_unix_ms()},
                              .from_ms = use.from() * use.unit_ms(),
                              .to_ms = use.to() * use.unit_ms(),
-                             .amount = entry.body.lines[1].amount};
+                             .amount = entry.body.lines[1].amount,
+                             .use = static_cast<UseState>(use.state())};
   return entry;
 }
 
@@ -123,15 +126,16 @@ absl::Status InvoiceCheck::CheckUse(const PostedEntry& entry) {
     return Wrong(entry.number, "charges another account");
   charged_ = charge.tenant.value;
   const auto [it, is_new] = leased_.try_emplace(
-      charge.device, Leased{charge.price_per_hour.value, charge.granted_at.unix_ms, 0});
+      charge.device,
+      Leased{charge.price_per_hour.value, charge.granted_at.unix_ms, 0, charge.use});
   Leased& leased = it->second;
   if (leased.price != charge.price_per_hour.value ||
-      leased.granted_ms != charge.granted_at.unix_ms)
+      leased.granted_ms != charge.granted_at.unix_ms || leased.use != charge.use)
     return Wrong(entry.number, "changes the price or the begin of its lease");
   if (charge.from_ms != leased.to_ms)
     return Wrong(entry.number, "charges time twice, or leaves some out");
   leased.to_ms = charge.to_ms;
-  report_.used.device_ms += charge.to_ms - charge.from_ms;
+  if (HoldsDevice(charge.use)) report_.used.device_ms += charge.to_ms - charge.from_ms;
   report_.used.amount.value += charge.amount.value;
   return absl::OkStatus();
 }
@@ -181,6 +185,7 @@ absl::StatusOr<InvoiceReport> InvoiceCheck::Finish(const proto::LedgerHead& head
   if (charged_ != 0 && charged_ != head.account())
     return absl::DataLossError("the invoice is of another account than its head");
   for (const auto& [device, leased] : leased_) {
+    if (!HoldsDevice(leased.use)) continue;
     ++report_.leases;
     const auto receipt = usable_ms_.find(device);
     if (receipt == usable_ms_.end()) continue;

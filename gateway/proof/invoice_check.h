@@ -18,6 +18,7 @@
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/money.h"
 #include "gateway/ledger/usage.h"
+#include "gateway/ledger/use_state.h"
 #include "proto/account.pb.h"
 #include "wire/proof/signed_head.h"
 
@@ -57,6 +58,7 @@ class InvoiceCheck {
  private:
   struct Leased {
     int64_t price = 0, granted_ms = 0, to_ms = 0;
+    UseState use = UseState::kRun;
   };
   absl::Status CheckUse(const PostedEntry& entry);
   absl::Status CompareSeen();

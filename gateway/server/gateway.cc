@@ -35,6 +35,7 @@
 #include "gateway/nodes/node_logs.h"
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
+#include "gateway/observe/operator_socket.h"
 #include "gateway/proof/auditor.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/receipt_rows.h"
@@ -222,9 +223,16 @@ class Gateway::Impl {
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
     driver_->SetHeads(heads_.get());
+    if (options_.prices != nullptr) OB_RETURN_IF_ERROR(driver_->SetPrices(options_.prices));
     OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
     OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
+    auto operators = OperatorSocket::Start(options_.data_folder, driver_.get(),
+                                           options_.core.price_per_hour);
+    if (operators.ok())
+      operators_ = *std::move(operators);
+    else
+      telemetry::LogWarning("no_operator_socket", {{"message", operators.status().ToString()}});
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
@@ -309,6 +317,9 @@ class Gateway::Impl {
     const Nodes nodes{node_enrolment_.get(), node_logs_.get()};
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             fleet_door_.get(), admission_.get(), nodes, &turns_);
+    if (!options_.no_auth)
+      own_fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
+                                                  door_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
@@ -327,7 +338,8 @@ class Gateway::Impl {
     client_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
     auto clients = GrpcListener::Start(
         options_.listen,
-        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_},
+        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(),
+         own_fleet_ != nullptr ? static_cast<grpc::Service*>(own_fleet_.get()) : &no_fleet_},
         client_connections_.get(),
         clients_have_tls_
             ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
@@ -410,6 +422,7 @@ class Gateway::Impl {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
     auditor_.reset();
+    operators_.reset();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
@@ -460,6 +473,7 @@ class Gateway::Impl {
   std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<GatewayFigures> figures_;
+  std::unique_ptr<OperatorSocket> operators_;
   std::unique_ptr<Ticker> ticker_;
   bool clients_have_tls_ = false;
   std::string fingerprint_;
@@ -470,7 +484,7 @@ class Gateway::Impl {
   std::unique_ptr<NodeLogs> node_logs_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
-  std::unique_ptr<FleetService> fleet_;
+  std::unique_ptr<FleetService> fleet_, own_fleet_;
   std::unique_ptr<BlobService> blob_service_, fleet_blobs_;
   std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;
@@ -505,6 +519,9 @@ uint32_t Gateway::devices_total() const { return impl_->driver_->devices_total()
 size_t Gateway::session_count() const { return impl_->driver_->session_count(); }
 bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
   return impl_->driver_->AwaitDevices(count, limit);
+}
+absl::Status Gateway::SetPrices(std::shared_ptr<const PriceList> prices) {
+  return impl_->driver_->SetPrices(std::move(prices));
 }
 void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
 

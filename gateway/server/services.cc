@@ -237,8 +237,38 @@ grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountServ
       });
 }
 
+namespace {
+
+grpc::Status NotHere(grpc::CallbackServerContext& context) {
+  const absl::Status status = absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen");
+  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
+  CallRecord(CallMethod::kRefusedJoin, context).End(status);
+  return wire::ToGrpc(status);
+}
+
+// Of a machine of an account's own; whatever else is shown where clients connect joins no fleet.
+bool ShowsKey(const grpc::CallbackServerContext& context) {
+  return Authenticator::CredentialsOf(context).key.starts_with(kKeyPrefix);
+}
+
+template <typename Request, typename Reply>
+class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
+ public:
+  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ControlStream(driver_, keys_, *context);
+    return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
+  }
   return new ControlStream(
       driver_, DoorFor(*context), *context, Watch(context),
       admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
@@ -246,6 +276,10 @@ grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ExecutorStream(driver_, keys_, *context);
+    return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
+  }
   return new ExecutorStream(driver_, DoorFor(*context), *context, Watch(context));
 }
 
@@ -260,9 +294,22 @@ FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) con
   return is_node ? nullptr : door_;
 }
 
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* FleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+  return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* FleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
+  return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
+}
+
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::EnrolRequest, proto::EnrolReply>;
+  if (keys_ != nullptr) return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
   const auto let_in = [this, context](CallRecord&, const Call::Then& then) {
     const Credentials credentials = Authenticator::CredentialsOf(*context);
     const auto refuse = [then](absl::Status why) { then(std::move(why)); };
@@ -290,6 +337,8 @@ grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::S
 grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::ServeKeep(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::KeepRequest, proto::KeepReply>;
+  if (keys_ != nullptr && !ShowsKey(*context))
+    return new Refusal<proto::KeepRequest, proto::KeepReply>(*context);
   const Caller caller = Caller::Of(*context);
   const auto let_in = [this, caller](CallRecord& record, const Call::Then& then) {
     if (!caller.session.has_value()) {
@@ -331,27 +380,6 @@ void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
   };
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
-
-namespace {
-
-grpc::Status NotHere(grpc::CallbackServerContext& context) {
-  const absl::Status status = absl::UnauthenticatedError(
-      "this address is for clients; workers join at the gateway's --fleet-listen");
-  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
-  CallRecord(CallMethod::kRefusedJoin, context).End(status);
-  return wire::ToGrpc(status);
-}
-
-template <typename Request, typename Reply>
-class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
- public:
-  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
-
- private:
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
     grpc::CallbackServerContext* context) {

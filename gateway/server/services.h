@@ -120,9 +120,20 @@ class FleetService final : public StreamedFleet {
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
                WorkerAdmission* admission, const Nodes& nodes, Turns* turns)
+      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, nodes, turns) {}
+  // Where clients connect: of machines of an account's own, which show its key. Whoever shows
+  // something else is refused, the fleet secret included.
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, Turns* turns)
+      : FleetService(driver, blob_retention, /*door=*/nullptr, /*admission=*/nullptr, keys, Nodes{},
+                     turns) {}
+
+ private:
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
+               WorkerAdmission* admission, KeyDoor* keys, const Nodes& nodes, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
+        keys_(keys),
         admission_(admission),
         nodes_(nodes),
         turns_(turns) {
@@ -131,14 +142,12 @@ class FleetService final : public StreamedFleet {
     Serve(4, &FleetService::ServeEnrolNode);
     Serve(5, &FleetService::ServeNodeLog);
   }
+
+ public:
   grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
-      grpc::CallbackServerContext* context) {
-    return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
-  }
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
-      grpc::CallbackServerContext* context) {
-    return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
-  }
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
@@ -158,13 +167,14 @@ class FleetService final : public StreamedFleet {
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;
-  FleetDoor* const door_;
+  FleetDoor* const door_;  // null with keys_
+  KeyDoor* const keys_;
   WorkerAdmission* const admission_;
   const Nodes nodes_;
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect: whoever tries to join there is refused, with or
+// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
 // without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:

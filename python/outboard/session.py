@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from outboard import _core
 from outboard._core import Stats
+from outboard.errors import Error
 
 
 class Session:
@@ -132,14 +133,15 @@ class Session:
         self._connection.enter()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         try:
             self._connection.leave()
         finally:  # a device that stays rented costs
-            if self._connection.outlives_program and not self.closed:
-                self.detach()
-            else:
+            if not self._connection.outlives_program:
                 self.close()
+            elif not self.closed:
+                with contextlib.suppress(*([Error] if kind else [])):  # of two errors the first is shown
+                    self.detach()
 
     def _facts(self) -> list[tuple[str, str]]:
         stats = self.stats

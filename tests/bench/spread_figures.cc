@@ -167,12 +167,14 @@ void SpreadFigures() {
     for (const uint32_t devices : {2u, 3u, 4u, kDevicesMost}) {
       std::map<std::string, double> step_ms;
       std::string steps;
+      double error_here = 0;
       for (const char* const spread : kSpreads) {
         const Trained trained = TrainOn(cloud, devices, spread, program.steps, program.make);
         const double differs = RelativeError(trained.losses, alone.losses);
         const std::string what =
             absl::StrFormat("%s, %d devices, %s", program.name, devices, spread);
         if (!(differs <= error)) worst = what, error = differs;
+        if (!(differs <= error_here)) error_here = differs;
         mismatches += trained.mismatches;
         step_ms[spread] = trained.step_ms;
         absl::StrAppendFormat(&steps, "%s %s %.0f", steps.empty() ? "" : ",", spread,
@@ -185,7 +187,9 @@ void SpreadFigures() {
                                              return a.second < b.second;
                                            })->second;
       Report(absl::StrFormat("%s_step_ms_%d", program.name, devices), chosen, "ms",
-             absl::StrFormat("one device %.0f", alone.step_ms), "ms of each spread:" + steps);
+             absl::StrFormat("one device %.0f", alone.step_ms),
+             absl::StrFormat("ms of each spread:%s; losses differ by %.2g, %d copies so far", steps,
+                             error_here, mismatches));
       if (chosen / best > auto_vs_best)
         auto_vs_best = chosen / best,
         slowest = absl::StrFormat("%s, %d devices:%s", program.name, devices, steps);

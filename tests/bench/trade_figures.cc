@@ -14,6 +14,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/core/core.h"
 #include "gateway/ledger/ledger.h"
+#include "tests/bench/fork_figures.h"
 #include "tests/bench/report.h"
 #include "tests/gateway/support.h"
 #include "tests/sim/fleet.h"
@@ -311,6 +312,7 @@ void TradeFigures() {
   Report("cap_overshoot_micro_usd", static_cast<double>(trade.overshoot()), "", "", note);
   Report("replay_billed_ms", static_cast<double>(ReplayBilledMs()), "ms", "",
          "1,000 executors that are lost");
+  ForkFigures();
 }
 
 }  // namespace outboard::bench

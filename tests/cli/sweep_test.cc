@@ -62,8 +62,8 @@ TEST_F(SweepCliTest, AWarmUpRunsOnceAndItsSessionIsNamedToEveryTrial) {
       "echo \"name=$CLOUD_SESSION_NAME fork=$CLOUD_FORK_OF until=$OUTBOARD_WARM_UP\"\n"
       "echo \"step=5 loss=$1 cost_micro_usd=7\" >&$OUTBOARD_REPORT_FD\n");
   const auto run = [&](const char* warm_up, const char* cloud) {
-    return test::RunToEnd({OUTBOARD_BINARY, "sweep", "--warm-up", warm_up, "-p", "a=1,2", "--", "sh",
-                           script, "{a}"},
+    return test::RunToEnd({OUTBOARD_BINARY, "sweep", "--warm-up", warm_up, "-p", "a=1,2", "--",
+                           "sh", script, "{a}"},
                           {"OUTBOARD_DATA=" + (folder_ / "data"), std::string("CLOUD=") + cloud,
                            "CLOUD_HOST=unix:/nowhere", "CLOUD_SESSION_NAME=", "CLOUD_FORK_OF="});
   };

@@ -135,16 +135,16 @@ TEST_F(GroupsTest, AnArrayThatIsCut_IsReadAndStoredWhole) {
   EXPECT_TRUE(session->Close().ok());
 }
 
-// Three weights of 16 MiB: one device has room for two, two devices for all of them in halves.
+// Six weights of 8 MiB: one device has room for five, two devices for all of them in halves.
 TEST_F(GroupsTest, StateThatHasNoRoomWhole_IsStoredInParts) {
   cluster_.StartUp(1, "--devices 2 --session-memory 44MiB");
   Graph g;
   std::vector<const UOp*> weights;
-  for (int i = 0; i < 3; ++i) {
-    const UOp* const counted = Cast(g, Iota(g, DType::kI64, Dim(int64_t{1} << 22)), DType::kF32);
+  for (int i = 0; i < 6; ++i) {
+    const UOp* const counted = Cast(g, Iota(g, DType::kI64, Dim(int64_t{1} << 21)), DType::kF32);
     weights.push_back(
         Reshape(g, Mul(g, counted, Full(g, ConstFloat(g, DType::kF32, i + 1), counted->shape)),
-                {1 << 12, 1 << 10}));
+                {1 << 11, 1 << 10}));
   }
   const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, weights)));
   const auto first_element_of_last_row = [&](uint32_t devices, const std::string& spread) {
@@ -155,7 +155,7 @@ TEST_F(GroupsTest, StateThatHasNoRoomWhole_IsStoredInParts) {
     session::RunRequest request;
     request.graph_id = graph.id.bytes;
     request.graph = std::make_shared<const std::string>(graph.bytes);
-    for (int i = 0; i < 3; ++i) request.outputs.push_back(session->NewHandle());
+    for (int i = 0; i < 6; ++i) request.outputs.push_back(session->NewHandle());
     OB_CHECK(session->Run(request).ok());
     absl::StatusOr<HostTensor> value =
         session->Await(ValueOrDie(session->Fetch(request.outputs[2])), 0);
@@ -166,7 +166,7 @@ TEST_F(GroupsTest, StateThatHasNoRoomWhole_IsStoredInParts) {
     const auto value = first_element_of_last_row(2, spread);
     ASSERT_TRUE(value.ok()) << spread << ": " << value.status();
     const auto* numbers = reinterpret_cast<const float*>(value->bytes.data());
-    EXPECT_EQ(numbers[(int64_t{1} << 22) - 1024], 3.0f * ((1 << 22) - 1024)) << spread;
+    EXPECT_EQ(numbers[(1 << 21) - 1024], 3.0f * ((1 << 21) - 1024)) << spread;
   }
   const absl::Status refused = first_element_of_last_row(2, "data").status();
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);

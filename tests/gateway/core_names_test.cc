@@ -44,9 +44,10 @@ struct NamesWorld : test::World {
     Tell(open);
   }
   const EndClient* EndOf(uint64_t conn) const {
-    for (const Action& action : actions)
-      if (const auto* end = std::get_if<EndClient>(&action); end != nullptr && end->conn.value == conn)
-        return end;
+    for (const Action& action : actions) {
+      const auto* const end = std::get_if<EndClient>(&action);
+      if (end != nullptr && end->conn.value == conn) return end;
+    }
     return nullptr;
   }
   const char* StateOf(const SessionId& id) const {

@@ -219,6 +219,51 @@ TEST_F(GroupMemoryTest, WhatIsReleased_TakesNoRoom) {
   EXPECT_TRUE(written->results[0].layout.is_whole());
 }
 
+// Data is whole as long as it has room.
+TEST_F(GroupMemoryTest, ABlobThatWouldFillADevice_IsCut) {
+  runs_.LimitMemory(4 << 20);
+  for (const uint64_t handle : {1, 2, 3, 4}) {
+    proto::ClientFrame put = PutOf(handle, handle, 1 << 20);
+    proto::Put& blob = *put.mutable_items(0)->mutable_put();
+    blob.set_dtype(static_cast<uint32_t>(DType::kF32));
+    blob.add_dims(512), blob.add_dims(512);
+    if (handle != 4) blob.set_blob_root(std::string(32, 'r'));
+    proto::ClientFrame again = put;
+    Pass(put);
+    // Half of the memory is two of them. What comes in the frame itself is small, and whole.
+    EXPECT_EQ(put.items(0).put().parts(), handle == 3 ? 2u : 0u) << handle;
+    runs_.Restart();
+    Pass(again);
+    EXPECT_EQ(again.items(0).put().parts(), put.items(0).put().parts()) << "as before";
+  }
+  proto::ClientFrame fetch;
+  fetch.add_items()->set_seq(5);
+  fetch.mutable_items(0)->mutable_fetch()->add_handles(3);
+  EXPECT_EQ(Pass(fetch).size(), 1u) << "the graph that joins it";
+}
+
+TEST_F(GroupMemoryTest, ABlobOfOtherSizesThanItSays_IsNotCut) {
+  runs_.LimitMemory(1 << 20);
+  uint64_t seq = 0;
+  const auto parts = [&](std::vector<uint64_t> dims, uint32_t dtype) {
+    ++seq;
+    proto::ClientFrame put = PutOf(seq, seq, 1 << 20);
+    proto::Put& blob = *put.mutable_items(0)->mutable_put();
+    blob.set_dtype(dtype);
+    blob.mutable_dims()->Assign(dims.begin(), dims.end());
+    blob.set_blob_root(std::string(32, 'r'));
+    Pass(put);
+    return put.items(0).put().parts();
+  };
+  const auto f32 = static_cast<uint32_t>(DType::kF32);
+  EXPECT_EQ(parts({512, 512}, f32), 2u);
+  EXPECT_EQ(parts({1, 512 * 512}, f32), 0u) << "one row";
+  EXPECT_EQ(parts({512, 511}, f32), 0u);
+  EXPECT_EQ(parts({512, 512}, 9999), 0u);
+  EXPECT_EQ(parts({}, f32), 0u);
+  EXPECT_EQ(parts({uint64_t{1} << 63, 2}, f32), 0u);
+}
+
 // A hint names an axis that the mesh has not: the node is the client's.
 TEST_F(GroupRunsTest, ARefusedHint_NamesItsNode) {
   Graph g;

@@ -49,6 +49,8 @@ const std::map<std::string, Scopes> kScopesOf = {
     {"Account/RevokeKey", KeyScope::kAdmin},
     {"Account/Usage", KeyScope::kUsage},
     {"Account/Invoice", KeyScope::kUsage},
+    {"Account/ListSessions", {KeyScope::kRun, KeyScope::kUsage}},
+    {"Account/StopSession", KeyScope::kRun},
 };
 
 // "Cloud/Session" and so on, of all services in proto/ but the workers'.

@@ -25,6 +25,7 @@ class Fleet {
   Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
     const int workers = world_.OneIn(3) ? 1 : 3;
     const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
+    has_names_ = seed % 6 == 1;
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
                                                   has_groups ? 3 : 2, planted));
@@ -32,7 +33,7 @@ class Fleet {
     for (int i = 0; i < clients; ++i) {
       const auto devices = static_cast<uint32_t>(has_groups ? world_.Between(1, 3) : 1);
       clients_.push_back(std::make_unique<Client>(
-          &world_, &gateway_, i, static_cast<int>(world_.Between(20, 150)), devices));
+          &world_, &gateway_, i, static_cast<int>(world_.Between(20, 150)), devices, has_names_));
     }
     gateway_.on_shelved = [this](gateway::SessionId session, bool is_saved) {
       LookAtShelved(session, is_saved);
@@ -133,7 +134,9 @@ class Fleet {
         });
       }
       case 8: return One(clients_).GoAway();
-      default: return;
+      default:
+        if (has_names_) One(clients_).Die();
+        return;
     }
   }
 
@@ -141,6 +144,7 @@ class Fleet {
   Gateway gateway_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Client>> clients_;
+  bool has_names_ = false;  // of clients
 };
 
 }  // namespace outboard::sim

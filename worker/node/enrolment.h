@@ -67,6 +67,7 @@ class Enrolment {
   bool Refused();
   // It has let this worker in.
   void Accepted() { is_refused_ = false; }
+  bool is_node() const { return options_.node.has_value(); }
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
 
@@ -88,5 +89,10 @@ class Enrolment {
   FleetChannels channels_;
   std::atomic<int64_t> due_unix_ms_{0};
 };
+
+// Of a node's, which has no fleet secret: the gateway's local socket asks for it.
+inline bool IsNode(const Enrolment* enrolment) {
+  return enrolment != nullptr && enrolment->is_node();
+}
 
 }  // namespace outboard::worker

@@ -5,9 +5,9 @@
 //   E3  Handles of donated inputs are removed before the Run starts, whether it fails or not: the
 //       engine may overwrite the inputs, and a partially written one has no handle. Otherwise a
 //       failed Run changes only its outputs, which become poison.
-//   E10 A name refers to the handle that its last Keep or Run.rekept said, whether the Run failed or
-//       not. A handle with a name is ended by no client of this version; one that is ended all the
-//       same is listed as lost.
+//   E10 A name refers to the handle that its last Keep or Run.rekept said, whether the Run failed
+//       or not. A handle with a name is ended by no client of this version; one that is ended all
+//       the same is listed as lost.
 //   E7  A kernel's version changes only between two Runs, and the kernel use log records before
 //       which. Replaying the same items with that log gives the same bits.
 #include "worker/session/session_state.h"
@@ -176,8 +176,8 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const pro
   OB_RETURN_IF_ERROR(CheckPut(put));
   const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
-  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArray(dtype, dims);
-  if (MadeRoom(array.status())) array = engine_->NewArray(dtype, dims);
+  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArrayForUpload(dtype, dims);
+  if (MadeRoom(array.status())) array = engine_->NewArrayForUpload(dtype, dims);
   if (array.ok() && static_cast<uint64_t>((*array)->bytes()) != put.total_bytes())
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
@@ -323,7 +323,8 @@ Outcome SessionState::Keep(uint64_t seq, const proto::Keep& keep) {
   absl::Status status;
   for (const proto::Keep::Entry& entry : keep.entries())
     if (!handles_.contains(entry.handle()))
-      status.Update(absl::NotFoundError(absl::StrCat("handle ", entry.handle(), " does not exist")));
+      status.Update(
+          absl::NotFoundError(absl::StrCat("handle ", entry.handle(), " does not exist")));
   if (status.ok()) status = names_.Set(keep.entries());
   if (!status.ok()) outcome.answers.push_back(Fail(seq, seq, status, {}));
   return outcome;

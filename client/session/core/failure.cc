@@ -89,7 +89,7 @@ void Provenance::Remember(uint64_t seq, std::shared_ptr<const RunOrigin> origin)
 const Provenance::Run* Provenance::Find(uint64_t seq) const {
   const auto run =
       std::lower_bound(runs_.begin(), runs_.end(), seq,
-                       [](const Run& candidate, uint64_t wanted) { return candidate.seq < wanted; });
+                       [](const Run& of, uint64_t wanted) { return of.seq < wanted; });
   return run == runs_.end() || run->seq != seq ? nullptr : &*run;
 }
 

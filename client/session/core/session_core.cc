@@ -102,6 +102,8 @@ void SessionCore::Open(uint32_t devices) {
     open->set_gang(gang_);
     open->set_gang_size(gang_size_);
   }
+  open->set_device_class(device_class_);
+  open->set_device_memory_bytes_min(device_memory_bytes_);
   if (!can_resume()) {
     open->set_name(name_);
     open->set_attach(attach_);
@@ -276,7 +278,8 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (state_ == State::kEnded) return;
     const bool ends = item.has_failed() && item.failed().seq() == 0;
-    if ((state_ == State::kLost || state_ == State::kStopped) && !ends) continue;  // comes again after Resume
+    const bool has_link = state_ != State::kLost && state_ != State::kStopped;
+    if (!has_link && !ends) continue;  // comes again after Resume
     if (item.has_opened()) {
       // On a stream that is open already, only what is later.
       if (state_ == State::kOpening || frame.epoch() > out_.epoch())
@@ -320,6 +323,10 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
     return End(absl::FailedPreconditionError(
         "the gateway does not bound what a session costs: it is of an older version, or the "
         "address is not a gateway's; unset CLOUD_MAX_COST to run without a bound"));
+  if (!device_class_.empty() && opened.price_class() != device_class_)
+    return End(absl::FailedPreconditionError(
+        "the gateway does not know classes of devices: it is of an older version, or the address "
+        "is not a gateway's; unset CLOUD_CLASS to take any device"));
   if (opened.has_credit()) {
     items_max_ = std::max(1u, opened.credit().items_in_flight_max());
     bytes_max_ = opened.credit().bytes_in_flight_max();

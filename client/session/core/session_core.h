@@ -66,6 +66,11 @@ class SessionCore {
   }
   // A session to enter, by name or id, instead of a new one. Before Open.
   void Attach(std::string session) { attach_ = std::move(session); }
+  // What its devices are to be; "" and 0: anything. Before Open.
+  void WantDevices(std::string device_class, uint64_t memory_bytes) {
+    device_class_ = std::move(device_class);
+    device_memory_bytes_ = memory_bytes;
+  }
   // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
@@ -187,6 +192,8 @@ class SessionCore {
   uint64_t first_handle_ = 1;
   KeptHandles kept_handles_;
   bool leaves_ = false;         // in kClosing: by Leave
+  std::string device_class_;
+  uint64_t device_memory_bytes_ = 0;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;

@@ -1,4 +1,4 @@
-// The part of SessionCore that is about arrays with names, and about state that another client made.
+// The part of SessionCore that is about arrays with names, and state that another client made.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
