@@ -72,6 +72,10 @@ class GatewayCore {
   void Drain() { draining_ = true; }
 
   size_t session_count() const { return sessions_.size(); }
+  // What an account used before this core was made, decayed to `now`: its place in the queue.
+  void RememberUse(TenantId account, double device_s, MonoTime now) {
+    queue_.RememberUse(account, device_s, now);
+  }
   size_t worker_count() const { return workers_.size(); }
   uint32_t devices_total() const;
   uint32_t devices_busy() const;

@@ -459,6 +459,8 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
   UseState use = UseState::kRun;
   std::string key_id = {}, price_class = {};
+  std::vector<Seat> seats;  // with the slots that it has, or had
+  MonoTime at;              // from when, or until when, the meter runs
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
                             IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,

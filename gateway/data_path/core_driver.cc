@@ -49,6 +49,7 @@
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
+#include "wire/proof/signing_key.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -376,6 +377,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   workers_.at(id)->speeds =
       shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
                           1e-9 * static_cast<double>(reg.link_message_ns()));
+  if (reg.receipt_key().size() == signing::kPublicKeyBytes)
+    workers_.at(id)->receipt_key = reg.receipt_key();
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
@@ -452,7 +455,9 @@ void CoreDriver::OnTick() {
   EndTheSilent();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
-  if (++ticks_ % kKeyCheckTicks != 0) return;
+  ++ticks_;
+  KeepReceiptsInTime();
+  if (ticks_ % kKeyCheckTicks != 0) return;
   CheckKeys();
   LookAtQuarantine();
 }

@@ -26,12 +26,15 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/data_path/heads.h"
+#include "gateway/ledger/device_time.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
 class Device;
 class Heartbeat;
 class Open;
+class Receipt;
 class Register;
 class DeviceOut;
 class SessionEnded;
@@ -79,6 +82,10 @@ class CoreDriver {
   // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
 
+  // Every reply that reports a cost carries the account's last head of `heads`, which outlives the
+  // driver. Call before any connection; without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
+
   // Reads who is set aside, and writes there who will be; `quarantine` outlives the driver. Call
   // before any worker can join. Without it they are remembered as long as the process lives.
   // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
@@ -105,6 +112,9 @@ class CoreDriver {
   // whose executors ended with that process.
   void Restore(const TakenOver& taken, const Usage& past);
   void Remember(const SessionRow& lost);
+  // What accounts used of late, in device-seconds (Ledger::RecentUse): who waits keeps its share
+  // over a restart.
+  void RememberUse(const std::map<TenantId, double>& used);
 
   // Call about every kTickMs: checks deadlines and charges leases.
   void OnTick();
@@ -147,6 +157,8 @@ class CoreDriver {
                      const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
+  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool at_once);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
@@ -218,6 +230,11 @@ class CoreDriver {
   void Do(WriteSession& action);
   void Do(WriteLease& action);
 
+  void TellLease(const WriteLease& action, const Seat& seat);
+  void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
+  void KeepReceipts();
+  void KeepReceiptsInTime();
+
   // Of a worker that is known: counts what it did, and sets it aside where that is proof.
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
   void TakeOffences();
@@ -274,6 +291,7 @@ class CoreDriver {
   const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
+  const LedgerHeads* heads_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -288,6 +306,9 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  DeviceTime device_time_;
+  struct Receipts;
+  std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
   std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;

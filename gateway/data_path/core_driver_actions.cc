@@ -52,6 +52,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->SetRuns(session.runs);
+  session.relay->SetHeads(heads_);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -335,15 +336,9 @@ void CoreDriver::Do(EndClient& action) {
       observer_->OnClientEnded({action.session.value_or(SessionId{}), client->identity.tenant,
                                 client->port->request_id()},
                                action.why);
+    const auto head = heads_ != nullptr ? heads_->Of(client->identity.tenant) : nullptr;
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0, action.is_kept);
-  });
-}
-
-void CoreDriver::Do(gateway::Post& action) {
-  writes_->Post(std::move(action.charges), [this](TenantId tenant, const absl::Status& why) {
-    std::lock_guard lock(mutex_);
-    Tell(PostingRefused{tenant, why});
+                   relay ? relay->done_seq() : 0, action.is_kept, head.get());
   });
 }
 
@@ -365,6 +360,9 @@ void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); 
 absl::Status CoreDriver::WriteTrouble() const {
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
+  if (absl::IsDataLoss(trouble))  // what is wrong is for its operator
+    return absl::UnavailableError(
+        "the gateway's ledger does not verify: it opens no sessions until its operator has looked");
   return absl::UnavailableError(
       absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
                    trouble.message()));
@@ -420,20 +418,6 @@ void CoreDriver::Do(WriteSession& action) {
                        /*lost=*/row.state == SessionRowState::kLost);
   }
   writes_->Write(std::move(row));
-}
-
-void CoreDriver::Do(WriteLease& action) {
-  if (!action.end.empty()) return writes_->EndLease(action.lease, action.end);
-  LeaseRow row;
-  row.lease = action.lease;
-  row.tenant = action.tenant;
-  row.devices = action.devices;
-  row.worker = NameOf(action.worker);
-  row.granted_at = host_->WallNow();
-  row.use = action.use;
-  row.key_id = action.key_id;
-  row.price_class = action.price_class;
-  writes_->Grant(std::move(row));
 }
 
 }  // namespace outboard::gateway

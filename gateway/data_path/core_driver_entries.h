@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/shard/shard.h"
 #include "absl/strings/ascii.h"
@@ -17,6 +18,7 @@
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
 
@@ -53,6 +55,7 @@ struct CoreDriver::Worker {
   std::string key_id = {};             // with which it joined, likewise
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
+  std::string receipt_key = {};  // verifies its receipts; empty: it writes none
 };
 
 // The driver's entry for a session.
@@ -79,6 +82,11 @@ struct CoreDriver::Session {
   std::optional<Ending> ending;
   std::set<std::string> had_by;  // identities of the workers that were given it
   bool is_restored = false;      // others may have been given it by the gateway before this one
+};
+
+struct CoreDriver::Receipts {
+  WorkerId from;
+  std::vector<proto::Receipt> receipts;  // the last two
 };
 
 struct CoreDriver::Aside {

@@ -239,7 +239,8 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq, bool is_kept) {
+                    uint64_t epoch, uint64_t through_seq, bool is_kept,
+                    const proto::LedgerHead* head) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -247,6 +248,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   done.set_seconds_billed(static_cast<uint64_t>(bill.ms / 1000));
   done.set_billed_ms(static_cast<uint64_t>(bill.ms));
   done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
+  if (head != nullptr) *done.mutable_head() = *head;
   if (!why.ok()) {
     proto::Failed& failed = *frame.add_items()->mutable_failed();
     failed.set_code(static_cast<uint32_t>(why.code()));
@@ -544,6 +546,9 @@ void Relay::FillDone(proto::Done& done) {
   done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
   CountDeviceTime(done.device_time_us());
   done.clear_snapshot_missed();
+  done.clear_head();  // the gateway's alone
+  if (heads_ != nullptr)
+    if (const auto head = heads_->Of(tenant_); head != nullptr) *done.mutable_head() = *head;
   if (answers_ != nullptr) done.set_durable_seq(asks_.durable_seq());  // R7
 }
 

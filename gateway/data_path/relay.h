@@ -32,6 +32,7 @@
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/graph_admission.h"
 #include "gateway/data_path/graph_bytes.h"
+#include "gateway/data_path/heads.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "gateway/groups/group_runs.h"
@@ -71,6 +72,8 @@ class Relay {
   // Of a session on several devices, before any frame: writes its graphs for its ranks. Without it
   // every rank gets the client's graphs, and computes all of them.
   void SetRuns(std::shared_ptr<GroupRuns> runs) { runs_ = std::move(runs); }
+  // Before any frame: whose signed head every Done carries. Without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
   void SetExecutor(ExecutorEndpoint* executor, uint32_t rank = 0);
   // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
@@ -98,8 +101,10 @@ class Relay {
   KernelUsesOfRanks TakeKernelUses();
   void GiveKernelUses(KernelUsesOfRanks kernel_uses, bool replays);
   // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
+  // `head`: as every Done has it; null: none.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                      uint64_t epoch, uint64_t through_seq, bool is_kept = false);
+                      uint64_t epoch, uint64_t through_seq, bool is_kept = false,
+                      const proto::LedgerHead* head = nullptr);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
   bool is_opening() const;    // the client has not had the answer to its Open
@@ -161,6 +166,7 @@ class Relay {
   BlobUses* const blobs_;
   GraphAdmission* const gate_;
   GraphBytes* graphs_ = nullptr;
+  const LedgerHeads* heads_ = nullptr;
   DriverObserver* const observer_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   const RelayTrace::Clock clock_;

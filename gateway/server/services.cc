@@ -10,6 +10,8 @@
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/invoice_page.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
 #include "gateway/tls/fleet_door.h"
@@ -181,6 +183,9 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
         reply->set_billed_ms(static_cast<uint64_t>(page->total->device_ms));
         reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
         reply->set_balance_micro_usd(balance->value);
+        auto head = heads_->Refresh(who.tenant);
+        if (!head.ok()) return head.status();
+        *reply->mutable_head() = *head->head;
         return absl::OkStatus();
       });
 }
@@ -219,6 +224,16 @@ AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
         reply->set_session_id(stopped->first.Hex());
         reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
         return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountService::ServeInvoice(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::InvoiceRequest, proto::InvoiceReply>(
+      CallMethod::kInvoice, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      [this](const Identity& who, const proto::InvoiceRequest* request,
+             proto::InvoiceReply* reply) {
+        return InvoicePage(*ledger_, *heads_, *receipts_, who.tenant, request->after(), *reply);
       });
 }
 

@@ -35,6 +35,8 @@ class CoreDriver;
 class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
+class HeadSigner;
+class ReceiptRows;
 
 // Sessions as bytes: a frame is looked at before it is parsed.
 class CloudService final
@@ -61,10 +63,13 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 CoreDriver* driver, KeyDoor* door, Turns* turns)
+                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver, KeyDoor* door,
+                 Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
+        heads_(heads),
+        receipts_(receipts),
         driver_(driver),
         door_(door),
         turns_(turns) {
@@ -74,6 +79,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
     Serve(3, &AccountService::ServeUsage);
     Serve(4, &AccountService::ServeListSessions);
     Serve(5, &AccountService::ServeStopSession);
+    Serve(6, &AccountService::ServeInvoice);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -87,12 +93,16 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* ServeInvoice(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
   CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
