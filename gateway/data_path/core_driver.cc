@@ -348,7 +348,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
-  event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
+  event.spans = !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(

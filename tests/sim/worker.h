@@ -90,13 +90,14 @@ class Worker {
     if (!up_) return;
     const gateway::SessionId session = *gateway::SessionId::FromBytes(assign.session_id());
     EndSession(session);
-    for (uint32_t rank = 0; rank < static_cast<uint32_t>(assign.devices_size()); ++rank)
-      Begin(assign, {session, rank});
+    for (uint32_t i = 0; i < static_cast<uint32_t>(assign.devices_size()); ++i)
+      Begin(assign, {session, assign.group().first_rank() + i});
   }
   void Begin(const proto::Assign& assign, Key key) {
     auto executor = std::make_unique<Executor>();
     executor->token = *gateway::TokenFromBytes(assign.attach_token());
     executor->placement = assign.placement();
+    executor->first_rank = assign.group().first_rank();
     executor->devices = {assign.devices().begin(), assign.devices().end()};
     worker::ExecutorOptions options;
     options.planted = {.ack_before_store = planted_ == Planted::kAckBeforeStore,
@@ -111,6 +112,7 @@ class Worker {
   struct Executor {
     gateway::Token token;
     uint64_t placement = 0;
+    uint32_t first_rank = 0;  // of this worker's
     std::vector<uint32_t> devices;
     FakeEngine engine;
     std::unique_ptr<worker::ExecutorCore> core;  // ends before the engine
@@ -191,13 +193,14 @@ class Worker {
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
     reg.set_serves_groups(true);
+    reg.set_data_address("10.0.0.7:4000");  // nobody connects: every rank computes all
     for (uint32_t i = 0; i < devices_; ++i) {
       proto::Device& device = *reg.add_devices();
       device.set_hardware_class("simulated");
       device.set_memory_bytes(kDeviceBytes);
     }
     for (const auto& [key, executor] : executors_) {
-      if (key.second != 0) continue;
+      if (key.second != executor->first_rank) continue;
       proto::HeldSession& held = *reg.add_sessions();
       held.set_session_id(key.first.Bytes());
       held.set_attach_token(gateway::BytesOf(executor->token));
@@ -217,7 +220,7 @@ class Worker {
       proto::WorkerEvent event;
       event.mutable_heartbeat();
       for (const auto& [key, executor] : executors_) {
-        if (key.second != 0) continue;
+        if (key.second != executor->first_rank) continue;
         event.mutable_heartbeat()->add_sessions(key.first.Bytes());
         event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
       }
