@@ -15,7 +15,8 @@ void DescribeGroups(int devices, proto::Register& entry) {
   if (devices < 2) return;
   static const absl::StatusOr<LinkSpeed> speed = MeasureLink();
   if (!speed.ok()) {
-    telemetry::LogWarning("link_not_measured", {{"message", std::string(speed.status().message())}});
+    telemetry::LogWarning("link_not_measured",
+                          {{"message", std::string(speed.status().message())}});
     return;
   }
   entry.set_link_bytes_per_s(static_cast<uint64_t>(speed->bytes_per_s));

@@ -1,5 +1,5 @@
-// What a worker says of sessions on several devices when it joins: that it serves them, and how fast
-// their executors exchange data.
+// What a worker says of sessions on several devices when it joins: that it serves them, and how
+// fast their executors exchange data.
 #pragma once
 
 #include "proto/fleet.pb.h"
