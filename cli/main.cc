@@ -14,6 +14,7 @@
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
+#include "worker/devices/measure_main.h"
 #include "worker/executor/executor_main.h"
 #include "worker/init/node_init.h"
 #include "worker/tuning/search_main.h"
@@ -86,6 +87,9 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
+  app.Add("--prices", &flags.prices_file,
+          "File with classes of devices and their prices, instead of --price; read again at SIGHUP "
+          "(docs/prices.md)");
   app.Add("--credit-limit", &flags.credit_limit_usd,
           "US dollars by which the balance of an account may go below zero, unless it has a limit "
           "of its own; 0: it uses no more than what was credited; none: any amount (docs/money.md)")
@@ -109,6 +113,9 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
+
+  if (argc == 3 && std::strcmp(argv[1], "measure-device") == 0)
+    return worker::MeasureMain(argv[2]);
 
   if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
 
@@ -166,8 +173,12 @@ int Main(int argc, char** argv) {
   AddReady(gateway, server);
 
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
-  worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
-      .Required();
+  worker.Add("--gateway", &server.gateway,
+             "HOST:PORT or unix:/path of its --fleet-listen; with --own of its --listen (default: "
+             "$CLOUD_HOST)");
+  worker.Add("--own", &server.own,
+             "A machine of your own, for sessions of your account alone, at no price: it joins "
+             "where clients connect, with $CLOUD_KEY (docs/own-machines.md)");
   worker
       .Add("--drain", &server.worker_drain_s,
            "Seconds that a worker which is stopped has to hand its sessions to others, from their "
@@ -196,6 +207,10 @@ int Main(int argc, char** argv) {
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
   worker.Add("--node-folder", &server.node_folder).Hidden();
+  worker.Add("--data-address", &server.data_address,
+             "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
+             "sessions that are on several; reachable by workers alone; port 0: any (default: none, "
+             "and a session has all of its devices here or none)");
   AddReady(worker, server);
 
   Command serve =
@@ -289,20 +304,58 @@ int Main(int argc, char** argv) {
   cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
   for (Command command : {credit_add, cap_set})
     command.Add("--tenant", &account.tenant, "The account").ShowDefault();
+  Command invoice = app.Subcommand(
+      "invoice", "List what an account was charged and credited, or check it (docs/money.md)");
+  invoice.Add("--verify", &account.verify,
+              "Compute every line and the chain of hashes anew, and compare them with what the "
+              "gateway signed before; exit code 1 if anything differs");
+  invoice.Add("--tenant", &account.tenant, "The account, without --gateway").ShowDefault();
+  Command audit = app.Subcommand(
+      "audit", "Check the whole ledger of a data folder; exit code 1 if it does not verify");
+  Command archive = app.Subcommand(
+      "archive", "Move a closed month of the ledger to a file of its own (docs/money.md)");
+  archive.Add("month", &account.month, "The month, like 2026-10").Required();
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
             "2026-01-31T12:00:00Z (default: all)");
-  usage.Add("--gateway", &account.gateway,
-            "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  for (Command command : {usage, invoice})
+    command.Add("--gateway", &account.gateway,
+                "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  usage.Add("--by", &account.by,
+            "Sums by some of account, key, session, day and state, as in key,day (default: the "
+            "sessions, one by one)");
+  Command price = app.Subcommand("price", "What devices cost (docs/prices.md)");
+  price.RequireSubcommand();
+  Command price_show = price.Subcommand("show", "Show the prices that the gateway has now");
+  Command device = app.Subcommand("device", "The devices of a gateway");
+  device.RequireSubcommand();
+  Command device_list =
+      device.Subcommand("ls", "List devices: worker, class, state, and who has them");
+  Command top = app.Subcommand("top", "Watch sessions, the queue and devices, until Ctrl-C");
+  top.Add("--interval", &account.interval_s, "Seconds between two pages").Between(0.1, 3600.0);
+  top.Add("--count", &account.count, "So many pages, then end (default: until Ctrl-C)")
+      .Between(0, 1'000'000);
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set}) {
+        account_limit, account_show, credit_add, cap_set, price_show, device_list, top,
+        invoice, audit, archive}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set})
+                          credit_add, cap_set, price_show, device_list, top, invoice,
+                          audit, archive})
     command.Add("--json", &account.json, "Print JSON");
+
+  SessionFlags listed;
+  Command ps = app.Subcommand("ps", "List the account's sessions: name, state, age, cost");
+  Command stop = app.Subcommand("stop", "End sessions of the account, with their state");
+  stop.Add("session", &listed.sessions, "Names or ids, as `ps` prints them").Required();
+  for (Command command : {ps, stop}) {
+    command.Add("--gateway", &listed.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+    command.Add("--json", &listed.json, "Print JSON");
+  }
 
   CertFlags certified;
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
@@ -425,6 +478,10 @@ int Main(int argc, char** argv) {
   shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
   shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
   shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+  shard_explain.Add("--measure", &sharded.measures,
+                    "Predict by this machine's links, measured as a worker does it");
+  shard_explain.AddBytes("--memory", &sharded.memory_bytes,
+                         "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
 
@@ -454,7 +511,15 @@ int Main(int argc, char** argv) {
   if (account_show.Given()) return RunAccountShow(account);
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
+  if (invoice.Given()) return RunInvoice(account);
+  if (audit.Given()) return RunAudit(account);
+  if (archive.Given()) return RunArchive(account);
   if (usage.Given()) return RunUsage(account);
+  if (ps.Given()) return RunPs(listed);
+  if (stop.Given()) return RunStop(listed);
+  if (price_show.Given()) return RunPriceShow(account);
+  if (device_list.Given()) return RunDeviceList(account);
+  if (top.Given()) return RunTop(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
   if (cert_renew.Given()) return RunCertRenew(certified);

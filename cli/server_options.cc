@@ -95,6 +95,15 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
   return protection;
 }
 
+absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags) {
+  if (flags.data_address.empty()) return nullptr;
+  auto links = worker::GroupLinks::Listen(flags.data_address);
+  if (!links.ok())
+    return absl::Status(links.status().code(),
+                        absl::StrCat("--data-address: ", links.status().message()));
+  return std::shared_ptr<worker::GroupLinks>(*std::move(links));
+}
+
 std::string IdentityPath(const ServerFlags& flags) {
   if (!flags.identity_file.empty()) return flags.identity_file;
   std::string name = flags.name.empty() ? "default" : flags.name;
@@ -164,7 +173,17 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   OB_ASSIGN_OR_RETURN(options.credit_limit,
                       CreditLimitFrom("--credit-limit", flags.credit_limit_usd));
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
+  if (!flags.prices_file.empty()) {
+    OB_ASSIGN_OR_RETURN(options.prices, PricesFrom(flags.prices_file));
+  }
   return options;
+}
+
+absl::StatusOr<std::shared_ptr<const gateway::PriceList>> PricesFrom(const std::string& file) {
+  auto list = gateway::ReadPriceList(file);
+  if (!list.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--prices: ", list.status().message()));
+  return std::make_shared<const gateway::PriceList>(*std::move(list));
 }
 
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "cli/commands.h"
 #include "client/session/protection.h"
 #include "gateway/server/gateway.h"
+#include "worker/groups/group_links.h"
 
 namespace outboard::cli {
 
@@ -20,6 +22,9 @@ absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
 
 // Where workers join a gateway that listens for clients at `listen`, unless it is given.
 std::string FleetListenFor(const std::string& listen);
+
+// Where a worker listens for others, as --data-address says; null: nowhere.
+absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags);
 
 // How a worker's connections are protected. `fingerprint`: of the file with the secret, for where
 // nothing else says whom to believe.
@@ -35,6 +40,9 @@ absl::StatusOr<std::string> GivenToken(const ServerFlags& flags);
 // `snapshot_every_s`: what --snapshot-every is where it is not given.
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30);
+
+// What --prices names. Errors: INVALID_ARGUMENT, with the line
+absl::StatusOr<std::shared_ptr<const gateway::PriceList>> PricesFrom(const std::string& file);
 
 // Fails if the folder, which will be removed at the end, holds files.
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options);

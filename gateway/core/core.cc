@@ -1,7 +1,8 @@
 // Invariants (CheckInvariants; tests quote the numbers)
 //   G1  A slot is held by at most one session, and a seat of that session names it.
 //   G2  A session has a seat exactly in kStarting, kLive, kDetached and kParked, on a worker that
-//       is known; the seat holds slots in all of these but kParked. No session has two seats yet.
+//       is known; a seat holds slots in all of these but kParked. Of several seats only a session
+//       of several devices has, and it is never kParked: its workers span (WorkerJoined).
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
@@ -25,7 +26,15 @@
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
-//       when all have attached, and ends when one of them does, since it has no snapshots.
+//       when all have attached. When one of them ends, all do: what the others hold is of no use
+//       without its part. A new placement, of all of them, begins with the last snapshot, which has
+//       the parts of all at one item; where there is none to go on from (G8) the session ends, and
+//       its client hears of rank, device and worker.
+//   G17 Of the sessions of a tenant no two have the same name.
+//   G18 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
+//       STORED exactly in kShelved (use_states.cc).
+//   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
+//       and no quota.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -40,7 +49,9 @@
 //   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kShelved
 //   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
-//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
+//   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
+//   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
+//   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>
@@ -90,6 +101,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (!forks_.empty()) CheckForks(out);
   if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
@@ -131,7 +143,9 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
+  if (!forks_.empty()) CheckForks(out);
   if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
   PlaceQueue(out);
   TellQueue(out);
@@ -150,7 +164,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool stopped = !session.stopped.ok();
   const bool idle =
       session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
-  const bool is_left = !has_client && Since(now_, session.client_left) > options_.grace_ns;
+  const bool is_left = !has_client && Since(now_, session.client_left) > GraceNs(session);
   const bool waits_for_money =
       stopped && session.recoverable &&
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
@@ -167,7 +181,8 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   } else if (queued && session.queue_ns.has_value() && in_state > *session.queue_ns) {
     GiveUpWaiting(session, NoDevice(session), out);
   } else if (session.state == State::kStarting && !session.attached() &&
-             in_state > options_.start_ns) {
+             in_state > options_.start_ns +
+                            (session.devices_wanted - 1) * options_.start_more_ns) {
     Replace(session, "it started no executor in time", out);
   } else if (session.state == State::kStarting && session.attached() && !has_client && idle) {
     Park(session, out);
@@ -187,9 +202,16 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
 
 void GatewayCore::Handle(const StopAll&, Out& out) {
   draining_ = true;
+  for (const auto& [conn, fork] : std::exchange(forks_, {}))
+    out.push_back(EndClient{
+        conn, std::nullopt, absl::UnavailableError("the gateway is stopping"), {}});
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
+    if (Session& session = sessions_.at(id); MaySurvive(session)) {
+      PutToNextGateway(session, out);
+      continue;
+    }
     End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
         "gateway stopped", out);
   }
@@ -226,29 +248,35 @@ std::string GatewayCore::CheckInvariants() const {
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
   std::map<TenantId, uint32_t> held_by;
   size_t held = 0, queued = 0;
+  std::set<std::pair<TenantId, std::string>> names;
   for (const auto& [id, s] : sessions_) {
+    if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
     const auto in = [&](std::initializer_list<State> states) {
       return std::find(states.begin(), states.end(), s.state) != states.end();
     };
     const bool holds = in({State::kStarting, State::kLive, State::kDetached});
     if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
     const bool sits = holds || in({State::kParked});
-    if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
+    if (s.seats.empty() == sits) return "G2: seats of " + id.Hex();
+    if (s.is_spread() && (!s.is_group() || in({State::kParked}))) return "G2: spread: " + id.Hex();
     if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
-    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
+    size_t ranks = 0;
     for (const Seat& seat : s.seats) {
-      if (seat.attached.size() != s.devices_wanted) return "G16: ranks of " + id.Hex();
+      ranks += seat.attached.size();
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
       if (workers_.at(seat.worker).one_account &&
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
         return "G10: " + id.Hex();
       if (workers_.at(seat.worker).set_aside) return "G11: " + id.Hex();
+      if (workers_.at(seat.worker).owner.value_or(s.tenant) != s.tenant)
+        return "G19: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
+    if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
     held += s.slots_held();
-    held_by[s.tenant] += s.slots_held();
+    if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
@@ -259,10 +287,13 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    const bool waits =
-        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.sleeping);
-    if (waits != queue_.Has(id)) return "G5: " + id.Hex();
-    queued += waits;
+    if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += Waits(s);
+    const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
+    if (s.kept && !parked && !(in({State::kShelved}) && s.use == UseState::kStored))
+      return "G18: " + id.Hex();
+    if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
+      return "G12: " + id.Hex();
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))

@@ -35,6 +35,15 @@ uint32_t GatewayCore::Session::slots_held() const {
   return static_cast<uint32_t>(held);
 }
 
+uint32_t GatewayCore::FirstRankOn(const Session& session, WorkerId worker) {
+  size_t rank = 0;
+  for (const Seat& seat : session.seats) {
+    if (seat.worker == worker) break;
+    rank += seat.attached.size();
+  }
+  return static_cast<uint32_t>(rank);
+}
+
 std::string GatewayCore::RankText(const Session& session, uint32_t rank) const {
   const auto place = session.PlaceOf(rank);
   if (!session.is_group() || !place) return "";
@@ -112,7 +121,10 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   if (event.placement != 0 && event.placement != session->placement) return;  // G9
   if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
   const absl::string_view why = event.why.ok() ? "the executor ended" : event.why.message();
-  const std::string how = absl::StrCat(RankText(*session, event.rank), why);
+  uint32_t rank = event.rank;  // a worker speaks of its own
+  if (event.worker.has_value() && WorkerOf(event.session, rank) != event.worker)
+    rank = FirstRankOn(*session, *event.worker);
+  const std::string how = absl::StrCat(RankText(*session, rank), why);
   if (event.crashed) return Replace(*session, how, out);
   if (event.once_more && MayTryAgain(*session, event)) return Replace(*session, how, out);
   End(session->id, absl::Status(event.why.code(), how), SessionRowState::kLost, "executor lost",

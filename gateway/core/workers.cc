@@ -19,6 +19,10 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
+  worker.has_collectives = event.has_collectives;
+  worker.groups_recover = event.groups_recover;
+  worker.owner = event.owner;
+  worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -59,7 +63,10 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
-    if (session == nullptr || !session->metered) continue;
+    if (session == nullptr) continue;
+    if (!session->seats.empty() && session->seats.front().worker == event.worker)
+      ConfirmKept(*session, out);
+    if (!session->metered) continue;
     uint32_t device = 0;  // counts within the session
     for (const Seat& seat : session->seats) {
       for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {
@@ -108,10 +115,11 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
-    if (may_return && session.epoch > 0) {
+    // The other workers of one that is spread do not wait for this one.
+    if (may_return && session.epoch > 0 && !session.is_spread()) {
       Orphan(session, how, out);
     } else {
-      Replace(session, how, out);
+      Replace(session, absl::StrCat(RankText(session, FirstRankOn(session, id)), how), out);
     }
   }
   workers_.erase(id);

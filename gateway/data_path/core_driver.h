@@ -26,11 +26,15 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/ledger/device_time.h"
+#include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
+class Device;
 class Heartbeat;
 class Open;
+class Receipt;
 class Register;
 class DeviceOut;
 class SessionEnded;
@@ -52,6 +56,7 @@ class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
+struct PriceList;
 struct SessionRow;
 struct Usage;
 struct TakenOver;
@@ -64,6 +69,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
+  bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 
 class CoreDriver {
@@ -76,16 +82,39 @@ class CoreDriver {
   // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
 
+  // Every reply that reports a cost carries the account's last head of `heads`, which outlives the
+  // driver. Call before any connection; without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
+
   // Reads who is set aside, and writes there who will be; `quarantine` outlives the driver. Call
   // before any worker can join. Without it they are remembered as long as the process lives.
   // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
   absl::Status SetQuarantine(WorkerQuarantine* quarantine);
+
+  // ---- prices (core_driver_prices.cc)
+  // From now on devices are of the classes of this list, and cost what it says; without one they
+  // cost CoreOptions::price_per_hour. Call first before any worker can join, and again whenever
+  // there is another list: sessions keep the price that they have.
+  // Errors: FAILED_PRECONDITION  it lacks a class that a device or a session is of; the list from
+  //                              before stays
+  absl::Status SetPrices(std::shared_ptr<const PriceList> prices);
+  std::shared_ptr<const PriceList> prices() const;  // null: there is none
+  // Whether a worker with these devices may join; true: once it has measured them.
+  // Errors: FAILED_PRECONDITION  a device is of no class, or falls short of its class; says which
+  absl::StatusOr<bool> CheckJoin(const proto::Register& reg) const;
+  // The same of a machine of this account's own, which nobody promises anything of.
+  // Errors: RESOURCE_EXHAUSTED  the account has kOwnWorkersMax
+  absl::Status CheckOwnJoin(TenantId owner) const;
+  void OnJoinRefused(const std::string& name, const absl::Status& why);
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
   // whose executors ended with that process.
   void Restore(const TakenOver& taken, const Usage& past);
   void Remember(const SessionRow& lost);
+  // What accounts used of late, in device-seconds (Ledger::RecentUse): who waits keeps its share
+  // over a restart.
+  void RememberUse(const std::map<TenantId, double>& used);
 
   // Call about every kTickMs: checks deadlines and charges leases.
   void OnTick();
@@ -96,6 +125,7 @@ class CoreDriver {
   void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
+  void Leave(ConnId conn);  // as Close, but its session stays
   // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
   // Ends the client's stream with `why`: its key does not allow it. Its session stays for a resume
@@ -104,6 +134,13 @@ class CoreDriver {
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
   void ClientActs(ConnId conn);  // it sent work while its session slept
+
+  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost, as
+  // far as that is known.
+  // Errors: NOT_FOUND  the account has no such session
+  std::vector<GatewayCore::Listed> ListSessions(TenantId tenant) const;
+  absl::StatusOr<std::pair<SessionId, Bill>> StopSession(TenantId tenant,
+                                                         const std::string& session);
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -115,9 +152,13 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
+  // `owner`: whose key it showed, if it is a machine of that account's own.
+  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                     const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
+  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool at_once);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
@@ -135,13 +176,16 @@ class CoreDriver {
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
-  // Makes this snapshot the one that a replacement executor starts from. `done` is called once the
-  // session's row names it, or with an error:
+  // Makes this snapshot the one that a replacement executor starts from; of a session on several
+  // devices the parts of all ranks do, together. `done` is called once the session's row names it,
+  // of a part that others are missing beside at once, or with an error:
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
-                    std::function<void(absl::Status)> done);
+                    std::function<void(absl::Status)> done, uint32_t rank = 0);
+  // The executors that it has, or is to have; 0: no such session.
+  uint32_t ExecutorsOf(SessionId session) const;
 
   // ---- shutdown
   void Drain();
@@ -153,6 +197,7 @@ class CoreDriver {
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
   Census CountAll() const;
+  FleetView Look() const;
   // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
   // of the violation.
   std::string CheckInvariants() const;
@@ -172,6 +217,7 @@ class CoreDriver {
   void Do(Detach& action);
   void Do(IdleSoon& action);
   void Do(SleepBegins& action);
+  void Do(ShareSnapshot& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);
@@ -184,6 +230,11 @@ class CoreDriver {
   void Do(WriteSession& action);
   void Do(WriteLease& action);
 
+  void TellLease(const WriteLease& action, const Seat& seat);
+  void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
+  void KeepReceipts();
+  void KeepReceiptsInTime();
+
   // Of a worker that is known: counts what it did, and sets it aside where that is proof.
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
   void TakeOffences();
@@ -195,6 +246,8 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
+  absl::Status CheckClass(const proto::Open& open) const;  // likewise
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
@@ -205,10 +258,14 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
-  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
+  // Of the executors that begin; the same for all workers of a placement.
+  Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
+  absl::Status KeepPart(SessionId id, Session& session, uint32_t rank, const std::string& root,
+                        uint64_t seq);
   void TellGone(ExecutorGone gone);
   void TellProgress();
   void TellProgress(SessionId id, const Session& session);
@@ -234,6 +291,7 @@ class CoreDriver {
   const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
+  const LedgerHeads* heads_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -248,6 +306,10 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  DeviceTime device_time_;
+  struct Receipts;
+  std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
+  std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   absl::Status quarantine_trouble_;  // of the last time that it was written and read

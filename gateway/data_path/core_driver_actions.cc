@@ -10,6 +10,7 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -22,6 +23,13 @@ const char* TextOf(WaitReason reason) {
     case WaitReason::kDevices: break;
   }
   return "waiting for a device";
+}
+
+// Of the session, on all of its workers.
+size_t RanksOf(const Assign& assign) {
+  size_t ranks = 0;
+  for (const GroupPart& part : assign.parts) ranks += part.ranks;
+  return assign.parts.empty() ? assign.devices.size() : ranks;
 }
 
 }  // namespace
@@ -44,6 +52,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->SetRuns(session.runs);
+  session.relay->SetHeads(heads_);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -57,7 +66,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
-  welcome.set_local_socket(local_socket_);
+  // The socket asks for the fleet secret.
+  if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
@@ -67,24 +77,42 @@ void CoreDriver::Do(Welcome& action) {
   worker->endpoint->Send(std::move(command));
 }
 
-// Nothing: every rank computes all.
-std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
-  if (assign.devices.size() < 2 || !worker.has_collectives) return nullptr;
+// Nothing: every rank computes all. Where a session goes on, its arrays lie as they did.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) {
+  if (auto known = Entry(assign.session).runs; known != nullptr) return known;
+  bool exchange = worker.has_collectives;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const partner = FindWorker(part.worker);
+    exchange &= partner != nullptr && partner->has_collectives;
+  }
+  if (RanksOf(assign) < 2 || !exchange) return nullptr;
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
-  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(assign.devices.size()));
+  if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
-  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+  auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get(),
+                                          /*gathers_fetched=*/worker.groups_recover);
+  for (const uint32_t device : assign.devices)
+    if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  shard::DeviceSpeeds speeds = worker.speeds;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const other = FindWorker(part.worker);
+    if (other == nullptr || other == &worker) continue;
+    for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
+    // Between workers nobody has measured: no better than what is assumed.
+    speeds.link_bytes_per_s =
+        std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
+    speeds.collective_s = std::max(speeds.collective_s, shard::DeviceSpeeds().collective_s);
+  }
+  runs->LimitMemory(options_.memory_bytes_max);
+  runs->SetSpeeds(speeds);
+  return runs;
 }
 
 void CoreDriver::Do(Assign& action) {
   const Worker* const worker = FindWorker(action.worker);
   if (worker == nullptr) return;
-  const Token token = host_->DrawToken();
-  Entry(action.session).runs = RunsFor(action, *worker);
-  // The relay is there before the worker can know the session.
-  BeginRelay(action.session, action.tenant, action.devices.size(), /*replays=*/true);
-  Entry(action.session).attach_hash = HashOf(token);
+  const Token token = TokenOf(action, *worker);
   Entry(action.session).had_by.insert(worker->identity);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
@@ -93,8 +121,15 @@ void CoreDriver::Do(Assign& action) {
   assign.set_placement(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
   assign.mutable_mesh()->Assign(action.mesh.begin(), action.mesh.end());
-  if (action.devices.size() > 1 && action.mesh.empty())
-    assign.add_mesh(static_cast<uint32_t>(action.devices.size()));
+  if (RanksOf(action) > 1 && action.mesh.empty())
+    assign.add_mesh(static_cast<uint32_t>(RanksOf(action)));
+  for (const GroupPart& part : action.parts) {
+    assign.mutable_group()->set_first_rank(action.first_rank);
+    proto::GroupPlace::Node& node = *assign.mutable_group()->add_nodes();
+    node.set_ranks(part.ranks);
+    if (const Worker* const partner = FindWorker(part.worker))
+      node.set_data_address(partner->data_address);
+  }
   for (const RefusedItem& item : action.refused) {
     proto::RefusedItem& refused = *assign.add_refused();
     refused.set_seq(item.seq);
@@ -105,6 +140,26 @@ void CoreDriver::Do(Assign& action) {
   assign.set_account(static_cast<uint64_t>(action.tenant.value));
   assign.set_shares_tuning(sharing_.contains(action.tenant));
   worker->endpoint->Send(std::move(command));
+}
+
+Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
+  Session& session = Entry(assign.session);
+  if (assign.first_rank > 0 && session.group_token.has_value()) {
+    const Token token = *session.group_token;
+    if (assign.first_rank + assign.devices.size() == RanksOf(assign)) session.group_token.reset();
+    return token;
+  }
+  const Token token = host_->DrawToken();
+  session.runs = RunsFor(assign, worker);
+  // The relay is there before the worker can know the session.
+  BeginRelay(assign.session, assign.tenant, RanksOf(assign), /*replays=*/true);
+  Entry(assign.session).attach_hash = HashOf(token);
+  if (RanksOf(assign) > 1) {
+    Entry(assign.session).parts.emplace(static_cast<uint32_t>(RanksOf(assign)));
+    blobs_->ForgetParts(assign.session, assign.snapshot_seq);
+  }
+  if (!assign.parts.empty()) Entry(assign.session).group_token = token;
+  return token;
 }
 
 void CoreDriver::Do(EndExecutor& action) {
@@ -153,6 +208,9 @@ void CoreDriver::Connect(const Live& live) {
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   session->is_connecting = false;
+  // It has what it asked for as a new client; what it is sent from now on is its own.
+  if (client->relay != nullptr && client->relay->has_opened())
+    client->open.clear_is_new_client();
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
   client->port->SetSleeping(false);
@@ -168,11 +226,15 @@ void CoreDriver::Connect(const Live& live) {
        .resume_token = client->resume_token,
        .worker = NameOf(live.seats.front().worker),
        .price_per_hour = live.price_per_hour,
+       .price_class = live.price_class,
+       .idle_prices = live.idle_prices,
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
-       .max_cost = MaxCostOf(client->open)},
+       .snapshot_seq = live.snapshot_seq,
+       .max_cost = MaxCostOf(client->open),
+       .name = live.name},
       client->open);
 }
 
@@ -200,14 +262,33 @@ void CoreDriver::Do(SleepBegins& action) {
   observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
-         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
-                      "billed; the next work takes one again"),
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and ",
+                      action.parked_per_hour == MicroUsd{}
+                          ? "nothing is billed"
+                          : absl::StrCat("only the session's state is billed, ",
+                                         ToString(action.parked_per_hour), " an hour"),
+                      "; the next work takes one again"),
          0);
 }
 
 void CoreDriver::ClientActs(ConnId conn) {
   std::lock_guard lock(mutex_);
   if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
+}
+
+// What it has is protected before its session is there.
+void CoreDriver::Do(ShareSnapshot& action) {
+  host_->PostFor(action.tenant, [this, share = action] {
+    const auto root = wire::HashFromBytes(share.root);
+    const absl::Status status =
+        root ? blobs_->RestoreSnapshot(share.tenant, share.session, *root)
+             : absl::DataLossError("a snapshot's name is damaged");
+    std::lock_guard lock(mutex_);
+    Tell(SnapshotShared{share.conn, status});
+    // Its client has gone meanwhile.
+    if (status.ok() && !core_.Has(share.session))
+      host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
+  });
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {
@@ -260,15 +341,9 @@ void CoreDriver::Do(EndClient& action) {
       observer_->OnClientEnded({action.session.value_or(SessionId{}), client->identity.tenant,
                                 client->port->request_id()},
                                action.why);
+    const auto head = heads_ != nullptr ? heads_->Of(client->identity.tenant) : nullptr;
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0);
-  });
-}
-
-void CoreDriver::Do(gateway::Post& action) {
-  writes_->Post(std::move(action.charges), [this](TenantId tenant, const absl::Status& why) {
-    std::lock_guard lock(mutex_);
-    Tell(PostingRefused{tenant, why});
+                   relay ? relay->done_seq() : 0, action.is_kept, head.get());
   });
 }
 
@@ -290,6 +365,9 @@ void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); 
 absl::Status CoreDriver::WriteTrouble() const {
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
+  if (absl::IsDataLoss(trouble))  // what is wrong is for its operator
+    return absl::UnavailableError(
+        "the gateway's ledger does not verify: it opens no sessions until its operator has looked");
   return absl::UnavailableError(
       absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
                    trouble.message()));
@@ -313,6 +391,7 @@ void CoreDriver::Do(Forget& action) {
     EndValues(*session, absl::AbortedError("the session has ended"));
     sessions_.erase(action.session);
   }
+  if (action.goes_on) return;
   host_->Post([blobs = blobs_, session = action.session] { blobs->EndSession(session); });
 }
 
@@ -333,6 +412,9 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
+  row.name = action.name;
+  row.price_class = action.price_class;
+  row.idle_prices = action.idle_prices;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {
@@ -341,17 +423,6 @@ void CoreDriver::Do(WriteSession& action) {
                        /*lost=*/row.state == SessionRowState::kLost);
   }
   writes_->Write(std::move(row));
-}
-
-void CoreDriver::Do(WriteLease& action) {
-  if (!action.end.empty()) return writes_->EndLease(action.lease, action.end);
-  LeaseRow row;
-  row.lease = action.lease;
-  row.tenant = action.tenant;
-  row.devices = action.devices;
-  row.worker = NameOf(action.worker);
-  row.granted_at = host_->WallNow();
-  writes_->Grant(std::move(row));
 }
 
 }  // namespace outboard::gateway

@@ -9,10 +9,12 @@
 #include "gateway/ledger/ledger.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/held_charges.h"
 #include "gateway/ledger/ledger_schema.h"
@@ -41,15 +43,15 @@ class Appender {
     OB_ASSIGN_OR_RETURN(
         Statement last_range,
         db.Prepare(
-            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s FROM ledger_entry "
+            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s, use FROM ledger_entry "
             "WHERE session = ? AND grant_number = ? AND device = ? "
             "ORDER BY from_s DESC LIMIT 1"));
     OB_ASSIGN_OR_RETURN(Statement add_entry,
                         db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, "
                                    "hash, tenant, session, grant_number, "
                                    "device, price_per_hour, granted_ms, from_s, to_s, "
-                                   "unit_ms) "
-                                   "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
+                                   "use, unit_ms) "
+                                   "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     OB_ASSIGN_OR_RETURN(
         Statement add_line,
         db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
@@ -142,10 +144,11 @@ class Appender {
     }
     if (found && (last_range_.Int(0) != charge.tenant.value ||
                   last_range_.Int(1) != charge.price_per_hour.value ||
-                  last_range_.Int(2) != charge.granted_at.unix_ms)) {
+                  last_range_.Int(2) != charge.granted_at.unix_ms ||
+                  last_range_.Int(4) != static_cast<int64_t>(charge.use))) {
       return absl::FailedPreconditionError(absl::StrCat(
           "ledger: device ", device.device, " of session ", device.lease.session.Hex(),
-          " was charged before to another tenant, at another price or for another grant"));
+          " was charged before to another tenant, at another price, for another grant or state"));
     }
     return absl::OkStatus();
   }
@@ -162,6 +165,7 @@ class Appender {
         .BindText(4, body.memo)
         .BindBlob(5, body_hash)
         .BindBlob(6, head_.hash);
+    add_entry_.Bind(15, 0);
     if (body.charge.has_value()) {  // otherwise NULL, as Reset left them
       const Charge& charge = *body.charge;
       add_entry_.Bind(7, charge.tenant.value)
@@ -171,9 +175,11 @@ class Appender {
           .Bind(11, charge.price_per_hour.value)
           .Bind(12, charge.granted_at.unix_ms)
           .Bind(13, charge.from_ms)
-          .Bind(14, charge.to_ms);
+          .Bind(14, charge.to_ms)
+          .Bind(15, static_cast<int64_t>(charge.use));
     }
     OB_RETURN_IF_ERROR(add_entry_.Run());
+    PassFailpoint("ledger.entry.numbered");
     for (size_t line = 0; line < body.lines.size(); ++line) {
       OB_ASSIGN_OR_RETURN(const int64_t account, AddToBalance(body.lines[line]));
       add_line_.Reset();
@@ -182,6 +188,7 @@ class Appender {
                              .Bind(3, account)
                              .Bind(4, body.lines[line].amount.value)
                              .Run());
+      PassFailpoint("ledger.entry.line");
     }
     return Posting{.number = head_.number};
   }
@@ -205,6 +212,7 @@ class Appender {
     OB_ASSIGN_OR_RETURN(const MicroUsd balance, Add(MicroUsd{account_.Int(1)}, line.amount));
     set_balance_.Reset();
     OB_RETURN_IF_ERROR(set_balance_.Bind(1, balance.value).Bind(2, id).Run());
+    PassFailpoint("ledger.entry.balance");
     return id;
   }
 
@@ -239,6 +247,7 @@ absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charg
     OB_RETURN_IF_ERROR(db.Execute("ROLLBACK TO account"));
     break;
   }
+  PassFailpoint("ledger.account.posted");
   return db.Execute("RELEASE account");
 }
 
@@ -254,7 +263,7 @@ absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const En
       postings.push_back(posting);
     }
     return appender.Finish();
-  }));
+  }, "ledger.post"));
   return postings;
 }
 
@@ -269,7 +278,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
     if (absl::IsInternal(status)) return Damaged("the tables are not those of a ledger");
     if (!status.ok()) return status;
   }
-  return std::unique_ptr<Ledger>(new Ledger(std::move(db)));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return std::unique_ptr<Ledger>(new Ledger(std::move(db), folder.empty() ? "." : folder));
 }
 
 absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {
@@ -312,7 +322,7 @@ absl::StatusOr<std::vector<AccountPosting>> Ledger::PostEach(std::span<const Cha
     for (size_t i = 0; i < accounts.size(); ++i)
       OB_RETURN_IF_ERROR(PostAccount(*db_, appender, by_account[i], now, accounts[i].status));
     return appender.Finish();
-  }));
+  }, "ledger.post_each"));
   return accounts;
 }
 

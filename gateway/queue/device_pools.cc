@@ -42,8 +42,10 @@ void DevicePools::Set(DevicePool pool) {
     Unlist(of_class, it->second);
     if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
     of_class.total -= it->second.total;
+    if (it->second.spans) of_class.spanning -= it->second.total;
   }
   of_class.total += pool.total;
+  if (pool.spans) of_class.spanning += pool.total;
   ++of_class.totals[pool.total];
   it->second = std::move(pool);
   List(of_class, it->second);
@@ -58,6 +60,7 @@ void DevicePools::Erase(WorkerId worker) {
     Unlist(of_class, it->second);
     if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
     of_class.total -= it->second.total;
+    if (it->second.spans) of_class.spanning -= it->second.total;
     of_class.pools.erase(it);
     // What was to be had there is to be had elsewhere: the owner reserves anew.
     if (IsReserved(name, worker)) EndReservation();
@@ -84,23 +87,35 @@ std::vector<DevicePool> DevicePools::All() const {
   return all;
 }
 
-uint32_t DevicePools::Largest(const DeviceWish& wish) const {
+bool DevicePools::IsOf(const DeviceWish& wish, const std::string& device_class) {
+  const std::string& wanted = wish.device_class;
+  return wanted.empty() || (device_class.starts_with(wanted) &&
+                            (device_class.size() == wanted.size() ||
+                             device_class[wanted.size()] == '/'));
+}
+
+uint32_t DevicePools::Largest(const DeviceWish& wish, TenantId account) const {
   uint32_t largest = 0;
   for (const auto& [name, of_class] : classes_) {
-    if (!wish.device_class.empty() && wish.device_class != name) continue;
-    uint32_t most = 0;
+    if (!IsOf(wish, name)) continue;
+    // Machines of one account's own are a class by themselves.
+    const DevicePool& any = of_class.pools.begin()->second;
+    if (any.is_own && any.only != account) continue;
+    uint32_t most = 0, together = 0;  // on one worker, and on those that span
     if (wish.only_on.has_value()) {
       const auto it = of_class.pools.find(*wish.only_on);
       most = it == of_class.pools.end() ? 0 : it->second.total;
     } else if (wish.memory_bytes > 0) {
       for (const auto& [worker, pool] : of_class.pools) {
         if (pool.memory_bytes != 0 && pool.memory_bytes < wish.memory_bytes) continue;
-        most = wish.workers_max == 0 ? most + pool.total : std::max(most, pool.total);
+        most = std::max(most, pool.total);
+        if (pool.spans) together += pool.total;
       }
     } else {
-      most = wish.workers_max == 0 ? of_class.total : of_class.totals.rbegin()->first;
+      most = of_class.totals.rbegin()->first;
+      together = of_class.spanning;
     }
-    largest = std::max(largest, most);
+    largest = std::max(largest, wish.workers_max == 0 ? std::max(most, together) : most);
   }
   return largest;
 }
@@ -117,7 +132,7 @@ std::vector<DevicePools::Classes::const_iterator> DevicePools::ClassesFor(
     const DeviceWish& wish, const PlaceHints& hints) const {
   std::vector<Classes::const_iterator> classes;
   for (auto it = classes_.begin(); it != classes_.end(); ++it) {
-    if (wish.device_class.empty() || wish.device_class == it->first) classes.push_back(it);
+    if (IsOf(wish, it->first)) classes.push_back(it);
   }
   if (classes.size() < 2) return classes;
   std::stable_sort(classes.begin(), classes.end(), [&](const auto& a, const auto& b) {
@@ -162,7 +177,9 @@ std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, con
   if (reserved_too) {
     for (const WorkerId worker : reservation_->workers) {
       const DevicePool& pool = of_class.pools.at(worker);
-      if (pool.free > 0 && Fits(pool, wish, hints)) chosen.emplace_back(pool.free, worker);
+      if (pool.free == 0 || !Fits(pool, wish, hints)) continue;
+      if (pool.free >= wish.devices) return Parts{{worker, name, wish.devices}};
+      if (pool.spans) chosen.emplace_back(pool.free, worker);
     }
     std::sort(chosen.rbegin(), chosen.rend());
   }
@@ -172,7 +189,8 @@ std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, con
        bucket != of_class.by_free.rend() && found < wish.devices; ++bucket) {
     for (const WorkerId worker : bucket->second) {
       if (found >= wish.devices) break;
-      if (!Fits(of_class.pools.at(worker), wish, hints)) continue;
+      const DevicePool& pool = of_class.pools.at(worker);
+      if (!pool.spans || !Fits(pool, wish, hints)) continue;
       chosen.emplace_back(bucket->first, worker);
       found += bucket->first;
     }
@@ -194,7 +212,8 @@ std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, con
     for (const WorkerId worker : bucket->second) {
       const bool has_part = std::any_of(parts.begin(), parts.end(),
                                         [&](const auto& part) { return part.worker == worker; });
-      if (worker == last.worker || (!has_part && Fits(of_class.pools.at(worker), wish, hints))) {
+      const DevicePool& pool = of_class.pools.at(worker);
+      if (worker == last.worker || (!has_part && pool.spans && Fits(pool, wish, hints))) {
         last.worker = worker;
         return parts;
       }
@@ -226,12 +245,16 @@ std::optional<Parts> DevicePools::Pick(const DeviceWish& wish, const PlaceHints&
 bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints,
                           uint32_t each) {
   if (reservation_.has_value()) return false;
+  const bool is_one = each == 0;
+  each = std::max(each, 1u);
   for (const auto& it : ClassesFor(wish, hints)) {
     const auto& [name, of_class] = *it;
     if (of_class.total < wish.devices) continue;
+    // One request has a worker that has it all, or several that span.
+    const bool together = wish.workers_max != 1 && of_class.spanning >= wish.devices;
     std::vector<const DevicePool*> pools;
     for (const auto& [worker, pool] : of_class.pools) {
-      if (wish.workers_max == 1 && pool.total < wish.devices) continue;
+      if (is_one && (together ? !pool.spans : pool.total < wish.devices)) continue;
       if (pool.total >= each && pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
     }
     std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {

@@ -1,7 +1,8 @@
 // Where a request fits: the devices of a fleet, by class and worker.
 //
 // Devices of one class on one worker are a *pool*. A request gets all of its devices in one class,
-// or none; on one worker if it fits there, else on as few as will do. One device goes to the pool
+// or none; on one worker if it fits there, else on as few as will do, of those whose devices can work
+// together with another worker's. One device goes to the pool
 // with the fewest free ones, so that whole workers stay free for those who want many.
 //
 // A request that has to wait for many devices may *reserve* pools: nobody else gets a device there
@@ -32,13 +33,15 @@ struct DevicePool {
   uint64_t memory_bytes = 0;     // of its smallest device; 0: not reported
   MicroUsd price_per_hour;       // of its dearest device
   std::optional<TenantId> only;  // the account that its worker serves alone just now
+  bool spans = true;             // its devices work together with those of others that span
+  bool is_own = false;           // and always: it is a machine of that account's
   bool operator==(const DevicePool&) const = default;
 };
 
 // What a request asks for. Requests with the same wish fit in the same places, but for the account.
 struct DeviceWish {
   uint32_t devices = 1;
-  std::string device_class = {};         // empty: any
+  std::string device_class = {};         // empty: any; "small" is also every "small/..."
   uint64_t memory_bytes = 0;             // at least, of each device; pools that report none fit
   std::optional<WorkerId> only_on = {};  // where its state is
   uint32_t workers_max = 1;              // 0: any number
@@ -71,15 +74,16 @@ class DevicePools {
   void Take(const Parts& parts);
   void GiveBack(const Parts& parts);
 
-  // The most devices that a request with this wish could have if all were free.
-  uint32_t Largest(const DeviceWish& wish) const;
+  // The most devices that a request of this account with this wish could have if all were free.
+  uint32_t Largest(const DeviceWish& wish, TenantId account = {}) const;
   bool any_free() const { return free_ > 0 || reservation_.has_value(); }
   // Whether a pool with free devices is of one account: what does not fit for one may for another.
   bool any_barred() const { return barred_ > 0; }
 
   // One reservation at a time; `owner` is a number of the caller's. False: there is one already, or
-  // no class has as many devices. `each`: so many at a time must be of one worker.
-  bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints, uint32_t each = 1);
+  // no class has as many devices. `each`: of several requests, whose devices need not work together:
+  // so many at a time must be of one worker; 0: of one request.
+  bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints, uint32_t each = 0);
   void EndReservation();
   std::optional<uint64_t> reserved_by() const;
   // As Pick, for the owner: also among the pools that it has reserved.
@@ -95,6 +99,7 @@ class DevicePools {
     std::map<uint32_t, std::set<WorkerId>> by_free;
     std::map<uint32_t, uint32_t> totals;  // how many pools have so many devices
     uint32_t free = 0, total = 0;         // `free`: without those that are reserved
+    uint32_t spanning = 0;                // of `total`: of pools that span
   };
   struct Reservation {
     uint64_t owner = 0;
@@ -107,6 +112,7 @@ class DevicePools {
   void List(ClassPools& of_class, const DevicePool& pool);
   void Unlist(ClassPools& of_class, const DevicePool& pool);
   void Move(const Parts& parts, bool take);
+  static bool IsOf(const DeviceWish& wish, const std::string& device_class);
   static bool Fits(const DevicePool& pool, const DeviceWish& wish, const PlaceHints& hints);
   // Those that have enough devices in all, best first.
   std::vector<Classes::const_iterator> ClassesFor(const DeviceWish& wish,

@@ -205,7 +205,7 @@ bool DeviceQueue::ReserveFor(uint64_t order, const Waiting& waiting, DevicePools
   DeviceWish whole = first.wish;
   whole.devices *= count;
   if (count > 1) whole.workers_max = 0;
-  const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 1;
+  const uint32_t each = count > 1 ? std::max(first.wish.devices, 1u) : 0;
   return whole.devices > 1 && pools.Reserve(order, whole, HintsOf(first), each);
 }
 
@@ -265,6 +265,11 @@ void DeviceQueue::Took(TenantId id, uint32_t devices, MonoTime now) {
   AccrueOne(id, account, now);
   account.held += devices;
   Rerank(id, now);
+}
+
+void DeviceQueue::RememberUse(TenantId id, double device_s, MonoTime now) {
+  shares_.Add(id, device_s, now);
+  if (accounts_.contains(id)) Rerank(id, now);
 }
 
 void DeviceQueue::Gave(TenantId id, uint32_t devices, MonoTime now) {

@@ -10,6 +10,8 @@
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/invoice_page.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
 #include "gateway/tls/fleet_door.h"
@@ -181,12 +183,92 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
         reply->set_billed_ms(static_cast<uint64_t>(page->total->device_ms));
         reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
         reply->set_balance_micro_usd(balance->value);
+        auto head = heads_->Refresh(who.tenant);
+        if (!head.ok()) return head.status();
+        *reply->mutable_head() = *head->head;
         return absl::OkStatus();
       });
 }
 
+grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>*
+AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::ListSessionsRequest, proto::ListSessionsReply>(
+      CallMethod::kListSessions, context, door_, turns_, turns_->reports,
+      Scopes{KeyScope::kRun, KeyScope::kUsage},
+      [this](const Identity& who, const proto::ListSessionsRequest*,
+             proto::ListSessionsReply* reply) {
+        for (const GatewayCore::Listed& session : driver_->ListSessions(who.tenant)) {
+          proto::SessionInfo& info = *reply->add_sessions();
+          info.set_session_id(session.session.Hex());
+          info.set_name(session.name);
+          info.set_state(session.state);
+          info.set_devices(session.devices);
+          info.set_age_ms(static_cast<uint64_t>(session.age_ms));
+          info.set_billed_ms(static_cast<uint64_t>(session.bill.ms));
+          info.set_cost_micro_usd(static_cast<uint64_t>(session.bill.amount.value));
+          info.set_has_client(session.has_client);
+          info.set_stopped(std::string(session.stopped.message()));
+        }
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>*
+AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StopSessionRequest, proto::StopSessionReply>(
+      CallMethod::kStopSession, context, door_, turns_, turns_->reports, KeyScope::kRun,
+      [this](const Identity& who, const proto::StopSessionRequest* request,
+             proto::StopSessionReply* reply) {
+        const auto stopped = driver_->StopSession(who.tenant, request->session());
+        if (!stopped.ok()) return stopped.status();
+        reply->set_session_id(stopped->first.Hex());
+        reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountService::ServeInvoice(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::InvoiceRequest, proto::InvoiceReply>(
+      CallMethod::kInvoice, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      [this](const Identity& who, const proto::InvoiceRequest* request,
+             proto::InvoiceReply* reply) {
+        return InvoicePage(*ledger_, *heads_, *receipts_, who.tenant, request->after(), *reply);
+      });
+}
+
+namespace {
+
+grpc::Status NotHere(grpc::CallbackServerContext& context) {
+  const absl::Status status = absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen");
+  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
+  CallRecord(CallMethod::kRefusedJoin, context).End(status);
+  return wire::ToGrpc(status);
+}
+
+// Of a machine of an account's own; whatever else is shown where clients connect joins no fleet.
+bool ShowsKey(const grpc::CallbackServerContext& context) {
+  return Authenticator::CredentialsOf(context).key.starts_with(kKeyPrefix);
+}
+
+template <typename Request, typename Reply>
+class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
+ public:
+  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ControlStream(driver_, keys_, *context);
+    return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
+  }
   return new ControlStream(
       driver_, DoorFor(*context), *context, Watch(context),
       admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
@@ -194,6 +276,10 @@ grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ExecutorStream(driver_, keys_, *context);
+    return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
+  }
   return new ExecutorStream(driver_, DoorFor(*context), *context, Watch(context));
 }
 
@@ -208,9 +294,22 @@ FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) con
   return is_node ? nullptr : door_;
 }
 
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* FleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+  return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* FleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
+  return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
+}
+
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::EnrolRequest, proto::EnrolReply>;
+  if (keys_ != nullptr) return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
   const auto let_in = [this, context](CallRecord&, const Call::Then& then) {
     const Credentials credentials = Authenticator::CredentialsOf(*context);
     const auto refuse = [then](absl::Status why) { then(std::move(why)); };
@@ -238,6 +337,8 @@ grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::S
 grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::ServeKeep(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::KeepRequest, proto::KeepReply>;
+  if (keys_ != nullptr && !ShowsKey(*context))
+    return new Refusal<proto::KeepRequest, proto::KeepReply>(*context);
   const Caller caller = Caller::Of(*context);
   const auto let_in = [this, caller](CallRecord& record, const Call::Then& then) {
     if (!caller.session.has_value()) {
@@ -257,49 +358,35 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const TenantId tenant = admitted.identity.tenant;
     turns_->pool.Post(AccountOf(admitted), [=, this] {
-      KeepFor(tenant, *caller.session, caller.token, *manifest, *request, done);
+      KeepFor(tenant, caller, *manifest, *request, done);
     });
   };
   return new Call(CallMethod::kKeep, context, &turns_->requests, let_in, keep);
 }
 
-void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
-                           const wire::Hash& manifest, const proto::KeepRequest& request,
+void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
+                           const proto::KeepRequest& request,
                            const std::function<void(absl::Status)>& done) {
+  const SessionId session = *caller.session;
   if (request.what() == proto::KeepRequest::CHECKPOINT)
     return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
-  const auto write = [this, session, token, root = request.manifest_root(),
+  const auto write = [this, session, token = caller.token, rank = caller.rank,
+                      root = request.manifest_root(),
                       seq = request.seq()](const BlobRetention::Done& written) {
-    driver_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
-      written(status);
-      // Nobody else lets go of what was kept for a session that has ended
-      // meanwhile.
-      if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
-    });
+    driver_->KeepSnapshot(
+        session, token, root, seq,
+        [this, session, written](absl::Status status) {
+          written(status);
+          // Nobody else lets go of what was kept for a session that has ended
+          // meanwhile.
+          if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
+        },
+        rank);
   };
+  if (driver_->ExecutorsOf(session) > 1)
+    return blob_retention_->KeepPart(tenant, session, manifest, request.seq(), write, done);
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
-
-namespace {
-
-grpc::Status NotHere(grpc::CallbackServerContext& context) {
-  const absl::Status status = absl::UnauthenticatedError(
-      "this address is for clients; workers join at the gateway's --fleet-listen");
-  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
-  CallRecord(CallMethod::kRefusedJoin, context).End(status);
-  return wire::ToGrpc(status);
-}
-
-template <typename Request, typename Reply>
-class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
- public:
-  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
-
- private:
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
     grpc::CallbackServerContext* context) {

@@ -19,6 +19,7 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_calls.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/server/caller.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
@@ -34,6 +35,8 @@ class CoreDriver;
 class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
+class HeadSigner;
+class ReceiptRows;
 
 // Sessions as bytes: a frame is looked at before it is parsed.
 class CloudService final
@@ -60,12 +63,23 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 KeyDoor* door, Turns* turns)
-      : accounts_(accounts), ledger_(ledger), usage_(std::move(usage)), door_(door), turns_(turns) {
+                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver, KeyDoor* door,
+                 Turns* turns)
+      : accounts_(accounts),
+        ledger_(ledger),
+        usage_(std::move(usage)),
+        heads_(heads),
+        receipts_(receipts),
+        driver_(driver),
+        door_(door),
+        turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
     Serve(3, &AccountService::ServeUsage);
+    Serve(4, &AccountService::ServeListSessions);
+    Serve(5, &AccountService::ServeStopSession);
+    Serve(6, &AccountService::ServeInvoice);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -75,12 +89,21 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* ServeUsage(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>* ServeListSessions(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* ServeInvoice(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
+  CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
 };
@@ -98,9 +121,20 @@ class FleetService final : public StreamedFleet {
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
                WorkerAdmission* admission, const Nodes& nodes, Turns* turns)
+      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, nodes, turns) {}
+  // Where clients connect: of machines of an account's own, which show its key. Whoever shows
+  // something else is refused, the fleet secret included.
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, Turns* turns)
+      : FleetService(driver, blob_retention, /*door=*/nullptr, /*admission=*/nullptr, keys, Nodes{},
+                     turns) {}
+
+ private:
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
+               WorkerAdmission* admission, KeyDoor* keys, const Nodes& nodes, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
+        keys_(keys),
         admission_(admission),
         nodes_(nodes),
         turns_(turns) {
@@ -109,14 +143,12 @@ class FleetService final : public StreamedFleet {
     Serve(4, &FleetService::ServeEnrolNode);
     Serve(5, &FleetService::ServeNodeLog);
   }
+
+ public:
   grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
-      grpc::CallbackServerContext* context) {
-    return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
-  }
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
-      grpc::CallbackServerContext* context) {
-    return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
-  }
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
@@ -132,17 +164,18 @@ class FleetService final : public StreamedFleet {
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
   // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
   FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
-  void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
+  void KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;
-  FleetDoor* const door_;
+  FleetDoor* const door_;  // null with keys_
+  KeyDoor* const keys_;
   WorkerAdmission* const admission_;
   const Nodes nodes_;
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect: whoever tries to join there is refused, with or
+// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
 // without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:

@@ -34,6 +34,8 @@
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/shard_figures.h"
+#include "tests/bench/shelf_figures.h"
+#include "tests/bench/spread_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -267,7 +269,10 @@ int Main(int argc, char** argv) {
                                       [] {
                                         ShardFigures();
                                         GroupFigures();
+                                        SpreadFigures();
                                         AllReduceFigures();
+                                        ManyDevicesFigures();
+                                        ShelfFigures();
                                       }},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},

@@ -15,14 +15,36 @@ struct GroupWorld : test::World {
   GroupWorld() : World({.price_per_hour = kPrice, .snapshot_ns = kSecondNs}) {}
 
   void JoinOf(uint64_t worker, uint32_t devices, std::vector<HeldExecutor> held = {},
-              bool serves_groups = true) {
+              bool serves_groups = true, bool spans = false,
+              const std::string& device_class = "", bool groups_recover = false,
+              bool has_collectives = true) {
     Tell(WorkerJoined{
         .worker = WorkerId{worker},
         .name = "box#" + std::to_string(worker),
-        .devices = std::vector<DeviceSlot>(devices, DeviceSlot{.price_per_hour = kPrice}),
+        .devices = std::vector<DeviceSlot>(
+            devices, DeviceSlot{.device_class = device_class, .price_per_hour = kPrice}),
         .node = "node" + std::to_string(worker % 10),
         .held = std::move(held),
-        .serves_groups = serves_groups});
+        .snapshots_when_asked = true,
+        .serves_groups = serves_groups,
+        .has_collectives = has_collectives,
+        .groups_recover = groups_recover,
+        .spans = spans});
+  }
+  void JoinSpanning(uint64_t worker, uint32_t devices, const std::string& device_class = "") {
+    JoinOf(worker, devices, {}, /*serves_groups=*/true, /*spans=*/true, device_class);
+  }
+  // Whose groups go on elsewhere.
+  void JoinRecovering(uint64_t worker, uint32_t devices, bool has_collectives = true) {
+    JoinOf(worker, devices, {}, /*serves_groups=*/true, /*spans=*/false, "",
+           /*groups_recover=*/true, has_collectives);
+  }
+  template <typename T>
+  std::vector<T> All() const {
+    std::vector<T> all;
+    for (const Action& action : actions)
+      if (const T* found = std::get_if<T>(&action)) all.push_back(*found);
+    return all;
   }
   SessionId OpenOn(uint64_t conn, uint32_t devices) {
     const SessionId id{0, conn};
@@ -112,6 +134,82 @@ TEST(CoreGroups, AWorkerFromBefore_GetsNoGroup) {
   EXPECT_NE(w.Get<Assign>(), nullptr);
 }
 
+struct SavedGroup : GroupWorld {
+  SavedGroup() {
+    JoinRecovering(1, 2);
+    id = OpenOn(1, 2);
+    AttachAll(id, 2);
+    EXPECT_TRUE(Get<Live>()->recoverable);
+    Tell(SnapshotKept{id, "roots", 5});
+    Tell(SessionProgress{id, true, 8});
+  }
+  void Lose(uint32_t rank, uint64_t placement = 1) {
+    Tell(ExecutorGone{.session = id,
+                      .why = absl::UnavailableError("killed by signal 9"),
+                      .placement = placement,
+                      .rank = rank});
+  }
+  SessionId id;
+};
+
+TEST(CoreGroups, ALostRank_MovesAllToANewPlacementWithTheLastSnapshot) {
+  SavedGroup w;
+  w.Lose(1);
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr) << "of the others";
+  ASSERT_NE(w.Get<Moving>(), nullptr);
+  EXPECT_NE(w.Get<Moving>()->text.find("rank 1 of 2"), std::string::npos) << w.Get<Moving>()->text;
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 2u);
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->snapshot_seq, 5u);
+  EXPECT_TRUE(w.core.Awaits(w.id, 0) && w.core.Awaits(w.id, 1));
+  w.AttachAll(w.id, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "roots");
+  EXPECT_EQ(w.Get<Live>()->snapshot_seq, 5u);
+}
+
+TEST(CoreGroups, G9TheEndOfAReplacedRank_IsNotThatOfItsSuccessor) {
+  SavedGroup w;
+  w.Lose(1);
+  w.AttachAll(w.id, 2);
+  w.Lose(0, /*placement=*/1);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  w.Lose(0, /*placement=*/2);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 3u);
+}
+
+TEST(CoreGroups, AGroupThatHoldsParts_GoesOnWhereOthersDo) {
+  SavedGroup w;
+  w.JoinRecovering(3, 2, /*has_collectives=*/false);
+  w.JoinOf(4, 2);
+  w.Tell(WorkerSetAside{WorkerId{1}});
+  EXPECT_EQ(w.Get<Assign>(), nullptr) << "these would take a part for the whole, or save nothing";
+  w.JoinRecovering(5, 2);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker.value, 5u);
+}
+
+TEST(CoreGroups, AClientThatKeepsNothing_HearsOfTheLoss) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  const SessionId id{0, 1};
+  w.Tell(ClientOpen{.conn = ConnId{1},
+                    .tenant = test::kTenant,
+                    .devices = 2,
+                    .session = id,
+                    .resume_hash = Token{1, 1},
+                    .recovers = false});
+  w.AttachAll(id, 2);
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+  w.Tell(ExecutorGone{.session = id, .why = absl::UnavailableError("killed"), .rank = 1});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(CoreGroups, ALostRank_EndsTheGroupAndIsNamed) {
   GroupWorld w;
   w.JoinOf(1, 2);
@@ -174,6 +272,131 @@ TEST(CoreGroups, AWorkerThatRejoins_BringsTheWholeGroupBackOrNone) {
   w.AttachAll(id, 2);
   ASSERT_NE(w.Get<Live>(), nullptr);
   EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+}
+
+// ---- on several workers -------------------------------------------------------------------------
+
+TEST(CoreGroups, AGroupThatFitsOnNoWorker_IsSpreadOverFew) {
+  GroupWorld w;
+  w.JoinSpanning(1, 2);
+  w.JoinSpanning(2, 4);
+  w.JoinSpanning(3, 4);
+  const SessionId id = w.OpenOn(1, 6);
+  const std::vector<Assign> assigns = w.All<Assign>();
+  ASSERT_EQ(assigns.size(), 2u);
+  EXPECT_EQ(assigns[0].devices.size() + assigns[1].devices.size(), 6u);
+  EXPECT_EQ(assigns[0].first_rank, 0u);
+  EXPECT_EQ(assigns[1].first_rank, assigns[0].devices.size());
+  EXPECT_EQ(assigns[0].placement, assigns[1].placement);
+  EXPECT_EQ(assigns[0].parts, assigns[1].parts);
+  ASSERT_EQ(assigns[0].parts.size(), 2u);
+  EXPECT_EQ(assigns[1].parts[1].worker, assigns[1].worker);
+  EXPECT_EQ(assigns[1].worker.value, 1u) << "the last two are those of a worker with no more";
+  for (uint32_t rank = 0; rank < 5; ++rank) w.Tell(ExecutorAttached{id, {}, rank});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Tell(ExecutorAttached{id, {}, 5});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->seats.size(), 2u);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+TEST(CoreGroups, AGroupThatFitsOnOneWorker_IsOnOne) {
+  GroupWorld w;
+  w.JoinSpanning(1, 2);
+  w.JoinSpanning(2, 3);
+  w.OpenOn(1, 3);
+  ASSERT_EQ(w.All<Assign>().size(), 1u);
+  EXPECT_TRUE(w.Get<Assign>()->parts.empty());
+  EXPECT_EQ(w.Get<Assign>()->worker.value, 2u);
+}
+
+TEST(CoreGroups, WorkersThatDoNotSpan_OrAreOfOtherHardware_AreNotJoined) {
+  GroupWorld w;
+  w.JoinOf(1, 2);
+  w.JoinOf(2, 2);
+  w.JoinSpanning(3, 2, "a");
+  w.JoinSpanning(4, 2, "b");
+  w.OpenOn(1, 3);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
+  w.JoinSpanning(5, 1, "b");
+  w.OpenOn(2, 3);
+  ASSERT_EQ(w.All<Assign>().size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->worker.value, 4u);
+}
+
+TEST(CoreGroups, ASpreadGroup_ThatDoesNotFitNowWaitsAndIsNotOvertaken) {
+  GroupWorld w;
+  w.JoinSpanning(1, 2);
+  w.JoinSpanning(2, 2);
+  const SessionId one = w.OpenOn(1, 1);
+  w.AttachAll(one, 1);
+  const SessionId all = w.OpenOn(2, 4);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  w.OpenOn(3, 1);
+  EXPECT_EQ(w.Get<Assign>(), nullptr) << "what is free is kept for the large one";
+  w.Tell(ClientClosed{ConnId{1}, {}});
+  ASSERT_EQ(w.All<Assign>().size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->session, all);
+}
+
+TEST(CoreGroups, ALostWorker_EndsASpreadGroupEverywhereAndIsNamed) {
+  GroupWorld w;
+  w.JoinSpanning(1, 2);
+  w.JoinSpanning(2, 2);
+  const SessionId id = w.OpenOn(1, 4);
+  const WorkerId second = w.All<Assign>().at(1).worker;
+  w.AttachAll(id, 4);
+  w.Tell(WorkerGone{second});
+  ASSERT_NE(w.Get<EndClient>(), nullptr) << "the others do not wait for it to come back";
+  const absl::Status why = w.Get<EndClient>()->why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(why.message().find("rank 2 of 4 (device 0 of box#" + std::to_string(second.value)),
+            std::string::npos)
+      << why;
+  EXPECT_EQ(w.All<EndExecutor>().size(), 2u);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.core.CheckInvariants(), "");
+}
+
+TEST(CoreGroups, ASpreadGroup_IsBilledForTheDevicesOfAllItsWorkers) {
+  GroupWorld w;
+  w.JoinSpanning(1, 1);
+  w.JoinSpanning(2, 1);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Pass(4, {WorkerId{1}, WorkerId{2}}, {id});
+  w.Tell(ClientClosed{ConnId{1}, {}});
+  EXPECT_EQ(w.posted_ms, 2 * 4000);
+}
+
+TEST(CoreGroups, AWorker_SpeaksOfItsOwnRanks) {
+  GroupWorld w;
+  w.JoinSpanning(1, 1);
+  w.JoinSpanning(2, 1);
+  const SessionId id = w.OpenOn(1, 2);
+  const WorkerId second = w.All<Assign>().at(1).worker;
+  w.AttachAll(id, 2);
+  w.Tell(ExecutorGone{.session = id,
+                      .why = absl::UnavailableError("killed by signal 9"),
+                      .worker = second,
+                      .rank = 0});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_NE(w.Get<EndClient>()->why.message().find("rank 1 of 2"), std::string::npos)
+      << w.Get<EndClient>()->why;
+}
+
+TEST(CoreGroups, ASpreadGroup_WhoseClientLeavesKeepsItsDevices) {
+  GroupWorld w;
+  w.JoinSpanning(1, 1);
+  w.JoinSpanning(2, 1);
+  const SessionId id = w.OpenOn(1, 2);
+  w.AttachAll(id, 2);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(12, {WorkerId{1}, WorkerId{2}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 2u) << "no one gives both back to it at once";
+  w.Resume(3, 1);
+  EXPECT_NE(w.Get<Live>(), nullptr);
 }
 
 }  // namespace

@@ -190,6 +190,26 @@ TEST(DevicePools, ManyDevicesComeFromOneClassAndFewWorkers) {
   EXPECT_EQ(pools.Largest({}), 100u);
 }
 
+TEST(DevicePools, OnlyThoseThatSpanWorkTogether) {
+  DevicePools pools;
+  for (uint64_t worker = 1; worker <= 3; ++worker) {
+    DevicePool pool = Pool(worker, 4);
+    pool.spans = worker > 1;
+    pools.Set(pool);
+  }
+  const DeviceWish eight{.devices = 8, .workers_max = 0};
+  const auto parts = pools.Pick(eight, {});
+  ASSERT_TRUE(parts.has_value());
+  for (const PlacedPart& part : *parts) EXPECT_NE(part.worker.value, 1u);
+  EXPECT_EQ(pools.Largest(eight), 8u);
+  const DeviceWish nine{.devices = 9, .workers_max = 0};
+  EXPECT_FALSE(pools.Pick(nine, {}).has_value());
+  EXPECT_FALSE(pools.Reserve(1, nine, {})) << "it would keep what it can never have";
+  ASSERT_TRUE(pools.Reserve(1, eight, {}));
+  EXPECT_TRUE(pools.PickReserved(eight, {}).has_value());
+  EXPECT_TRUE(pools.Pick({.devices = 4}, {}).has_value()) << "of the one that does not span";
+}
+
 TEST(DevicePools, AReservationKeepsOthersOutAndEndsWithItsWorker) {
   DevicePools pools;
   DevicePool half = Pool(1, 4);
@@ -487,6 +507,19 @@ TEST(DeviceQueue, RandomShopsConserveDevices) {
     EXPECT_EQ(shop.queue.size(), 0u) << seed;
     EXPECT_EQ(started, last) << seed;
   }
+}
+
+// As after a restart: who used much before it is behind who did not.
+TEST(DeviceQueueTest, UseBeforeTheQueue_CountsInItsOrder) {
+  Shop shop({Pool(1, 1)});
+  shop.queue.RememberUse(kAnna, 1000, shop.now);
+  shop.Open(1, kAnna);
+  shop.Open(2, kBert);
+  EXPECT_EQ(shop.Start(), (std::vector<uint64_t>{2}));
+  shop.Leave(2);
+  shop.queue.RememberUse(kBert, 5000, shop.now);  // also of one that is known already
+  shop.Open(3, kBert);
+  EXPECT_EQ(shop.Start(), (std::vector<uint64_t>{1}));
 }
 
 }  // namespace

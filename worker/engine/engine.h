@@ -53,6 +53,10 @@ class Engine {
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<DeviceArray>> NewArray(DType dtype, std::vector<int64_t> dims);
 
+  // As NewArray, for contents that are uploaded: beside earlier work, where the device can.
+  absl::StatusOr<std::shared_ptr<DeviceArray>> NewArrayForUpload(DType dtype,
+                                                                 std::vector<int64_t> dims);
+
   // Returns memory for bytes that become an array later. Errors as above.
   absl::StatusOr<runtime::DeviceBuffer> NewBuffer(int64_t bytes) {
     return device_->Allocate(bytes);
@@ -79,6 +83,10 @@ class Engine {
   // nullptr: no group. Any thread may call its Abort while a Run waits.
   collective::Collective* group() const { return collective_.get(); }
 
+  // In a group: called where memory lacks before a Run launches anything, and gives back what it
+  // can. Nothing: there is nothing to give back.
+  void SetMakeRoom(std::function<void()> make_room) { make_room_ = std::move(make_room); }
+
   // Evaluates `sink` (verified, of tensor level, or in a group of device level) on `inputs`,
   // in the order of its PARAM slots;
   // returns the results in the order of its sources. `id` is the graph's id, the key of caches.
@@ -100,6 +108,11 @@ class Engine {
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition);
+
+  // Between two Runs, after UseBetterKernels: searches for better versions of the kernels that have
+  // cost most, on this device, until `preempted` or nothing is left. What it finds is in the store.
+  // A candidate may end the process; it is in the store as one that does not work then.
+  virtual void SearchForBetterKernels(const std::function<bool()>& preempted) {}
 
   // Returns the kernel versions that came into use since the last call: compiled for a Run, or
   // replaced between two.
@@ -132,6 +145,7 @@ class Engine {
   absl::Status EndGroupIfFailed(absl::Status status);
 
   EngineStats stats_;
+  std::function<void()> make_room_;
   ExecutorTrace* trace_ = nullptr;
 
  private:

@@ -5,10 +5,13 @@
 //   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
 //       again after a reconnection.
 //   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
-//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot.
+//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot that names
+//       no item.
 //   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
 //       to them that is not acknowledged. durable_seq is reported when it is stored, not before. No
 //       snapshot is taken while a Save has no answer: a restored session has no unfinished Save.
+//       A rank of several takes one of exactly the item that the gateway names, or none: it holds
+//       the arrays between that item and the next.
 //   E9  An answer to an item up to received_seq_ is not sent again, not even by a replay.
 //
 //   new --Open--> open --Close--> ended
@@ -40,7 +43,7 @@ constexpr size_t kHandlesMax = size_t{1} << 22;
 absl::Status CheckNames(const proto::ClientItem& item) {
   const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
                          item.release().handles_size() + item.fetch().handles_size() +
-                         item.save().entries_size();
+                         item.save().entries_size() + item.keep().entries_size();
   if (handles > wire::kRunHandlesMax)
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
                                                      " handles; limit ", wire::kRunHandlesMax));
@@ -53,6 +56,8 @@ absl::Status CheckNames(const proto::ClientItem& item) {
                                                      limits::kRankMax));
   size_t longest = 0;
   for (const proto::Save::Entry& entry : item.save().entries())
+    longest = std::max(longest, entry.name().size());
+  for (const proto::Keep::Entry& entry : item.keep().entries())
     longest = std::max(longest, entry.name().size());
   if (longest > wire::kEntryNameBytesMax)
     return absl::InvalidArgumentError(
@@ -87,7 +92,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     if (item.has_open()) {
       OnOpen(item.open(), frame.epoch());
     } else if (item.has_take_snapshot()) {
-      OnTakeSnapshot();
+      OnTakeSnapshot(item.take_snapshot(), frame.epoch());
     } else if (!open_) {
       EndSession(absl::FailedPreconditionError("a session must begin with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
@@ -101,7 +106,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
 }
 
 void ExecutorCore::FinishAnswers() {
-  if (applied_seq_ > told_seq_ && !ended_) SendDone();
+  if ((applied_seq_ > told_seq_ || missed_is_news_) && !ended_) SendDone();
   out_.Flush();
   out_.SetTarget(nullptr);
 }
@@ -116,7 +121,8 @@ void ExecutorCore::Handle(proto::ClientItem item) {
     case proto::ClientItem::kPut:
     case proto::ClientItem::kRelease:
     case proto::ClientItem::kFetch:
-    case proto::ClientItem::kSave: return OnSequenced(std::move(item));
+    case proto::ClientItem::kSave:
+    case proto::ClientItem::kKeep: return OnSequenced(std::move(item));
     default:
       return EndSession(
           absl::InvalidArgumentError("an item of a kind that this version does not know"));
@@ -136,16 +142,20 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
       open.trace() && options_.now_ns ? std::make_unique<ExecutorTrace>(options_.now_ns) : nullptr;
   engine_->SetTrace(trace_.get());
   out_.SetEpoch(epoch);
+  KeepWaiting();
   state_.ForgetPutUnderWay();
   graphs_.DropIncomplete();
-  waiting_.clear();
   needed_.clear();
-  needed_blob_.clear();
   opened_by_ = open;
   received_seq_ = std::max(received_seq_, open.received_seq());
   schedule_.SetInterval(open.snapshot_ms());
+  if (open.snapshots_when_told()) schedule_.SetWhenTold();
+  told_.Clear();
+  told_request_.reset();
+  told_last_ = told_missed_ = 0;
+  missed_is_news_ = false;
   if (restoration_ != nullptr) return;  // it goes on, and answers the last Open
-  inbox_.Forget();
+  if (waiting_.empty()) inbox_.Forget();
   if (first && !open.snapshot_root().empty()) {
     restoration_ = std::make_unique<Restoration>(open.snapshot_root(), &inbox_);
     return;
@@ -154,6 +164,27 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
     if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
   SendOpened();
+  if (needed_blob_.empty()) Drain();
+}
+
+// The client sends again what is not applied. In a group other ranks may be in the middle of an
+// item that waits here, and hear of no Open before they are through: what is here whole stays, and
+// is skipped when it comes again.
+void ExecutorCore::KeepWaiting() {
+  size_t kept = 0;
+  uint64_t seq = 0, bytes = 0;
+  for (size_t i = 0; engine_->group() != nullptr && i < waiting_.size(); ++i) {
+    const proto::ClientItem& item = waiting_[i];
+    if (std::exchange(seq, item.seq()) != item.seq()) bytes = 0;
+    bytes += item.put().data().size();
+    const bool lacks = item.has_put() && item.put().blob_root().empty() &&
+                       bytes < item.put().total_bytes();  // another piece
+    if (!lacks) kept = i + 1;
+  }
+  if (state_.put_under_way() != 0) kept = 0;
+  waiting_.resize(kept);
+  kept_seq_ = waiting_.empty() ? 0 : waiting_.back().seq();
+  if (waiting_.empty()) needed_blob_.clear();
 }
 
 void ExecutorCore::SendOpened() {
@@ -170,24 +201,35 @@ void ExecutorCore::SendOpened() {
   opened.mutable_device()->set_memory_bytes(static_cast<uint64_t>(engine_->memory_bytes_max()));
   opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
+  opened.set_keeps(true);
   out_.Write(std::move(item));
   KnowKernelUses();
+  if (opened_by_.is_new_client()) {  // of what another client asked for, nothing is for this one
+    received_seq_ = std::max<uint64_t>(received_seq_, applied_seq_);
+    unacknowledged_.Acknowledge(received_seq_);
+    for (proto::Kept& piece : state_.ListKept()) {
+      proto::ServerItem kept;
+      *kept.mutable_kept() = std::move(piece);
+      out_.Write(std::move(kept));
+    }
+    return;
+  }
   unacknowledged_.Acknowledge(received_seq_);
   for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
-void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
+void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents,
                           const SendFrame& send) {
   if (ended_) return;
   out_.SetTarget(&send);
-  inbox_.Arrived(root, std::move(contents));
+  inbox_.Arrived(key, std::move(contents));
   if (restoration_ != nullptr) {
-    const absl::StatusOr<bool> complete = restoration_->OnBlob(root);
+    const absl::StatusOr<bool> complete = restoration_->OnBlob(key);
     absl::Status status = complete.status();
     if (status.ok() && *complete) status = Restored();
     if (!status.ok()) EndSession(status);
-  } else if (needed_blob_ == root) {
+  } else if (needed_blob_ == key) {
     needed_blob_.clear();
     Drain();
   }
@@ -224,10 +266,17 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
 
 // The answer says how far everything is durable: the gateway may have been started again, and know
 // neither.
-void ExecutorCore::OnTakeSnapshot() {
+void ExecutorCore::OnTakeSnapshot(const proto::TakeSnapshot& told, uint64_t epoch) {
   if (!open_ || restoration_ != nullptr) return;  // there is no state yet, or a snapshot has it all
-  schedule_.RequestNow();
-  SendDone();
+  if (partner_left_) return;                      // in the middle of an item
+  if (told.seq() == 0) {
+    schedule_.RequestNow();
+    return SendDone();
+  }
+  if (epoch != epoch_ || told.number() <= told_last_) return;  // E6, or a frame that came twice
+  told_last_ = told.number();
+  told_ = told;
+  TakeToldSnapshot();
 }
 
 void ExecutorCore::OnClose() {
@@ -237,6 +286,7 @@ void ExecutorCore::OnClose() {
 }
 
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
+  if (item.seq() <= kept_seq_) return;  // KeepWaiting: it is here, or applied
   waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
   if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
     return EndSession(
@@ -245,9 +295,16 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
     return EndSession(absl::ResourceExhaustedError(absl::StrCat(
         "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));
   // One that is larger than memory is not worth getting.
-  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_ &&
-                                          put.total_bytes() <= MemoryBytesMax())
-    inbox_.Want(put.blob_root(), put.total_bytes());
+  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_)
+    if (const absl::StatusOr<BlobPart> part = PartOf(put, rank_);
+        part.ok() && part->stored_bytes <= MemoryBytesMax())
+      inbox_.Want({.root = put.blob_root(),
+                   .size_bytes = put.total_bytes(),
+                   .key = BlobKeyOf(put),
+                   .is_part = put.parts() > 0,
+                   .offset = part->offset,
+                   .bytes = part->bytes,
+                   .stored_bytes = part->stored_bytes});
   waiting_.push_back(std::move(item));
   if (needed_.empty() && needed_blob_.empty()) Drain();
 }
@@ -286,28 +343,31 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
         return false;
       }
       const TraceSpan span(trace_.get(), "run");
-      outcome = state_.Run(seq, item.run(), *graph);
+      outcome = state_.Run(seq, item.run(), *graph, WholeGraphsOf(item.run().whole()));
       break;
     }
     case proto::ClientItem::kPut: {
       const TraceSpan span(trace_.get(), "put");
       if (item.put().blob_root().empty()) {
         outcome = state_.Put(seq, item.put());
-      } else if (item.put().total_bytes() > MemoryBytesMax()) {
-        outcome = state_.PutBlob(seq, item.put(),
+      } else if (absl::StatusOr<BlobPart> part = PartOf(item.put(), rank_); !part.ok()) {
+        outcome = state_.PutBlob(seq, item.put(), {}, part.status());
+      } else if (part->stored_bytes > MemoryBytesMax()) {
+        outcome = state_.PutBlob(seq, item.put(), {},
                                  absl::ResourceExhaustedError(
-                                     absl::StrCat("a Put of ", item.put().total_bytes(),
+                                     absl::StrCat("a Put of ", part->stored_bytes,
                                                   " bytes; the session has ", MemoryBytesMax())));
-      } else if (auto blob = inbox_.Take(item.put().blob_root())) {
-        outcome = state_.PutBlob(seq, item.put(), *std::move(blob));
+      } else if (auto blob = inbox_.Take(BlobKeyOf(item.put()))) {
+        outcome = state_.PutBlob(seq, item.put(), std::move(part->dims), *std::move(blob));
       } else {
-        needed_blob_ = item.put().blob_root();
+        needed_blob_ = BlobKeyOf(item.put());
         return false;
       }
       break;
     }
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
+    case proto::ClientItem::kKeep: outcome = state_.Keep(seq, item.keep()); break;
     default:
       outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
       break;
@@ -325,6 +385,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   }
   if (outcome.applied) applied_seq_ = seq;
   schedule_.Applied(item);
+  TakeToldSnapshot();
   if (trace_ != nullptr && trace_->wants_done()) SendDone();
   return true;
 }
@@ -334,7 +395,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
 bool ExecutorCore::GroupHasEnded() {
   if (engine_->group() == nullptr) return false;
   const absl::Status status = engine_->group()->status();
-  if (status.ok()) return false;
+  if (status.ok() || options_.planted.goes_on_alone) return false;
   if (collective::AbortedRank(status) == rank_)
     EndSession(status);
   else
@@ -417,6 +478,8 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   done->set_through_seq(applied_seq_);
   AddStats(*done);
   done->set_durable_seq(schedule_.durable_seq());
+  done->set_snapshot_missed(told_missed_);
+  missed_is_news_ = false;
   AddKernelUses(*done);
   return done;
 }

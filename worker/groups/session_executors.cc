@@ -3,16 +3,37 @@
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/collective/sockets.h"
+#include "wire/data_address.h"
+#include "wire/limits.h"
 
 namespace outboard::worker {
+namespace {
+
+// Less than the gateway waits for all executors to attach (CoreOptions::start_ns, start_more_ns).
+constexpr std::chrono::milliseconds kConnectWithin{20'000}, kConnectMore{1'000};
+
+absl::Status NoSockets(size_t executors) {
+  return absl::UnavailableError(
+      absl::StrCat("no sockets for ", executors, " executors: ", strerror(errno)));
+}
+
+bool MakePair(int pair[2]) {
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return false;
+  for (int i = 0; i < 2; ++i) collective::WidenSocket(pair[i]);
+  return true;
+}
+
+}  // namespace
 
 SessionExecutors::SessionExecutors(
     proto::Assign assign, std::function<void(uint32_t rank, const absl::Status&)> on_first_end)
@@ -20,36 +41,86 @@ SessionExecutors::SessionExecutors(
 
 SessionExecutors::~SessionExecutors() {
   for (const auto& host : hosts_) host->LetGo();
+  hosts_.clear();
+  if (links_ != nullptr) links_->Remove(group_);
+}
+
+void SessionExecutors::Ended(uint32_t rank, const absl::Status& status) {
+  if (!has_told_.exchange(true)) on_first_end_(rank, status);
 }
 
 void SessionExecutors::Add(ExecutorHostOptions options, ChildProcess executor) {
-  const auto rank = static_cast<uint32_t>(hosts_.size());
+  const uint32_t rank = first_rank() + static_cast<uint32_t>(hosts_.size());
   options.rank = rank;
-  options.on_end = [this, rank](const absl::Status& status) {
-    if (!has_told_.exchange(true)) on_first_end_(rank, status);
-  };
+  options.on_end = [this, rank](const absl::Status& status) { Ended(rank, status); };
   hosts_.push_back(std::make_unique<ExecutorHost>(std::move(options), std::move(executor)));
 }
 
-absl::Status SessionExecutors::Introduce() {
-  if (hosts_.size() == 1) return absl::OkStatus();
-  const auto no_more = [this] {
-    return absl::UnavailableError(
-        absl::StrCat("no sockets for ", hosts_.size(), " executors: ", strerror(errno)));
-  };
+absl::Status SessionExecutors::Introduce(GroupLinks* links) {
+  const bool is_spread = assign_.has_group();
+  if (hosts_.size() == 1 && !is_spread) return absl::OkStatus();
+  if (is_spread && links == nullptr)
+    return absl::UnavailableError("this worker has no data address, and the session has devices "
+                                  "on others");
+  const uint32_t first = first_rank();
   for (uint32_t one = 0; one < hosts_.size(); ++one) {
     const int own = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (own < 0) return no_more();
-    hosts_[one]->PassGroupSocket(one, own);
+    if (own < 0) return NoSockets(hosts_.size());
+    hosts_[one]->PassGroupSocket(first + one, own);
     for (uint32_t other = one + 1; other < hosts_.size(); ++other) {
       int pair[2];
-      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
-        return no_more();
-      for (const int end : pair) collective::WidenSocket(end);
-      hosts_[one]->PassGroupSocket(other, pair[0]);
-      hosts_[other]->PassGroupSocket(one, pair[1]);
+      if (!MakePair(pair)) return NoSockets(hosts_.size());
+      hosts_[one]->PassGroupSocket(first + other, pair[0]);
+      hosts_[other]->PassGroupSocket(first + one, pair[1]);
     }
   }
+  return is_spread ? IntroduceElsewhere(*links) : absl::OkStatus();
+}
+
+// Of two workers the one with the lower ranks connects.
+absl::Status SessionExecutors::IntroduceElsewhere(GroupLinks& links) {
+  int64_t ranks = 0;
+  for (const proto::GroupPlace::Node& node : assign_.group().nodes()) ranks += node.ranks();
+  std::vector<GroupLinkOptions> made;
+  const auto failed = [&](absl::Status why) {
+    for (const GroupLinkOptions& link : made) close(link.executor);
+    return why;
+  };
+  uint32_t there = 0;
+  for (const proto::GroupPlace::Node& node : assign_.group().nodes()) {
+    const uint32_t end = there + node.ranks();
+    if (end < there || end > wire::kSessionDevicesMax)
+      return failed(absl::InvalidArgumentError(
+          absl::StrCat("a session on ", wire::kSessionDevicesMax, " devices at most")));
+    if (there == first_rank()) {  // here
+      there = end;
+      continue;
+    }
+    std::optional<sockaddr_storage> address;
+    if (there > first_rank()) {
+      const auto parsed = wire::ParseDataAddress(node.data_address());
+      if (!parsed.ok()) return failed(absl::UnavailableError(parsed.status().message()));
+      address = *parsed;
+    }
+    for (; there < end; ++there) {
+      for (uint32_t one = 0; one < hosts_.size(); ++one) {
+        const uint32_t here = first_rank() + one;
+        int pair[2];
+        if (!MakePair(pair)) return failed(NoSockets(hosts_.size()));
+        hosts_[one]->PassGroupSocket(there, pair[0]);
+        made.push_back({.name = {assign_.session_id(), assign_.placement(), std::min(here, there),
+                                 std::max(here, there)},
+                        .attach_token = assign_.attach_token(),
+                        .partner = there,
+                        .address = address,
+                        .executor = pair[1],
+                        .connect_within = kConnectWithin + ranks * kConnectMore});
+      }
+    }
+  }
+  links_ = &links;
+  group_ = links.Add(std::move(made),
+                     [this](uint32_t rank, const absl::Status& why) { Ended(rank, why); });
   return absl::OkStatus();
 }
 

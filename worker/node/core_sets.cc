@@ -12,6 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/cores.h"
+#include "telemetry/log.h"
 
 namespace outboard::worker {
 namespace {
@@ -87,6 +89,17 @@ std::vector<std::vector<int>> DivideCores(const std::vector<int>& cores, int dev
   std::vector<std::vector<int>> sets;
   for (size_t i = 0; i < count; ++i) sets.push_back(numbers[i % numbers.size()]);
   return sets;
+}
+
+std::vector<std::vector<int>> CoresOfDevices(int devices) {
+  const std::vector<int> all = UsableCores();
+  const size_t cores = PhysicalCores(all).size();
+  if (cores < static_cast<size_t>(devices))
+    telemetry::LogWarning("devices_share_cores",
+                          {{"devices", devices},
+                           {"cores", cores},
+                           {"effect", "sessions slow each other down (--devices)"}});
+  return DivideCores(all, devices);
 }
 
 }  // namespace outboard::worker

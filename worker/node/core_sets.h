@@ -33,4 +33,7 @@ std::vector<std::vector<int>> PhysicalCores(const std::vector<int>& cores,
 std::vector<std::vector<int>> DivideCores(const std::vector<int>& cores, int devices,
                                           const SiblingsOf& siblings_of = SiblingsOfThisMachine);
 
+// Divides the cores that this process may use. Logs that devices share some.
+std::vector<std::vector<int>> CoresOfDevices(int devices);
+
 }  // namespace outboard::worker

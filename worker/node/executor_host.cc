@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
+#include "wire/limits.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
@@ -66,7 +67,7 @@ int ConnectLocally(const std::string& name) {
 
 // What an executor of several gets before it begins: a socket to each other, and an eventfd.
 size_t GroupSocketsOf(const proto::Assign& assign) {
-  return assign.devices_size() > 1 ? static_cast<size_t>(assign.devices_size()) : 0;
+  return assign.mesh_size() > 0 ? wire::kSessionDevicesMax : 0;
 }
 
 // proc_pid_statm(5): pages, of which the third number is those that files back.
@@ -130,6 +131,7 @@ class ExecutorHost::Impl {
                    .works = [this] { return works_.load(); },
                    .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
+                .rank = options_.rank,
                 .fleet_secret = options_.fleet_secret,
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
@@ -230,7 +232,7 @@ class ExecutorHost::Impl {
 
   std::string SessionText() const {
     const std::string session = absl::BytesToHexString(options_.assign.session_id());
-    return options_.assign.devices_size() > 1 ? absl::StrCat(session, "/", options_.rank) : session;
+    return options_.assign.mesh_size() > 0 ? absl::StrCat(session, "/", options_.rank) : session;
   }
   // By which the searcher tells those who work apart.
   std::string SearchName() const {
@@ -242,6 +244,18 @@ class ExecutorHost::Impl {
     telemetry::LogWarning("executor_misbehaved",
                           {{"session", SessionText()}, {"message", why.message()}});
     shutdown(executor_.fd(), SHUT_RDWR);  // ReadEvents ends it
+  }
+
+  // Of this worker.
+  uint32_t Device() const {
+    const auto rank = static_cast<int>(options_.rank);
+    return rank < options_.assign.devices_size() ? options_.assign.devices(rank) : 0;
+  }
+
+  void NoteActivity(bool works) {
+    works_ = works;
+    if (options_.leases != nullptr)
+      options_.leases->Works(options_.assign.session_id(), Device(), works);
   }
 
   void ReadEvents() {
@@ -259,7 +273,7 @@ class ExecutorHost::Impl {
       }
       if (event.has_counts()) AddCounts(event.counts());
       if (event.has_trouble()) trouble_ = event.trouble();
-      if (event.has_activity()) works_ = event.activity().working();
+      if (event.has_activity()) NoteActivity(event.activity().working());
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(SearchName(), ++spells);
@@ -275,6 +289,7 @@ class ExecutorHost::Impl {
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    if (options_.leases != nullptr) options_.leases->Gone(options_.assign.session_id(), Device());
     if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2

@@ -32,7 +32,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/cores.h"
 #include "proto/fleet.grpc.pb.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -42,6 +41,7 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/groups/link_speed.h"
 #include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -80,7 +80,8 @@ class Supervisor::Impl {
                   .reference = executors_.reference,
                   .count_max = options_.devices,
                   .memory_bytes_max = options_.memory_bytes_max}),
-        accounts_(KernelsOf(options_)) {
+        accounts_(KernelsOf(options_)),
+        leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
@@ -98,7 +99,8 @@ class Supervisor::Impl {
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
     SayWhatIsShared();
-    if (!options_.search.empty())
+    // Executors that have a GPU search on it themselves, while their sessions are quiet.
+    if (!options_.search.empty() && executors_.device != runtime::kCuda)
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
@@ -121,9 +123,8 @@ class Supervisor::Impl {
         LogNotJoined(status);
         continue;
       }
-      if (status.code() == absl::StatusCode::kUnauthenticated ||
-          status.code() == absl::StatusCode::kPermissionDenied ||
-          status.code() == absl::StatusCode::kFailedPrecondition) {
+      if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+          absl::IsFailedPrecondition(status)) {
         EndSessions();
         spare_.Stop();
         return status;
@@ -172,20 +173,16 @@ class Supervisor::Impl {
                                    : "accounts on this worker are not walled off from each other "
                                      "(--shared-anyway)"}});
     }
-    if (options_.one_user) return;
-    const std::vector<int> all = UsableCores();
-    cores_of_devices_ = DivideCores(all, options_.devices);
-    const std::vector<std::vector<int>> cores = PhysicalCores(all);
-    if (cores.size() < static_cast<size_t>(options_.devices))
-      telemetry::LogWarning("devices_share_cores",
-                            {{"devices", options_.devices},
-                             {"cores", cores.size()},
-                             {"effect", "sessions slow each other down (--devices)"}});
+    if (!options_.one_user) cores_of_devices_ = CoresOfDevices(options_.devices);
   }
 
   // That a session on this device uses; empty: all.
   std::vector<int> CoresOf(uint32_t device) const {
     return device < cores_of_devices_.size() ? cores_of_devices_[device] : std::vector<int>();
+  }
+
+  std::function<std::vector<int>(uint32_t)> CoresOfEach() const {
+    return [this](uint32_t device) { return CoresOf(device); };
   }
 
   // Takes connections with the certificate of the time; sessions are attached by them, too.
@@ -223,8 +220,8 @@ class Supervisor::Impl {
     proto::GatewayCommand command;
     bool has_welcome = false;
     while (stream->Read(&command)) {
-      Reap();  // first, so that an ended session is not mistaken for one that was assigned
-               // again
+      for (const proto::WorkerEvent& event : leases_.On(command)) Tell(event);
+      Reap();  // before what follows: an ended session may be assigned again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
@@ -246,6 +243,12 @@ class Supervisor::Impl {
         OnRelease(command.release().session_id());
       } else if (command.has_drain()) {
         draining_ = true;
+      } else if (command.has_measure()) {
+        spare_.Stop();  // it would have the device beside
+        proto::WorkerEvent event;
+        *event.mutable_measured() = devices_.Measure(options_.measure, CoresOfEach());
+        Tell(event);
+        StartSpare();
       }
       Reap();
       if (devices_.are_gpus() && has_welcome) StartSpare();  // a GPU may have become free
@@ -300,10 +303,10 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
-    entry.set_serves_groups(true);
-    entry.set_has_collectives(true);
-    devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
-                      entry);
+    DescribeGroups(options_.devices, entry);
+    if (options_.links != nullptr) entry.set_data_address(options_.links->address());
+    leases_.AddTo(entry);
+    devices_.Describe(CoresOfEach(), entry);
     std::lock_guard lock(mutex_);
     for (const auto& [id, executors] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
@@ -330,6 +333,7 @@ class Supervisor::Impl {
         event.mutable_heartbeat()->add_memory_bytes(executors->memory_bytes());
       }
       lock.unlock();
+      leases_.AddTo(*event.mutable_heartbeat());
       Tell(event);
       lock.lock();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
@@ -345,14 +349,6 @@ class Supervisor::Impl {
     }
   }
 
-  // Without it a session is served all the same; what it wants to store is refused.
-  std::unique_ptr<StoredFile> MakeStoredFile() const {
-    absl::StatusOr<std::unique_ptr<StoredFile>> file = StoredFile::Make(blob_cache_->folder());
-    if (file.ok()) return *std::move(file);
-    telemetry::LogError("session_not_stored", {{"message", file.status().message()}});
-    return nullptr;
-  }
-
   // For the device that the gateway will most likely name: the first that is free. A GPU has one
   // process, so that there is none while all are taken.
   void StartSpare() {
@@ -361,8 +357,7 @@ class Supervisor::Impl {
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
         OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
                         "an executor could not have it (its log says why)");
-    const std::optional<uint32_t> free = FirstFreeDevice();
-    if (free.has_value()) StartSpareOn(*free);
+    if (const std::optional<uint32_t> free = FirstFreeDevice()) StartSpareOn(*free);
   }
 
   void StartSpareOn(uint32_t device) {
@@ -384,7 +379,6 @@ class Supervisor::Impl {
     return IsHeld(device) ||
            (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
-
   // nullopt: none, of GPUs.
   std::optional<uint32_t> FirstFreeDevice() {
     const auto devices = static_cast<uint32_t>(options_.devices);
@@ -425,13 +419,13 @@ class Supervisor::Impl {
     absl::Status started;
     for (; started.ok() && rank < SessionExecutors::RanksOf(assign); ++rank)
       started = StartExecutor(assign, rank, *executors);
-    if (started.ok()) started = executors->Introduce();
+    if (started.ok()) started = executors->Introduce(options_.links.get());
     assigning_ = nullptr;
     if (!started.ok()) {  // all or none
       executors->Silence();
       executors.reset();
       StartSpare();
-      return TellEnded(assign, rank - 1, started);
+      return TellEnded(assign, assign.group().first_rank() + rank - 1, started);
     }
     executors->Attach(*fleet_, local_socket_);
     {
@@ -462,8 +456,9 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
+    session.leases = &leases_;
     session.kernels = spare_.TakeKernels();
-    session.stored_file = MakeStoredFile();
+    session.stored_file = StoredFile::MakeOrNone(blob_cache_->folder());
     session.output = spare_.TakeOutput();
     if (devices_.are_gpus())
       session.on_device_failure = [this, device = spare_.device(),
@@ -477,7 +472,7 @@ class Supervisor::Impl {
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
     telemetry::LogInfo("executor_assigned",
                        {{"session", absl::BytesToHexString(assign.session_id())},
-                        {"rank", rank},
+                        {"rank", assign.group().first_rank() + rank},
                         {"memory_bytes_max", memory}});
     return absl::OkStatus();
   }
@@ -508,9 +503,7 @@ class Supervisor::Impl {
     Tell(event);
   }
 
-  void OnRelease(const std::string& id) {
-    TakeSession(id).reset();  // joins its threads
-  }
+  void OnRelease(const std::string& id) { TakeSession(id).reset(); }  // joins its threads
 
   std::unique_ptr<SessionExecutors> TakeSession(const std::string& id) {
     std::lock_guard lock(mutex_);
@@ -572,6 +565,7 @@ class Supervisor::Impl {
   SpareExecutor spare_;
   const proto::Assign* assigning_ = nullptr;  // the one that begins; of Run's thread
   AccountKernels accounts_;
+  LeaseCounter leases_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

@@ -16,10 +16,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "wire/proof/signing_key.h"
+#include "worker/groups/group_links.h"
 #include "worker/node/enrolment.h"
 
 namespace outboard::worker {
@@ -37,9 +40,13 @@ struct SupervisorOptions {
   std::string identity = {};
   std::vector<std::string>
       executor;  // command line of an executor; empty: this program with "executor"
+  // Signs what this worker counts of leases (worker/receipts/lease_counter.h); nothing: a new key.
+  std::optional<signing::SigningKey> receipt_key = std::nullopt;
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
   // search.
   std::vector<std::string> search;
+  // Command line of a measuring process (worker/devices/measure_main.h).
+  std::vector<std::string> measure = {"/proc/self/exe", "measure-device"};
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
   // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`;
@@ -52,6 +59,9 @@ struct SupervisorOptions {
   // Of one session; an Assign may lower it. 0: what its GPU has, else
   // runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
+  // Where other workers connect for sessions that are on several; null: sessions have all of their
+  // devices here.
+  std::shared_ptr<GroupLinks> links = nullptr;
   // All accounts are one user's: what is compiled and measured is kept in common.
   bool one_user = false;
 };
