@@ -26,8 +26,8 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
-#include "gateway/data_path/heads.h"
 #include "gateway/ledger/device_time.h"
+#include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
@@ -69,6 +69,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
+  bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 
 class CoreDriver {
@@ -175,13 +176,16 @@ class CoreDriver {
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
-  // Makes this snapshot the one that a replacement executor starts from. `done` is called once the
-  // session's row names it, or with an error:
+  // Makes this snapshot the one that a replacement executor starts from; of a session on several
+  // devices the parts of all ranks do, together. `done` is called once the session's row names it,
+  // of a part that others are missing beside at once, or with an error:
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
-                    std::function<void(absl::Status)> done);
+                    std::function<void(absl::Status)> done, uint32_t rank = 0);
+  // The executors that it has, or is to have; 0: no such session.
+  uint32_t ExecutorsOf(SessionId session) const;
 
   // ---- shutdown
   void Drain();
@@ -254,12 +258,14 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
-  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
+  absl::Status KeepPart(SessionId id, Session& session, uint32_t rank, const std::string& root,
+                        uint64_t seq);
   void TellGone(ExecutorGone gone);
   void TellProgress();
   void TellProgress(SessionId id, const Session& session);

@@ -77,14 +77,21 @@ void CoreDriver::Do(Welcome& action) {
   worker->endpoint->Send(std::move(command));
 }
 
-// Nothing: every rank computes all.
-std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
-  if (RanksOf(assign) < 2 || !worker.has_collectives) return nullptr;
+// Nothing: every rank computes all. Where a session goes on, its arrays lie as they did.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) {
+  if (auto known = Entry(assign.session).runs; known != nullptr) return known;
+  bool exchange = worker.has_collectives;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const partner = FindWorker(part.worker);
+    exchange &= partner != nullptr && partner->has_collectives;
+  }
+  if (RanksOf(assign) < 2 || !exchange) return nullptr;
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
   auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                          spread.value_or(shard::Spread::kAuto), sharder_.get());
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get(),
+                                          /*gathers_fetched=*/worker.groups_recover);
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
   shard::DeviceSpeeds speeds = worker.speeds;
@@ -147,6 +154,10 @@ Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
   // The relay is there before the worker can know the session.
   BeginRelay(assign.session, assign.tenant, RanksOf(assign), /*replays=*/true);
   Entry(assign.session).attach_hash = HashOf(token);
+  if (RanksOf(assign) > 1) {
+    Entry(assign.session).parts.emplace(static_cast<uint32_t>(RanksOf(assign)));
+    blobs_->ForgetParts(assign.session, assign.snapshot_seq);
+  }
   if (!assign.parts.empty()) Entry(assign.session).group_token = token;
   return token;
 }
@@ -221,6 +232,7 @@ void CoreDriver::Connect(const Live& live) {
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
+       .snapshot_seq = live.snapshot_seq,
        .max_cost = MaxCostOf(client->open),
        .name = live.name},
       client->open);

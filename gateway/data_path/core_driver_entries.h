@@ -47,6 +47,7 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  bool groups_recover;   // as in Register
   std::string data_address;  // where its partners connect; empty: it has none
   shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
   std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
@@ -66,8 +67,11 @@ struct CoreDriver::Session {
   };
   std::shared_ptr<Relay> relay;   // D1
   bool is_connecting = false;     // from Do(Live) to Connect (D3)
-  Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
-  std::shared_ptr<GroupRuns> runs;  // of a session on several devices, since its Assign
+  Relay::KernelUsesOfRanks kernel_uses;  // of the last relay, while `relay` is null
+  // Of a session on several devices, since its Assign. What is known of its arrays outlives a
+  // placement, what its ranks have kept does not.
+  std::shared_ptr<GroupRuns> runs;
+  std::optional<SnapshotParts> parts;
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign

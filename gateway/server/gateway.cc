@@ -298,7 +298,8 @@ class Gateway::Impl {
   }
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
-    if (row.snapshot_root.empty()) return absl::OkStatus();
+    // A session on several devices ends with the gateway (CoreDriver::LoseGroup).
+    if (row.snapshot_root.empty() || row.devices > 1) return absl::OkStatus();
     const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
     if (!root) return absl::DataLossError("its name is damaged");
     return blob_retention_->RestoreSnapshot(row.tenant, row.session, *root);

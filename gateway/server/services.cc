@@ -358,26 +358,33 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const TenantId tenant = admitted.identity.tenant;
     turns_->pool.Post(AccountOf(admitted), [=, this] {
-      KeepFor(tenant, *caller.session, caller.token, *manifest, *request, done);
+      KeepFor(tenant, caller, *manifest, *request, done);
     });
   };
   return new Call(CallMethod::kKeep, context, &turns_->requests, let_in, keep);
 }
 
-void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
-                           const wire::Hash& manifest, const proto::KeepRequest& request,
+void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
+                           const proto::KeepRequest& request,
                            const std::function<void(absl::Status)>& done) {
+  const SessionId session = *caller.session;
   if (request.what() == proto::KeepRequest::CHECKPOINT)
     return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
-  const auto write = [this, session, token, root = request.manifest_root(),
+  const auto write = [this, session, token = caller.token, rank = caller.rank,
+                      root = request.manifest_root(),
                       seq = request.seq()](const BlobRetention::Done& written) {
-    driver_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
-      written(status);
-      // Nobody else lets go of what was kept for a session that has ended
-      // meanwhile.
-      if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
-    });
+    driver_->KeepSnapshot(
+        session, token, root, seq,
+        [this, session, written](absl::Status status) {
+          written(status);
+          // Nobody else lets go of what was kept for a session that has ended
+          // meanwhile.
+          if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
+        },
+        rank);
   };
+  if (driver_->ExecutorsOf(session) > 1)
+    return blob_retention_->KeepPart(tenant, session, manifest, request.seq(), write, done);
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
 

@@ -19,6 +19,7 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_calls.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/server/caller.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
@@ -163,7 +164,7 @@ class FleetService final : public StreamedFleet {
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
   // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
   FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
-  void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
+  void KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;

@@ -1,19 +1,32 @@
 #include "tests/bench/group_figures.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/examples/mnist.h"
 #include "client/session/session.h"
+#include "client/tensor/session_scope.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/processes.h"
+#include "tests/support/row_sums.h"
 
 namespace outboard::bench {
 namespace {
@@ -68,6 +81,61 @@ class Chain {
   session::RunRequest request_;
 };
 
+// How soon the others are free when a partner is killed in a collective, and how soon the step that
+// was lost has its value. A session each, since one that loses many executors is ended.
+void LossFigures() {
+  constexpr int kLosses = 20, kStepsBefore = 30;
+  const Cloud cloud(1, {}, {"--devices", "2", "--snapshot-every", "1"});
+  std::vector<double> abort_ms, recover_s;
+  int unequal = 0;
+  std::vector<std::string> undisturbed;
+  for (int loss = -1; loss < kLosses; ++loss) {
+    session::SessionOptions options;
+    options.target = cloud.target();
+    options.key = cloud.key();
+    options.devices = 2;
+    options.spread = "data";
+    test::RowSums program(ValueOrDie(Session::Connect(options)));
+    std::vector<std::string> values;
+    for (int i = 0; i < kStepsBefore; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // snapshots are taken meanwhile
+      values.push_back(ValueOrDie(program.Step()));
+    }
+    if (loss < 0) {
+      values.push_back(ValueOrDie(program.Step()));
+      undisturbed = std::move(values);
+    } else {
+      std::vector<int> ranks;  // and the spare one, which is the youngest
+      while (ranks.size() != 3) ranks = test::DescendantsNamed(cloud.pid(), "executor");
+      std::sort(ranks.begin(), ranks.end());
+      kill(ranks[1], SIGSTOP);
+      std::thread step([&] { values.push_back(ValueOrDie(program.Step())); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits
+      const Clock::time_point begin = Clock::now();
+      const auto since = [&] {
+        return std::chrono::duration<double>(Clock::now() - begin).count();
+      };
+      kill(ranks[1], SIGKILL);
+      while (test::IsAlive(ranks[0])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      abort_ms.push_back(1e3 * since());
+      step.join();
+      recover_s.push_back(since());
+      unequal += values != undisturbed;
+    }
+    OB_CHECK_OK(program.session().Close());
+  }
+  Report("group_abort_ms_p99", Quantile(abort_ms, 0.99), "ms",
+         absl::StrFormat("median %.0f", Quantile(abort_ms, 0.5)),
+         absl::StrFormat("%d times, of two devices one is killed in a collective: until the "
+                         "other's process is gone",
+                         kLosses));
+  Report("group_recover_s", Quantile(recover_s, 1), "s",
+         absl::StrFormat("median %.2f", Quantile(recover_s, 0.5)),
+         absl::StrFormat("the most of %d: until the step has its value, from a snapshot", kLosses));
+  Report("group_recover_mismatches", unequal, "", "",
+         absl::StrFormat("of %d such runs, against one that nothing happened to", kLosses));
+}
+
 }  // namespace
 
 void GroupFigures() {
@@ -113,6 +181,92 @@ void GroupFigures() {
          "of one program on one and on two devices");
   OB_CHECK_OK(one->Close());
   OB_CHECK_OK(two->Close());
+  LossFigures();
+}
+
+namespace {
+
+constexpr uint32_t kMany = 54, kDevicesOfWorker = 6;
+constexpr int kTrainingSteps = 5, kTinyRounds = 10;
+
+// Of the processes that descend from `pid`, without files that they map (proc(5)).
+double MemoryGib(pid_t pid) {
+  double bytes = 0;
+  std::vector<pid_t> family = {pid};
+  for (size_t i = 0; i < family.size(); ++i) {
+    std::ifstream statm(absl::StrCat("/proc/", family[i], "/statm"));
+    uint64_t size = 0, resident = 0, of_files = 0;
+    if (statm >> size >> resident >> of_files)
+      bytes += static_cast<double>((resident - of_files) *
+                                   static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+    std::error_code ignored;
+    for (const auto& task : std::filesystem::directory_iterator(
+             absl::StrCat("/proc/", family[i], "/task"), ignored)) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t child; children >> child;) family.push_back(child);
+    }
+  }
+  return bytes / (1 << 30);
+}
+
+struct Training {
+  std::vector<double> losses, seconds;
+};
+
+Training TrainOn(const std::shared_ptr<Session>& session) {
+  Training training;
+  const SessionScope scope(session);
+  Tensor::manual_seed(1);
+  const Tensor images = Tensor::randint({2048, 1, 28, 28}, 0, 256).cast(DType::kU8);
+  const Tensor labels = Tensor::randint({2048}, 0, 10).cast(DType::kU8);
+  examples::MnistTrainer trainer(images, labels, 128);
+  for (int step = 0; step < kTrainingSteps; ++step) {
+    const Clock::time_point begin = Clock::now();
+    training.losses.push_back(trainer.Step().item());
+    training.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return training;
+}
+
+}  // namespace
+
+void ManyDevicesFigures() {
+  const Cloud cloud(static_cast<int>(kMany / kDevicesOfWorker), {},
+                    {"--devices", std::to_string(kDevicesOfWorker)});
+  const std::shared_ptr<Session> one = SessionOn(cloud, 1);
+  const Training alone = TrainOn(one);
+  std::vector<double> of_one, of_many;
+  {
+    Chain chain(one.get());
+    for (int round = 0; round <= kTinyRounds; ++round) chain.Measure(of_one);
+  }
+  OB_CHECK_OK(one->Close());
+  const Clock::time_point begin = Clock::now();
+  const std::shared_ptr<Session> many = SessionOn(cloud, kMany);
+  Report("devices_54_open_s", std::chrono::duration<double>(Clock::now() - begin).count(), "s", "",
+         "nine workers with six executors each, on this machine");
+  const Training together = TrainOn(many);
+  Report("devices_54_memory_gib", MemoryGib(cloud.pid()), "GiB", "",
+         "gateway, workers, executors and compilers, after the MNIST training");
+  double error = 0;
+  for (int step = 0; step < kTrainingSteps; ++step)
+    error = std::max(error, std::abs(together.losses[step] - alone.losses[step]) /
+                                std::abs(alone.losses[step]));
+  Report("devices_54_loss_relative_error", error, "", "",
+         absl::StrFormat("%d steps of the MNIST training", kTrainingSteps));
+  Report("devices_54_step_s", Quantile(together.seconds, 0.5), "s",
+         absl::StrFormat("on one device %.3f", Quantile(alone.seconds, 0.5)), "the same");
+  {
+    Chain chain(many.get());
+    chain.Measure(of_many);  // compiles
+    of_many.clear();
+    for (int round = 0; round < kTinyRounds; ++round) chain.Measure(of_many);
+  }
+  of_one.erase(of_one.begin(), of_one.begin() + kStepsOfRound);
+  Report("devices_step_overhead_us_54", Quantile(of_many, 0.5) - Quantile(of_one, 0.5), "us",
+         absl::StrFormat("on one device %.0f", Quantile(of_one, 0.5)),
+         "x + 1 on 4 numbers, its value read");
+  OB_CHECK_OK(many->Close());
 }
 
 }  // namespace outboard::bench

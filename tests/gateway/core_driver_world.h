@@ -109,7 +109,15 @@ class Blobs final : public BlobUses {
   absl::Status UseBlob(TenantId, const SessionId&, const wire::Hash&, uint64_t, uint64_t) override {
     return absl::NotFoundError("");
   }
+  void PartsKept(const SessionId&, uint64_t seq,
+                 const std::vector<wire::Hash>& manifests) override {
+    kept_seq = seq;
+    kept = manifests;
+  }
+  void ForgetParts(const SessionId&, uint64_t) override {}
   int ended = 0;
+  uint64_t kept_seq = 0;
+  std::vector<wire::Hash> kept;
 };
 
 class ClientEnd final : public ClientEndpoint {

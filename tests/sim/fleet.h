@@ -25,6 +25,8 @@ class Fleet {
   Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
     const int workers = world_.OneIn(3) ? 1 : 3;
     const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
+    // With it all of them end, so that little would be seen of what comes after.
+    gateway_stays_ = has_groups && seed % 2 == 1;
     has_names_ = seed % 6 == 1;
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
@@ -126,7 +128,7 @@ class Fleet {
         return world_.After(world_.Between(100, 8000) * kMs, [&worker] { worker.Start(); });
       }
       case 7: {
-        if (!gateway_.up()) return;
+        if (!gateway_.up() || gateway_stays_) return;
         gateway_.Crash();
         return world_.After(world_.Between(100, 5000) * kMs, [this] {
           world_.ExecutorTrace("gateway starts");
@@ -141,6 +143,7 @@ class Fleet {
   }
 
   World world_;
+  bool gateway_stays_ = false;
   Gateway gateway_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Client>> clients_;

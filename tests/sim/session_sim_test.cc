@@ -3,8 +3,8 @@
 // so long that their sessions are put away for the next. In every seeded world each session ends in
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
-// (docs/testing.md, tests/sim/books.h). A session of several devices may end with the loss of one,
-// for it has no snapshots; until then its values are those, too.
+// (docs/testing.md, tests/sim/books.h). All of this holds for sessions on several devices, too,
+// each of whose ranks holds a state of its own; they alone end with their gateway.
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.
@@ -46,7 +46,8 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
                            "put away, saved", "slept", "refused money", "stopped",
                            "repeated for nothing", "group lost", "group ends in order",
-                           "resumed after a stop", "entered", "found what was kept"}) {
+                           "group from a snapshot", "resumed after a stop", "entered",
+                           "found what was kept"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -66,7 +67,10 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("PostTwice", Planted::kPostTwice),
                       std::pair("ForgetVoid", Planted::kForgetVoid),
                       std::pair("SkipFence", Planted::kSkipFence),
-                      std::pair("BillReplay", Planted::kBillReplay)),
+                      std::pair("BillReplay", Planted::kBillReplay),
+                      std::pair("SnapshotsDiffer", Planted::kSnapshotsDiffer),
+                      std::pair("OldPlacement", Planted::kOldPlacement),
+                      std::pair("FailedRankGoesOn", Planted::kFailedRankGoesOn)),
     [](const auto& info) { return std::string(info.param.first); });
 
 TEST_P(PlantedBug, IsFound) {

@@ -131,6 +131,7 @@ class ExecutorHost::Impl {
                    .works = [this] { return works_.load(); },
                    .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
+                .rank = options_.rank,
                 .fleet_secret = options_.fleet_secret,
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
