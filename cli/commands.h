@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/common.h"
-#include "cli/page_server.h"
+#include "cli/viz/page_server.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/core/events.h"

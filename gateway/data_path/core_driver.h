@@ -26,8 +26,8 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
-#include "gateway/data_path/heads.h"
 #include "gateway/ledger/device_time.h"
+#include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {

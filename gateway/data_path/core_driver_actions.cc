@@ -80,7 +80,12 @@ void CoreDriver::Do(Welcome& action) {
 // Nothing: every rank computes all. Where a session goes on, its arrays lie as they did.
 std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) {
   if (auto known = Entry(assign.session).runs; known != nullptr) return known;
-  if (RanksOf(assign) < 2 || !worker.has_collectives) return nullptr;
+  bool exchange = worker.has_collectives;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const partner = FindWorker(part.worker);
+    exchange &= partner != nullptr && partner->has_collectives;
+  }
+  if (RanksOf(assign) < 2 || !exchange) return nullptr;
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);

@@ -32,12 +32,12 @@
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/graph_admission.h"
 #include "gateway/data_path/graph_bytes.h"
-#include "gateway/data_path/heads.h"
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "gateway/groups/group_runs.h"
 #include "gateway/groups/group_snapshots.h"
 #include "gateway/groups/rank_answers.h"
+#include "gateway/proof/heads.h"
 #include "proto/cloud.pb.h"
 #include "telemetry/metric.h"
 

@@ -232,7 +232,7 @@ absl::Status Ledger::Move(MonthFiles& files, const std::string& month,
         Statement strip,
         db_->Prepare("UPDATE ledger_entry SET archived = ?1, archived_amount = "
                      "(SELECT amount FROM ledger_line WHERE entry = ?2 AND line = 1), "
-                     "key = 'use/#' || number, memo = '', session = NULL, grant_number = NULL, "
+                     "key = 'use/#' || number, memo = '', session = NULL, "
                      "device = NULL, price_per_hour = NULL, granted_ms = NULL WHERE number = ?2"));
     OB_ASSIGN_OR_RETURN(Statement drop, db_->Prepare("DELETE FROM ledger_line WHERE entry = ?"));
     for (const int64_t number : numbers) {

@@ -7,8 +7,8 @@
 // Gloo has neither TLS nor keys: whoever reaches its ports can send. So it listens on one address
 // alone, that of a network which only workers reach, at ports that the system chooses and that the
 // rendezvous alone tells. And Gloo gives up a dead partner only after its own time limit, and may
-// end its process where ranks disagree about sizes: so a tenant's executor must not call this; it
-// is for a process beside it, which can be ended at any time, and which is not built yet.
+// end its process where ranks disagree about sizes: so a tenant's executor must not call this.
+// Tests and benchmarks do; what workers use instead, and why: docs/decisions/100-*.md.
 #pragma once
 
 #include <chrono>

@@ -30,7 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kElements = 4 << 20;  // 16 MiB
+constexpr int64_t kElements = kAllReduceBytes / 4;
+using Join = std::function<std::unique_ptr<collective::Collective>(int rank)>;
 constexpr int kRounds = 15;
 constexpr int kWarmRounds = 5;
 
@@ -62,8 +63,7 @@ std::vector<double> Rounds(int ranks,
   return slowest;
 }
 
-std::vector<double> OfEngines(int ranks) {
-  const std::vector<std::vector<int>> sockets = ValueOrDie(collective::ConnectRanks(ranks));
+std::vector<double> OfEngines(int ranks, const Join& join) {
   return Rounds(ranks, [&](int rank) -> std::function<void()> {
     struct Rank {
       worker::InProcessCompiler compiler;
@@ -77,8 +77,7 @@ std::vector<double> OfEngines(int ranks) {
     mine->engine = worker::MakeCompiledEngine(
         &mine->compiler,
         ValueOrDie(runtime::MakeDevice(std::string(runtime::kCpu), {.threads = 1})), {});
-    mine->engine->JoinGroup(
-        ValueOrDie(collective::MakeOverSockets({rank, {ranks}, 1}, sockets[rank])));
+    mine->engine->JoinGroup(join(rank));
     Graph& g = mine->graph;
     const UOp* const x = Param(g, 0, DType::kF32, {kElements});
     mine->sink = Sink(g, {g.MakeChecked(Op::kAllReduce, DType::kVoid, {x},
@@ -126,9 +125,17 @@ std::vector<double> OfGloo(int ranks) {
 
 }  // namespace
 
+double AllReduceMs(int ranks, const Join& join) { return Quantile(OfEngines(ranks, join), 0.5); }
+
 void AllReduceFigures() {
   for (const int ranks : {2, 4}) {
-    const double ours_ms = Quantile(OfEngines(ranks), 0.5), gloo_ms = Quantile(OfGloo(ranks), 0.5);
+    const std::vector<std::vector<int>> sockets = ValueOrDie(collective::ConnectRanks(ranks));
+    const double ours_ms = AllReduceMs(
+        ranks,
+        [&](int rank) {
+          return ValueOrDie(collective::MakeOverSockets({rank, {ranks}, 1}, sockets[rank]));
+        }),
+                 gloo_ms = Quantile(OfGloo(ranks), 0.5);
     Report(absl::StrCat("allreduce_ms_", ranks), ours_ms, "ms", "",
            "16 MiB of f32, engines over sockets, one process");
     Report(absl::StrCat("allreduce_gloo_ms_", ranks), gloo_ms, "ms", "",

@@ -1,9 +1,13 @@
 #include "tests/bench/group_figures.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,9 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/examples/mnist.h"
 #include "client/session/session.h"
+#include "client/tensor/session_scope.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/bench/cloud.h"
@@ -175,6 +182,91 @@ void GroupFigures() {
   OB_CHECK_OK(one->Close());
   OB_CHECK_OK(two->Close());
   LossFigures();
+}
+
+namespace {
+
+constexpr uint32_t kMany = 54, kDevicesOfWorker = 6;
+constexpr int kTrainingSteps = 5, kTinyRounds = 10;
+
+// Of the processes that descend from `pid`, without files that they map (proc(5)).
+double MemoryGib(pid_t pid) {
+  double bytes = 0;
+  std::vector<pid_t> family = {pid};
+  for (size_t i = 0; i < family.size(); ++i) {
+    std::ifstream statm(absl::StrCat("/proc/", family[i], "/statm"));
+    uint64_t size = 0, resident = 0, of_files = 0;
+    if (statm >> size >> resident >> of_files)
+      bytes += static_cast<double>((resident - of_files) *
+                                   static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+    std::error_code ignored;
+    for (const auto& task : std::filesystem::directory_iterator(
+             absl::StrCat("/proc/", family[i], "/task"), ignored)) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t child; children >> child;) family.push_back(child);
+    }
+  }
+  return bytes / (1 << 30);
+}
+
+struct Training {
+  std::vector<double> losses, seconds;
+};
+
+Training TrainOn(const std::shared_ptr<Session>& session) {
+  Training training;
+  const SessionScope scope(session);
+  Tensor::manual_seed(1);
+  const Tensor images = Tensor::randint({2048, 1, 28, 28}, 0, 256).cast(DType::kU8);
+  const Tensor labels = Tensor::randint({2048}, 0, 10).cast(DType::kU8);
+  examples::MnistTrainer trainer(images, labels, 128);
+  for (int step = 0; step < kTrainingSteps; ++step) {
+    const Clock::time_point begin = Clock::now();
+    training.losses.push_back(trainer.Step().item());
+    training.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return training;
+}
+
+}  // namespace
+
+void ManyDevicesFigures() {
+  const Cloud cloud(static_cast<int>(kMany / kDevicesOfWorker), {},
+                    {"--devices", std::to_string(kDevicesOfWorker)});
+  const std::shared_ptr<Session> one = SessionOn(cloud, 1);
+  const Training alone = TrainOn(one);
+  std::vector<double> of_one, of_many;
+  {
+    Chain chain(one.get());
+    for (int round = 0; round <= kTinyRounds; ++round) chain.Measure(of_one);
+  }
+  OB_CHECK_OK(one->Close());
+  const Clock::time_point begin = Clock::now();
+  const std::shared_ptr<Session> many = SessionOn(cloud, kMany);
+  Report("devices_54_open_s", std::chrono::duration<double>(Clock::now() - begin).count(), "s", "",
+         "nine workers with six executors each, on this machine");
+  const Training together = TrainOn(many);
+  Report("devices_54_memory_gib", MemoryGib(cloud.pid()), "GiB", "",
+         "gateway, workers, executors and compilers, after the MNIST training");
+  double error = 0;
+  for (int step = 0; step < kTrainingSteps; ++step)
+    error = std::max(error, std::abs(together.losses[step] - alone.losses[step]) /
+                                std::abs(alone.losses[step]));
+  Report("devices_54_loss_relative_error", error, "", "",
+         absl::StrFormat("%d steps of the MNIST training", kTrainingSteps));
+  Report("devices_54_step_s", Quantile(together.seconds, 0.5), "s",
+         absl::StrFormat("on one device %.3f", Quantile(alone.seconds, 0.5)), "the same");
+  {
+    Chain chain(many.get());
+    chain.Measure(of_many);  // compiles
+    of_many.clear();
+    for (int round = 0; round < kTinyRounds; ++round) chain.Measure(of_many);
+  }
+  of_one.erase(of_one.begin(), of_one.begin() + kStepsOfRound);
+  Report("devices_step_overhead_us_54", Quantile(of_many, 0.5) - Quantile(of_one, 0.5), "us",
+         absl::StrFormat("on one device %.0f", Quantile(of_one, 0.5)),
+         "x + 1 on 4 numbers, its value read");
+  OB_CHECK_OK(many->Close());
 }
 
 }  // namespace outboard::bench

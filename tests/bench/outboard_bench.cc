@@ -34,6 +34,7 @@
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/shard_figures.h"
+#include "tests/bench/shelf_figures.h"
 #include "tests/bench/spread_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
@@ -270,6 +271,8 @@ int Main(int argc, char** argv) {
                                         GroupFigures();
                                         SpreadFigures();
                                         AllReduceFigures();
+                                        ManyDevicesFigures();
+                                        ShelfFigures();
                                       }},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},

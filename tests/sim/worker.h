@@ -127,6 +127,7 @@ class Worker {
     auto executor = std::make_unique<Executor>();
     executor->token = *gateway::TokenFromBytes(assign.attach_token());
     executor->placement = assign.placement();
+    executor->first_rank = assign.group().first_rank();
     executor->devices = {assign.devices().begin(), assign.devices().end()};
     worker::ExecutorOptions options;
     options.planted = {.ack_before_store = planted_ == Planted::kAckBeforeStore,
@@ -143,6 +144,7 @@ class Worker {
   struct Executor {
     gateway::Token token;
     uint64_t placement = 0;
+    uint32_t first_rank = 0;  // of this worker's
     std::vector<uint32_t> devices;
     FakeEngine engine;
     std::unique_ptr<worker::ExecutorCore> core;  // ends before the engine
@@ -232,7 +234,7 @@ class Worker {
       device.set_memory_bytes(kDeviceBytes);
     }
     for (const auto& [key, executor] : executors_) {
-      if (key.second != 0) continue;
+      if (key.second != executor->first_rank) continue;
       proto::HeldSession& held = *reg.add_sessions();
       held.set_session_id(key.first.Bytes());
       held.set_attach_token(gateway::BytesOf(executor->token));
@@ -252,7 +254,7 @@ class Worker {
       proto::WorkerEvent event;
       event.mutable_heartbeat();
       for (const auto& [key, executor] : executors_) {
-        if (key.second != 0) continue;
+        if (key.second != executor->first_rank) continue;
         event.mutable_heartbeat()->add_sessions(key.first.Bytes());
         event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
       }

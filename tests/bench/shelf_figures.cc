@@ -1,0 +1,194 @@
+#include "tests/bench/shelf_figures.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "client/examples/gpt.h"
+#include "client/nn/state.h"
+#include "client/session/session.h"
+#include "client/tensor/session_scope.h"
+#include "compiler/shard/shard.h"
+#include "runtime/collective/sockets.h"
+#include "tests/bench/allreduce_figures.h"
+#include "tests/bench/cloud.h"
+#include "tests/bench/report.h"
+#include "tests/bench/torch_peer.h"
+#include "tests/shelf/shelf.h"
+#include "tests/shelf/shelf_cloud.h"
+#include "wire/data_address.h"
+#include "worker/groups/group_links.h"
+
+namespace outboard::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBatchOfNode = 4;  // passages, as in the figures of one machine
+constexpr int kSteps = 9, kWarmSteps = 2;
+constexpr double kRoundTripMs = 20;
+
+// ---- an ALLREDUCE ---------------------------------------------------------------------------------
+
+// The Collectives of two ranks, each on its node of the shelf.
+class Ends {
+ public:
+  explicit Ends(const test::Shelf* shelf) : shelf_(shelf) {}
+
+  // Each on its own thread, which enters the node and waits for the other.
+  std::unique_ptr<collective::Collective> Join(int rank) {
+    OB_CHECK_OK(shelf_->Enter(rank));
+    nodes_[rank] = ValueOrDie(worker::GroupLinks::Listen(shelf_->address(rank) + ":0"));
+    int pair[2];
+    OB_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    for (const int end : {pair[0], pair[1]}) collective::WidenSocket(end);
+    together_.arrive_and_wait();
+    worker::GroupLinkOptions link{.name = {std::string(16, 's'), 1, 0, 1},
+                                  .attach_token = std::string(16, 't'),
+                                  .partner = static_cast<uint32_t>(1 - rank),
+                                  .address = std::nullopt,
+                                  .executor = pair[1]};
+    if (rank == 0) link.address = ValueOrDie(wire::ParseDataAddress(nodes_[1]->address()));
+    std::vector<worker::GroupLinkOptions> links;
+    links.push_back(std::move(link));
+    nodes_[rank]->Add(std::move(links), [](uint32_t, const absl::Status& why) {
+      std::fprintf(stderr, "outboard_bench: %s\n", why.ToString().c_str());
+    });
+    std::vector<int> sockets(2, -1);
+    sockets[1 - rank] = pair[0];
+    return ValueOrDie(collective::MakeOverSockets({rank, {2}, 1}, std::move(sockets)));
+  }
+
+ private:
+  const test::Shelf* const shelf_;
+  std::barrier<> together_{2};
+  std::unique_ptr<worker::GroupLinks> nodes_[2];
+};
+
+void AllReduceModel(double gbit) {
+  const auto shelf = ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit}));
+  Ends ends(shelf.get());
+  const double ms = AllReduceMs(2, [&](int rank) { return ends.Join(rank); });
+  // Of two ranks each sends all that it has (docs/decisions/085-*.md).
+  shard::DeviceSpeeds speeds;
+  speeds.link_bytes_per_s = gbit * 1e9 / 8;
+  const double predicted_ms =
+      (speeds.collective_s + static_cast<double>(kAllReduceBytes) / speeds.link_bytes_per_s) * 1e3;
+  Report(absl::StrFormat("allreduce_model_error_%dgbit", static_cast<int>(gbit)),
+         std::abs(ms - predicted_ms) / ms, "",
+         absl::StrFormat("predicted %.1f ms", predicted_ms),
+         absl::StrFormat("16 MiB of f32 between two nodes in %.1f ms", ms));
+}
+
+// ---- the GPT --------------------------------------------------------------------------------------
+
+struct GptStep {
+  double ms = 0;
+  double parameter_bytes = 0;
+};
+
+GptStep MeasureGpt(const test::ShelfCloud& cloud, uint32_t devices) {
+  session::SessionOptions options;
+  options.target = cloud.target();
+  options.key = cloud.key();
+  options.devices = devices;
+  options.spread = "data";
+  const std::shared_ptr<Session> session = ValueOrDie(Session::Connect(options));
+  std::vector<double> times;
+  GptStep step;
+  {
+    const SessionScope scope(session);
+    Tensor::manual_seed(1);
+    const Tensor text = Tensor::randint({1 << 16}, 0, 256).cast(DType::kU8);
+    examples::GptTrainer trainer(text, {}, kBatchOfNode * devices);
+    for (int i = 0; i < kWarmSteps + kSteps; ++i) {
+      const Clock::time_point begin = Clock::now();
+      OB_CHECK(std::isfinite(trainer.Step().item()));
+      if (i >= kWarmSteps)
+        times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    }
+    for (const Tensor& parameter : nn::parameters(trainer.net()))
+      step.parameter_bytes += static_cast<double>(parameter.numel()) * 4;
+  }
+  OB_CHECK_OK(session->Close());
+  step.ms = Quantile(times, 0.5);
+  return step;
+}
+
+GptStep GptOn(const test::ShelfOptions& links, uint32_t devices) {
+  const auto shelf = ValueOrDie(test::Shelf::Make(links));
+  const auto cloud = ValueOrDie(test::ShelfCloud::Start(
+      *shelf, 2, {.outboard = Beside("outboard"), .devices = 1, .core_each = true}));
+  return MeasureGpt(*cloud, devices);
+}
+
+// Milliseconds of PyTorch's step on two such nodes.
+double TorchDdpMs(double gbit) {
+  const auto shelf = ValueOrDie(test::Shelf::Make({.nodes = 2, .gbit_per_s = gbit}));
+  std::string command;
+  for (int node = 1; node >= 0; --node)
+    absl::StrAppend(&command, absl::StrJoin(shelf->In(node), " "), " taskset -c ", node,
+                    " env GLOO_SOCKET_IFNAME=data ", Torch().python, " ", OUTBOARD_BENCH_SOURCES,
+                    "/torch_ddp.py --rank ", node, " --ranks 2 --master ", shelf->address(0),
+                    " --batch ", kBatchOfNode, " --steps ", kSteps, " 2>/dev/null",
+                    node == 1 ? " >/dev/null & " : "");
+  return NumberIn(OutputOf(command), "step_ms");
+}
+
+void GptFigures() {
+  const GptStep one = GptOn({.nodes = 2}, 1), free = GptOn({.nodes = 2}, 2);
+  for (const int gbit : {1, 10}) {
+    const GptStep two = GptOn({.nodes = 2, .gbit_per_s = static_cast<double>(gbit)}, 2);
+    Report(absl::StrCat("dp2_efficiency_", gbit, "gbit"), one.ms / two.ms, "",
+           absl::StrFormat("one node %.0f ms a step", one.ms),
+           absl::StrFormat("two nodes %.0f ms a step of twice the batch; links without a rate %.0f",
+                           two.ms, free.ms));
+    if (gbit != 1) continue;
+    const double wire_ms = two.parameter_bytes / (gbit * 1e9 / 8) * 1e3;
+    Report("overlap_hidden_ratio", 1 - std::max(0.0, two.ms - free.ms) / wire_ms, "",
+           absl::StrFormat("the gradients take %.0f ms on the link", wire_ms),
+           absl::StrFormat("the step takes %.0f ms longer than without a rate", two.ms - free.ms));
+    if (!Torch().lacks.empty()) {
+      ReportSkipped("dp2_vs_torch_ddp_1gbit", "peer missing: " + Torch().lacks);
+    } else {
+      const double ddp_ms = TorchDdpMs(gbit);
+      Report("dp2_vs_torch_ddp_1gbit", ddp_ms / two.ms, "ratio",
+             absl::StrFormat("DistributedDataParallel on Gloo, PyTorch %s, %.0f ms",
+                             Torch().version, ddp_ms),
+             absl::StrFormat("%.0f ms, through gateway and workers", two.ms));
+    }
+  }
+  const GptStep far = GptOn({.nodes = 2, .delay_ms = kRoundTripMs / 2}, 2);
+  Report("rtt20_round_trips", (far.ms - free.ms) / kRoundTripMs, "",
+         absl::StrFormat("without a delay %.0f ms a step", free.ms),
+         absl::StrFormat("two nodes 20 ms apart, %.0f ms a step, its loss read", far.ms));
+}
+
+}  // namespace
+
+void ShelfFigures() {
+  if (const std::string why = test::Shelf::WhyNot(); !why.empty()) {
+    for (const char* figure :
+         {"allreduce_model_error_1gbit", "allreduce_model_error_10gbit", "dp2_efficiency_1gbit",
+          "dp2_efficiency_10gbit", "dp2_vs_torch_ddp_1gbit", "overlap_hidden_ratio",
+          "rtt20_round_trips"})
+      ReportSkipped(figure, why);
+    return;
+  }
+  AllReduceModel(1);
+  AllReduceModel(10);
+  GptFigures();
+}
+
+}  // namespace outboard::bench

@@ -1,0 +1,100 @@
+// Trains on nodes that have a network each: what one machine's loopback would let pass must not
+// matter, and what is between nodes goes over the data addresses.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/tensor/session_scope.h"
+#include "tests/e2e/small_training.h"
+#include "tests/shelf/shelf.h"
+#include "tests/shelf/shelf_cloud.h"
+
+namespace outboard {
+namespace {
+
+class ShelfTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = test::Shelf::WhyNot(); !why.empty()) GTEST_SKIP() << why;
+  }
+  void Start(const test::ShelfOptions& options, int devices) {
+    auto shelf = test::Shelf::Make(options);
+    ASSERT_TRUE(shelf.ok()) << shelf.status();
+    shelf_ = *std::move(shelf);
+    auto cloud = test::ShelfCloud::Start(*shelf_, options.nodes,
+                                         {.outboard = OUTBOARD_BINARY, .devices = devices});
+    ASSERT_TRUE(cloud.ok()) << cloud.status();
+    cloud_ = *std::move(cloud);
+  }
+  std::shared_ptr<Session> ConnectTo(uint32_t devices) {
+    session::SessionOptions options;
+    options.target = cloud_->target();
+    options.key = cloud_->key();
+    options.devices = devices;
+    options.spread = "data";
+    auto session = Session::Connect(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? std::shared_ptr<Session>(*std::move(session)) : nullptr;
+  }
+  std::vector<double> LossesOn(uint32_t devices, int steps) {
+    const std::shared_ptr<Session> session = ConnectTo(devices);
+    std::vector<double> losses;
+    if (session == nullptr) return losses;
+    {
+      const SessionScope scope(session);
+      test::SmallTraining training;
+      for (int step = 0; step < steps; ++step) losses.push_back(training.Step().item());
+    }
+    EXPECT_TRUE(session->Close().ok());
+    return losses;
+  }
+  void ExpectTheSame(uint32_t devices, int steps) {
+    const std::vector<double> one = LossesOn(1, steps), many = LossesOn(devices, steps);
+    ASSERT_EQ(one.size(), static_cast<size_t>(steps));
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(many[i], one[i], 1e-4 * std::abs(one[i])) << "step " << i;
+  }
+
+  std::unique_ptr<test::Shelf> shelf_;
+  std::unique_ptr<test::ShelfCloud> cloud_;
+};
+
+TEST_F(ShelfTest, TwoNodes_HaveTheLossesOfOneDevice) {
+  ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));
+  ExpectTheSame(2, 20);
+}
+
+TEST_F(ShelfTest, ThreeNodesOfTwoDevices_HaveThemToo) {
+  ASSERT_NO_FATAL_FAILURE(Start({.nodes = 3, .gbit_per_s = 0.1}, 2));
+  ExpectTheSame(6, 10);
+}
+
+TEST_F(ShelfTest, NodesFarApart_HaveThemToo) {
+  ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .delay_ms = 10}, 1));
+  ExpectTheSame(2, 10);
+}
+
+TEST_F(ShelfTest, ANodeThatIsLost_IsNamed) {
+  ASSERT_NO_FATAL_FAILURE(Start({.nodes = 2, .gbit_per_s = 1}, 1));
+  const std::shared_ptr<Session> session = ConnectTo(2);
+  ASSERT_NE(session, nullptr);
+  std::string why;
+  const SessionScope scope(session);
+  try {
+    test::SmallTraining training;
+    training.Step().item();
+    kill(cloud_->worker(1), SIGKILL);
+    for (int i = 0; i < 100'000; ++i) training.Step().item();
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  EXPECT_NE(why.find("worker lost: rank 1 of 2 (device 0 of node-1#"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace outboard
