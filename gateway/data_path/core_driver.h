@@ -91,7 +91,7 @@ class CoreDriver {
   // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
   absl::Status SetQuarantine(WorkerQuarantine* quarantine);
 
-  // ---- prices (core_driver_prices.cc)
+  // ---- prices (core_driver_leases.cc)
   // From now on devices are of the classes of this list, and cost what it says; without one they
   // cost CoreOptions::price_per_hour. Call first before any worker can join, and again whenever
   // there is another list: sessions keep the price that they have.
