@@ -196,7 +196,8 @@ BEGIN
 END;
 )sql",
     // Entries of closed months (ledger_archive.h) keep number, stamp and hashes, tenant, lease
-    // number and range; their month's file has the rest. Their keys are "use/#<number>", which nobody posts.
+    // number and range; their month's file has the rest. Their keys are "use/#<number>", which
+    // nobody posts.
     R"sql(
 ALTER TABLE ledger_entry ADD COLUMN archived TEXT;
 ALTER TABLE ledger_entry ADD COLUMN archived_amount INTEGER;

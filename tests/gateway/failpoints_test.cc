@@ -117,8 +117,8 @@ std::string Seen(const std::string& folder) {
     const SpendBudget budget = ValueOrDie(ledger->BudgetOf(tenant));
     const Usage usage = ValueOrDie(ledger->UsageOf(tenant));
     out << tenant.value << ": " << ledger->Balance(tenant)->value << " " << usage.device_ms
-        << " ms " << usage.amount.value << ", held " << budget.held.value << ", spent " << budget.spent.value
-        << "\n";
+        << " ms " << usage.amount.value << ", held " << budget.held.value << ", spent "
+        << budget.spent.value << "\n";
     for (const auto& entry : ValueOrDie(ledger->EntriesOf(tenant, 0, 1000)))
       out << entry.body.key << " " << entry.body.lines[0].amount.value << "\n";
   }
