@@ -175,6 +175,7 @@ absl::Status PrintUsage(const AccountFlags& flags) {
   if (!flags.since.empty()) {
     OB_ASSIGN_OR_RETURN(since, TimeFrom("--since", flags.since));
   }
+  if (!flags.by.empty()) return PrintUsageBy(flags, since);
   const char* const key = std::getenv("CLOUD_KEY");
   OB_ASSIGN_OR_RETURN(const Pages pages,
                       flags.gateway.empty()

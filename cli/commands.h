@@ -38,6 +38,7 @@ struct ServerFlags {
   int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
+  bool own = false;               // worker: of the account of $CLOUD_KEY alone
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
@@ -50,9 +51,11 @@ struct ServerFlags {
   int worker_certificate_s = 86'400;               // gateway
   bool worker_tokens = false;                      // gateway
   std::string token_file;                          // worker
+  std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;
+  std::string prices_file;  // gateway, serve, up; empty: one price for all devices
   std::string credit_limit_usd = "none";  // gateway, serve, up: of accounts that have none
   int drain_s = 5;          // gateway
   int worker_drain_s = 15;  // worker
@@ -98,6 +101,9 @@ struct AccountFlags {
   bool json = false;
   std::string on_off;                      // account share-tuning
   std::string amount;                      // credit, cap, account: US dollars, or a word
+  std::string by;                          // usage: "key,session,day"; empty: by session
+  double interval_s = 1;                   // top
+  int count = 0;                           // top: pages; 0: until it is ended
 };
 
 int RunKeyCreate(const AccountFlags& flags);
@@ -119,6 +125,23 @@ int RunAccountCreditLimit(const AccountFlags& flags);
 int RunCreditAdd(const AccountFlags& flags);
 int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
 int RunUsage(const AccountFlags& flags);
+
+// `outboard ps` and `stop`: sessions of the account of $CLOUD_KEY at a gateway.
+
+struct SessionFlags {
+  std::string gateway;  // empty: $CLOUD_HOST
+  std::vector<std::string> sessions;  // stop: names or ids
+  bool json = false;
+};
+
+int RunPs(const SessionFlags& flags);
+int RunStop(const SessionFlags& flags);
+// What an operator looks at (cli/books/watch.cc): of the gateway that runs in the data folder.
+int RunPriceShow(const AccountFlags& flags);
+int RunDeviceList(const AccountFlags& flags);
+int RunTop(const AccountFlags& flags);  // until SIGINT or SIGTERM
+// `usage --by`: of the accounts file. INVALID_ARGUMENT names the flag.
+absl::Status PrintUsageBy(const AccountFlags& flags, gateway::WallTime since);
 
 // `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
 
@@ -216,6 +239,8 @@ struct ShardFlags {
   int64_t devices = 2;
   std::string mesh;  // "2x4"; empty: one axis
   std::string spread = "auto";
+  uint64_t memory_bytes = 0;  // of a device; 0: enough
+  bool measures = false;      // this machine's links, as a worker does
 };
 
 // Explains the encoded graph. Errors: INVALID_ARGUMENT, UNIMPLEMENTED for flags or a graph that are

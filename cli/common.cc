@@ -180,6 +180,13 @@ void BlockSignals() {
   signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with an error
 }
 
+void BlockHangups() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
 // Detects by its pid a parent that died before we asked for the signal.
 void EndWith(int parent_pid) {
   if (parent_pid <= 0) return;
@@ -187,8 +194,10 @@ void EndWith(int parent_pid) {
   if (getppid() != parent_pid) raise(SIGTERM);
 }
 
-absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {
+absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child,
+                      const std::function<void()>& on_hangup) {
   sigset_t set = OurSignals();
+  if (on_hangup) sigaddset(&set, SIGHUP);
   int signals = signalfd(-1, &set, SFD_CLOEXEC);
   if (signals < 0) return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
   absl::Status status;
@@ -205,7 +214,9 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
     ended = fds[1].revents != 0;
     signalfd_siginfo info;
     if (fds[0].revents == 0 || read(signals, &info, sizeof info) != sizeof info) continue;
-    if (info.ssi_signo != SIGCHLD) {
+    if (info.ssi_signo == SIGHUP) {
+      on_hangup();
+    } else if (info.ssi_signo != SIGCHLD) {
       ended = true;
     } else if (on_child) {
       status = on_child();

@@ -61,10 +61,14 @@ void EndWith(int parent_pid);
 
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();
+// The same of SIGHUP, for a server that reads a file again then.
+void BlockHangups();
 // Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes because the parent process
 // ended. From then on SIGINT ends the process at once. Calls `on_child` when a child has ended; an
-// error from it ends the wait and is returned.
-absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child = {});
+// error from it ends the wait and is returned. Calls `on_hangup` at each SIGHUP, which
+// BlockHangups has blocked; without it that signal ends the process, as ever.
+absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child = {},
+                      const std::function<void()>& on_hangup = {});
 
 // A child process that stops when this process ends for any reason: it holds the read end of a pipe
 // that then closes.

@@ -8,12 +8,15 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/node/commands.h"
 #include "cli/service_manager.h"
 #include "cli/sweep/commands.h"
 #include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
+#include "worker/devices/measure_main.h"
 #include "worker/executor/executor_main.h"
+#include "worker/init/node_init.h"
 #include "worker/tuning/search_main.h"
 
 namespace {
@@ -84,6 +87,9 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
+  app.Add("--prices", &flags.prices_file,
+          "File with classes of devices and their prices, instead of --price; read again at SIGHUP "
+          "(docs/prices.md)");
   app.Add("--credit-limit", &flags.credit_limit_usd,
           "US dollars by which the balance of an account may go below zero, unless it has a limit "
           "of its own; 0: it uses no more than what was credited; none: any amount (docs/money.md)")
@@ -101,9 +107,15 @@ int Main(int argc, char** argv) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
   }
 
+  // The kernel's name for process 1.
+  if (argc > 0 && std::strcmp(argv[0], "/init") == 0) return worker::NodeInitMain();
+
   if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
+
+  if (argc == 3 && std::strcmp(argv[1], "measure-device") == 0)
+    return worker::MeasureMain(argv[2]);
 
   if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
 
@@ -161,8 +173,12 @@ int Main(int argc, char** argv) {
   AddReady(gateway, server);
 
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
-  worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
-      .Required();
+  worker.Add("--gateway", &server.gateway,
+             "HOST:PORT or unix:/path of its --fleet-listen; with --own of its --listen (default: "
+             "$CLOUD_HOST)");
+  worker.Add("--own", &server.own,
+             "A machine of your own, for sessions of your account alone, at no price: it joins "
+             "where clients connect, with $CLOUD_KEY (docs/own-machines.md)");
   worker
       .Add("--drain", &server.worker_drain_s,
            "Seconds that a worker which is stopped has to hand its sessions to others, from their "
@@ -190,6 +206,7 @@ int Main(int argc, char** argv) {
   worker.Add("--identity-file", &server.identity_file,
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
+  worker.Add("--node-folder", &server.node_folder).Hidden();
   worker.Add("--data-address", &server.data_address,
              "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
              "sessions that are on several; reachable by workers alone; port 0: any (default: none, "
@@ -293,14 +310,38 @@ int Main(int argc, char** argv) {
             "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  usage.Add("--by", &account.by,
+            "Sums by some of account, key, session, day and state, as in key,day (default: the "
+            "sessions, one by one)");
+  Command price = app.Subcommand("price", "What devices cost (docs/prices.md)");
+  price.RequireSubcommand();
+  Command price_show = price.Subcommand("show", "Show the prices that the gateway has now");
+  Command device = app.Subcommand("device", "The devices of a gateway");
+  device.RequireSubcommand();
+  Command device_list =
+      device.Subcommand("ls", "List devices: worker, class, state, and who has them");
+  Command top = app.Subcommand("top", "Watch sessions, the queue and devices, until Ctrl-C");
+  top.Add("--interval", &account.interval_s, "Seconds between two pages").Between(0.1, 3600.0);
+  top.Add("--count", &account.count, "So many pages, then end (default: until Ctrl-C)")
+      .Between(0, 1'000'000);
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set}) {
+        account_limit, account_show, credit_add, cap_set, price_show, device_list, top}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set})
+                          credit_add, cap_set, price_show, device_list, top})
     command.Add("--json", &account.json, "Print JSON");
+
+  SessionFlags listed;
+  Command ps = app.Subcommand("ps", "List the account's sessions: name, state, age, cost");
+  Command stop = app.Subcommand("stop", "End sessions of the account, with their state");
+  stop.Add("session", &listed.sessions, "Names or ids, as `ps` prints them").Required();
+  for (Command command : {ps, stop}) {
+    command.Add("--gateway", &listed.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+    command.Add("--json", &listed.json, "Print JSON");
+  }
 
   CertFlags certified;
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
@@ -423,8 +464,14 @@ int Main(int argc, char** argv) {
   shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
   shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
   shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+  shard_explain.Add("--measure", &sharded.measures,
+                    "Predict by this machine's links, measured as a worker does it");
+  shard_explain.AddBytes("--memory", &sharded.memory_bytes,
+                         "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
+
+  NodeCommands nodes(app);
 
   VizFlags viz;
   Command see =
@@ -451,6 +498,11 @@ int Main(int argc, char** argv) {
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
   if (usage.Given()) return RunUsage(account);
+  if (ps.Given()) return RunPs(listed);
+  if (stop.Given()) return RunStop(listed);
+  if (price_show.Given()) return RunPriceShow(account);
+  if (device_list.Given()) return RunDeviceList(account);
+  if (top.Given()) return RunTop(account);
   if (cert_init.Given()) return RunCertInit(certified);
   if (cert_issue.Given()) return RunCertIssue(certified);
   if (cert_renew.Given()) return RunCertRenew(certified);
@@ -469,6 +521,7 @@ int Main(int argc, char** argv) {
   if (metrics_list.Given()) return RunMetricsList();
   if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
+  if (nodes.Given()) return nodes.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

@@ -173,7 +173,17 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   OB_ASSIGN_OR_RETURN(options.credit_limit,
                       CreditLimitFrom("--credit-limit", flags.credit_limit_usd));
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
+  if (!flags.prices_file.empty()) {
+    OB_ASSIGN_OR_RETURN(options.prices, PricesFrom(flags.prices_file));
+  }
   return options;
+}
+
+absl::StatusOr<std::shared_ptr<const gateway::PriceList>> PricesFrom(const std::string& file) {
+  auto list = gateway::ReadPriceList(file);
+  if (!list.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--prices: ", list.status().message()));
+  return std::make_shared<const gateway::PriceList>(*std::move(list));
 }
 
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options) {

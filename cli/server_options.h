@@ -41,6 +41,9 @@ absl::StatusOr<std::string> GivenToken(const ServerFlags& flags);
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30);
 
+// What --prices names. Errors: INVALID_ARGUMENT, with the line
+absl::StatusOr<std::shared_ptr<const gateway::PriceList>> PricesFrom(const std::string& file);
+
 // Fails if the folder, which will be removed at the end, holds files.
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options);
 

@@ -17,6 +17,7 @@
 #include "base/cores.h"
 #include "base/environment.h"
 #include "cli/commands.h"
+#include "cli/node/node_worker.h"
 #include "cli/server_options.h"
 #include "cli/telemetry.h"
 #include "client/session/address.h"
@@ -124,6 +125,22 @@ int EndCode(const absl::Status& status) {
   return is_dead ? 1 : code;
 }
 
+// Reads the price file again; one that is wrong, or lacks a class in use, changes nothing. Nothing
+// to call: there is no such file.
+std::function<void()> RereadsPrices(const ServerFlags& flags, gateway::Gateway& gateway) {
+  if (flags.prices_file.empty()) return {};
+  return [&gateway, file = flags.prices_file] {
+    auto prices = PricesFrom(file);
+    absl::Status status = prices.status();
+    if (status.ok()) status = gateway.SetPrices(*prices);
+    if (status.ok())
+      telemetry::LogInfo("prices_read", {{"classes", (*prices)->Names()}});
+    else
+      telemetry::LogError("prices_refused",
+                          {{"message", status.ToString()}, {"effect", "the old prices stay"}});
+  };
+}
+
 constexpr char kAnyMetricsPort[] = "127.0.0.1:0";
 
 // A gateway that cannot start was called wrongly, or another one is in its place.
@@ -136,6 +153,7 @@ int ReportStart(const absl::Status& status) {
 
 int RunGateway(const ServerFlags& flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   options->fleet_listen =
@@ -154,27 +172,78 @@ int RunGateway(const ServerFlags& flags) {
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address(),
                                   (*gateway)->fingerprint(), (*shown)->Announce());
-  if (status.ok()) status = AwaitEnd(flags.life_fd);
+  if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
   (*gateway)->Stop(seconds(flags.drain_s));
   return EndCode(status);
 }
 
-int RunWorker(const ServerFlags& flags) {
+// How a worker reaches its gateway, and what it shows there.
+struct WorkerJoin {
+  std::string gateway;
+  std::string secret;  // the fleet's; of a machine of an account's own that account's key
+  std::string token;
+  session::Protection protection;
+};
+
+// Where clients connect, with a client's environment.
+absl::StatusOr<WorkerJoin> JoinOfOwn(const ServerFlags& flags) {
+  if (!flags.fleet_secret_file.empty() || !flags.token_file.empty())
+    return absl::InvalidArgumentError(
+        "--own: a machine of your own joins with CLOUD_KEY; leave out --fleet-secret-file and "
+        "--token-file");
+  WorkerJoin join{.gateway = flags.gateway, .secret = TakeSecret("CLOUD_KEY")};
+  const char* const host = std::getenv("CLOUD_HOST");
+  if (join.gateway.empty() && host != nullptr) join.gateway = host;
+  if (join.gateway.empty())
+    return absl::InvalidArgumentError(
+        "--own needs the address at which clients connect: --gateway, or CLOUD_HOST");
+  if (join.secret.empty())
+    return absl::InvalidArgumentError("--own needs a key of your account in CLOUD_KEY");
+  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", join.secret));
+  telemetry::HideInLogs(join.secret);
+  const bool is_told = flags.insecure || flags.tls || !flags.tls_ca_file.empty() ||
+                       !flags.tls_fingerprint.empty();
+  OB_ASSIGN_OR_RETURN(join.protection, is_told ? ProtectionOfWorker(flags, "")
+                                               : session::Protection::FromEnvironment());
+  return join;
+}
+
+// `claim`: of a node, which has no fleet secret, and its claim is its token.
+absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
+                                       const std::optional<std::string>& claim) {
+  if (flags.gateway.empty())
+    return absl::InvalidArgumentError("--gateway is missing: where workers join");
+  WorkerJoin join{.gateway = flags.gateway};
+  std::string fingerprint;
+  if (claim.has_value()) {
+    join.token = *claim;
+  } else {
+    OB_ASSIGN_OR_RETURN(join.secret, FleetSecretOfWorker(flags, &fingerprint));
+    OB_ASSIGN_OR_RETURN(join.token, GivenToken(flags));
+  }
+  telemetry::HideInLogs(join.token);
+  OB_ASSIGN_OR_RETURN(join.protection, ProtectionOfWorker(flags, fingerprint));
+  return join;
+}
+
+int RunWorker(const ServerFlags& given) {
+  ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
-  if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
+  const auto node = StartOfNode(flags);
+  if (!node.ok()) return Report(node.status());
+  const bool is_node = node->has_value();
+  const auto join =
+      flags.own ? JoinOfOwn(flags)
+                : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
+  if (!join.ok()) return Report(join.status());
+  const std::string& target = join->gateway;
+  const session::Protection& protection = join->protection;
+  if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok())
     return Report(status);
-  std::string fingerprint;
-  auto secret = FleetSecretOfWorker(flags, &fingerprint);
-  if (!secret.ok()) return Report(secret.status());
-  const auto token = GivenToken(flags);
-  if (!token.ok()) return Report(token.status());
-  telemetry::HideInLogs(*token);
-  const auto protection = ProtectionOfWorker(flags, fingerprint);
-  if (!protection.ok()) return Report(protection.status());
   auto links = LinksOf(flags);
   if (!links.ok()) return Report(links.status());
   auto shown =
@@ -187,31 +256,44 @@ int RunWorker(const ServerFlags& flags) {
     telemetry::LogWarning("no_identity_kept", {{"message", why}});
     identity = worker::NewIdentity();
   }
-  const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
-    session::Protection with = *protection;
+  const auto node_log =
+      is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr;
+  const auto connect = [&, node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
+    session::Protection with = protection;
     with.identity = std::move(certificate);
-    return worker::FleetChannels{session::MakeChannel(flags.gateway, with),
-                                 session::MakeBulkConnections(flags.gateway, "", with).channels};
+    worker::FleetChannels made{session::MakeChannel(target, with),
+                               session::MakeBulkConnections(target, "", with).channels};
+    if (node_log != nullptr && with.identity != nullptr) node_log->Use(made.control);
+    return made;
   };
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
-          session::WaitConnected(*channels.control, flags.gateway, kConnectsWithin);
+          session::WaitConnected(*channels.control, target, kConnectsWithin);
       !status.ok()) {
-    return Report(protection->Explain(flags.gateway, status));
+    return Report(protection.Explain(target, status));
   }
-  const auto enrolment = protection->UsesTls(flags.gateway)
+  const auto enrolment = !flags.own && protection.UsesTls(target)
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
                                    .name = flags.name,
-                                   .fleet_secret = *secret,
-                                   .token = *token,
+                                   .node = is_node ? std::optional((*node)->facts) : std::nullopt,
+                                   .fleet_secret = join->secret,
+                                   .token = join->token,
                                    .file = IdentityPath(flags) + ".pem",
                                    .connect = connect})
                              : nullptr;
+  if (is_node) {
+    // One that is not let in ends, says why, and is started again after a while (worker/init).
+    const absl::Status let_in =
+        enrolment == nullptr
+            ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
+            : enrolment->Channels().status();
+    if (!let_in.ok()) return Report(let_in);
+  }
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
                                .enrolment = enrolment,
                                .name = flags.name,
-                               .fleet_secret = *secret,
+                               .fleet_secret = join->secret,
                                .identity = *identity,
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
@@ -220,7 +302,7 @@ int RunWorker(const ServerFlags& flags) {
                                .memory_bytes_max = MemoryOf(flags),
                                .links = *std::move(links)},
                               [&] {
-                                return TellReady(flags.ready, flags.gateway, "", "",
+                                return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
@@ -231,6 +313,7 @@ int RunWorker(const ServerFlags& flags) {
 
 int RunServe(const ServerFlags& flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, kServeSessions);
   if (!devices.ok()) return Report(devices.status());
@@ -276,7 +359,7 @@ int RunServe(const ServerFlags& flags) {
     if (status.ok())
       status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                          (*shown)->Announce());
-    if (status.ok()) status = AwaitEnd(flags.life_fd);
+    if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
     code = EndCode(status);
@@ -290,6 +373,7 @@ int RunServe(const ServerFlags& flags) {
 
 int RunUp(ServerFlags flags) {
   RaiseDescriptorLimit();
+  if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
@@ -366,7 +450,7 @@ int RunUp(ServerFlags flags) {
     status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                        (*shown)->Announce());
   if (status.ok()) {
-    status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
+    const auto on_child = [&]() -> absl::Status {
       for (size_t i = 0; i < workers.size(); ++i) {
         if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
         workers[i].Reaped();
@@ -376,7 +460,8 @@ int RunUp(ServerFlags flags) {
         if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
       }
       return absl::OkStatus();
-    });
+    };
+    status = AwaitEnd(flags.life_fd, on_child, RereadsPrices(flags, **gateway));
   }
   (*gateway)->Stop(milliseconds(0));
   for (Child& worker : workers) worker.Stop();

@@ -10,7 +10,6 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
-#include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
@@ -20,11 +19,11 @@
 #include "compiler/program/expand.h"
 #include "compiler/program/hopper/plan.h"
 #include "compiler/program/online/plan.h"
-#include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/amdgpu/amdgpu.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "compiler/render/llvm/x86.h"
 #include "compiler/render/opencl_c.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard {
 namespace {
@@ -117,12 +116,6 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   return absl::OkStatus();
 }
 
-// What one of several copies is planned for: its share of the device, since all run at once.
-Target ShareOf(Target target, int64_t copies) {
-  target.multiprocessors = (target.multiprocessors + copies - 1) / copies;
-  return target;
-}
-
 absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
                               const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
@@ -131,10 +124,8 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
     return absl::UnimplementedError("kernel: several copies, on another device than CUDA's");
   const Target target = ShareOf(device, copies);
   Graph guards;
-  OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(guards, sink));
-  // Other devices have a library for these.
-  if (target.kind == TargetKind::kCuda || target.kind == TargetKind::kAmd)
-    guarded = codegen::DecomposeTranscendentalsOfF64(guards, guarded);
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded,
+                      GuardedKernel(guards, sink, target));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
   Lowered out;
   out.flops = kernel.flops;

@@ -14,6 +14,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/uop.h"
+#include "compiler/target.h"
 
 namespace outboard {
 
@@ -29,6 +30,12 @@ constexpr int64_t ParameterBytes(int64_t copies, int64_t slots, int64_t maps) {
 }
 
 inline int64_t CopiesOf(const UOp* sink) { return sink->arg.empty() ? 1 : sink->int_value(); }
+
+// What one of so many copies is planned for: its share of the device, since all run at once.
+inline Target ShareOf(Target target, int64_t copies) {
+  target.multiprocessors = (target.multiprocessors + copies - 1) / copies;
+  return target;
+}
 
 // The kernel `sink` in so many copies; 1: as it is alone.
 inline const UOp* WithCopies(Graph& graph, const UOp* sink, int64_t copies) {

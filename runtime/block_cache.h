@@ -39,7 +39,18 @@ class BlockCache {
   // Errors: INVALID_ARGUMENT    negative size
   //         RESOURCE_EXHAUSTED  names the bytes requested, those in use and the limit
   absl::StatusOr<void*> Allocate(int64_t bytes);
-  void Free(void* block, int64_t bytes);
+  // `used_until`: queued work up to this place uses the block still; for AllocateIdle.
+  void Free(void* block, int64_t bytes, uint64_t used_until = 0);
+
+  // A block that need not be idle: work up to `used_until` uses it still (0: none does).
+  struct Block {
+    void* address;
+    uint64_t used_until;
+    bool is_new;  // from the allocator
+  };
+  // As Allocate, for a device whose work runs later: prefers a block that no work beyond `done`
+  // uses, and a new one, where there is room, to one that is in use still.
+  absl::StatusOr<Block> AllocateIdle(int64_t bytes, uint64_t done);
 
   // Counts memory that was not allocated here (a mapped file) against the limit, until Uncount.
   // Errors: RESOURCE_EXHAUSTED  as above
@@ -57,14 +68,20 @@ class BlockCache {
   int64_t bytes_max() const { return bytes_max_; }
 
  private:
+  struct Kept {
+    void* block;
+    uint64_t used_until;
+  };
+
   static int64_t SizeClass(int64_t bytes);
   absl::Status CheckRoom(int64_t bytes, int64_t size);
+  Block Take(std::vector<Kept>& kept, size_t index, int64_t size);
 
   int64_t bytes_max_;
   const BlockSource source_;
   int64_t bytes_in_use_ = 0;
   int64_t bytes_kept_ = 0;
-  std::map<int64_t, std::vector<void*>> kept_;  // by size class
+  std::map<int64_t, std::vector<Kept>> kept_;  // by size class
 };
 
 }  // namespace outboard::runtime

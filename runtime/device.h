@@ -152,6 +152,11 @@ class Device {
   //         RESOURCE_EXHAUSTED  names the bytes requested, those in use and the limit
   virtual absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes) = 0;
 
+  // Allocates memory that is uploaded to next. Uploads into it run beside the work that is queued
+  // already, on devices that can, until work uses it. Prefers memory that no queued work uses.
+  // Errors: as Allocate
+  virtual absl::StatusOr<DeviceBuffer> AllocateForUpload(int64_t bytes) { return Allocate(bytes); }
+
   // Returns the first `bytes` bytes of an open file as writable memory. `fd` needs to be open for
   // reading only, and may be closed afterwards. Writes do not change the file, which must not be
   // truncated meanwhile. A device that shares the host's memory maps the file, so pages are read on

@@ -31,14 +31,12 @@ constexpr Names kRefusals[] = {
     "first_message", "protocol", "no_session",  "sessions", "no_device",      "graph",
     "quota",         "rate",     "connections", "streams",  "stalled_reader", "ledger",
     "credit",        "stopping", "invalid",     "not_found", "other"};
-constexpr Names kMethods[] = {"Cloud.Session",       "Cloud.Values",      "Fleet.Join",
-                              "Fleet.Attach",        "Fleet.Keep",        "Fleet.Enrol",
-                              "Blobs.Missing",       "Blobs.Upload",      "Blobs.Commit",
-                              "Blobs.List",          "Blobs.Download",    "Store.List",
-                              "Store.Get",           "Store.Set",         "Store.Remove",
-                              "Store.Pin",           "Store.Usage",       "Account.CreateKey",
-                              "Account.ListKeys",    "Account.RevokeKey", "Account.Usage",
-                              "Fleet.JoinAtClients"};
+constexpr Names kMethods[] = {
+    "Cloud.Session", "Cloud.Values", "Fleet.Join", "Fleet.Attach", "Fleet.Keep", "Fleet.Enrol",
+    "Fleet.EnrolNode", "Fleet.NodeLog", "Blobs.Missing", "Blobs.Upload", "Blobs.Commit",
+    "Blobs.List", "Blobs.Download", "Store.List", "Store.Get", "Store.Set", "Store.Remove",
+    "Store.Pin", "Store.Usage", "Account.CreateKey", "Account.ListKeys", "Account.RevokeKey",
+    "Account.Usage", "Account.ListSessions", "Account.StopSession", "Fleet.JoinAtClients"};
 constexpr Names kCodeNames[kCodes] = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",

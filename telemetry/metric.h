@@ -182,6 +182,8 @@ enum class CallMethod {
   kAttach,
   kKeep,
   kEnrol,
+  kEnrolNode,
+  kNodeLog,
   kMissing,
   kUpload,
   kCommit,
@@ -197,6 +199,8 @@ enum class CallMethod {
   kListKeys,
   kRevokeKey,
   kUsage,
+  kListSessions,
+  kStopSession,
   kRefusedJoin  // of a worker at the address for clients
 };
 // "Store.Set"; for logs and labels.

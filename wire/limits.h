@@ -56,6 +56,7 @@ inline constexpr uint64_t kNotDurableBytesMax = uint64_t{64} << 20;  // of inlin
 inline constexpr size_t kOpenBytesMax = size_t{128} << 10;
 inline constexpr size_t kOpenKernelUsesMax = 1000;
 inline constexpr size_t kOpenNameBytesMax = 100;  // printable
+inline constexpr size_t kSessionNameBytesMax = 64;
 // Sessions that start together; more than an account may have by default would never start.
 inline constexpr uint32_t kGangSizeMax = 64;
 

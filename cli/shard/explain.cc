@@ -18,6 +18,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/shard/shard.h"
+#include "worker/groups/link_speed.h"
 
 namespace outboard::cli {
 namespace {
@@ -54,10 +55,10 @@ std::string Bytes(double bytes) {
 }
 
 std::string Summary(Spread spread, const shard::ShardedGraph& sharded) {
-  return absl::StrFormat("%-7s %10.3g %12s %8d %10.3f ms  %s\n", std::string(Name(spread)),
+  return absl::StrFormat("%-7s %10.3g %12s %8d %11s %10.3f ms  %s\n", std::string(Name(spread)),
                          sharded.report.operations, Bytes(sharded.report.bytes_sent),
-                         sharded.report.collectives.size(), 1e3 * sharded.report.predicted_s,
-                         sharded.report.choice);
+                         sharded.report.collectives.size(), Bytes(sharded.report.memory_bytes),
+                         1e3 * sharded.report.predicted_s, sharded.report.choice);
 }
 
 }  // namespace
@@ -67,15 +68,33 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
   OB_ASSIGN_OR_RETURN(const Spread asked, shard::SpreadFromName(flags.spread));
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, encoding, Level::kTensor));
+  shard::DeviceSpeeds speeds;
+  if (flags.measures) {
+    OB_ASSIGN_OR_RETURN(const worker::LinkSpeed link, worker::MeasureLink());
+    speeds = shard::SpeedsOfLink(link.bytes_per_s, link.message_s);
+  }
   std::string out = absl::StrFormat(
-      "On %s devices, for one device and one Run:\n%-7s %10s %12s %8s %13s  %s\n", ToString(mesh),
-      "spread", "operations", "sent", "messages", "predicted", "what is cut to begin with");
+      "Predicted by %.0f GFLOP/s a device, links of %s/s and %.0f us a message, %s.\n",
+      speeds.operations_per_s / 1e9, Bytes(speeds.link_bytes_per_s), 1e6 * speeds.collective_s,
+      flags.measures ? "measured here and rounded to powers of two" : "which is assumed");
+  absl::StrAppendFormat(
+      &out,
+      "On %s devices, for one device and one Run:\n%-7s %10s %12s %8s %11s %13s  %s\n",
+      ToString(mesh), "spread", "operations", "sent", "messages", "memory", "predicted",
+      "what is cut to begin with");
+  const shard::DeviceMemory memory{.bytes = static_cast<int64_t>(std::min<uint64_t>(
+                                       flags.memory_bytes, limits::kStoredBytesMax))};
   shard::ShardedGraph shown;
   for (const Spread spread : {Spread::kAuto, Spread::kData, Spread::kFsdp, Spread::kTensor}) {
-    OB_ASSIGN_OR_RETURN(shard::ShardedGraph sharded,
-                        ShardGraph(graph, sink, mesh, {}, {.spread = spread}));
-    absl::StrAppend(&out, Summary(spread, sharded));
-    if (spread == asked) shown = std::move(sharded);
+    absl::StatusOr<shard::ShardedGraph> sharded =
+        ShardGraph(graph, sink, mesh, {},
+                   {.spread = spread, .speeds = speeds, .memory = memory});
+    if (!sharded.ok() && (spread == asked || !absl::IsResourceExhausted(sharded.status())))
+      return sharded.status();
+    absl::StrAppend(&out, sharded.ok() ? Summary(spread, *sharded)
+                                       : absl::StrCat(absl::StrFormat("%-7s ", Name(spread)),
+                                                      sharded.status().message(), "\n"));
+    if (spread == asked) shown = *std::move(sharded);
   }
 
   absl::StrAppend(&out, "\nResults with spread ", flags.spread, ":\n");

@@ -21,6 +21,7 @@ struct SweepFlags {
   bool larger_is_better = false;
   std::string max_cost;  // US dollars
   int64_t first_rung = 0;
+  int64_t warm_up = 0;
   int keep_one_of = 3;
   bool detach = false;
   std::string id;  // of the subcommands; empty: the newest

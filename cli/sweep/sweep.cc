@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -209,8 +211,13 @@ int RunSweep(const SweepFlags& flags) {
   plan.at_once = flags.at_once;
   plan.first_rung = flags.first_rung;
   plan.keep_one_of = flags.keep_one_of;
+  plan.warm_up = flags.warm_up;
   absl::Status status = WithBound(flags.max_cost, plan);
   if (status.ok()) status = plan.Complete(flags.strategy, flags.trials);
+  // Private workers of two processes share no state.
+  const char* const cloud = std::getenv("CLOUD");
+  if (status.ok() && plan.warm_up > 0 && (cloud == nullptr || std::string_view(cloud) != "1"))
+    status = absl::InvalidArgumentError("--warm-up needs a gateway that takes snapshots: CLOUD=1");
   if (!status.ok()) {
     Report(status);
     return kWrongUsage;
@@ -337,6 +344,11 @@ SweepCommand::SweepCommand(Command app)
            "halving: of so many trials at a rung one goes on, and the next rung is so many times "
            "as far")
       .Between(2, 100);
+  sweep_
+      .Add("--warm-up", &flags_.warm_up,
+           "Do so many steps once, with the first trial's values, and begin every trial with what "
+           "the program has kept by then (docs/sweeps.md); needs CLOUD=1")
+      .Positive();
   sweep_.Add("command", &flags_.command, "Behind --: the program, with {NAME} where a value goes");
   for (Command command : {sweep_, resume_}) {
     command.Add("--max-cost", &flags_.max_cost,

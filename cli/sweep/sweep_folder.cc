@@ -133,6 +133,17 @@ absl::Status SweepFolder::WriteTrials(const std::vector<SweepTrial>& trials) con
   return Write("trials.json", TrialsToJson(trials));
 }
 
+std::optional<int64_t> SweepFolder::ReadWarmUp() const {
+  const absl::StatusOr<std::string> text = ReadFile(path_ + "/warm-up");
+  int64_t cost_micro_usd = 0;
+  if (!text.ok() || !absl::SimpleAtoi(*text, &cost_micro_usd)) return std::nullopt;
+  return cost_micro_usd;
+}
+
+absl::Status SweepFolder::WriteWarmUp(int64_t cost_micro_usd) const {
+  return Write("warm-up", absl::StrCat(cost_micro_usd, "\n"));
+}
+
 absl::Status SweepFolder::Write(const std::string& name, std::string_view bytes) const {
   const std::string path = path_ + "/" + name, fresh = path + ".new";
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerOnly);

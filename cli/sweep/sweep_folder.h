@@ -4,11 +4,14 @@
 //   trials.json     what is known of each trial; replaced as a whole, so that it is always complete
 //   trial-3.log     what trial 3 has printed, all attempts
 //   results.csv, results.jsonl
+//   warm-up         what the common start has cost, once it is done
+//   warm-up.log     what it has printed
 //   runner          locked, with its process id, while a process runs the trials
 //
 // Threads: one owner at a time; one process may read while another writes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +44,11 @@ class SweepFolder {
   absl::Status WritePlan(const SweepPlan& plan) const;
   absl::StatusOr<std::vector<SweepTrial>> ReadTrials(const SweepPlan& plan) const;
   absl::Status WriteTrials(const std::vector<SweepTrial>& trials) const;
+  // What the common start of all trials has cost, in micro-USD; none: it is not done.
+  std::optional<int64_t> ReadWarmUp() const;
+  absl::Status WriteWarmUp(int64_t cost_micro_usd) const;
+  // Of its session, in the account.
+  std::string warm_up_name() const { return "sweep-" + id_ + "-warm-up"; }
   // Replaces a file of the folder: after a crash it has the old bytes or the new ones.
   absl::Status Write(const std::string& name, std::string_view bytes) const;
 

@@ -181,6 +181,7 @@ std::string SweepPlan::ToJson() const {
                          {"larger_is_better", larger_is_better},
                          {"at_once", at_once},
                          {"first_rung", first_rung},
+                         {"warm_up", warm_up},
                          {"keep_one_of", keep_one_of}};
   if (max_cost_micro_usd.has_value()) json["max_cost_micro_usd"] = *max_cost_micro_usd;
   // A command line need not be UTF-8.
@@ -199,6 +200,7 @@ absl::StatusOr<SweepPlan> SweepPlan::FromJson(std::string_view text) {
     plan.at_once = json.at("at_once");
     plan.first_rung = json.at("first_rung");
     plan.keep_one_of = json.at("keep_one_of");
+    if (json.contains("warm_up")) plan.warm_up = json["warm_up"];
     if (json.contains("max_cost_micro_usd")) plan.max_cost_micro_usd = json["max_cost_micro_usd"];
     const std::string strategy = json.at("strategy");
     const int trials = json.at("trials");

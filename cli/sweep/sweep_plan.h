@@ -33,6 +33,7 @@ struct SweepPlan {
   std::optional<int64_t> max_cost_micro_usd;  // of all trials together
   int at_once = 16;
   int64_t first_rung = 0;  // kHalving: the step at which trials are compared first
+  int64_t warm_up = 0;     // steps that are done once, and that every trial begins with; 0: none
   int keep_one_of = 3;     // kHalving: a trial goes on if it is in the best 1 of so many
 
   // Fills in `strategy` (empty: a grid if every parameter is a list, else random) and `trials`

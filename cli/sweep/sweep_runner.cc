@@ -42,11 +42,15 @@ class SweepRunner {
     for (SweepTrial& trial : trials_)
       if (!trial.ended()) trial.Restart();
     absl::Status status = Save();
+    if (status.ok() && plan_.warm_up > 0) {
+      status = WarmUp(stop);
+      if (!status.ok()) trials_.front().note = std::string(status.message());
+    }
     bool stopping = false;
     while (status.ok()) {
       if (stop && !std::exchange(stopping, true))
         for (auto& [number, running] : running_) running.process.Stop();
-      if (!stopping) StartMore();
+      if (!stopping && (plan_.warm_up == 0 || warm_up_cost_.has_value())) StartMore();
       if (running_.empty()) break;
       Await();
       for (auto it = running_.begin(); it != running_.end();)
@@ -54,15 +58,68 @@ class SweepRunner {
       if (changed_ && Clock::now() - saved_at_ > kWriteEvery) status = Save();
     }
     running_.clear();
+    if (status.ok() && plan_.warm_up > 0 && std::ranges::all_of(trials_, &SweepTrial::ended))
+      EndWarmUp();
     if (absl::Status last = Save(); status.ok()) status = last;
     return status;
   }
 
  private:
+  // Does the first trial's first steps once, in a session with a name that all trials begin with.
+  absl::Status WarmUp(const std::atomic<bool>& stop) {
+    if (stop || std::ranges::all_of(trials_, &SweepTrial::ended)) return absl::OkStatus();
+    warm_up_cost_ = folder_.ReadWarmUp();
+    if (warm_up_cost_.has_value()) return absl::OkStatus();
+    EndWarmUp();  // of an attempt that was interrupted
+    absl::StatusOr<TrialProcess> process = TrialProcess::Start(
+        0, plan_.CommandOf(trials_.front().values), folder_.path() + "/warm-up.log",
+        plan_.max_cost_micro_usd,
+        {absl::StrCat("CLOUD_SESSION_NAME=", folder_.warm_up_name()),
+         absl::StrCat("OUTBOARD_WARM_UP=", plan_.warm_up)});
+    if (!process.ok()) return process.status();
+    int64_t cost = 0, step = -1;
+    const auto read = [&] {
+      process->Read([&](const ReportLine& report) {
+        cost = std::max(cost, report.cost_micro_usd.value_or(0));
+        step = std::max(step, report.step.value_or(-1));
+      });
+    };
+    std::optional<int> status;
+    bool stopping = false;
+    while (!status.has_value()) {
+      pollfd fds[] = {{process->output_fd(), POLLIN, 0}, {process->reports_fd(), POLLIN, 0}};
+      poll(fds, 2, kPollMs);
+      if (stop && !std::exchange(stopping, true)) process->Stop();
+      read();
+      status = process->Poll();
+    }
+    read();
+    if (stopping) return absl::OkStatus();  // `resume` begins it again
+    if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0 || step < plan_.warm_up)
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the warm-up ",
+          step < plan_.warm_up ? "ended before it reported step " : "failed at step ",
+          plan_.warm_up, ": ", process->last_line().substr(0, kNoteMax), "; see ",
+          folder_.path(), "/warm-up.log"));
+    warm_up_cost_ = cost;
+    return folder_.WriteWarmUp(cost);
+  }
+
+  // Its session, if there is one. That it cannot be ended is in the log; it ends by itself.
+  void EndWarmUp() const {
+    absl::StatusOr<TrialProcess> process = TrialProcess::Start(
+        0, {"/proc/self/exe", "stop", folder_.warm_up_name()}, folder_.path() + "/warm-up.log", {});
+    const Clock::time_point until = Clock::now() + TrialProcess::kStopWithin;
+    while (process.ok() && !process->Poll().has_value() && Clock::now() < until) {
+      process->Read([](const ReportLine&) {});
+      poll(nullptr, 0, kPollMs);
+    }
+  }
+
   // The bound of the next trial; nullopt in the outer: no money is left for it.
   std::optional<std::optional<int64_t>> NextBound() const {
     if (!plan_.max_cost_micro_usd.has_value()) return std::optional<int64_t>();
-    int64_t left = *plan_.max_cost_micro_usd, waiting = 0;
+    int64_t left = *plan_.max_cost_micro_usd - warm_up_cost_.value_or(0), waiting = 0;
     for (const SweepTrial& trial : trials_) {
       left -= trial.cost_micro_usd;
       waiting += trial.state == TrialState::kWaiting ? 1 : 0;
@@ -90,7 +147,10 @@ class SweepRunner {
       }
       trial.note.clear();
       absl::StatusOr<TrialProcess> process = TrialProcess::Start(
-          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), *bound);
+          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), *bound,
+          warm_up_cost_.has_value()
+              ? std::vector<std::string>{"CLOUD_FORK_OF=" + folder_.warm_up_name()}
+              : std::vector<std::string>());
       ++trial.attempts;
       changed_ = true;
       if (!process.ok()) {
@@ -183,6 +243,7 @@ class SweepRunner {
   const SweepPlan plan_;
   std::vector<SweepTrial> trials_;
   std::map<int, RunningTrial> running_;
+  std::optional<int64_t> warm_up_cost_;  // once it is done
   bool changed_ = false;
   Clock::time_point saved_at_{};
 };

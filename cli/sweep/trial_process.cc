@@ -56,7 +56,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 
 absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<std::string>& command,
                                                  const std::string& log_path,
-                                                 std::optional<int64_t> max_cost_micro_usd) {
+                                                 std::optional<int64_t> max_cost_micro_usd,
+                                                 const std::vector<std::string>& variables) {
   int output[2] = {-1, -1}, reports[2] = {-1, -1}, failure[2] = {-1, -1};
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log < 0) return SystemError(log_path);
@@ -66,13 +67,14 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
     CloseAll({log, output[0], output[1], reports[0], reports[1], failure[0], failure[1]});
     return status;
   }
-  std::vector<std::string> added = {absl::StrCat("OUTBOARD_TRIAL=", trial),
-                                    absl::StrCat("OUTBOARD_REPORT_FD=", kReportFd)};
+  std::vector<std::string> added = variables;
+  added.push_back(absl::StrCat("OUTBOARD_TRIAL=", trial));
+  added.push_back(absl::StrCat("OUTBOARD_REPORT_FD=", kReportFd));
   if (max_cost_micro_usd.has_value())
     added.push_back(absl::StrFormat("CLOUD_MAX_COST=%d.%06d", *max_cost_micro_usd / 1'000'000,
                                     *max_cost_micro_usd % 1'000'000));
   const std::vector<std::string> environment = EnvironmentWith(added);
-  const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
+  const std::vector<char*> arguments = Pointers(command), all = Pointers(environment);
   const int parent = getpid();
   const int pid = fork();
   if (pid == 0) {
@@ -92,7 +94,7 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
     dup2(said, 1);
     dup2(said, 2);
     dup2(reported, kReportFd);
-    execvpe(arguments[0], arguments.data(), variables.data());
+    execvpe(arguments[0], arguments.data(), all.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
     _exit(127);

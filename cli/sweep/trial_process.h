@@ -1,8 +1,8 @@
 // One process of the user's program: its output goes into a log, its reports to the sweep.
 //
 // It is a process group of its own, and is ended when this process ends for whatever reason. Its
-// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report.h) and,
-// with a bound, CLOUD_MAX_COST.
+// environment has OUTBOARD_TRIAL (its number), OUTBOARD_REPORT_FD (client/report/report.h), with a
+// bound CLOUD_MAX_COST, and `variables`, as "NAME=value".
 //
 // Threads: one.
 #pragma once
@@ -24,7 +24,8 @@ class TrialProcess {
   // Errors: UNAVAILABLE  no process, pipe or log to be had, or no such program: with the reason
   static absl::StatusOr<TrialProcess> Start(int trial, const std::vector<std::string>& command,
                                             const std::string& log_path,
-                                            std::optional<int64_t> max_cost_micro_usd);
+                                            std::optional<int64_t> max_cost_micro_usd,
+                                            const std::vector<std::string>& variables = {});
   TrialProcess(TrialProcess&& other) noexcept;
   TrialProcess& operator=(TrialProcess&& other) = delete;
   ~TrialProcess();  // kills it, if it runs

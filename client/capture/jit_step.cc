@@ -427,9 +427,11 @@ std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result,
 }
 
 void JitStep::Own(const Result& result, const std::shared_ptr<CloudBuffer>& storage,
-                  const std::vector<Tensor>& arguments, const At& at) const {
+                  const std::vector<Tensor>& arguments, const At& at, uint32_t index,
+                  std::vector<session::Rekept>& rekept) const {
   const auto assign = [&](TensorState& value) {
     value.SetStorage(storage);
+    for (const uint64_t id : value.kept_ids) rekept.push_back({id, index});
     ++value.writes;
   };
   for (const size_t argument : result.arguments) assign(*arguments[argument].value());
@@ -465,11 +467,12 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   }
   // The last wait that may be cut short: after it the values name what the Run will have made.
   ThrowIfError(session_->AwaitCredit(), sending.at);
+  request.rekept.clear();
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const Result& result = results_[run.first_result + i];
     std::shared_ptr<CloudBuffer> storage = MakeResult(result, bound);
     request.outputs[i] = storage->handle;
-    Own(result, storage, arguments, sending.at);
+    Own(result, storage, arguments, sending.at, static_cast<uint32_t>(i), request.rekept);
     sending.results.push_back(std::move(storage));
   }
   for (size_t i = 0; i < request.outputs.size(); ++i) {

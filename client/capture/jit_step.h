@@ -126,8 +126,10 @@ class JitStep : public StepObserver {
   void SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& sending);
   std::shared_ptr<CloudBuffer> MakeResult(const Result& result,
                                           const std::vector<BoundVariable>& bound) const;
+  // Appends the names that go over to it as output `index`.
   void Own(const Result& result, const std::shared_ptr<CloudBuffer>& storage,
-           const std::vector<Tensor>& arguments, const At& at) const;
+           const std::vector<Tensor>& arguments, const At& at, uint32_t index,
+           std::vector<session::Rekept>& rekept) const;
 
   const At at_;
   std::shared_ptr<Session> session_;

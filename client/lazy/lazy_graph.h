@@ -106,6 +106,7 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   std::optional<std::pair<int64_t, int64_t>> layout;  // the last hint: mesh axis, dimension
   std::shared_ptr<PartOf> part;  // set if this is a view of another tensor: an assign writes to it
   uint64_t writes = 0;           // assigns, for the views of this
+  std::vector<uint64_t> kept_ids;  // of its names (client/nn/kept.h): a new value takes them over
 
   // Of the step that makes it, if one is being recorded.
   const std::shared_ptr<MadeValues> made_in;

@@ -227,6 +227,9 @@ void Realization::Settle() {
         place_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(value.node).name())
                             : results_[place_[i]];
     value.SetStorage(result);
+    if (place_[i] != kInput)
+      for (const uint64_t id : value.kept_ids)
+        request_.rekept.push_back({id, static_cast<uint32_t>(place_[i])});
     if (value.part != nullptr && value.part->IsOnlyReader()) value.part = nullptr;
     if (value.replaced != nullptr)
       replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);

@@ -1,11 +1,13 @@
 #include "client/report/report.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/report/report_channel.h"
@@ -25,6 +27,25 @@ bool IsReportName(std::string_view name) {
 }  // namespace
 
 void Report(int64_t step, std::span<const ReportedValue> values, At at) {
+  internal::ReportAlone(step, values, at);
+  if (!WarmUpEndsAt(step, at)) return;
+  CloseSession().IgnoreError();
+  std::exit(0);
+}
+
+bool WarmUpEndsAt(int64_t step, At at) {
+  int64_t last = 0;
+  const char* const text = std::getenv("OUTBOARD_WARM_UP");
+  if (text == nullptr || !absl::SimpleAtoi(text, &last) || step < last) return false;
+  const std::shared_ptr<Session> session = SessionIfConnected();
+  if (session != nullptr && session->keeps_any()) return true;
+  throw Error(absl::FailedPreconditionError(
+                  "--warm-up: the program has kept nothing in its session (outboard.keep), so that "
+                  "its trials would begin with nothing"),
+              at);
+}
+
+void internal::ReportAlone(int64_t step, std::span<const ReportedValue> values, At at) {
   if (step < 0) ThrowInvalid(at, absl::StrCat("a report of step ", step));
   std::string words = absl::StrCat("step=", step);
   for (const auto& [text, value] : values) {

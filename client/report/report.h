@@ -26,4 +26,15 @@ void Report(int64_t step, std::initializer_list<ReportedValue> values, At at = A
 // True if a sweep reads what is reported.
 bool IsTrialOfSweep();
 
+// A sweep's warm-up (`outboard sweep --warm-up K`) ends with the first report of step K or later:
+// Report then leaves the session and ends the process.
+// True if that is so at `step`. Throws FAILED_PRECONDITION if nothing has been kept
+// (client/nn/kept.h): its trials would begin with nothing.
+bool WarmUpEndsAt(int64_t step, At at = At::current());
+
+namespace internal {
+// As Report, without the end of a warm-up.
+void ReportAlone(int64_t step, std::span<const ReportedValue> values, At at);
+}  // namespace internal
+
 }  // namespace outboard

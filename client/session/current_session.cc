@@ -64,7 +64,10 @@ void ReleaseProcessSession(const Session& session) {
 absl::StatusOr<session::Stats> CloseSession() {
   const std::shared_ptr<Session> session = SessionOfProcess();
   if (session == nullptr) return session::Stats{};
-  OB_RETURN_IF_ERROR(session->Close());
+  if (session->outlives_program())
+    session->Detach().IgnoreError();  // what failed was the program's to ask for
+  else
+    OB_RETURN_IF_ERROR(session->Close());
   const session::Stats stats = session->stats();
   SetSession(nullptr);
   return stats;

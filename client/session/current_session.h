@@ -30,7 +30,7 @@ void SetSession(std::shared_ptr<Session> session);
 void ReleaseProcessSession(const Session& session);
 
 // Ends the process's session, if there is one, and returns its final statistics: when it returns,
-// the device is free and the bill is final.
+// the device is free and the bill is final. One with a name is left instead (Session::Detach).
 absl::StatusOr<session::Stats> CloseSession();
 
 namespace internal {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/files/store_client.h"
@@ -45,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(
 namespace session {
 namespace {
 
+constexpr int kForksMax = 64;  // more than an account may have by default
 constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
 constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
 
@@ -100,12 +102,17 @@ RemoteSession::RemoteSession(SessionOptions options)
   if (options_.queue_timeout.has_value())
     core_.BoundWait(static_cast<uint32_t>(std::clamp<int64_t>(
         options_.queue_timeout->count(), 0, std::numeric_limits<uint32_t>::max())));
+  core_.Name(options_.name);
+  core_.Attach(options_.attach);
+  core_.ForkOf(options_.fork_of, options_.fork_seq);
   if (!options_.gang.empty()) core_.JoinGang(options_.gang, options_.gang_size);
+  core_.WantDevices(options_.device_class, options_.device_memory_bytes);
 }
 
 RemoteSession::~RemoteSession() {
   const Waiting waiting;  // for threads that may be in a callback of the program's
-  Close().IgnoreError();
+  // What has a name is to be entered again.
+  EndStream(/*leave=*/outlives_program()).IgnoreError();
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -126,6 +133,7 @@ absl::Status RemoteSession::Dial() {
   const Waiting waiting;
   std::string target = options_.target;
   OB_RETURN_IF_ERROR(options_.CheckDevices());
+  OB_RETURN_IF_ERROR(options_.CheckNames());
   OB_RETURN_IF_ERROR(CheckKeyText("the key", options_.key));
   if (!target.empty()) {
     OB_RETURN_IF_ERROR(CheckTarget("the gateway's address", target));
@@ -243,7 +251,8 @@ absl::StatusOr<uint64_t> RemoteSession::Save(std::string_view name,
 absl::StatusOr<Saved> RemoteSession::AwaitSaved(uint64_t seq) {
   const auto call = [&]() -> absl::StatusOr<Saved> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.SavedReady(seq); }));
+    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.SavedReady(seq) || stopped(); }));
+    if (!core_.SavedReady(seq)) return core_.status();
     return core_.TakeSaved(seq);
   };
   return Traced("wait for save", call, seq);
@@ -259,6 +268,29 @@ absl::StatusOr<std::vector<StoredArray>> RemoteSession::Stored(const std::string
   });
 }
 
+absl::Status RemoteSession::Keep(std::span<const KeepEntry> entries) {
+  const auto call = [&]() -> absl::StatusOr<uint64_t> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    auto seq = core_.Keep(entries);
+    Flush();
+    return seq;
+  };
+  return Traced("keep", call).status();
+}
+
+bool RemoteSession::keeps_any() const {
+  if (!here()) return false;
+  std::lock_guard lock(mutex_);
+  return core_.keeps_any();
+}
+
+std::vector<KeptArray> RemoteSession::Kept() {
+  if (!here()) return {};
+  std::lock_guard lock(mutex_);
+  return core_.TakeKept();
+}
+
 void RemoteSession::Release(uint64_t handle) {
   if (!here()) return;
   std::lock_guard lock(mutex_);
@@ -269,10 +301,44 @@ void RemoteSession::Release(uint64_t handle) {
   Flush();
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<Session>>> RemoteSession::Fork(int count) {
+  if (count < 1 || count > kForksMax)
+    return absl::InvalidArgumentError(
+        absl::StrCat("fork: ", count, " sessions; from 1 to ", kForksMax, " at a time"));
+  OB_RETURN_IF_ERROR(Sync());
+  SessionOptions options = options_;
+  options.name.clear();
+  options.attach.clear();
+  options.gang.clear();
+  options.gang_size = 1;
+  {
+    std::lock_guard lock(mutex_);
+    if (target_.empty())
+      return absl::UnimplementedError("this session's connection does not support others");
+    options.fork_of = absl::BytesToHexString(core_.opened().session_id());
+    options.fork_seq = core_.last_seq();
+  }
+  OB_RETURN_IF_ERROR(options.CheckNames());
+  const Waiting waiting;
+  std::vector<absl::StatusOr<std::unique_ptr<Session>>> opened;
+  for (int i = 0; i < count; ++i) opened.push_back(absl::UnknownError("not opened"));
+  std::vector<std::thread> openers;  // each waits for an executor that reads the state
+  for (auto& one : opened)
+    openers.emplace_back([&one, &options] { one = Session::Connect(options); });
+  for (std::thread& opener : openers) opener.join();
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (auto& one : opened) {
+    OB_RETURN_IF_ERROR(one.status());  // the others end
+    sessions.push_back(*std::move(one));
+  }
+  return sessions;
+}
+
 absl::StatusOr<HostTensor> RemoteSession::Await(uint64_t seq, uint32_t index) {
   const auto call = [&]() -> absl::StatusOr<HostTensor> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.Ready(seq, index); }));
+    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.Ready(seq, index) || stopped(); }));
+    if (!core_.Ready(seq, index)) return core_.status();
     return core_.Take(seq, index);
   };
   return Traced("wait for value", call, seq);
@@ -332,7 +398,14 @@ Stats RemoteSession::stats() const {
   return stats;
 }
 
-absl::Status RemoteSession::Close() {
+absl::Status RemoteSession::Detach() {
+  if (!status().ok()) return EndStream(/*leave=*/true);  // its calls have said why
+  const absl::Status status = Sync();
+  OB_RETURN_IF_ERROR(EndStream(/*leave=*/true));
+  return status;
+}
+
+absl::Status RemoteSession::EndStream(bool leave) {
   if (!here()) return absl::OkStatus();
   const Waiting waiting;
   std::unique_lock lock(mutex_);
@@ -342,7 +415,7 @@ absl::Status RemoteSession::Close() {
   changed_.wait_for(lock, kCloseLostWithin, [&] { return !IsLost() || ended(); });
   closed_ = true;
   if (!ended() && !IsLost()) {
-    core_.Close();
+    leave ? core_.Leave() : core_.Close();
     Flush();
     // Without an answer the gateway's grace time ends the session; the program must not hang on
     // its way out.

@@ -66,6 +66,8 @@ class RemoteSession final : public Session, private LinkListener {
   absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries) override;
   absl::StatusOr<Saved> AwaitSaved(uint64_t seq) override;
   absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name) override;
+  absl::Status Keep(std::span<const KeepEntry> entries) override;
+  std::vector<KeptArray> Kept() override;
   void Release(uint64_t handle) override;
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
   bool Ready(uint64_t seq, uint32_t index) const override;
@@ -73,7 +75,14 @@ class RemoteSession final : public Session, private LinkListener {
   absl::Status Sync() override;
   absl::Status status() const override;
   Stats stats() const override;
-  absl::Status Close() override;
+  absl::Status Close() override { return EndStream(/*leave=*/false); }
+  absl::Status Detach() override;
+  bool keeps_any() const override;
+  bool outlives_program() const override {
+    return !options_.name.empty() || !options_.attach.empty();
+  }
+  absl::Status Resume(std::optional<uint64_t> max_cost_micro_usd) override;
+  absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) override;
 
  private:
   // How long a lost connection to a private worker is tried again, instead of reconnect_timeout.
@@ -96,7 +105,9 @@ class RemoteSession final : public Session, private LinkListener {
 
   // ---- sleeping; all require `lock` on mutex_
   enum class Interruptible { kNo, kYes };
-  bool ended() const { return core_.state() == SessionCore::State::kEnded; }
+  bool stopped() const { return core_.state() == SessionCore::State::kStopped; }
+  // Nothing is waited for, and calls fail with core_.status().
+  bool ended() const { return core_.state() == SessionCore::State::kEnded || stopped(); }
   static SendWindow::Time Now() { return Clock::now().time_since_epoch(); }
   // Sleeps until `condition`, `deadline` or an interruption, whose status it returns. When it has
   // returned, another thread may have made the condition false again.
@@ -131,6 +142,8 @@ class RemoteSession final : public Session, private LinkListener {
   bool SeeksLink() const;
   void SeekLink(std::unique_lock<std::mutex>& lock);
 
+  absl::Status EndStream(bool leave);
+  absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock);
   void StopClock();
   void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
 

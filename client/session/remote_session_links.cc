@@ -24,14 +24,7 @@ absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link) {
   core_.Advance(Now());
   core_.Open(options_.devices);
   Flush();
-  const auto decided = [this] {
-    return core_.state() == SessionCore::State::kOpen || ended();
-  };
-  absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout,
-                                   [&] { return decided() || core_.waits_for_device(); });
-  // The gateway has said that it waits, and says when that is over.
-  if (interrupted.ok() && core_.waits_for_device())
-    interrupted = Sleep(lock, Clock::time_point::max(), decided);
+  absl::Status interrupted = AwaitDecision(lock);
   if (!interrupted.ok()) {
     // A device that is given just now is given back, not kept until the gateway misses us.
     core_.Close();
@@ -44,8 +37,72 @@ absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link) {
                                                   " gave no device within ",
                                                   options_.open_timeout.count(), " ms")));
   if (ended()) return interrupted.ok() ? core_.status() : interrupted;
+  next_handle_ = core_.first_handle();
   opened_at_ = Clock::now();
   return absl::OkStatus();
+}
+
+// Until the session is open, or is not; or open_timeout.
+absl::Status RemoteSession::AwaitDecision(std::unique_lock<std::mutex>& lock) {
+  const auto decided = [this] {
+    return (core_.state() == SessionCore::State::kOpen && !core_.awaits_kept()) || ended();
+  };
+  absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout,
+                                   [&] { return decided() || core_.waits_for_device(); });
+  // The gateway has said that it waits, and says when that is over.
+  if (interrupted.ok() && core_.waits_for_device())
+    interrupted = Sleep(lock, Clock::time_point::max(), decided);
+  return interrupted;
+}
+
+absl::Status RemoteSession::Resume(std::optional<uint64_t> max_cost_micro_usd) {
+  if (!here()) return ForkedError();
+  const Waiting waiting;
+  std::unique_lock lock(mutex_);
+  if (!stopped() || close_called_ || reconnecting_)
+    return absl::FailedPreconditionError(
+        "the session has not stopped for want of money: there is nothing to resume");
+  if (target_.empty())
+    return absl::UnimplementedError("this session's connection cannot be made again");
+  const absl::Status why = core_.status();
+  if (max_cost_micro_usd.has_value()) core_.BoundCost(*max_cost_micro_usd);
+  const auto drop_streams = [&] {  // T4
+    std::shared_ptr<Link> link = std::exchange(link_, nullptr);
+    std::unique_ptr<ValuesStream> values = DropValues();
+    if (link != nullptr) {
+      bytes_up_before_ += link->bytes_up();
+      bytes_down_before_ += link->bytes_down();
+    }
+    lock.unlock();
+    link.reset();
+    values.reset();
+    lock.lock();
+  };
+  drop_streams();
+  lock.unlock();
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(target_, options_.protection);
+  const absl::Status connected = WaitConnected(*channel, target_, options_.connect_timeout);
+  lock.lock();
+  if (!connected.ok() || !stopped() || link_ != nullptr)
+    return connected.ok() ? absl::FailedPreconditionError("another thread resumed the session")
+                          : connected;
+  link_ = MakeGrpcLink(std::move(channel), options_.key);
+  link_ended_ = false;
+  link_->Start(this);
+  core_.Advance(Now());
+  core_.Resume();
+  Flush();
+  absl::Status interrupted = AwaitDecision(lock);
+  if (interrupted.ok() && core_.state() == SessionCore::State::kOpening)
+    interrupted = absl::UnavailableError(absl::StrCat(target_, " gave no device within ",
+                                                      options_.open_timeout.count(), " ms"));
+  if (!interrupted.ok() && !ended()) {  // it can be tried again
+    core_.Stop(why);
+    drop_streams();
+  }
+  changed_.notify_all();
+  if (!interrupted.ok()) return interrupted;
+  return ended() ? core_.status() : absl::OkStatus();
 }
 
 void RemoteSession::OnFrame(proto::ServerFrame frame) {
@@ -57,7 +114,7 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
     core_.OnFrame(frame);
     Flush();
     OpenValues();
-    if (ended()) StopClock();
+    if (ended() && !stopped()) StopClock();
     if (auto line = core_.TakeQueueLine(); line && teller_.MayTellPlace(*line, Clock::now()))
       lines.push_back(*std::move(line));
     if (!core_.waits_for_device()) teller_.EndPlace();
@@ -71,6 +128,7 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
 void RemoteSession::OnEnd(absl::Status status) {
   std::lock_guard lock(mutex_);
   link_ended_ = true;
+  if (stopped()) return changed_.notify_all();
   bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() &&
                    !target_.empty() && core_.state() != SessionCore::State::kEnded &&
                    core_.state() != SessionCore::State::kClosing && !stopping_;

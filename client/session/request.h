@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "compiler/ir/binding.h"
 #include "compiler/ir/dtype.h"
 
@@ -44,6 +45,12 @@ class RunOrigin {
   virtual std::string WrittenAt(uint32_t node) const = 0;
 };
 
+// A kept array (KeepEntry) whose value is an output of the Run from now on.
+struct Rekept {
+  uint64_t id = 0;
+  uint32_t output = 0;  // index into outputs
+};
+
 struct RunRequest {
   GraphId graph_id{};
   std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once per session
@@ -56,6 +63,7 @@ struct RunRequest {
   std::vector<Carry> carry;
   std::vector<uint32_t> stack;  // indices into outputs: one array of all repetitions
   std::optional<Cursor> cursor;
+  std::vector<Rekept> rekept;  // ids of another session, or of a Keep before the last, are ignored
   std::shared_ptr<const RunOrigin> origin;  // not sent; nullptr: failures name no line
 };
 
@@ -63,6 +71,22 @@ struct RunRequest {
 struct SaveEntry {
   std::string name;
   uint64_t handle = 0;
+};
+
+// An array with a name by which another client of the session finds it.
+struct KeepEntry {
+  std::string name;
+  uint64_t id = 0;  // unique in the process, not 0: RunRequest::rekept names it
+  uint64_t handle = 0;
+};
+
+// An array that had a name when this client entered the session.
+struct KeptArray {
+  std::string name;
+  uint64_t handle = 0;
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+  absl::Status status;  // why there is no array: its computation failed
 };
 
 // An array stored under a name, in the form that PutBlob takes.

@@ -33,7 +33,12 @@
 //     UNAUTHENTICATED      no key, or a wrong or revoked one
 //     UNAVAILABLE          nothing answers at the target (the message names it); the worker was
 //                          lost
-//     RESOURCE_EXHAUSTED   no device within queue_timeout, or a limit (named) is exceeded
+//     RESOURCE_EXHAUSTED   no device within queue_timeout, or a limit (named) is exceeded; at a
+//                          cap, as FAILED_PRECONDITION without credit: the session has stopped,
+//                          and Resume goes on
+//     NOT_FOUND            `attach` or `fork_of` names no session of the account
+//     ALREADY_EXISTS       `name` is that of another session
+//     ABORTED              another client entered this session
 //     INVALID_ARGUMENT     an invalid target, key or Run; a graph that the cloud refuses (the
 //                          message names the node and the rule)
 //     DEADLINE_EXCEEDED    a step ran longer than its worker allows
@@ -49,6 +54,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -117,6 +123,16 @@ class Session {
   // Errors: NOT_FOUND; INVALID_ARGUMENT for a file that holds no arrays.
   virtual absl::StatusOr<std::vector<session::StoredArray>> Stored(const std::string& name) = 0;
 
+  // Gives these arrays names, in place of all names before. Another client that enters the session
+  // finds them (Kept); until then a name follows its array from Run to Run (RunRequest::rekept),
+  // and what has a name lives on when it is released. In the order of the items; waits for nothing.
+  // Errors: INVALID_ARGUMENT  a name that is empty, too long, not UTF-8, or there twice
+  //         UNIMPLEMENTED     of this kind of session, or on several devices
+  virtual absl::Status Keep(std::span<const session::KeepEntry> entries) { return NotKept(); }
+  // What had names when this client entered the session; none of a new one. The handles are the
+  // caller's to release. What has lost its name since comes with FAILED_PRECONDITION.
+  virtual std::vector<session::KeptArray> Kept() { return {}; }
+
   // Ends `handle`. Sent with the next frame.
   virtual void Release(uint64_t handle) = 0;
 
@@ -138,9 +154,35 @@ class Session {
   // Ends the session: when it returns the device is free and stats() has the final bill.
   // Idempotent.
   virtual absl::Status Close() = 0;
+  // As Close, but the session goes on without this client: its device is given back, its state is
+  // kept, and it can be entered again by its name or id (SessionOptions::attach). Waits until its
+  // items are done.
+  // Errors: those of Sync: it is left all the same. None of a session that has ended, or stopped
+  virtual absl::Status Detach() { return Close(); }
+
+  // True if arrays have names (Keep).
+  virtual bool keeps_any() const { return false; }
+  // True if it is to be left (Detach) and not ended where the program ends.
+  virtual bool outlives_program() const { return false; }
+
+  // Goes on after status() said that a cap or the credit is used up: call when there is more.
+  // `max_cost_micro_usd`: a new bound of its own; nothing: as before. What was awaited then can be
+  // awaited again.
+  // Errors: those of Connect, such as the same again; FAILED_PRECONDITION: it has not stopped
+  virtual absl::Status Resume(std::optional<uint64_t> max_cost_micro_usd) { return NotKept(); }
+
+  // Opens `count` sessions that begin with this one's state and names (Kept), as of now; nothing of
+  // it is sent. They share its options, but have no name.
+  // Errors: those of Connect; FAILED_PRECONDITION: the gateway takes no snapshots of this session
+  virtual absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) {
+    return NotKept();
+  }
 
  protected:
   Session() = default;
+  static absl::Status NotKept() {
+    return absl::UnimplementedError("this kind of session cannot be entered again");
+  }
 };
 
 }  // namespace outboard

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/escaping.h"
@@ -15,6 +17,7 @@
 #include "client/session/address.h"
 #include "client/trace/trace.h"
 #include "wire/limits.h"
+#include "wire/session_name.h"
 
 namespace outboard::session {
 
@@ -25,6 +28,28 @@ constexpr int kQueueSecondsMax = 1'000'000;  // beyond a week nobody is thinking
 std::string_view Variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+// "512MB", "8GiB" or bytes; nothing: it is no such number, or beyond a PiB.
+std::optional<uint64_t> BytesFrom(const std::string& text) {
+  static constexpr struct {
+    const char* unit;
+    uint64_t bytes;
+  } kUnits[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30},
+                {"kB", 1'000},       {"MB", 1'000'000},   {"GB", 1'000'000'000}};
+  constexpr uint64_t kMost = uint64_t{1} << 50;
+  std::string digits = text;
+  uint64_t unit_bytes = 1;
+  for (const auto& unit : kUnits) {
+    if (!text.ends_with(unit.unit)) continue;
+    unit_bytes = unit.bytes;
+    digits.resize(text.size() - std::string_view(unit.unit).size());
+    break;
+  }
+  uint64_t count = 0;
+  if (!absl::SimpleAtoi(digits, &count) || count == 0 || count > kMost / unit_bytes)
+    return std::nullopt;
+  return count * unit_bytes;
 }
 
 }  // namespace
@@ -50,6 +75,24 @@ absl::Status SessionOptions::CheckDevices() const {
     return absl::InvalidArgumentError(
         absl::StrCat("spread = \"", absl::CHexEscape(spread),
                      "\": write \"auto\", \"data\", \"fsdp\" or \"tensor\""));
+  return absl::OkStatus();
+}
+
+absl::Status SessionOptions::CheckNames() const {
+  if (!name.empty() && !wire::IsSessionName(name))
+    return absl::InvalidArgumentError(absl::StrCat("a session's name is \"",
+                                                   absl::CHexEscape(name.substr(0, 80)),
+                                                   "\": write ", wire::kSessionNameRule));
+  for (const std::string* const other : {&attach, &fork_of})
+    if (!other->empty() && !wire::IsSessionName(*other) && !wire::IsSessionIdText(*other))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", absl::CHexEscape(other->substr(0, 80)), "\" is no session's name or id"));
+  if (!attach.empty() && (!name.empty() || !fork_of.empty()))
+    return absl::InvalidArgumentError(
+        "a session that is entered has its name and its state: name and fork_of are of a new one");
+  if (devices > 1 && (!name.empty() || !attach.empty() || !fork_of.empty()))
+    return absl::UnimplementedError(
+        "a session on several devices cannot be left and entered again yet");
   return absl::OkStatus();
 }
 
@@ -99,6 +142,13 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
           "; unset it to wait as long as it takes"));
     options.queue_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
   }
+  options.name = Variable("CLOUD_SESSION_NAME");
+  options.attach = Variable("CLOUD_ATTACH");
+  options.fork_of = Variable("CLOUD_FORK_OF");
+  if (absl::Status status = options.CheckNames(); !status.ok())
+    return absl::Status(status.code(),
+                        absl::StrCat("CLOUD_SESSION_NAME, CLOUD_ATTACH, CLOUD_FORK_OF: ",
+                                     status.message()));
   if (const std::string gang(Variable("CLOUD_GANG")); !gang.empty()) {
     const size_t colon = gang.rfind(':');
     options.gang = gang.substr(0, colon);
@@ -109,6 +159,15 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
           "CLOUD_GANG is \"", absl::CHexEscape(gang),
           "\": write a name and how many sessions start together, up to ", wire::kGangSizeMax,
           ", such as sweep7:8"));
+  }
+  options.device_class = Variable("CLOUD_CLASS");
+  if (const std::string memory(Variable("CLOUD_MEMORY")); !memory.empty()) {
+    const std::optional<uint64_t> bytes = BytesFrom(memory);
+    if (!bytes.has_value())
+      return absl::InvalidArgumentError(absl::StrCat(
+          "CLOUD_MEMORY is \"", absl::CHexEscape(memory),
+          "\": write the memory that a device is to have, such as 512MB or 8GiB"));
+    options.device_memory_bytes = *bytes;
   }
   return options;
 }

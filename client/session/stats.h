@@ -29,6 +29,8 @@ struct Stats {
   double seconds_billed = 0;    // of all of them together, to the millisecond
   double seconds_open = 0;  // by this process's own clock, from Opened to now or to Close
   uint64_t price_per_hour_micro_usd = 0;
+  std::string session_id;    // 16 bytes; empty before it is open
+  std::string session_name;  // empty: it has none
   std::string device;  // "cpu: Xeon ...", as the worker reported, for people
 };
 

@@ -165,6 +165,13 @@ Tensor Tensor::FromStored(const std::shared_ptr<Session>& session,
   return tensor;
 }
 
+Tensor Tensor::FromStorage(std::shared_ptr<internal::CloudBuffer> storage) {
+  Tensor tensor;
+  tensor.value_ = std::make_shared<internal::TensorState>();
+  tensor.value_->SetStorage(std::move(storage));
+  return tensor;
+}
+
 Tensor Tensor::from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
                          std::function<void(const wire::BlobName&)> named, At at) {
   const CallSite site(at);

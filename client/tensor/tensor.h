@@ -54,6 +54,7 @@ struct StoredArray;
 
 struct UOp;
 namespace internal {
+struct CloudBuffer;
 struct TensorState;
 class NodeBuilder;
 }  // namespace internal
@@ -400,6 +401,7 @@ class Tensor {
   // Returns a realised tensor of an array that the cloud has already; sends no content.
   static Tensor FromStored(const std::shared_ptr<Session>& session,
                            const session::StoredArray& array, const At& at);
+  static Tensor FromStorage(std::shared_ptr<internal::CloudBuffer> storage);
   static Tensor FromValue(std::shared_ptr<internal::TensorState> value);
   // Returns this tensor's node in the graph of `recorder`.
   const UOp* NodeIn(const internal::NodeBuilder& recorder) const;

@@ -191,20 +191,28 @@ bool Interpreter::PassTogether() {
   bool passed = false;
   const int warp = std::min(kWarpThreads, block_threads_);
   for (int first = 0; first + warp <= thread_count(); first += warp) {
-    bool together = true;
-    for (int t = first; t < first + warp; ++t)
-      together =
-          together && threads_[t].state == State::kAtMma && threads_[t].pc == threads_[first].pc;
-    if (!together) continue;
+    if (threads_[first].state != State::kAtMma) continue;
     const ThreadStep& step = plan_.steps[threads_[first].pc];
+    const bool amd =
+        step.code == Code::kMma && step.imm >= static_cast<int64_t>(MatrixUnit::kWmma);
+    const auto unit = static_cast<MatrixUnit>(step.imm);
+    const int count = amd ? ThreadsOf(unit) : warp;
+    if (first % count != 0 || first + count > thread_count() ||
+        !AreAt(State::kAtMma, first, count))
+      continue;
     if (step.code == Code::kShuffle) Shuffle(step, first, warp);
-    if (step.code == Code::kMma)
+    if (amd) {
+      std::vector<int64_t*> registers;
+      for (int t = first; t < first + count; ++t) registers.push_back(RegistersOf(t));
+      MultiplyByAmd(unit, registers, step.src[0], step.src[1], step.src[2], step.out);
+    } else if (step.code == Code::kMma) {
       MultiplyMatrices(
           step.what.operand, WarpOf(first), step.src[0],
           step.src[1] + 2 * MmaPacked(step.what.operand) * static_cast<int32_t>(step.imm),
           step.src[2], step.out);
+    }
     if (step.code == Code::kLdmatrix && !LoadMatrices(step, first)) return false;
-    for (int t = first; t < first + warp; ++t) GoOn(t);
+    for (int t = first; t < first + count; ++t) GoOn(t);
     passed = true;
   }
   if (passed || PassBarriers()) return true;

@@ -73,6 +73,29 @@ void MultiplyMatrices(DType dtype, const WarpRegisters& threads, int32_t a_place
   });
 }
 
+void MultiplyByAmd(MatrixUnit unit, absl::Span<int64_t* const> registers, int32_t a_place,
+                   int32_t b_place, int32_t c_place, int32_t out_place) {
+  constexpr int kSide = 16;
+  double a[kSide][kSide], b[kSide][kSide], c[kSide][kSide];
+  const auto each = [&](MmaOperand operand, int lanes, int32_t place, const auto& visit) {
+    for (int t = 0; t < ThreadsOf(unit); ++t)
+      for (int lane = 0; lane < lanes; ++lane)
+        visit(AmdElement(unit, operand, t, lane), registers[t][place + lane]);
+  };
+  const int operands = AmdOperandLanes(unit), sums = AmdSumLanes(unit);
+  each(MmaOperand::kA, operands, a_place,
+       [&](MatrixPlace p, int64_t value) { a[p.row][p.column] = AsFloat(value); });
+  each(MmaOperand::kB, operands, b_place,
+       [&](MatrixPlace p, int64_t value) { b[p.row][p.column] = AsFloat(value); });
+  each(MmaOperand::kC, sums, c_place,
+       [&](MatrixPlace p, int64_t value) { c[p.row][p.column] = AsFloat(value); });
+  each(MmaOperand::kC, sums, out_place, [&](MatrixPlace p, int64_t& out) {
+    double sum = c[p.row][p.column];
+    for (int k = 0; k < kSide; ++k) sum += a[p.row][k] * b[k][p.column];
+    out = AsBits(RoundTo(DType::kF32, sum));
+  });
+}
+
 void DistributeMatrices(DType dtype, const MatrixRows& rows, bool transposed,
                         const WarpRegisters& threads, int32_t out) {
   const int packed = MmaPacked(dtype);

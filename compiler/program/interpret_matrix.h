@@ -20,6 +20,10 @@ using WarpRegisters = std::array<int64_t*, kWarpThreads>;
 void MultiplyMatrices(DType dtype, const WarpRegisters& threads, int32_t a, int32_t b, int32_t c,
                       int32_t out);
 
+// The same by a unit of AMD's: `registers` are those of its ThreadsOf(unit) threads.
+void MultiplyByAmd(MatrixUnit unit, absl::Span<int64_t* const> registers, int32_t a, int32_t b,
+                   int32_t c, int32_t out);
+
 // The sum of `terms` as the coarsest matrix unit computes it: each is cut off at the last of the
 // digits that the largest of them has, and the sum at the last that it has in f32. Of 8-bit floats
 // sm_90's adds with 14 digits.

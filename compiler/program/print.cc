@@ -31,7 +31,11 @@ std::string ArgumentsOf(const Instruction& i) {
       return out;
     }
     case Code::kCopy: return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
-    case Code::kMma: return i.imm[0] == 0 ? "" : " second half";
+    case Code::kMma:
+      return i.imm[0] == 0   ? ""
+             : i.imm[0] == 1 ? " second half"
+             : i.imm[0] == 2 ? " WMMA"
+                             : " MFMA";
     case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
     case Code::kLane:
     case Code::kShuffle:

@@ -128,6 +128,19 @@ MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane) {
   }
 }
 
+MatrixPlace AmdElement(MatrixUnit unit, MmaOperand operand, int thread, int lane) {
+  constexpr int kSide = 16;
+  const int along = thread % kSide, group = thread / kSide;
+  const bool wmma = unit == MatrixUnit::kWmma;
+  // WMMA's second half of threads has the same operands as the first.
+  const int step = wmma ? lane : AmdOperandLanes(unit) * group + lane;
+  switch (operand) {
+    case MmaOperand::kA: return {along, step};
+    case MmaOperand::kB: return {step, along};
+    default: return {wmma ? 2 * lane + group : AmdSumLanes(unit) * group + lane, along};
+  }
+}
+
 MatrixPlace WgmmaElement(int thread, int element) {
   return {thread / 32 * 16 + thread % 32 / 4 + element / 2 % 2 * 8,
           element / 4 * 8 + thread % 4 * 2 + element % 2};

@@ -46,6 +46,9 @@
 //                                      first 19 bits (TF32), as if the others were 0. A b of twice
 //                                      as many lanes is two matrices side by side, of which `half`
 //                                      is used. How sums are rounded: interpret_matrix.h
+//                                      With imm a MatrixUnit of AMD's: of matrices of 16 x 16 and
+//                                      16 x 16, of bf16 and f16, by ThreadsOf(unit) threads; see
+//                                      AmdElement
 //   LDMATRIX (shared, index) imm: transposed   four matrices of 8 rows of 16 bytes, by 32 threads
 //                                      together. A thread's index, aligned to 16 bytes, is that of
 //                                      a row: of row t % 8 of matrix t / 8. Its value is, of each
@@ -115,6 +118,7 @@
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/op.h"
+#include "compiler/matrix_unit.h"
 
 namespace outboard::program {
 
@@ -256,6 +260,12 @@ struct MatrixPlace {
 // The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int packed, int thread, int lane);
+// The same of AMD's units, by the instruction sets of RDNA 3 (WMMA) and CDNA 3 (MFMA): what a
+// thread holds of a and b are consecutive steps.
+MatrixPlace AmdElement(MatrixUnit unit, MmaOperand operand, int thread, int lane);
+// The lanes of a and b, and of c.
+constexpr int AmdOperandLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 16 : 4; }
+constexpr int AmdSumLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 8 : 4; }
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
 // accumulators of WGMMA, as PTX's wgmma.m64nNk16.
 MatrixPlace WgmmaElement(int thread, int element);

@@ -129,6 +129,17 @@ class Checker {
 
   std::string MatrixProduct(const Instruction& i) const {
     const DType dtype = at(i.src[0]).dtype;
+    if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kWmma) ||
+        i.imm[0] == static_cast<int64_t>(MatrixUnit::kMfma)) {
+      const auto unit = static_cast<MatrixUnit>(i.imm[0]);
+      const int operand = AmdOperandLanes(unit), sums = AmdSumLanes(unit);
+      if (dtype != DType::kBF16 && dtype != DType::kF16)
+        return "of a type that AMD has no form for";
+      if (!IsValue(i.src[0], dtype, operand) || !IsValue(i.src[1], dtype, operand) ||
+          !IsValue(i.src[2], DType::kF32, sums) || i.dtype != DType::kF32 || i.lanes != sums)
+        return "operands of other types";
+      return threads_ % ThreadsOf(unit) != 0 ? "in a block of no whole groups" : "";
+    }
     switch (dtype) {
       case DType::kBF16:
       case DType::kF16:

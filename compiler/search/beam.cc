@@ -8,11 +8,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/optimize/apply.h"
-#include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/search/verify.h"
+#include "compiler/starting_opts.h"
 
 namespace outboard::search {
 namespace {
@@ -24,11 +25,17 @@ using Opts = std::vector<Opt>;
 // A candidate is given up on once it takes so much longer than the worst that goes on.
 constexpr int64_t kGiveUpTenths = 13;
 constexpr int64_t kForever = INT64_MAX;
+// On a GPU plain loops are one thread for each result: of more work than this they would take
+// longer than the whole search.
+constexpr int64_t kPlainFlopsMax = 300'000'000'000;
 
 class Search {
  public:
   Search(const UOp* sink, Measurer& device, const BeamOptions& options, std::vector<Trial> known)
-      : sink_(sink), device_(device), options_(options) {
+      : sink_(sink),
+        device_(device),
+        options_(options),
+        target_(ShareOf(options.target, CopiesOf(sink))) {
     result_.trials = std::move(known);
     for (size_t i = 0; i < result_.trials.size(); ++i)
       place_[codegen::OptsToString(result_.trials[i].opts)] = i;
@@ -38,10 +45,17 @@ class Search {
     OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(sink_));
     if (kernel.empty || kernel.stores.empty())
       return absl::InvalidArgumentError("search: the kernel has no work");
-    if (!codegen::PanelsOf(kernel).empty())  // there is nothing quick enough to compare with
+    const bool threads = target_.block_threads > 1;
+    const bool panels = !codegen::PanelsOf(kernel).empty();
+    if (panels && !threads)  // there is nothing quick enough to compare with
       return absl::InvalidArgumentError("search: plain loops would compute panels over and over");
+    OB_RETURN_IF_ERROR(FindStart());
     Opts plain;
-    if (kernel.parallel_count > 0) plain.push_back({OptKind::kThread, 0, kernel.parallel_count});
+    if (!threads && kernel.parallel_count > 0)
+      plain.push_back({OptKind::kThread, 0, kernel.parallel_count});
+    // What all others are compared with. On a GPU the compiler's own choice has to do where plain
+    // threads would take too long; steps are computed with it anyway.
+    if (panels || (threads && kernel.flops > kPlainFlopsMax)) plain = start_;
     OB_ASSIGN_OR_RETURN(const CompiledKernel slow, device_.Compile(plain));
     OB_ASSIGN_OR_RETURN(
         verifier_, Verifier::Make(sink_, slow,
@@ -49,18 +63,45 @@ class Search {
                                          int64_t begin, int64_t end) {
                                     return device_.Run(k, buffers, begin, end);
                                   }));
-    OB_RETURN_IF_ERROR(TryHeuristic(codegen::HeuristicOpts(kernel, options_.target)));
+    OB_RETURN_IF_ERROR(TryHeuristic(start_));
     result_.finished = Rounds();
     result_.best = beam_[0];
     return std::move(result_);
   }
 
  private:
+  // The first list of the compiler's choice that compiles; those behind it are candidates.
+  absl::Status FindStart() {
+    OB_ASSIGN_OR_RETURN(std::vector<Opts> lists, StartingOpts(sink_, target_));
+    for (size_t i = 0; i < lists.size(); ++i) {
+      const absl::Status compiled =
+          i + 1 < lists.size() ? device_.Compile(lists[i]).status() : absl::OkStatus();
+      if (absl::IsUnavailable(compiled) || absl::IsCancelled(compiled)) return compiled;
+      if (!compiled.ok()) continue;
+      start_ = std::move(lists[i]);
+      for (size_t k = i + 1; k < lists.size(); ++k) others_.push_back(std::move(lists[k]));
+      break;
+    }
+    return absl::OkStatus();
+  }
+
+  // That is known of it before it has run for the first time.
+  void Announce(const Opts& opts) {
+    if (options_.may_end_process && options_.on_trial) options_.on_trial(Trial{opts});
+  }
+
   absl::Status TryHeuristic(const Opts& opts) {
-    if (const Trial* known = Known(opts); known != nullptr && known->verified) {
+    if (absl::Status status = device_.health(); !status.ok()) return status;
+    const Trial* const known = Known(opts);
+    if (known != nullptr && known->verified) {
       beam_ = {*known};
+    } else if (known != nullptr && !known->works() && options_.may_end_process) {
+      return absl::DataLossError(absl::StrCat("search: the compiler's own choice, ",
+                                              codegen::OptsToString(opts),
+                                              ", did not work before"));
     } else {
       OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, device_.Compile(opts));
+      Announce(opts);
       OB_RETURN_IF_ERROR(verifier_->Check(kernel));
       Trial trial{opts};
       OB_ASSIGN_OR_RETURN(trial.time_ns, TimeNs(kernel, kForever));
@@ -77,8 +118,12 @@ class Search {
   std::vector<Opts> Candidates() const {
     std::vector<Neighbour> neighbours;
     absl::flat_hash_map<std::string, bool> listed;
+    for (const Opts& opts : others_)
+      if (const std::string text = codegen::OptsToString(opts);
+          !tried_.contains(text) && listed.emplace(text, true).second)
+        neighbours.push_back({opts, 0});
     for (const Trial& parent : beam_)
-      for (Neighbour& neighbour : Neighbours(sink_, parent.opts, options_.target))
+      for (Neighbour& neighbour : Neighbours(sink_, parent.opts, target_))
         if (const std::string text = codegen::OptsToString(neighbour.opts);
             !tried_.contains(text) && listed.emplace(text, true).second)
           neighbours.push_back(std::move(neighbour));
@@ -120,8 +165,10 @@ class Search {
     ++new_trials_;
     const auto kernel = device_.Compile(opts);
     if (absl::IsUnavailable(kernel.status()) || absl::IsCancelled(kernel.status())) return false;
+    if (kernel.ok()) Announce(opts);
     const Trial trial = kernel.ok() ? Measure(opts, *kernel) : Trial{opts};
     Keep(trial);
+    if (!device_.health().ok()) return false;  // the others would all fail
     Enter(trial);
     return true;
   }
@@ -175,6 +222,9 @@ class Search {
   const UOp* const sink_;
   Measurer& device_;
   const BeamOptions& options_;
+  const Target target_;       // of one copy
+  Opts start_;                // that the compiler prefers
+  std::vector<Opts> others_;  // that it would choose, if those before them were not possible
   std::optional<Verifier> verifier_;
   BeamResult result_;
   absl::flat_hash_map<std::string, size_t> place_;  // of a trial, by its Opts; never walked

@@ -1,9 +1,10 @@
 // BEAM: search over Opts by measured times.
 //
-// Starts from the heuristic's Opts. Each round compiles and times every neighbour of the best few
-// candidates, and selects the best few of all so far; the search ends when a round improves little,
-// or when `stop` returns true. The device and the clock are injected (Measurer below). A candidate
-// whose results differ from those of plain loops can never become one of the best.
+// Starts from the Opts that the compiler would choose. Each round compiles and times every
+// neighbour of the best few candidates, and selects the best few of all so far; the search ends when a round
+// improves little, or when `stop` returns true. The device and the clock are injected (Measurer
+// below). A candidate whose results differ from those of plain loops can never become one of the
+// best.
 //
 // The search is a function of the kernel, the options and the measured times: trials passed in as
 // `known` are not repeated, so a search that was stopped, or whose process ended, resumes and ends
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/compile.h"
+#include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/search/trial.h"
@@ -40,6 +41,8 @@ class Measurer {
   // `most_seconds` once that is exceeded.
   virtual absl::StatusOr<double> Seconds(const CompiledKernel& kernel,
                                          std::span<void* const> buffers, double most_seconds) = 0;
+  // OK, or why nothing can be run any more in this process: that ends the search unfinished.
+  virtual absl::Status health() const { return absl::OkStatus(); }
 };
 
 struct BeamOptions {
@@ -50,6 +53,9 @@ struct BeamOptions {
   // Called with each new trial, to store it.
   std::function<void(const Trial&)> on_trial;
   Target target = HostTarget();  // what Measurer compiles for
+  // A candidate may end this process: each is given to `on_trial` as one that does not work before
+  // it runs for the first time, and is not tried again where that is all that is known of it.
+  bool may_end_process = false;
 };
 
 struct BeamResult {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/loop_cost.h"
+#include "compiler/search/tiles.h"
 
 namespace outboard::search {
 namespace {
@@ -47,6 +48,10 @@ class Moves {
   }
 
   std::vector<Neighbour> Run() {
+    if (target_.block_threads > 1 && IsTile(opts_)) {
+      const auto kernel = codegen::AnalyzeKernel(sink_);
+      return kernel.ok() ? TileNeighbours(*kernel, opts_[0], target_) : std::vector<Neighbour>();
+    }
     auto planned = Apply(opts_);
     if (!planned.ok()) return {};
     const codegen::LoopNest& kernel = planned->kernel;

@@ -5,7 +5,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 #include "compiler/shard/lower.h"
 #include "compiler/shard/products.h"
@@ -135,14 +137,16 @@ Layout StoredLayout(const Mesh& mesh, ShapeView shape) {
 
 std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
                                           absl::Span<const Layout> params,
-                                          const ShardOptions& options) {
+                                          const ShardOptions& options, bool in_parts) {
   const Inputs inputs = InputsOf(sink, options);
+  const bool has_state = std::find(inputs.state.begin(), inputs.state.end(), true) !=
+                         inputs.state.end();
   SpreadCandidate base;
   base.name = "whole";
   for (size_t slot = 0; slot < inputs.params.size(); ++slot) {
     const Layout layout = slot < params.size() ? params[slot] : Layout{};
     base.params.push_back(ShardingOf(mesh, layout, inputs.params[slot]->shape));
-    if (inputs.state[slot] && options.spread == Spread::kFsdp)
+    if (inputs.state[slot] && in_parts)
       base.params.back().soft = base.params.back().cut_axes();
   }
   for (size_t i = 0; i < sink->src.size(); ++i) {
@@ -156,11 +160,19 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
     for (size_t slot = 0; slot < inputs.params.size() && !base.results[i]; ++slot) {
       if (!inputs.state[slot] || !SameType(result, inputs.params[slot])) continue;
       Layout layout = slot < params.size() ? params[slot] : Layout{};
-      if (layout.is_whole() && options.spread == Spread::kFsdp)
+      if (layout.is_whole() && in_parts)
         layout = StoredLayout(mesh, result->shape);
       if (!layout.is_whole()) base.results[i] = ShardingOf(mesh, layout, result->shape);
     }
+    // What is made without state, weights at the start, becomes state.
+    if (has_state || base.results[i] || !in_parts) continue;
+    if (const Layout layout = StoredLayout(mesh, result->shape); !layout.is_whole())
+      base.results[i] = ShardingOf(mesh, layout, result->shape);
   }
+  base.in_parts = in_parts &&
+                  std::any_of(base.results.begin(), base.results.end(),
+                              [](const auto& result) { return result && !result->is_whole(); });
+  if (base.in_parts) base.name = "state in parts";
   std::vector<SpreadCandidate> candidates;
   const auto add_data = [&](const SpreadCandidate& from, AxisSet axes) {
     AddInputSeeds(mesh, inputs, from, axes, candidates);
@@ -171,7 +183,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   const bool tensor = options.spread == Spread::kTensor || options.spread == Spread::kAuto;
   if (all != 0 && tensor) {
     SpreadCandidate weights = base;
-    weights.name = "tensor: weights";
+    weights.name = absl::StrCat(base.in_parts ? "state in parts; " : "", "tensor: weights");
     weights.tensor_axes = all;
     candidates.push_back(weights);
     // Devices of one node share weights, nodes share the batch.
@@ -187,12 +199,16 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   return candidates;
 }
 
-absl::StatusOr<double> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
-                               SpreadCandidate& candidate) {
+absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
+                                   SpreadCandidate& candidate) {
+  std::vector<bool> donated = options.donated;
+  if (const Inputs inputs = InputsOf(sink, options); donated.size() < inputs.state.size())
+    donated.insert(donated.end(), inputs.state.begin() + static_cast<int64_t>(donated.size()),
+                   inputs.state.end());
   ShardWork work;
   for (bool again = true; again;) {
     again = false;
-    Planner planner(mesh);
+    Planner planner(mesh, sink);
     OB_ASSIGN_OR_RETURN(const FramePlan* const plan, planner.Plan(sink, candidate.inputs()));
     for (size_t i = 0; i < sink->src.size(); ++i) {
       const ShapeView shape = sink->src[i]->shape;
@@ -207,13 +223,99 @@ absl::StatusOr<double> Predict(const Mesh& mesh, const UOp* sink, const ShardOpt
       again = true;  // each result once
     }
     if (again) continue;
-    RankWriter writer(nullptr, mesh, sink);
+    RankWriter writer(nullptr, mesh, sink, &donated);
     OB_RETURN_IF_ERROR(writer.Run(*plan).status());
     work = writer.work();
   }
-  return work.operations / options.speeds.operations_per_s +
-         work.bytes_sent / options.speeds.link_bytes_per_s +
-         static_cast<double>(work.collectives) * options.speeds.collective_s;
+  const auto held = static_cast<double>(options.memory.held_bytes);
+  return Prediction{
+      .seconds = work.operations / options.speeds.operations_per_s +
+                 work.bytes_sent / options.speeds.link_bytes_per_s +
+                 static_cast<double>(work.collectives) * options.speeds.collective_s,
+      .memory_bytes = held + work.peak_bytes,
+      .kept_bytes = held + work.kept_bytes};
+}
+
+namespace {
+
+// Whether `a` is to be chosen rather than `b`.
+bool IsBetter(const Prediction& a, const Prediction& b, const DeviceMemory& memory) {
+  const auto has = static_cast<double>(memory.bytes);
+  const auto room = [has](const Prediction& p) {
+    return has == 0 || p.memory_bytes <= has ? 2 : p.kept_bytes <= has ? 1 : 0;
+  };
+  if (room(a) != room(b)) return room(a) > room(b);
+  return room(a) == 2 ? a.seconds < b.seconds : a.memory_bytes < b.memory_bytes;
+}
+
+// The bytes that a device of `devices` has after the Run if everything is cut that may be.
+double KeptBytesOn(int64_t devices, const Mesh& mesh, const UOp* sink,
+                   absl::Span<const Layout> params, const ShardOptions& options) {
+  const Mesh line{{devices}};
+  const auto bytes_on = [&](const UOp* value, bool may_be_cut) {
+    const Layout layout = may_be_cut ? StoredLayout(line, value->shape) : Layout{};
+    return LocalBytes(ShardingOf(line, layout, value->shape), value);
+  };
+  const auto cut = static_cast<double>(options.memory.held_cut_bytes);
+  double bytes = static_cast<double>(options.memory.held_bytes) - cut +
+                 cut * static_cast<double>(mesh.ranks()) / static_cast<double>(devices);
+  const Inputs inputs = InputsOf(sink, options);
+  for (size_t slot = 0; slot < inputs.params.size(); ++slot) {
+    const bool donated =
+        slot < options.donated.size() ? options.donated[slot] : inputs.state[slot];
+    if (donated) continue;
+    bytes += bytes_on(inputs.params[slot], slot < params.size() && !params[slot].is_whole());
+  }
+  for (size_t i = 0; i < sink->src.size(); ++i) {
+    const bool whole = i < options.results.size() && options.results[i] &&
+                       options.results[i]->is_whole();
+    bytes += bytes_on(sink->src[i], !whole);
+  }
+  return bytes;
+}
+
+absl::Status NoRoom(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> params,
+                    const ShardOptions& options, double needed_bytes) {
+  const auto has = static_cast<double>(options.memory.bytes);
+  int64_t devices = mesh.ranks() + 1;
+  while (devices <= limits::kRanksMax &&
+         KeptBytesOn(devices, mesh, sink, params, options) > has)
+    ++devices;
+  const bool cuts = options.spread == Spread::kAuto || options.spread == Spread::kFsdp;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "what the Run leaves takes ", static_cast<int64_t>(needed_bytes), " bytes on each of ",
+      mesh.ranks(), " devices", cuts ? ", cut where it can be" : "", "; a device has ",
+      options.memory.bytes, ". ",
+      devices <= limits::kRanksMax
+          ? absl::StrCat(cuts ? "" : "With spread \"fsdp\" ", devices, " devices would do")
+          : "No number of devices would do"));
+}
+
+}  // namespace
+
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options) {
+  std::optional<SpreadChoice> best;
+  double least_kept = 0;
+  const auto consider = [&](bool in_parts) -> absl::Status {
+    for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, params, options, in_parts)) {
+      OB_ASSIGN_OR_RETURN(const Prediction found, Predict(mesh, sink, options, candidate));
+      least_kept = best ? std::min(least_kept, found.kept_bytes) : found.kept_bytes;
+      if (best && !IsBetter(found, best->prediction, options.memory)) continue;
+      best = {std::move(candidate), found};
+    }
+    return absl::OkStatus();
+  };
+  OB_RETURN_IF_ERROR(consider(options.spread == Spread::kFsdp));
+  const auto has = static_cast<double>(options.memory.bytes);
+  if (options.spread == Spread::kAuto && mesh.ranks() > 1) {
+    const bool is_cut =
+        std::any_of(params.begin(), params.end(), [](const Layout& p) { return !p.is_whole(); });
+    if (is_cut || (has > 0 && best->prediction.memory_bytes > has))
+      OB_RETURN_IF_ERROR(consider(/*in_parts=*/true));
+  }
+  if (has > 0 && least_kept > has) return NoRoom(mesh, sink, params, options, least_kept);
+  return *std::move(best);
 }
 
 }  // namespace outboard::shard

@@ -4,7 +4,7 @@
 // batch comes in as an input, its dimension 0 is a seed. Where it is drawn inside of the graph
 // (rows of a data set by random numbers), the heaviest sums of products are: a dimension along
 // which one factor is repeated, and that factor is state, is a batch. Candidates are compared by
-// predicted time. Threads: pure.
+// predicted time, among those that have room. Threads: pure.
 #pragma once
 
 #include <optional>
@@ -29,22 +29,47 @@ struct SpreadCandidate {
   absl::flat_hash_map<const UOp*, Sharding> seeds;
   std::vector<std::optional<Sharding>> results;
   AxisSet tensor_axes = 0;  // by which products with weights are cut
+  bool in_parts = false;    // state is stored so
 
   PlanInputs inputs() const {
     return {.params = params, .seeds = seeds, .results = results, .tensor_axes = tensor_axes};
   }
-  std::string prefix() const { return tensor_axes == 0 ? "" : "tensor: weights; "; }
+  std::string prefix() const {
+    return std::string(in_parts ? "state in parts; " : "") +
+           (tensor_axes == 0 ? "" : "tensor: weights; ");
+  }
 };
 
-// Returns the candidates that `options.spread` allows, at least one. Requires checked layouts.
+// Returns the candidates that `options.spread` allows, at least one. `in_parts`: those that store
+// state in parts, as kFsdp always does. Requires checked layouts.
 std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
                                           absl::Span<const Layout> params,
-                                          const ShardOptions& options);
+                                          const ShardOptions& options, bool in_parts);
 
-// Returns the predicted seconds of a Run; sets those results of `candidate` whose sharding no
-// Layout has to one that has. Errors: as Planner::Plan.
-absl::StatusOr<double> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
-                               SpreadCandidate& candidate);
+struct Prediction {
+  double seconds = 0;       // of a Run
+  double memory_bytes = 0;  // of a device, at most, with what is held beside the Run
+  double kept_bytes = 0;    // of that, after the Run
+};
+
+// Predicts a Run; sets those results of `candidate` whose sharding no Layout has to one that has.
+// Errors: as Planner::Plan.
+absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
+                                   SpreadCandidate& candidate);
+
+struct SpreadChoice {
+  SpreadCandidate candidate;
+  Prediction prediction;
+};
+
+// Returns the quickest candidate that has room by the estimate; where none has, the one that takes
+// the least of those that leave what has room, since the estimate may be above what an executor
+// needs. kAuto stores state in parts,
+// too, where nothing else has room or where it lies so already.
+// Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
+//         bytes needed and there, the smallest number of devices that would do
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+                                    absl::Span<const Layout> params, const ShardOptions& options);
 
 // How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the
 // longest dimension that divides over the mesh, or the longest; whole if none is as long as the

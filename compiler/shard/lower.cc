@@ -28,6 +28,20 @@ const UOp* IdentityOf(Graph& g, Op op, DType dtype) {
                     dtype == DType::kF8E4M3 ? -448 : -std::numeric_limits<double>::infinity());
 }
 
+// `x` where it exists, elsewhere what a fold by `op` leaves as it is. Of a sum of `products` the
+// factors are masked, not the product: what a device stores past the end may be NaN, and a sum of
+// products stays one for matrix units, which load zeros.
+const UOp* Masked(Graph& g, Op op, const UOp* exists, const UOp* x, bool products) {
+  const auto where_exists = [&](const UOp* value) {
+    return Where(g, exists, value, Full(g, IdentityOf(g, op, value->dtype), value->shape));
+  };
+  const bool is_cast = x->op == Op::kCast && x->src[0]->op == Op::kMul;
+  const UOp* const product = is_cast ? x->src[0] : x;
+  if (!products || op != Op::kAdd || product->op != Op::kMul) return where_exists(x);
+  const UOp* const masked = Mul(g, where_exists(product->src[0]), where_exists(product->src[1]));
+  return is_cast ? Cast(g, masked, x->dtype) : masked;
+}
+
 Shape BeginEndOf(const UOp* value) {
   Shape begin_end;
   for (const Dim& dim : value->shape) {
@@ -39,8 +53,9 @@ Shape BeginEndOf(const UOp* value) {
 
 }  // namespace
 
-RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink)
-    : graph_(graph), mesh_(mesh) {
+RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink,
+                       const std::vector<bool>* donated)
+    : graph_(graph), mesh_(mesh), donated_(donated) {
   if (graph == nullptr) return;
   for (const UOp* node : PostOrder(sink)) number_.emplace(node, number_.size());
 }
@@ -112,6 +127,41 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
   return graph_->Make(op, DType::kVoid, {value}, arg);
 }
 
+int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) const {
+  constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
+  if (LocalBytes(now, node) < kOneMessageBytes) return -1;
+  int best = -1;
+  const auto rank_of = [&](int dim) {
+    const int64_t length = node->shape[dim].value();
+    return std::pair(length % count == 0, length);
+  };
+  for (int dim = 0; dim < node->rank(); ++dim) {
+    if (now.dims[dim].axes != 0 || !node->shape[dim].is_const() ||
+        node->shape[dim].value() < count)
+      continue;
+    if (best < 0 || rank_of(dim) > rank_of(best)) best = dim;
+  }
+  return best;
+}
+
+absl::StatusOr<const UOp*> RankWriter::SumAndNarrow(const UOp* node, const UOp* value,
+                                                    Sharding now, int dim,
+                                                    std::pair<int64_t, int64_t> group) {
+  const bool write = graph_ != nullptr;
+  const bool hinted = std::exchange(hinted_, true);  // the gather is half of a sum
+  const int64_t length = node->shape[dim].value(), count = group.first;
+  const int64_t chunk = (length + count - 1) / count;
+  now.dims[dim] = {now.partial, count * chunk};
+  if (write) value = PadTo(value, dim, count * chunk);
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim},
+                                  group, 4.0 / ByteWidth(node->dtype) * LocalBytes(now, node)));
+  if (write) value = Cast(*graph_, value, node->dtype);
+  now.dims[dim].chunk = chunk;
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, group, LocalBytes(now, node)));
+  hinted_ = hinted;
+  return write ? ShrinkTo(value, dim, 0, node->shape[dim]) : value;
+}
+
 absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value,
                                                const Sharding& from, const Sharding& to,
                                                bool hinted) {
@@ -139,9 +189,16 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
     now.partial &= ~cut.axes;
   }
   if (const AxisSet left = now.partial & ~to.partial; left != 0) {
-    for (const auto& group : GroupsOfAxes(left)) {
+    const auto groups = GroupsOfAxes(left);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const bool is_last = i + 1 == groups.size() && to.partial == 0;
+      const int dim = is_last && width > 1 ? ScatterDim(node, now, groups[i].first) : -1;
+      if (dim >= 0) {
+        OB_ASSIGN_OR_RETURN(value, SumAndNarrow(node, value, now, dim, groups[i]));
+        continue;
+      }
       OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(Op::kAdd)},
-                                      group, width * LocalBytes(now, node)));
+                                      groups[i], width * LocalBytes(now, node)));
     }
     now.partial &= ~left;
   }
@@ -245,9 +302,13 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       return absl::OkStatus();
     }
     const AxisSet moved = from.cut_axes();
-    const bool hinted = node->op == Op::kLayout || (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
+                        (moved != 0 && (moved & ~plan.home.soft) == 0);
+    const int64_t before = work_.collectives;
     OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
     frame.made[key] = value;
+    const Key source{node, from};
+    Note(frame, key, absl::MakeConstSpan(&source, 1), work_.collectives != before);
     done = true;
     return absl::OkStatus();
   }
@@ -268,13 +329,14 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
   }
   const int first = node->op == Op::kCall ? 1 : 0;
   std::vector<const UOp*> sources;
+  std::vector<Key> from;
   if (node->op == Op::kGetTuple) {
-    const Key tuple{node->src[0], Sharding()};
-    if (!frame.made.contains(tuple)) {
-      needs.push_back(tuple);
+    from.emplace_back(node->src[0], Sharding());
+    if (!frame.made.contains(from[0])) {
+      needs.push_back(from[0]);
       return absl::OkStatus();
     }
-    sources.push_back(frame.made.at(tuple));
+    sources.push_back(frame.made.at(from[0]));
   }
   for (size_t i = 0; i < wants.size(); ++i) {
     const Key source{node->src[i + first], wants[i]};
@@ -283,13 +345,60 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
       needs.push_back(source);
     } else {
       sources.push_back(found->second);
+      from.push_back(source);
     }
   }
   if (!needs.empty()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const UOp* const value, Build(frame, node, p, wants, sources));
   frame.made[key] = value;
+  Note(frame, key, from, /*moved=*/false);
   done = true;
   return absl::OkStatus();
+}
+
+void RankWriter::Note(Frame& frame, const Key& made, absl::Span<const Key> sources, bool moved) {
+  if (graph_ != nullptr) return;
+  const auto& [node, p] = made;
+  const auto bytes_of = [](const UOp* value, const Sharding& at) {
+    const bool wide = at.partial != 0 && AddsInF32(value->dtype);
+    return LocalBytes(at, value) * (wide ? 4.0 / ByteWidth(value->dtype) : 1);
+  };
+  if (node->op == Op::kParam && sources.empty()) {
+    const auto slot = static_cast<size_t>(ParamOf(node).slot());
+    const bool donated =
+        donated_ != nullptr && slot < donated_->size() && (*donated_)[slot];
+    frame.in_memory[made] = frame.is_body ? frame.memory.Add({})
+                                          : frame.memory.AddInput(
+                                                {bytes_of(node, p), LeastLocalBytes(p, node)},
+                                                donated);
+    return;
+  }
+  MemoryTrace::Value value;
+  for (const Key& source : sources) value.sources.push_back(frame.in_memory.at(source));
+  if (moved) {
+    value.bytes = bytes_of(node, p);
+  } else if (node->op == Op::kCall) {
+    if (const FramePlan* body = frame.plan->bodies[frame.plan->place.at(node)]; body != nullptr) {
+      const Body& of = bodies_.at(body);
+      value.bytes = of.result_bytes;
+      value.within = std::max(0.0, of.work.peak_bytes - of.result_bytes);
+    } else if (node->dtype != DType::kVoid) {
+      value.bytes = bytes_of(node, p);
+    }
+  } else if ((node->op == Op::kReduce && !IsGather(node)) || node->op == Op::kContiguous ||
+             node->op == Op::kAssign) {
+    value.bytes = bytes_of(node, p);
+  }
+  frame.in_memory[made] = frame.memory.Add(std::move(value));
+}
+
+void RankWriter::NoteResult(Frame& frame, const UOp* node, const Sharding& p) {
+  if (graph_ != nullptr) return;
+  const int value = frame.in_memory.at({node, p});
+  if (node->dtype != DType::kVoid)
+    return frame.memory.Keep(value, {LocalBytes(p, node), LeastLocalBytes(p, node)});
+  const double bytes = frame.memory.stored_bytes(value);  // of a call that gives a tuple
+  frame.memory.Keep(value, {bytes, bytes});
 }
 
 absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Sharding& out,
@@ -314,7 +423,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Shardi
     Shape ones(x->rank(), Dim(1));
     ones[dim] = Dim(cut.chunk);
     exists = Expand(g, Reshape(g, exists, ones), x->shape);
-    x = Where(g, exists, x, Full(g, IdentityOf(g, reduce.op(), x->dtype), x->shape));
+    x = Masked(g, reduce.op(), exists, x, !IsGather(node));
   }
   std::vector<int64_t> axes(reduce.axes().begin(), reduce.axes().end());
   const UOp* value = kNoValue;
@@ -343,10 +452,12 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
   auto known = bodies_.find(plan);
   if (known == bodies_.end()) {
     const ShardWork before = std::exchange(work_, {});
-    Frame inner{plan, {}, {}};
+    Frame inner{.plan = plan, .made = {}, .is_body = true};
     Body body;
     OB_ASSIGN_OR_RETURN(const UOp* const root, WriteRoot(inner));
     body.work = std::exchange(work_, before);
+    body.work.peak_bytes = inner.memory.peak_bytes();
+    body.result_bytes = inner.memory.kept_bytes();
     if (graph_ != nullptr) {
       std::vector<const UOp*> parts = {root};
       for (size_t i = 1; i < function->src.size(); ++i)
@@ -417,25 +528,32 @@ absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, const UOp* node, cons
 absl::StatusOr<const UOp*> RankWriter::WriteRoot(Frame& frame) {
   const UOp* const root = frame.plan->nodes.back();
   if (root->op != Op::kTuple) {
-    if (root->dtype == DType::kVoid) return Get(frame, root, Sharding());
-    return Get(frame, root, frame.plan->results[0]);
+    const Sharding p = root->dtype == DType::kVoid ? Sharding() : frame.plan->results[0];
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root, p));
+    NoteResult(frame, root, p);
+    return value;
   }
   std::vector<const UOp*> values;
   for (size_t i = 0; i < root->src.size(); ++i) {
     OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root->src[i], frame.plan->results[i]));
     values.push_back(value);
+    NoteResult(frame, root->src[i], frame.plan->results[i]);
   }
   return graph_ == nullptr ? kNoValue : graph_->Make(Op::kTuple, DType::kVoid, values);
 }
 
 absl::StatusOr<const UOp*> RankWriter::Run(const FramePlan& plan) {
-  Frame frame{&plan, {}, {}};
+  Frame frame{.plan = &plan, .made = {}};
   const UOp* const sink = plan.nodes.back();
   std::vector<const UOp*> results;
+  for (size_t i = 0; i < sink->src.size(); ++i) frame.asked.emplace(sink->src[i], plan.results[i]);
   for (size_t i = 0; i < sink->src.size(); ++i) {
     OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sink->src[i], plan.results[i]));
     results.push_back(value);
+    NoteResult(frame, sink->src[i], plan.results[i]);
   }
+  work_.peak_bytes = frame.memory.peak_bytes();
+  work_.kept_bytes = frame.memory.kept_bytes();
   return graph_ == nullptr ? kNoValue : graph_->Make(Op::kSink, DType::kVoid, results, sink->arg);
 }
 

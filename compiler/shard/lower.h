@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/shard/memory.h"
 #include "compiler/shard/plan.h"
 #include "compiler/shard/shard.h"
 #include "compiler/shard/sharding.h"
@@ -29,13 +31,16 @@ struct ShardWork {
   double operations = 0;  // of sums and products: multiplications and additions
   double bytes_sent = 0;
   int64_t collectives = 0;
+  double peak_bytes = 0;  // of memory (memory.h); 0 where a graph is written
+  double kept_bytes = 0;  // of inputs that are not donated, and results
 };
 
 class RankWriter {
  public:
   // `graph` is nullptr where the cost alone is wanted. `sink` is the client's graph, whose nodes
-  // the report numbers.
-  RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink);
+  // the report numbers. `donated`: by slot, as ShardOptions has it.
+  RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink,
+             const std::vector<bool>* donated = nullptr);
 
   // Writes the graph that `frame` plans. Returns its SINK; nullptr without a graph.
   // Errors: RESOURCE_EXHAUSTED as Graph::Make
@@ -49,11 +54,16 @@ class RankWriter {
   struct Frame {
     const FramePlan* plan;
     absl::flat_hash_map<Key, const UOp*> made;
-    absl::flat_hash_map<const UOp*, const UOp*> tuples;  // of tuple-valued nodes
+    bool is_body = false;
+    absl::flat_hash_set<Key> asked = {};  // results, which are to lie so
+    // Of what is made, where the cost alone is counted.
+    MemoryTrace memory = {};
+    absl::flat_hash_map<Key, int> in_memory = {};
   };
   struct Body {
     const UOp* function = nullptr;
     ShardWork work;
+    double result_bytes = 0;
   };
 
   absl::StatusOr<const UOp*> WriteRoot(Frame& frame);
@@ -61,6 +71,10 @@ class RankWriter {
   absl::Status Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done);
   bool Recomputes(Frame& frame, const UOp* node, const Sharding& p,
                   std::vector<Sharding>& wants) const;
+  // Notes what the value takes of the device's memory. `sources`: what it was made of. `moved`: it
+  // came from other devices.
+  void Note(Frame& frame, const Key& made, absl::Span<const Key> sources, bool moved);
+  void NoteResult(Frame& frame, const UOp* node, const Sharding& p);
   absl::StatusOr<const UOp*> Build(Frame& frame, const UOp* node, const Sharding& out,
                                    const std::vector<Sharding>& wants,
                                    const std::vector<const UOp*>& sources);
@@ -70,6 +84,13 @@ class RankWriter {
                                        const std::vector<const UOp*>& arguments);
   absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
                                      const Sharding& to, bool hinted);
+  // The dimension along which a sum of small floats over `count` devices is scattered, so that it
+  // is gathered in its own type; -1: it is too small, or has none.
+  int ScatterDim(const UOp* node, const Sharding& now, int64_t count) const;
+  // Adds f32 partial sums over `group`, rounds each element once where it is whole, and gathers
+  // them in the node's own type: the bits of an ALLREDUCE and a CAST, and 3/4 of its bytes.
+  absl::StatusOr<const UOp*> SumAndNarrow(const UOp* node, const UOp* value, Sharding now, int dim,
+                                          std::pair<int64_t, int64_t> group);
   absl::StatusOr<const UOp*> Emit(Op op, const UOp* value, std::vector<int64_t> arg,
                                   std::pair<int64_t, int64_t> group, double bytes);
   // A movement of `value` along `dim`: PAD at its end to `length`, or SHRINK to [0, length).
@@ -84,6 +105,7 @@ class RankWriter {
   std::vector<CollectiveUse> uses_;
   absl::flat_hash_map<const UOp*, int64_t> number_;  // of the client's nodes
   absl::flat_hash_map<const FramePlan*, Body> bodies_;
+  const std::vector<bool>* const donated_;
   const UOp* at_ = nullptr;  // the client's node that is being written, for the report
   bool hinted_ = false;
 };

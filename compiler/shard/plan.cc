@@ -6,6 +6,7 @@
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/shard/products.h"
+#include "compiler/shard/refused_node.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {
@@ -21,7 +22,8 @@ std::vector<Sharding> FramePlan::HomesOfSources(const UOp* node) const {
 absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& source) const {
   const LayoutOf layout(node);
   const auto refused = [&](absl::StatusCode code, auto... what) {
-    return absl::Status(code, absl::StrCat(NodeToString(node), ": ", what...));
+    return AboutNode(absl::Status(code, absl::StrCat(NodeToString(node), ": ", what...)), sink_,
+                     node);
   };
   if (layout.mesh_axis() >= mesh_.axes())
     return refused(absl::StatusCode::kInvalidArgument, "mesh axis ", layout.mesh_axis(),
@@ -44,7 +46,7 @@ absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& sour
   return p;
 }
 
-absl::Status Planner::PlanCall(FramePlan& frame, int at, int depth) {
+absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, int depth) {
   const UOp* const call = frame.nodes[at];
   const UOp* const function = call->src[0];
   std::vector<Sharding> arguments;
@@ -61,8 +63,9 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, int depth) {
       body = known->second;
     } else {
       Choices* const outer = std::exchange(choices_, nullptr);
-      auto planned =
-          Plan(function->src[0], {.params = arguments, .seeds = {}, .results = {}}, depth + 1);
+      auto planned = Plan(
+          function->src[0],
+          {.params = arguments, .seeds = {}, .results = {}, .tensor_axes = tensor_axes}, depth + 1);
       choices_ = outer;
       OB_RETURN_IF_ERROR(planned.status());
       body = *planned;
@@ -96,7 +99,7 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, in
       case Op::kFunction:
       case Op::kSink: continue;
       case Op::kCall:
-        OB_RETURN_IF_ERROR(PlanCall(frame, i, depth));
+        OB_RETURN_IF_ERROR(PlanCall(frame, i, inputs.tensor_axes, depth));
         if (node->dtype == DType::kVoid) continue;
         break;
       case Op::kTuple: frame.tuples[i] = frame.HomesOfSources(node); continue;

@@ -55,7 +55,8 @@ struct PlanInputs {
 
 class Planner {
  public:
-  explicit Planner(const Mesh& mesh) : mesh_(mesh) {}
+  // `sink`: the whole graph, in which errors number their nodes.
+  Planner(const Mesh& mesh, const UOp* sink) : mesh_(mesh), sink_(sink) {}
 
   // Plans the graph under `root`: a SINK, or the body of a FUNCTION at `depth` calls.
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED: a LAYOUT that the mesh or the value does not have;
@@ -67,9 +68,10 @@ class Planner {
   absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, int depth);
   bool BackwardPass(FramePlan& frame, const PlanInputs& inputs);
   absl::StatusOr<Sharding> OfLayout(const UOp* node, const Sharding& source) const;
-  absl::Status PlanCall(FramePlan& frame, int at, int depth);
+  absl::Status PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, int depth);
 
   const Mesh& mesh_;
+  const UOp* const sink_;
   std::vector<std::unique_ptr<FramePlan>> frames_;
   absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
   // Of the frame being planned: homes that the way back has chosen.

@@ -1,6 +1,7 @@
 #include "compiler/shard/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,16 +12,19 @@
 #include "compiler/shard/choose.h"
 #include "compiler/shard/lower.h"
 #include "compiler/shard/plan.h"
+#include "compiler/shard/refused_node.h"
 
 namespace outboard::shard {
 namespace {
 
 // An axis of a mesh that no device shares work over is no axis; a value is cut by each axis once.
-absl::Status CheckInput(const Mesh& mesh, const Layout& layout, const UOp* value,
+absl::Status CheckValue(const Mesh& mesh, const Layout& layout, const UOp* sink, const UOp* value,
                         absl::string_view what) {
   const absl::Status fits = CheckLayout(mesh, layout, value->shape);
   if (fits.ok()) return fits;
-  return absl::Status(fits.code(), absl::StrCat(NodeToString(value), what, fits.message()));
+  return AboutNode(absl::Status(fits.code(),
+                                absl::StrCat(NodeToString(value), what, fits.message())),
+                   sink, value);
 }
 
 }  // namespace
@@ -44,6 +48,14 @@ std::string_view Name(Spread spread) {
   }
 }
 
+DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s) {
+  DeviceSpeeds speeds;
+  const auto round = [](double x) { return std::exp2(std::round(std::log2(x))); };
+  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = round(bytes_per_s);
+  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = round(collective_s);
+  return speeds;
+}
+
 std::vector<CollectiveUse> ShardReport::surprises() const {
   std::vector<CollectiveUse> found;
   for (const CollectiveUse& use : collectives)
@@ -57,32 +69,27 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
   OB_RETURN_IF_ERROR(CheckMesh(mesh));
   const std::vector<const UOp*> inputs = ParamsOf(sink);
   for (size_t slot = 0; slot < std::min(params.size(), inputs.size()); ++slot)
-    OB_RETURN_IF_ERROR(CheckInput(mesh, params[slot], inputs[slot], " is stored: "));
+    OB_RETURN_IF_ERROR(CheckValue(mesh, params[slot], sink, inputs[slot], " is stored: "));
   for (size_t i = 0; i < std::min(options.results.size(), sink->src.size()); ++i)
     if (options.results[i])
-      OB_RETURN_IF_ERROR(CheckInput(mesh, *options.results[i], sink->src[i], " is wanted: "));
+      OB_RETURN_IF_ERROR(CheckValue(mesh, *options.results[i], sink, sink->src[i], " is wanted: "));
 
-  std::vector<SpreadCandidate> candidates = CandidatesOf(mesh, sink, params, options);
-  const SpreadCandidate* best = nullptr;
-  double best_s = 0;
-  for (SpreadCandidate& candidate : candidates) {
-    OB_ASSIGN_OR_RETURN(const double predicted_s, Predict(mesh, sink, options, candidate));
-    if (best != nullptr && predicted_s >= best_s) continue;
-    best = &candidate;
-    best_s = predicted_s;
-  }
-  Planner planner(mesh);
-  OB_ASSIGN_OR_RETURN(const FramePlan* const plan, planner.Plan(sink, best->inputs()));
+  OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, params, options));
+  Planner planner(mesh, sink);
+  OB_ASSIGN_OR_RETURN(const FramePlan* const plan,
+                      planner.Plan(sink, choice.candidate.inputs()));
   RankWriter writer(&graph, mesh, sink);
   ShardedGraph sharded;
   OB_ASSIGN_OR_RETURN(sharded.sink, writer.Run(*plan));
   for (size_t i = 0; i < sink->src.size(); ++i)
     sharded.results.push_back(*LayoutOfSharding(mesh, plan->results[i], sink->src[i]->shape));
-  sharded.report = {.choice = best->name,
+  sharded.report = {.choice = choice.candidate.name,
                     .collectives = std::move(writer.uses()),
                     .operations = writer.work().operations,
                     .bytes_sent = writer.work().bytes_sent,
-                    .predicted_s = best_s};
+                    .predicted_s = choice.prediction.seconds,
+                    .memory_bytes = choice.prediction.memory_bytes,
+                    .kept_bytes = choice.prediction.kept_bytes};
   OB_RETURN_IF_ERROR(VerifyGraph(sharded.sink, Level::kDevice));
   return sharded;
 }

@@ -9,8 +9,9 @@
 // rank takes its slice. With Spread::kData and kAuto an input that is no state is cut along
 // dimension 0 over all mesh axes, if its dimension 0 is at least as long as the mesh has ranks:
 // this is where a batch is. With kFsdp results that replace state are cut, too, so that the next
-// Run receives them cut. LAYOUT nodes come before all of this. Values that a rule cannot keep cut
-// are gathered; the report lists each such gather that no hint asked for.
+// Run receives them cut, and so are all results of a graph that has no state yet: those become it.
+// kAuto does so where whole state has no room. LAYOUT nodes come before all of this. Values that a
+// rule cannot keep cut are gathered; the report lists each such gather that no hint asked for.
 //
 // Used by the gateway for each new (graph, mesh, layouts of inputs). Threads: pure.
 #pragma once
@@ -44,6 +45,20 @@ struct DeviceSpeeds {
   double operations_per_s = 1e11;
   double link_bytes_per_s = 1e9;
   double collective_s = 100e-6;  // to begin one, whatever its size
+  friend bool operator==(const DeviceSpeeds&, const DeviceSpeeds&) = default;
+};
+// The speeds of a link that was measured, rounded to powers of two so that two measurements of one
+// link make one choice; what was not measured (0) or cannot be is as DeviceSpeeds has it.
+DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s);
+
+// The memory that a device of the mesh has for a Run.
+struct DeviceMemory {
+  int64_t bytes = 0;  // in all; 0: not known, and everything fits
+  // Of that, in arrays of the session that the Run does not read. Can be negative where the Run
+  // reads one array twice.
+  int64_t held_bytes = 0;
+  int64_t held_cut_bytes = 0;  // the part of it in arrays that are cut: less on more devices
+  friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
 };
 
 // What the caller knows about a Run beside its graph.
@@ -53,11 +68,15 @@ struct ShardOptions {
   // this one replaces or reads again. Anything else is this Run's own, so its dimension 0 may be
   // the batch. The gateway says so of inputs that are results of earlier Runs or are donated.
   // Missing slots: an input is state if a result has its type and shape.
-  std::vector<bool> state;
+  std::vector<bool> state = {};
   // By result: a layout that it must have. The gateway asks for `whole` where a Run fetches a
   // result, and for the layout of the input that a repetition carries it to. Missing: chosen here.
-  std::vector<std::optional<Layout>> results;
-  DeviceSpeeds speeds;
+  std::vector<std::optional<Layout>> results = {};
+  DeviceSpeeds speeds = {};
+  DeviceMemory memory = {};
+  // By slot: whether the Run ends an input, so that its memory is free when it was read. Missing
+  // slots: as `state` has them.
+  std::vector<bool> donated = {};
 };
 
 // One collective of a sharded graph.
@@ -78,6 +97,8 @@ struct ShardReport {
   double operations = 0;                   // of sums of products, for one Run
   double bytes_sent = 0;                   // for one Run
   double predicted_s = 0;                  // by ShardOptions::speeds
+  double memory_bytes = 0;                 // that the Run takes at most, estimated (memory.h)
+  double kept_bytes = 0;                   // of it, what is there after the Run
   // The gathers among them that no hint asked for: bytes that a better layout would save.
   std::vector<CollectiveUse> surprises() const;
 };
@@ -91,9 +112,11 @@ struct ShardedGraph {
 // Writes `sink`, a verified graph of Level::kTensor, for the ranks of `mesh`; `params` has the
 // layout of each PARAM by slot (ParamsOf), and may be shorter: the rest is whole. Makes nodes in
 // `graph`.
-// Errors: INVALID_ARGUMENT    mesh, layouts or hints that do not fit; names the client's node
+// Errors: INVALID_ARGUMENT    mesh, layouts or hints that do not fit; names the client's node, as
+//                             RefusedNodeOf (refused_node.h) does
 //         UNIMPLEMENTED       a hint or layout that cuts a dimension with a VAR: node, dimension
-//         RESOURCE_EXHAUSTED  a limit of ir/limits.h, named
+//         RESOURCE_EXHAUSTED  a limit of ir/limits.h, named; what the Run leaves has no room on a
+//                             device: bytes needed and there, how many devices would do
 absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mesh& mesh,
                                         absl::Span<const Layout> params,
                                         const ShardOptions& options = {});

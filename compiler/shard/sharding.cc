@@ -94,6 +94,14 @@ double LocalBytes(const Sharding& p, const UOp* node) {
   return bytes;
 }
 
+double LeastLocalBytes(const Sharding& p, const UOp* node) {
+  double bytes = ByteWidth(node->dtype);
+  for (int dim = 0; dim < node->rank(); ++dim)
+    bytes *=
+        static_cast<double>(p.dims[dim].axes != 0 ? p.dims[dim].chunk : node->shape[dim].min());
+  return bytes;
+}
+
 std::string ToString(const Sharding& p) {
   std::vector<std::string> parts;
   for (size_t dim = 0; dim < p.dims.size(); ++dim)

@@ -65,6 +65,7 @@ std::optional<Layout> LayoutOfSharding(const Mesh& mesh, const Sharding& p, Shap
 Shape LocalShape(const Sharding& p, ShapeView shape);
 // Bytes that each device has; dimensions with VARs count as their largest.
 double LocalBytes(const Sharding& p, const UOp* node);
+double LeastLocalBytes(const Sharding& p, const UOp* node);  // ... as their smallest
 
 // "dim 0 by axes 0,1; sum over axis 2", or "whole".
 std::string ToString(const Sharding& p);

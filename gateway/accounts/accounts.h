@@ -28,6 +28,8 @@
 
 namespace outboard::gateway {
 
+inline constexpr std::string_view kKeyPrefix = "ob_live_";
+
 // A string that must not be logged, such as an API key: streams print it as ***, and its bytes are
 // wiped when it is destroyed or overwritten.
 

@@ -89,6 +89,22 @@ CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id, closed_ms);
     R"sql(
 ALTER TABLE session ADD COLUMN price_per_hour INTEGER;
 )sql",
+    // That its program gave it; of an account's living sessions no two have the same.
+    R"sql(
+ALTER TABLE session ADD COLUMN name TEXT NOT NULL DEFAULT '';
+)sql",
+    // The class that these prices are of, and those of states in which the session does not run; a
+    // NULL price_held: as it runs. Of a lease, its state by the numbers of UseState, and whose key
+    // and which class it was.
+    R"sql(
+ALTER TABLE session ADD COLUMN price_class TEXT NOT NULL DEFAULT '';
+ALTER TABLE session ADD COLUMN price_held INTEGER;
+ALTER TABLE session ADD COLUMN price_parked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN price_stored INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN use INTEGER NOT NULL DEFAULT 0 CHECK(use BETWEEN 0 AND 3);
+ALTER TABLE lease ADD COLUMN key_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE lease ADD COLUMN price_class TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 }  // namespace outboard::gateway

@@ -19,7 +19,6 @@ namespace {
 using storage::Database;
 using storage::Statement;
 
-constexpr std::string_view kKeyPrefix = "ob_live_";
 constexpr size_t kIdBytes = 8;
 constexpr size_t kSecretBytes = 32;
 constexpr size_t kKeyChars = 8 + 2 * kIdBytes + 1 + 2 * kSecretBytes;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {
@@ -15,7 +16,8 @@ using storage::Statement;
 
 constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
-    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour FROM session ";
+    "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, name, "
+    "price_class, price_held, price_parked, price_stored FROM session ";
 
 // The end of a lease that ran when the gateway before this one ended.
 constexpr char kGatewayRestarted[] = "gateway restarted";
@@ -26,6 +28,10 @@ bool IsLive(SessionRowState state) {
 
 std::optional<WallTime> OptionalTime(const Statement& row, int column) {
   return row.IsNull(column) ? std::nullopt : std::optional<WallTime>(WallTime{row.Int(column)});
+}
+
+std::optional<MicroUsd> OptionalPrice(const Statement& row, int column) {
+  return row.IsNull(column) ? std::nullopt : std::optional<MicroUsd>(MicroUsd{row.Int(column)});
 }
 
 absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
@@ -44,9 +50,12 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .recoverable = row.Int(10) != 0,
                     .snapshot_root = std::string(row.Blob(11)),
                     .snapshot_seq = static_cast<uint64_t>(row.Int(12)),
-                    .price_per_hour = row.IsNull(13)
-                                          ? std::nullopt
-                                          : std::optional<MicroUsd>(MicroUsd{row.Int(13)})};
+                    .price_per_hour = OptionalPrice(row, 13),
+                    .name = std::string(row.Text(14)),
+                    .price_class = std::string(row.Text(15)),
+                    .idle_prices = {.held = OptionalPrice(row, 16),
+                                    .parked = MicroUsd{row.Int(17)},
+                                    .stored = MicroUsd{row.Int(18)}}};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
@@ -78,6 +87,8 @@ absl::Status CheckRow(const SessionRow& row) {
     return absl::InvalidArgumentError(
         "sessions: closed_at is set exactly when a session has ended");
   }
+  OB_RETURN_IF_ERROR(CheckText("its name", row.name, wire::kSessionNameBytesMax));
+  OB_RETURN_IF_ERROR(CheckText("the class", row.price_class, kNameBytesMax));
   return CheckText("the worker's name", row.worker, kWorkerBytesMax);
 }
 
@@ -110,13 +121,16 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         db_->Prepare(
             "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
             "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq, "
-            "price_per_hour) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
+            "price_per_hour, name, price_class, price_held, price_parked, price_stored) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
-            "closed_ms = excluded.closed_ms, attach_hash = excluded.attach_hash, devices = "
-            "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
-            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq, price_per_hour = "
-            "excluded.price_per_hour"));
+            "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, "
+            "attach_hash = excluded.attach_hash, devices = excluded.devices, recoverable = "
+            "excluded.recoverable, snapshot_root = excluded.snapshot_root, snapshot_seq = "
+            "excluded.snapshot_seq, price_per_hour = excluded.price_per_hour, price_class = "
+            "excluded.price_class, price_held = excluded.price_held, price_parked = "
+            "excluded.price_parked, price_stored = excluded.price_stored"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))
@@ -128,9 +142,14 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         .Bind(10, row.devices)
         .Bind(11, row.recoverable ? 1 : 0)
         .BindBlob(12, row.snapshot_root)
-        .Bind(13, static_cast<int64_t>(row.snapshot_seq));
+        .Bind(13, static_cast<int64_t>(row.snapshot_seq))
+        .BindText(15, row.name)
+        .BindText(16, row.price_class)
+        .Bind(18, row.idle_prices.parked.value)
+        .Bind(19, row.idle_prices.stored.value);
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
     if (row.price_per_hour.has_value()) write.Bind(14, row.price_per_hour->value);
+    if (row.idle_prices.held.has_value()) write.Bind(17, row.idle_prices.held->value);
     return write.Run();
   });
 }
@@ -188,15 +207,24 @@ absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
   return taken;
 }
 
-absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now) {
+absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now,
+                                                                 bool but_named) {
   absl::MutexLock lock(&mutex_);
   std::vector<SessionRow> lost;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(EndLeases(now));
     OB_ASSIGN_OR_RETURN(lost, ReadLive());
+    const char* which = "";
+    if (but_named) {
+      which = " AND NOT (name <> '' AND recoverable AND snapshot_root <> x'')";
+      std::erase_if(lost, [](const SessionRow& row) {
+        return !row.name.empty() && row.recoverable && !row.snapshot_root.empty();
+      });
+    }
     OB_ASSIGN_OR_RETURN(
         Statement lose,
-        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL"));
+        db_->Prepare(absl::StrCat(
+            "UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL", which)));
     return lose.Bind(1, static_cast<int64_t>(SessionRowState::kLost)).Bind(2, now.unix_ms).Run();
   }));
   return lost;
@@ -207,6 +235,8 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
     return absl::InvalidArgumentError("sessions: a lease needs a tenant and a device");
   }
   OB_RETURN_IF_ERROR(CheckText("the worker's name", row.worker, kWorkerBytesMax));
+  OB_RETURN_IF_ERROR(CheckText("the key's id", row.key_id, kNameBytesMax));
+  OB_RETURN_IF_ERROR(CheckText("the class", row.price_class, kNameBytesMax));
   absl::MutexLock lock(&mutex_);
   int64_t grant = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -217,14 +247,17 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
     OB_ASSIGN_OR_RETURN(
         Statement insert,
         db_->Prepare(
-            "INSERT INTO lease(session, grant_number, tenant, devices, worker, granted_ms, end) "
-            "VALUES(?, ?, ?, ?, ?, ?, '')"));
+            "INSERT INTO lease(session, grant_number, tenant, devices, worker, granted_ms, end, "
+            "use, key_id, price_class) VALUES(?, ?, ?, ?, ?, ?, '', ?, ?, ?)"));
     return insert.BindBlob(1, row.lease.session.Bytes())
         .Bind(2, grant)
         .Bind(3, row.tenant.value)
         .Bind(4, row.devices)
         .BindText(5, row.worker)
         .Bind(6, row.granted_at.unix_ms)
+        .Bind(7, static_cast<int64_t>(row.use))
+        .BindText(8, row.key_id)
+        .BindText(9, row.price_class)
         .Run();
   }));
   return static_cast<uint64_t>(grant);
@@ -257,8 +290,8 @@ absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& ses
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(
       Statement query,
-      db_->Prepare("SELECT grant_number, tenant, devices, worker, granted_ms, released_ms, end "
-                   "FROM lease WHERE session = ? ORDER BY grant_number"));
+      db_->Prepare("SELECT grant_number, tenant, devices, worker, granted_ms, released_ms, end, "
+                   "use, key_id, price_class FROM lease WHERE session = ? ORDER BY grant_number"));
   query.BindBlob(1, session.Bytes());
   std::vector<LeaseRow> rows;
   for (;;) {
@@ -270,7 +303,10 @@ absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& ses
                             .worker = std::string(query.Text(3)),
                             .granted_at = WallTime{query.Int(4)},
                             .released_at = OptionalTime(query, 5),
-                            .end = std::string(query.Text(6))});
+                            .end = std::string(query.Text(6)),
+                            .use = static_cast<UseState>(query.Int(7)),
+                            .key_id = std::string(query.Text(8)),
+                            .price_class = std::string(query.Text(9))});
   }
 }
 
@@ -315,7 +351,7 @@ absl::Status SessionRows::AddHeldTimes(const SessionTimesQuery& query,
       db_->Prepare("SELECT IFNULL(MAX(devices), 0), IFNULL(SUM(CASE WHEN end = ?1 THEN 0 "
                    "ELSE MAX(0, IFNULL(released_ms, ?2) - MAX(granted_ms, ?3)) END), 0), "
                    "IFNULL(MAX(end = ?1 OR IFNULL(released_ms, ?2) IS NULL), 0) "
-                   "FROM lease WHERE session = ?4"));
+                   "FROM lease WHERE session = ?4 AND use < 2"));
   for (SessionTimes& session : sessions) {
     held.Reset();
     held.BindText(1, kGatewayRestarted).Bind(3, query.since.unix_ms);

@@ -19,6 +19,7 @@
 #include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/money.h"
+#include "gateway/ledger/use_state.h"
 #include "storage/sqlite.h"
 
 namespace outboard::gateway {
@@ -38,6 +39,9 @@ struct SessionRow {
   std::string snapshot_root;  // of the last snapshot; empty: none yet
   uint64_t snapshot_seq = 0;  // the last item that this snapshot holds
   std::optional<MicroUsd> price_per_hour = {};  // of each device, since its first lease
+  std::string name = {};  // that its program gave it; empty: none
+  std::string price_class = {};                 // whose prices these are; empty: the gateway's
+  IdlePrices idle_prices = {};
   bool operator==(const SessionRow&) const = default;
 };
 
@@ -55,10 +59,13 @@ struct LeaseRow {
   WallTime granted_at;
   std::optional<WallTime> released_at;
   std::string end;  // reason of its end: "closed", "idle", "worker lost"; empty while it runs
+  UseState use = UseState::kRun;
+  std::string key_id = {};       // of the client's key; empty: none
+  std::string price_class = {};  // as of the session's row
   bool operator==(const LeaseRow&) const = default;
 };
 
-// When a session began, and how long it held devices, by the clock on the wall.
+// When a session began, and how long it held devices (HoldsDevice of gateway/ledger/use_state.h), by the clock on the wall.
 struct SessionTimes {
   SessionId session;
   TenantId tenant;
@@ -99,8 +106,8 @@ class SessionRows {
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
 
-  // Inserts the row, or replaces all of it but tenant, opened_at and resume_hash, which stay as
-  // first written.
+  // Inserts the row, or replaces all of it but tenant, name and opened_at, which stay as first
+  // written.
   // Errors:
   //     INVALID_ARGUMENT     a tenant that is not positive, a long name, or a closed_at that does
   //                          not match the state
@@ -115,8 +122,8 @@ class SessionRows {
   // as lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
   // As TakeOver for executors that ended with the gateway: marks all live sessions as lost and
-  // returns them.
-  absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now);
+  // returns them. `but_named`: not those with a name that can begin again from a snapshot.
+  absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now, bool but_named = false);
 
   // Returns the number of the session's next lease (1, 2, ...), reserved by writing the row.
   // Ignores the grant in `row.lease`.

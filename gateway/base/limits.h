@@ -40,6 +40,11 @@ inline constexpr size_t kWrittenGraphsBytesMax = size_t{256} << 20;
 inline constexpr size_t kGroupHandlesMax = size_t{1} << 22;
 inline constexpr size_t kGroupGraphsMax = 4096;
 inline constexpr size_t kGroupGraphBytesMax = size_t{64} << 20;
+// Gathers of one graph that its client is told of, each on a line of the user's terminal.
+inline constexpr size_t kGathersTold = 4;
+// What a session holds beside a Run is known to who writes the graph in parts of a device's memory:
+// so many graphs are written at most, where a few more bytes would otherwise make another.
+inline constexpr int64_t kHeldMemorySteps = 32;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
 // milliseconds behind two uploads. Less than this makes uploads dearer.
 inline constexpr int kReadAtOnceBytesMax = 32 << 10;
@@ -104,5 +109,8 @@ inline constexpr int64_t kTransferStalledMs = 60'000;
 // A client's stream whose reader takes nothing for so long is cut; the client may come back.
 inline constexpr int64_t kReaderStalledMs = 30'000;
 inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
+
+// Machines of its own that an account may have at a gateway: each is a stream and its sessions'.
+inline constexpr size_t kOwnWorkersMax = 16;
 
 }  // namespace outboard::gateway

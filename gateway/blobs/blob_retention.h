@@ -88,7 +88,7 @@ class BlobRetention final : public BlobUses {
   // Restores the protection of a snapshot after a restart, for each session that continues and has
   // one.
   absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
-                               const wire::Hash& manifest);
+                               const wire::Hash& manifest) override;
   // Call once after all RestoreSnapshot calls: removes blobs of sessions that nothing protects.
   void RestoreDone() { store_->RemoveIdleOfSessions(); }
   void EndSession(const SessionId& session) override;

@@ -2,7 +2,7 @@
 // which blobs the session's items need, so that they stay as long as an item may have to be sent
 // again.
 //
-// Threads: any. Nothing here waits for a disk.
+// Threads: any. Nothing here waits for a disk but RestoreSnapshot.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ class BlobUses {
   // Before any of the others; again for a session that goes on.
   virtual void BeginSession(TenantId tenant, const SessionId& session) = 0;
   virtual void EndSession(const SessionId& session) = 0;
+  // Protects the blobs of a snapshot for a session that goes on from it: after a restart, or as
+  // another session that begins with it. Reads the disk. NOT_FOUND: some are gone.
+  virtual absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
+                                       const wire::Hash& manifest) = 0;
   // In bytes. NOT_FOUND: the tenant has no such blob, or not the whole of it.
   virtual absl::StatusOr<uint64_t> SizeOf(TenantId tenant, const wire::Hash& root) = 0;
   // A Put of the session by this blob, as item `seq`. No item up to `behind_seq` is ever applied

@@ -26,8 +26,11 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.snapshot_seq = event.snapshot_seq;
   session.past = session.charged = {event.past_ms, event.past_amount};
   session.ms_at_snapshot = event.past_ms;
-  session.price = event.price_per_hour;
+  if (event.price_per_hour.has_value())
+    session.price = {event.price_class, *event.price_per_hour, event.idle_prices};
   session.wall = event.wall;
+  session.name = event.name;
+  session.opened = now_;
   // Without a worker it was on its way to another.
   const bool nowhere = event.recoverable && event.node.empty();
   session.state = nowhere ? State::kShelved : State::kOrphaned;
@@ -46,7 +49,11 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
   SyncPools();
-  if (absl::Status never = CheckWish(WishOf(event.devices)); !never.ok())
+  DeviceWish wish = WishOf(event.devices);
+  wish.device_class =
+      event.device_class == kOwnMachines ? OwnPoolsOf(event.tenant) : event.device_class;
+  wish.memory_bytes = event.memory_bytes;
+  if (absl::Status never = CheckWish(wish, event.tenant); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;
@@ -77,12 +84,22 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   }
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
+  if (absl::Status taken = CheckName(event.tenant, event.name); !taken.ok())
+    return refuse(std::move(taken), telemetry::Refusal::kNoSession);
+  if (!event.fork_of.empty()) return BeginFork(event, out);
+  Enqueue(Begin(event), out);
+}
+
+GatewayCore::Session& GatewayCore::Begin(const ClientOpen& event) {
   Session& session = sessions_[event.session];
   session.id = event.session;
   session.tenant = event.tenant;
+  session.name = event.name;
   session.key_id = event.key_id;
   session.max_cost = event.max_cost;
   session.queue_ns = event.queue_ns;
+  session.device_class = event.device_class;
+  session.memory_wanted = event.memory_bytes;
   session.gang = event.gang;
   session.gang_size = event.gang_size;
   session.resume_hash = event.resume_hash;
@@ -92,9 +109,9 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;
-  session.since = session.asked = now_;
+  session.since = session.asked = session.opened = now_;
   conns_[event.conn] = event.session;
-  Enqueue(session, out);
+  return session;
 }
 
 void GatewayCore::Handle(const ClientResume& event, Out& out) {
@@ -120,42 +137,74 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (event.max_cost.has_value()) session->max_cost = event.max_cost;
   session->queue_ns = event.queue_ns;
+  session->device_class = event.device_class;
+  session->memory_wanted = event.memory_bytes;
   session->key_id = event.key_id;
-  // Its steps in flight still end; it asks for money again once they have.
-  if (!session->stopped.ok() && session->state == State::kDetached)
-    return refuse(session->stopped, telemetry::Refusal::kCredit);
-  session->stopped = absl::OkStatus();
-  if (IsSome(session->conn)) {
-    // The client noticed the broken connection before we did, or has two: the last one counts.
-    ConnId old = session->conn;
-    conns_.erase(old);
-    out.push_back(
-        EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
+  if (StillStops(*session, out)) {
+    telemetry::CountRefused(telemetry::Refusal::kCredit);
+    out.push_back(EndClient{.conn = event.conn, .why = session->stopped, .is_kept = true});
+    return;
   }
-  session->conn = event.conn;
-  session->denied = session->sleeping = false;
-  session->wall = event.wall;
-  conns_[event.conn] = session->id;
-  switch (session->state) {
+  Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
+}
+
+// Steps in flight of a session that nobody pays for still end; it asks for money again once they
+// have.
+bool GatewayCore::StillStops(Session& session, Out& out) {
+  const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
+  if (stops() && !session.busy) Park(session, out);
+  return stops();
+}
+
+// A client takes the session over from whoever has it.
+void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old,
+                            Out& out) {
+  session.stopped = absl::OkStatus();
+  session.own_only = false;
+  if (IsSome(session.conn)) {
+    // The client noticed the broken connection before we did, or has two: the last one counts.
+    ConnId old = session.conn;
+    conns_.erase(old);
+    out.push_back(EndClient{old, std::nullopt, absl::AbortedError(why_old), {}});
+  }
+  session.conn = conn;
+  session.denied = session.sleeping = false;
+  session.wall = wall;
+  conns_[conn] = session.id;
+  switch (session.state) {
     case State::kLive:
-    case State::kDetached: return GoLive(*session, out);
-    case State::kStarting: return GoLiveIfReady(*session, out);
+    case State::kDetached: return GoLive(session, out);
+    case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
     case State::kOrphaned: return;
-    case State::kShelved: session->state = State::kQueued; break;
-    case State::kParked: LeaveQueue(session->id); break;
+    case State::kShelved: session.state = State::kQueued; break;
+    case State::kParked: LeaveQueue(session.id); break;
   }
-  session->since = now_;
-  Enqueue(*session, out);
+  session.since = now_;
+  Enqueue(session, out);
 }
 
 void GatewayCore::Handle(const ClientClosed& event, Out& out) {
+  if (DropFork(event.conn)) {
+    out.push_back(EndClient{event.conn, std::nullopt, event.why, {}});
+    return;
+  }
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   End(session->id, event.why, SessionRowState::kClosed, event.why.ok() ? "closed" : "refused", out);
 }
 
+void GatewayCore::Handle(const ClientLeft& event, Out& out) {
+  Session* session = FindByConn(event.conn);
+  if (session == nullptr || session->epoch == 0)
+    return Handle(ClientClosed{event.conn, absl::OkStatus()}, out);
+  out.push_back(EndClient{event.conn, session->id, absl::OkStatus(), BillOf(session->id)});
+  LeaveClient(*session, out);
+  session->denied = true;
+}
+
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
+  if (DropFork(event.conn)) return;
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
@@ -168,6 +217,10 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
 }
 
 void GatewayCore::Handle(const ClientDenied& event, Out& out) {
+  if (DropFork(event.conn)) {
+    out.push_back(EndClient{event.conn, std::nullopt, event.why, {}});
+    return;
+  }
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
   if (session->epoch == 0)

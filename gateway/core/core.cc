@@ -27,6 +27,11 @@
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
 //       when all have attached, and ends when one of them does, since it has no snapshots.
+//   G17 Of the sessions of a tenant no two have the same name.
+//   G18 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
+//       STORED exactly in kShelved (use_states.cc).
+//   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
+//       and no quota.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -41,7 +46,9 @@
 //   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kShelved
 //   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
 //   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
-//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
+//   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
+//   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
+//   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>
@@ -91,6 +98,7 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   telemetry::Count(telemetry::Metric::kSnapshots);
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
+  if (!forks_.empty()) CheckForks(out);
   if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
@@ -132,7 +140,9 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const SessionId& id : ids) {
     if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
     if (Session* session = Find(id); session != nullptr) CheckFunds(*session, out);
+    if (Session* session = Find(id); session != nullptr) CheckUse(*session, out);
   }
+  if (!forks_.empty()) CheckForks(out);
   if (now_.ns - told_queue_.ns >= kSecondNs) queue_.Accrue(now_);
   PlaceQueue(out);
   TellQueue(out);
@@ -151,7 +161,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool stopped = !session.stopped.ok();
   const bool idle =
       session.denied || stopped || Since(now_, session.idle_since) > options_.idle_ns;
-  const bool is_left = !has_client && Since(now_, session.client_left) > options_.grace_ns;
+  const bool is_left = !has_client && Since(now_, session.client_left) > GraceNs(session);
   const bool waits_for_money =
       stopped && session.recoverable &&
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
@@ -189,9 +199,16 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
 
 void GatewayCore::Handle(const StopAll&, Out& out) {
   draining_ = true;
+  for (const auto& [conn, fork] : std::exchange(forks_, {}))
+    out.push_back(EndClient{
+        conn, std::nullopt, absl::UnavailableError("the gateway is stopping"), {}});
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
+    if (Session& session = sessions_.at(id); MaySurvive(session)) {
+      PutToNextGateway(session, out);
+      continue;
+    }
     End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
         "gateway stopped", out);
   }
@@ -228,7 +245,9 @@ std::string GatewayCore::CheckInvariants() const {
   std::map<WorkerId, TenantId> accounts;  // of workers that serve one
   std::map<TenantId, uint32_t> held_by;
   size_t held = 0, queued = 0;
+  std::set<std::pair<TenantId, std::string>> names;
   for (const auto& [id, s] : sessions_) {
+    if (!s.name.empty() && !names.insert({s.tenant, s.name}).second) return "G17: " + id.Hex();
     const auto in = [&](std::initializer_list<State> states) {
       return std::find(states.begin(), states.end(), s.state) != states.end();
     };
@@ -247,13 +266,15 @@ std::string GatewayCore::CheckInvariants() const {
           accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
         return "G10: " + id.Hex();
       if (workers_.at(seat.worker).set_aside) return "G11: " + id.Hex();
+      if (workers_.at(seat.worker).owner.value_or(s.tenant) != s.tenant)
+        return "G19: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }
     }
     if (sits && ranks != s.devices_wanted) return "G16: ranks of " + id.Hex();
     held += s.slots_held();
-    held_by[s.tenant] += s.slots_held();
+    if (!IsOnOwn(s)) held_by[s.tenant] += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     if (s.metered && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.slots_held())
       return "G12: " + id.Hex();
@@ -264,10 +285,13 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    const bool waits =
-        s.state == State::kQueued || (s.state == State::kParked && has_conn && !s.sleeping);
-    if (waits != queue_.Has(id)) return "G5: " + id.Hex();
-    queued += waits;
+    if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
+    queued += Waits(s);
+    const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
+    if (s.kept && !parked && !(in({State::kShelved}) && s.use == UseState::kStored))
+      return "G18: " + id.Hex();
+    if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
+      return "G12: " + id.Hex();
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "gateway/core/census.h"
 #include "gateway/core/events.h"
+#include "gateway/core/fleet_view.h"
 #include "gateway/ledger/meter.h"
 
 namespace outboard::gateway {
@@ -49,6 +50,23 @@ class GatewayCore {
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
+  // Classes of the price file that devices or sessions are of.
+  std::set<std::string> ClassesInUse() const;
+
+  // A session as its account sees it.
+  struct Listed {
+    SessionId session;
+    std::string name;
+    const char* state = "";  // as ListSessionsReply in account.proto
+    uint32_t devices = 0;
+    int64_t age_ms = 0;
+    Bill bill;
+    bool has_client = false;
+    absl::Status stopped;  // why it cannot go on: a cap, or the credit
+  };
+  std::vector<Listed> List(TenantId tenant, MonoTime now) const;  // by age, the oldest first
+  // The tenant's session of this name or id; never another's.
+  std::optional<SessionId> FindNamed(TenantId tenant, const std::string& session) const;
 
   // Refuses to open or resume sessions from now on, with UNAVAILABLE.
   void Drain() { draining_ = true; }
@@ -59,6 +77,7 @@ class GatewayCore {
   uint32_t devices_busy() const;
   // What there is now, for people who watch the gateway; `now` as in On.
   Census CountAll(MonoTime now) const;
+  FleetView Look(MonoTime now) const;
 
   // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
   // tests and simulators.
@@ -84,6 +103,7 @@ class GatewayCore {
     bool snapshots_when_asked = false;
     bool serves_groups = false;
     bool spans = false;  // WorkerJoined::spans
+    std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
   };
 
@@ -91,6 +111,7 @@ class GatewayCore {
     SessionId id;
     TenantId tenant;
     Token resume_hash;
+    std::string name;  // empty: none
     State state = State::kQueued;
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
@@ -108,13 +129,26 @@ class GatewayCore {
     bool sleep_told = false;    // that it will be
     bool awaits = false;       // SessionProgress::awaits
     bool held_device = false;  // kOrphaned: whether it held a device before
-    bool denied = false;       // its client was: it gives its device back as soon as it is idle
+    // Its client was, or has left: it gives its device back as soon as it is idle.
+    bool denied = false;
+    bool is_attached = false;  // by a client that has not been told so
     absl::Status stopped;      // OK, or for want of what money; as `denied`
     std::string key_id;        // of its client
     std::optional<MicroUsd> max_cost;
-    std::optional<MicroUsd> price;  // of each device, since its first lease
+    // Of each of its devices, since its first lease on one of this class.
+    struct Prices {
+      std::string price_class;
+      MicroUsd run;
+      IdlePrices idle;
+      MicroUsd Of(UseState state) const { return PriceOf(state, run, idle); }
+    };
+    std::optional<Prices> price;
+    UseState use = UseState::kRun;  // of the current or last lease
+    bool kept = false;         // a lease of its state alone, parked or stored (use_states.cc)
+    bool unpaid = false;       // nobody pays for its state, until it has a device again
     struct Funds {             // of the current lease, or the one that is to begin
       LeaseId lease;
+      std::vector<MicroUsd> prices;  // of each device
       uint64_t number = 0;     // of the last TakeHold; an answer to another one is of the past
       bool asked = false;      // an answer is to come
       bool any = false;        // a hold may be there
@@ -139,6 +173,10 @@ class GatewayCore {
     // Since it was parked, or was to be.
     std::optional<MonoTime> snapshot_asked;
     uint64_t memory_bytes = 0;               // of its executor, as its worker said last
+    std::string device_class;                // as its client asked; empty: any
+    bool own_only = false;                   // nobody pays for a rented device (funds.cc)
+    uint64_t memory_wanted = 0;              // likewise
+    std::string class_before;                // of the pool where it last had a device
     std::optional<int64_t> queue_ns;  // as its client asked
     std::string gang;
     uint32_t gang_size = 1;
@@ -160,6 +198,7 @@ class GatewayCore {
     MonoTime snapshot_at;   // when the last snapshot was kept, or it went live without one
     MonoTime idle_since;    // kLive, kDetached, and kStarting without a client
     MonoTime client_left;   // valid without a client, and while it sleeps: since when
+    MonoTime opened;        // or restored
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of ended leases and of the current one
@@ -177,6 +216,15 @@ class GatewayCore {
     uint32_t slots_held() const;
   };
 
+  // A client that waits for a snapshot that its session is to begin with.
+  struct Fork {
+    ClientOpen open;
+    SessionId parent;
+    MonoTime since;
+    std::string root;  // that is being shared; empty: none is
+    uint64_t seq = 0;  // of `root`
+  };
+
   using Out = std::vector<Action>;
   static bool IsSome(ConnId conn) { return conn.value != 0; }
 
@@ -189,21 +237,39 @@ class GatewayCore {
   void Handle(const SessionRestored& event, Out& out);
   void Handle(const ClientOpen& event, Out& out);
   void Handle(const ClientResume& event, Out& out);
+  void Handle(const ClientAttach& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
+  void Handle(const ClientLeft& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
   void Handle(const ClientActs& event, Out& out);
   void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
+  void Handle(const SnapshotShared& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
   void Handle(const SessionProgress& event, Out& out);
+  void Handle(const EndSession& event, Out& out);
   void Handle(const HoldAnswered& event, Out& out);
   void Handle(const PostingRefused& event, Out& out);
+  void Handle(const PricesSet& event, Out& out);
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
+  // ---- names, and state that goes from session to session (names.cc)
+  Session* Named(TenantId tenant, const std::string& text);
+  void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
+  bool StillStops(Session& session, Out& out);
+  absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  Session& Begin(const ClientOpen& event);
+  void BeginFork(const ClientOpen& event, Out& out);
+  void CheckForks(Out& out);
+  bool CheckFork(Fork& fork, Out& out);  // false: it is over
+  bool DropFork(ConnId conn);
+  int64_t GraceNs(const Session& session) const;
+  bool MaySurvive(const Session& session) const;
+  void PutToNextGateway(Session& session, Out& out);
   // ---- the wait for a device (waiting.cc)
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
@@ -222,7 +288,10 @@ class GatewayCore {
   void TellQueue(Out& out);
   void TellPlace(Session& session, const QueuePlace& place, Out& out);
   // Refuses what the fleet never has.
-  absl::Status CheckWish(const DeviceWish& wish) const;
+  absl::Status CheckWish(const DeviceWish& wish, TenantId account) const;
+  bool HasOwn(TenantId account) const;  // machines of its own
+  bool IsOnOwn(const Session& session) const;
+  bool WaitForOwn(Session& session, Out& out);
   void Touch(const Session& session);  // what its workers have free has changed
   void SyncPools();
   std::vector<DevicePool> PoolsOf(WorkerId worker) const;
@@ -266,6 +335,7 @@ class GatewayCore {
   void BeginHold(Session& session, Out& out);
   void AskHold(Session& session, int64_t to_ms, Out& out);
   void EndHoldOf(Session& session, Out& out);
+  void HoldFor(Session& session, UseState use, uint32_t devices, Out& out);
   bool IsFunded(const Session& session) const;
   void CheckFunds(Session& session, Out& out);
   void Stop(Session& session, const absl::Status& why, Out& out);
@@ -278,8 +348,18 @@ class GatewayCore {
   void ForEachMetered(Session& session, const Change& change, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
+  void BeginMeter(Session& session, UseState use, uint32_t devices, Out& out);
+  void EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why, Out& out);
   const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
-  std::vector<MicroUsd> PricesOf(const Session& session) const;  // of each device that it holds
+  Session::Prices PricesFor(const Session& session) const;  // where it is
+  // ---- what it is charged for (use_states.cc)
+  void CheckUse(Session& session, Out& out);
+  void ChangeUse(Session& session, UseState use, uint32_t devices, Out& out);
+  void CheckKept(Session& session, Out& out);
+  void ConfirmKept(Session& session, Out& out);
+  void StopKeeping(Session& session, bool lost, const std::string& why, Out& out);
+  static bool Waits(const Session& session);  // in the queue, G5
+  std::string StateOf(const Session& session) const;  // for people
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;
@@ -296,6 +376,7 @@ class GatewayCore {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
+  std::map<ConnId, Fork> forks_;
   DeviceQueue queue_;
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;

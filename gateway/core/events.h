@@ -17,6 +17,7 @@
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/meter.h"
 #include "gateway/ledger/money.h"
+#include "gateway/ledger/use_state.h"
 #include "gateway/queue/device_queue.h"
 
 namespace outboard::gateway {
@@ -39,7 +40,30 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 struct DeviceSlot {
   std::string device_class;                        // of its hardware; empty: not reported
   uint64_t memory_bytes = 0;                       // 0: not reported
-  MicroUsd price_per_hour = kDefaultPricePerHour;  // fixed for a lease at its start
+  MicroUsd price_per_hour = kDefaultPricePerHour;  // fixed for a session at its first lease
+  std::string price_class = {};                    // of the price file; empty: there is none
+  IdlePrices idle_prices = {};                     // fixed with price_per_hour
+};
+
+// The class of machines that an account has itself, in DeviceSlot and in what its clients ask for.
+inline constexpr char kOwnMachines[] = "own";
+// The pools of an account's own machines; no class of a price file has such a name.
+inline std::string OwnPoolsOf(TenantId owner) {
+  return kOwnMachines + (":" + std::to_string(owner.value));
+}
+
+// Devices of one price and one kind of hardware are a pool of the queue's: "large/gpu-a:80", or
+// without a price file "gpu-a:80"; of an account's own machines "own:7/gpu-a:80".
+inline std::string PoolNameOf(const DeviceSlot& device, const std::optional<TenantId>& owner) {
+  const std::string of = owner.has_value() ? OwnPoolsOf(*owner) : device.price_class;
+  return of.empty() ? device.device_class : of + "/" + device.device_class;
+}
+
+// What a class costs from now on.
+struct ClassPrices {
+  std::string price_class;
+  MicroUsd run;
+  IdlePrices idle;
 };
 
 // A worker with executors of a session, one for each of its devices there, and the slots that it
@@ -91,6 +115,9 @@ struct CoreOptions {
   int64_t sleep_lead_ns = 30 * kSecondNs;
   // A parked session that waits for nothing goes to disk, where it costs no worker's memory.
   int64_t disk_after_ns = 600 * kSecondNs;
+  // A session that has had no work for so long is HELD, where that has a price of its own.
+  int64_t held_after_ns = 5 * kSecondNs;
+  int64_t keep_hold_ms = 600'000;  // as hold_ms, of state that is parked or stored
   int64_t heartbeat_ns = 1 * kSecondNs;
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
   uint32_t sessions_per_tenant_max = 64;
@@ -124,6 +151,7 @@ struct WorkerJoined {
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
   bool spans = false;  // these exchange data with those of other workers that span
+  std::optional<TenantId> owner = {};  // the one account that sees it; nothing: it is rented out
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays
   WorkerId worker;
@@ -145,6 +173,9 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   int64_t past_ms = 0;
   WallTime wall;
   std::optional<MicroUsd> price_per_hour = {};  // frozen by its first lease
+  std::string name = {};
+  std::string price_class = {};                 // as in DeviceSlot; also frozen
+  IdlePrices idle_prices = {};
 };
 struct WorkerHeartbeat {
   WorkerId worker;
@@ -176,6 +207,25 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   uint32_t gang_size = 1;
   std::vector<uint32_t> mesh = {};        // its product is `devices`; empty: one axis
   std::string spread = {};                // of Open
+  std::string name = {};                  // unique among the tenant's sessions; empty: none
+  // A session of the tenant, by name or id, whose state the new one begins with: as of an item at
+  // or behind fork_seq. Empty: it begins with nothing.
+  std::string fork_of = {};
+  uint64_t fork_seq = 0;
+  std::string device_class = {};          // a class that it has to have; empty: any
+  uint64_t memory_bytes = 0;              // at least, of each device
+};
+// Authenticated; takes over the tenant's session of this name or id from whatever client it has,
+// which cannot come back: the token of `resume_hash` is fresh.
+struct ClientAttach {
+  ConnId conn;
+  TenantId tenant;
+  std::string session;
+  Token resume_hash;
+  WallTime wall;
+  std::string key_id = {};
+  std::optional<MicroUsd> max_cost = {};  // nothing: as before
+  std::optional<int64_t> queue_ns = {};   // as in ClientOpen
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -185,10 +235,15 @@ struct ClientResume {  // authenticated; takes over the session that the token n
   std::string key_id = {};
   std::optional<MicroUsd> max_cost = {};  // nothing: as before
   std::optional<int64_t> queue_ns = {};   // as in ClientOpen
+  std::string device_class = {};          // likewise
+  uint64_t memory_bytes = 0;              // likewise
 };
 struct ClientClosed {  // its session ends
   ConnId conn;
   absl::Status why;  // OK: the client sent Close
+};
+struct ClientLeft {  // it has all its answers, and leaves its session to whoever enters it next
+  ConnId conn;
 };
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
@@ -222,6 +277,13 @@ struct RefusedItem {  // ended two executors; it fails with this status
   uint64_t seq = 0;
   absl::Status why;
 };
+struct SnapshotShared {  // answers ShareSnapshot
+  ConnId conn;
+  absl::Status status;  // an error: its blobs are gone, since a later one replaced it
+};
+struct EndSession {  // by its account
+  SessionId session;
+};
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
   std::string root;
@@ -243,13 +305,17 @@ struct PostingRefused {  // the ledger refuses charges of this account: its leas
   TenantId tenant;
   absl::Status why;
 };
+struct PricesSet {  // of sessions that begin, or move to a device of another class, from now on
+  std::vector<ClassPrices> prices;
+};
 struct Tick {};     // time has passed: finds silent workers, checks deadlines
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, DeviceWentOut, WorkerHeartbeat, WorkerDraining, WorkerSetAside,
-                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
-                 ClientActs, ClientDenied, ExecutorAttached, ExecutorGone, SnapshotKept,
-                 SessionProgress, HoldAnswered, PostingRefused, Tick, StopAll>;
+                 WorkerGone, SessionRestored, ClientOpen, ClientResume, ClientAttach, ClientClosed,
+                 ClientLeft, ClientGone, ClientActs, ClientDenied, ExecutorAttached, ExecutorGone,
+                 SnapshotShared, SnapshotKept, SessionProgress, EndSession, HoldAnswered,
+                 PostingRefused, PricesSet, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -290,6 +356,9 @@ struct Live {
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
+  std::string name = {};
+  std::string price_class = {};  // empty: there is no price file
+  IdlePrices idle_prices = {};
 };
 struct Moving {  // the session's executor was lost; another Live follows
   ConnId conn;
@@ -302,14 +371,23 @@ struct IdleSoon {  // told before SleepBegins, unless there is work
   ConnId conn;
   int64_t idle_s = 0, left_s = 0;
 };
-// No device is held for the session, nor billed, until its client sends work: ClientActs follows,
+// No device is held for the session, nor billed as one, until its client sends work: ClientActs follows,
 // and another Live. Frames of the epoch go nowhere from now on.
 struct SleepBegins {
   ConnId conn;
   SessionId session;
   int64_t idle_s = 0;
+  MicroUsd parked_per_hour;  // what its state costs meanwhile
 };
-struct RequestSnapshot {  // of a parked session, now; SnapshotKept follows
+// The new session of this client needs these blobs, too: SnapshotShared follows, once they are
+// protected for it.
+struct ShareSnapshot {
+  ConnId conn;
+  TenantId tenant;
+  SessionId session;
+  std::string root;
+};
+struct RequestSnapshot {  // now; SnapshotKept follows
   SessionId session;
 };
 struct Shelved {  // it was put away for its memory: EndExecutor and DropExecutor came before
@@ -337,6 +415,7 @@ struct EndClient {
   std::optional<SessionId> session;
   absl::Status why;
   Bill bill;
+  bool is_kept = false;  // a client that resumes the session later goes on
 };
 struct Post {  // to the ledger; PostingRefused follows for an account whose charges it refuses
   std::vector<Charge> charges;
@@ -350,6 +429,7 @@ struct EndHold {  // gives back what the lease did not use; follows its last Pos
 };
 struct Forget {  // the session is over; drop its entry
   SessionId session;
+  bool goes_on = false;  // at the next gateway, which needs its blobs
 };
 struct WriteSession {  // the session's current row, for the database
   SessionId session;
@@ -363,16 +443,22 @@ struct WriteSession {  // the session's current row, for the database
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
   std::optional<MicroUsd> price_per_hour = {};
+  std::string name = {};
+  std::string price_class = {};
+  IdlePrices idle_prices = {};
 };
 struct WriteLease {
   LeaseId lease;
   TenantId tenant;
   uint32_t devices = 0;
-  WorkerId worker;
+  WorkerId worker;  // value 0: of state that no worker has
   std::string end;  // why it ended; empty at grant
+  UseState use = UseState::kRun;
+  std::string key_id = {}, price_class = {};
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, RequestSnapshot, Shelved, Queued, Moving,
-                            EndClient, Post, TakeHold, EndHold, Forget, WriteSession, WriteLease>;
+                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,
+                            Moving, EndClient, Post, TakeHold, EndHold, Forget, WriteSession,
+                            WriteLease>;
 
 }  // namespace outboard::gateway

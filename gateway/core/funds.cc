@@ -37,8 +37,19 @@ constexpr int64_t kReplaySlackNs = 10 * kSecondNs;
 
 // Beside the start of the executor, so that nobody waits for the disk twice.
 void GatewayCore::BeginHold(Session& session, Out& out) {
-  session.funds = {.lease = {session.id, session.grant + 1}, .number = session.funds.number};
+  const std::vector<MicroUsd> prices(session.slots_held(), PricesFor(session).run);
+  session.funds = {.lease = {session.id, session.grant + 1},
+                   .prices = prices,
+                   .number = session.funds.number};
   AskHold(session, options_.hold_ms, out);
+}
+
+// For a lease that counts already, from when its hold is there.
+void GatewayCore::HoldFor(Session& session, UseState use, uint32_t devices, Out& out) {
+  session.funds = {.lease = {session.id, session.grant},
+                   .prices = std::vector<MicroUsd>(devices, session.price->Of(use)),
+                   .number = session.funds.number};
+  AskHold(session, HoldsDevice(use) ? options_.hold_ms : options_.keep_hold_ms, out);
 }
 
 void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
@@ -50,7 +61,7 @@ void GatewayCore::AskHold(Session& session, int64_t to_ms, Out& out) {
                          {.lease = funds.lease,
                           .tenant = session.tenant,
                           .key_id = session.key_id,
-                          .prices_per_hour = PricesOf(session),
+                          .prices_per_hour = funds.prices,
                           .to_ms = std::min(to_ms, kLeaseMsMax),
                           .session_cap = session.max_cost}});
 }
@@ -77,14 +88,14 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
   funds.asked = false;
   funds.why = event.answer.why;
   funds.funded_ms = std::max(funds.funded_ms, event.answer.funded_ms);
-  if (session->metered) {
-    for (uint32_t device = 0; device < session->slots_held(); ++device)
+  if (session->metered || session->kept) {
+    for (uint32_t device = 0; device < funds.prices.size(); ++device)
       meter_.Fund({funds.lease, device}, funds.funded_ms);
   } else if (const auto refused = refused_.find(session->tenant); refused != refused_.end()) {
     Stop(*session, refused->second, out);
   } else if (IsFunded(*session)) {
     GoLiveIfReady(*session, out);
-  } else {
+  } else if (!WaitForOwn(*session, out)) {
     Stop(*session, funds.why.ok() ? absl::InternalError("the ledger held nothing") : funds.why,
          out);
   }
@@ -92,7 +103,7 @@ void GatewayCore::Handle(const HoldAnswered& event, Out& out) {
 
 int64_t GatewayCore::FundsLeftNs(const Session& session) const {
   int64_t left_ns = INT64_MAX;
-  for (uint32_t device = 0; device < session.slots_held(); ++device)
+  for (uint32_t device = 0; device < session.funds.prices.size(); ++device)
     left_ns = std::min(left_ns, meter_.FundsLeftNs({session.funds.lease, device}, now_));
   return left_ns;
 }
@@ -122,6 +133,23 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
   if (!funds.why.ok() && left_ns <= lead_ns) Stop(session, funds.why, out);
 }
 
+// What may not rent a device any more waits for one of its own, if its account has some.
+bool GatewayCore::WaitForOwn(Session& session, Out& out) {
+  const bool may_move = session.epoch == 0 || session.recoverable;
+  const absl::Status& why = session.funds.why;
+  if (session.state != State::kStarting || !IsSome(session.conn) || !may_move ||
+      !session.device_class.empty() || !HasOwn(session.tenant) || IsOnOwn(session) ||
+      (!absl::IsResourceExhausted(why) && !absl::IsFailedPrecondition(why)))
+    return false;
+  Leave(session, kNoCredit, out);
+  session.own_only = true;
+  session.displaced = false;
+  session.state = State::kQueued;
+  if (session.epoch > 0) PutRow(session, SessionRowState::kOpen, out);
+  Enqueue(session, out);
+  return true;
+}
+
 // Ends the client's stream and keeps the session's state for when it is paid for again.
 void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
   telemetry::CountRefused(absl::IsUnavailable(why) ? telemetry::Refusal::kLedger
@@ -129,7 +157,8 @@ void GatewayCore::Stop(Session& session, const absl::Status& why, Out& out) {
   if (session.epoch == 0) return End(session.id, why, SessionRowState::kClosed, kNoCredit, out);
   session.stopped = why;
   if (IsSome(session.conn)) {
-    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id)});
+    out.push_back(EndClient{session.conn, session.id, why, BillOf(session.id),
+                            session.recoverable || !IsExclusive(session)});
     LeaveClient(session, out);
   }
   if (session.state != State::kStarting) return;
@@ -156,8 +185,10 @@ void GatewayCore::Handle(const PostingRefused& event, Out& out) {
     if (session.tenant == event.tenant) ids.push_back(id);
   for (const SessionId& id : ids) {
     Session* const session = Find(id);
-    if (session != nullptr && (session->metered || session->state == State::kStarting))
-      Stop(*session, why, out);
+    if (session == nullptr) continue;
+    StopKeeping(*session, /*lost=*/true, kNoCredit, out);
+    session->unpaid = true;
+    if (session->metered || session->state == State::kStarting) Stop(*session, why, out);
   }
 }
 

@@ -6,28 +6,53 @@
 
 namespace outboard::gateway {
 
-// Grants are counted here, as the rows count them: one for each lease that began.
 void GatewayCore::StartLease(Session& session, Out& out) {
-  LeaseId lease{session.id, ++session.grant};
-  const std::vector<MicroUsd> prices = PricesOf(session);
-  for (uint32_t device = 0; device < prices.size(); ++device) {
+  session.price = PricesFor(session);
+  BeginMeter(session, UseState::kRun, session.slots_held(), out);
+  session.metered = true;
+}
+
+// Grants are counted here, as the rows count them: one for each lease that began.
+void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, Out& out) {
+  const LeaseId lease{session.id, ++session.grant};
+  for (uint32_t device = 0; device < devices; ++device) {
     // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
     // which is our loss.
     meter_
         .Grant({{lease, device},
                 session.tenant,
-                prices[device],
+                session.price->Of(use),
                 session.wall,
-                session.funds.funded_ms},
+                session.funds.funded_ms,
+                use},
                now_)
         .IgnoreError();
   }
-  session.price = prices.front();
-  session.metered = true;
+  session.use = use;
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
-  out.push_back(
-      WriteLease{lease, session.tenant, session.slots_held(), session.seats.front().worker, ""});
+  const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
+  out.push_back(WriteLease{lease, session.tenant, devices, worker, "", use, session.key_id,
+                           session.price->price_class});
+}
+
+void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why,
+                           Out& out) {
+  const LeaseId lease{session.id, session.grant};
+  std::vector<Charge> charges;
+  for (uint32_t i = 0; i < devices; ++i) {
+    LeasedDevice device{lease, i};
+    auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
+    if (more.ok()) Charged(session, *more, charges);
+  }
+  session.past = session.charged;
+  telemetry::CountAs(telemetry::Metric::kLeasesEnded, telemetry::LeaseEndOf(why));
+  if (HoldsDevice(session.use))
+    telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
+  PostCharges(std::move(charges), out);
+  EndHoldOf(session, out);
+  const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
+  out.push_back(WriteLease{lease, session.tenant, devices, worker, why, session.use});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
@@ -37,24 +62,13 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     }
   }
   const uint32_t devices = session.slots_held();
-  if (devices > 0) queue_.Gave(session.tenant, devices, now_);
+  if (devices > 0 && !IsOnOwn(session)) queue_.Gave(session.tenant, devices, now_);
   Touch(session);
+  StopKeeping(session, lost, why, out);
   if (session.metered) {
-    LeaseId lease{session.id, session.grant};
-    std::vector<Charge> charges;
-    for (uint32_t i = 0; i < devices; ++i) {
-      LeasedDevice device{lease, i};
-      auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
-      if (more.ok()) Charged(session, *more, charges);
-    }
-    session.past = session.charged;
-    telemetry::CountAs(telemetry::Metric::kLeasesEnded, telemetry::LeaseEndOf(why));
-    telemetry::ObserveNs(telemetry::Metric::kLeaseTime, now_.ns - session.leased.ns);
-    PostCharges(std::move(charges), out);
-    EndHoldOf(session, out);
+    EndMeter(session, devices, lost, why, out);
     if (std::exchange(session.replaying, false))
       session.replayed_ns += now_.ns - session.replay_since.ns;
-    out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
     session.metered = false;
   }
   EndHoldOf(session, out);
@@ -65,19 +79,22 @@ const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
   return workers_.at(seat.worker).slots.at(seat.slots.at(i)).device;
 }
 
-std::vector<MicroUsd> GatewayCore::PricesOf(const Session& session) const {
-  std::vector<MicroUsd> prices;
-  for (const Seat& seat : session.seats) {
-    for (size_t i = 0; i < seat.slots.size(); ++i)
-      prices.push_back(session.price.value_or(DeviceAt(seat, i).price_per_hour));
-  }
-  return prices;
+// All devices of a session are of one class. One from before there were classes keeps its price,
+// but not on a machine of its own.
+GatewayCore::Session::Prices GatewayCore::PricesFor(const Session& session) const {
+  const DeviceSlot& device = DeviceAt(session.seats.front(), 0);
+  const bool is_frozen =
+      session.price.has_value() &&
+      (session.price->price_class == device.price_class ||
+       (session.price->price_class.empty() && device.price_class != kOwnMachines));
+  if (is_frozen) return *session.price;
+  return {device.price_class, device.price_per_hour, device.idle_prices};
 }
 
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
                           std::vector<Charge>& all) {
   for (const Charge& charge : more) {
-    session.charged.ms += charge.to_ms - charge.from_ms;
+    if (HoldsDevice(charge.use)) session.charged.ms += charge.to_ms - charge.from_ms;
     session.charged.amount.value += charge.amount.value;
     all.push_back(charge);
   }
@@ -91,9 +108,9 @@ Bill GatewayCore::BillOf(const SessionId& id) const {
   auto it = sessions_.find(id);
   if (it == sessions_.end()) return {};
   Bill bill = it->second.past;
-  if (it->second.metered) {
+  if (it->second.metered || it->second.kept) {
     Meter::Reading reading = meter_.Read(LeaseId{id, it->second.grant});
-    bill.ms += reading.ms;
+    if (HoldsDevice(it->second.use)) bill.ms += reading.ms;
     bill.amount.value += reading.amount.value;
   }
   return bill;

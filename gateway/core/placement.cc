@@ -29,16 +29,19 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
     session.done_known = true;  // a new executor has no more
   }
   session.snapshot_asked.reset();
-  session.displaced = false;
+  session.displaced = session.unpaid = false;
   for (size_t seat = 0; seat < places.size(); ++seat) {
     auto& [id, slots] = places[seat];
     for (const uint32_t i : slots) workers_.at(id).slots[i].holder = session.id;
     session.seats[seat].slots = std::move(slots);
   }
+  session.class_before =
+      PoolNameOf(DeviceAt(session.seats.front(), 0),
+                 workers_.at(session.seats.front().worker).owner);
   session.node = workers_.at(session.seats.front().worker).node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
-  queue_.Took(session.tenant, session.slots_held(), now_);
+  if (!IsOnOwn(session)) queue_.Took(session.tenant, session.slots_held(), now_);
   Touch(session);
 }
 
@@ -71,7 +74,10 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
-                     PricesOf(session).front(), session.recoverable, session.snapshot_root});
+                     session.price->run, session.recoverable, session.snapshot_root,
+                     session.name, session.price->price_class, session.price->idle});
+  // What the client before had done is not this one's to send again.
+  if (std::exchange(session.is_attached, false)) AskForSnapshot(session, out);
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -117,6 +123,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
 void GatewayCore::Shelve(Session& session, Out& out) {
+  StopKeeping(session, /*lost=*/false, "put away", out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
     out.push_back(EndExecutor{seat.worker, session.id});
@@ -337,7 +344,12 @@ void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out
   if (!session.seats.empty()) worker = session.seats.front().worker;
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
-                             session.snapshot_root, session.snapshot_seq, session.price});
+                             session.snapshot_root, session.snapshot_seq, {}, session.name});
+  if (!session.price.has_value()) return;
+  auto& row = std::get<WriteSession>(out.back());
+  row.price_per_hour = session.price->run;
+  row.price_class = session.price->price_class;
+  row.idle_prices = session.price->idle;
 }
 
 }  // namespace outboard::gateway

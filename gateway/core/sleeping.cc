@@ -45,7 +45,8 @@ void GatewayCore::Sleep(Session& session, Out& out) {
   session.client_left = session.since = now_;
   session.snapshot_asked.reset();
   session.state = State::kParked;
-  out.push_back(SleepBegins{session.conn, session.id, idle_s});
+  const MicroUsd parked{session.price->idle.parked.value * session.devices_wanted};
+  out.push_back(SleepBegins{session.conn, session.id, idle_s, parked});
   if (exclusive) {
     PutAway(session, out);
   } else {

@@ -39,21 +39,22 @@ void GatewayCore::Touch(const Session& session) {
 
 std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
   const Worker& worker = workers_.at(id);
-  std::optional<TenantId> only;
-  if (worker.one_account) {
+  std::optional<TenantId> only = worker.owner;
+  if (worker.one_account && !only.has_value()) {
     for (const auto& [session_id, session] : sessions_)
       if (session.SeatOn(id) != nullptr) only = session.tenant;
   }
   std::map<std::string, DevicePool> pools;
   for (const Slot& slot : worker.slots) {
-    const auto [it, is_new] = pools.try_emplace(slot.device.device_class);
+    const auto [it, is_new] = pools.try_emplace(PoolNameOf(slot.device, worker.owner));
     DevicePool& pool = it->second;
     if (is_new) {
       pool.worker = id;
-      pool.device_class = slot.device.device_class;
+      pool.device_class = it->first;
       pool.memory_bytes = slot.device.memory_bytes;
       pool.only = only;
       pool.spans = worker.spans;
+      pool.is_own = worker.owner.has_value();
     }
     pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);
     pool.price_per_hour = std::max(pool.price_per_hour, slot.device.price_per_hour);
@@ -82,6 +83,7 @@ void GatewayCore::Handle(const DeviceWentOut& event, Out&) {
 }
 
 bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
+  if (workers_.at(id).owner.value_or(tenant) != tenant) return false;  // G19
   if (!workers_.at(id).one_account) return true;
   return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
@@ -99,6 +101,10 @@ DeviceWish GatewayCore::WishOf(uint32_t devices) const {
 DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   DeviceRequest request{.session = session.id, .account = session.tenant};
   request.wish = WishOf(session.devices_wanted);
+  const bool own = session.own_only || session.device_class == kOwnMachines;
+  request.wish.device_class = own ? OwnPoolsOf(session.tenant) : session.device_class;
+  request.wish.memory_bytes = session.memory_wanted;
+  request.class_before = session.class_before;
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
   request.goes_first = session.state == State::kQueued && session.displaced;
   request.last_resort = session.lost_on;
@@ -113,14 +119,27 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
 
 // Ends with the session on its way, in the queue, or turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
+  StopKeeping(session, /*lost=*/false, "resumed", out);
   const DeviceRequest request = RequestOf(session);
   session.told.reset();
   session.hope_at = now_;
   // A device that is free where its state is has nobody who could take it at once: others wait for
   // its memory there, which it keeps.
-  if (session.state == State::kParked && queue_.MayHold(request)) {
+  if (session.state == State::kParked && (queue_.MayHold(request) || IsOnOwn(session))) {
     SyncPools();
     if (TryPlaceOne(session, pools_.Pick(request.wish, {.account = session.tenant}), out)) return;
+  }
+  // Whoever has a machine of his own waits for nobody there, nor for a quota.
+  const bool may_be_own = session.device_class.empty() || session.device_class == kOwnMachines;
+  if (session.state == State::kQueued && request.gang.empty() && may_be_own &&
+      HasOwn(session.tenant)) {
+    const bool own_only = std::exchange(session.own_only, true);
+    SyncPools();
+    const DeviceWish own = RequestOf(session).wish;
+    const bool placed =
+        TryPlaceOne(session, pools_.Pick(own, {.account = session.tenant}), out);
+    session.own_only = own_only;
+    if (placed) return;
   }
   queue_.Add(request, now_);
   PlaceQueue(out);
@@ -192,12 +211,13 @@ bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
 // Devices that it did not lose, if there are enough.
 std::vector<uint32_t> GatewayCore::SlotsFor(const Session& session, const PlacedPart& part) const {
   const std::vector<Slot>& all = workers_.at(part.worker).slots;
+  const std::optional<TenantId>& owner = workers_.at(part.worker).owner;
   std::vector<uint32_t> slots;
   for (const bool where_it_was_lost : {false, true}) {
     for (uint32_t i = 0; i < all.size() && slots.size() < part.devices; ++i) {
       const bool lost_there =
           part.worker == session.lost_on && std::ranges::count(session.lost_slots, i) > 0;
-      if (all[i].free() && all[i].device.device_class == part.device_class &&
+      if (all[i].free() && PoolNameOf(all[i].device, owner) == part.device_class &&
           lost_there == where_it_was_lost)
         slots.push_back(i);
     }
@@ -209,6 +229,7 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   const bool parked = session.state == State::kParked;
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   LeaveQueue(session.id);
+  StopKeeping(session, /*lost=*/false, "resumed", out);
   std::vector<WorkerId>& warm = warm_[session.tenant];
   std::vector<Slots> places;
   for (const PlacedPart& part : parts) {
@@ -236,8 +257,8 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
 
 // ---- those who wait -----------------------------------------------------------------------------
 
-absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
-  const uint32_t largest = pools_.Largest(wish);
+absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) const {
+  const uint32_t largest = pools_.Largest(wish, account);
   if (options_.devices_per_tenant_max > 0 && wish.devices > options_.devices_per_tenant_max)
     return absl::ResourceExhaustedError(
         absl::StrCat("devices = ", wish.devices, ": an account may hold ",
@@ -250,7 +271,8 @@ absl::Status GatewayCore::CheckWish(const DeviceWish& wish) const {
 
 bool GatewayCore::IsHopeless(Session& session) {
   SyncPools();
-  if (pools_.Largest(RequestOf(session).wish) >= session.devices_wanted) session.hope_at = now_;
+  if (pools_.Largest(RequestOf(session).wish, session.tenant) >= session.devices_wanted)
+    session.hope_at = now_;
   return session.hope_at < now_;
 }
 
@@ -259,7 +281,8 @@ void GatewayCore::GiveUpWaiting(Session& session, absl::Status why, Out& out) {
   if (session.epoch == 0)
     return End(session.id, std::move(why), SessionRowState::kClosed, "no device", out);
   telemetry::CountRefused(telemetry::Refusal::kNoDevice);
-  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id)});
+  out.push_back(EndClient{session.conn, session.id, std::move(why), BillOf(session.id),
+                          /*is_kept=*/true});
   LeaveClient(session, out);
 }
 
@@ -283,7 +306,19 @@ void GatewayCore::TellPlace(Session& session, const QueuePlace& place, Out& out)
   out.push_back(Queued{session.conn, is_first, place.before, place.expected_s, place.reason});
 }
 
+bool GatewayCore::HasOwn(TenantId account) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& entry) { return entry.second.owner == account; });
+}
+
+bool GatewayCore::IsOnOwn(const Session& session) const {
+  return !session.seats.empty() && workers_.at(session.seats.front().worker).owner.has_value();
+}
+
 absl::Status GatewayCore::NoDevice(const Session& session) const {
+  if (session.device_class == kOwnMachines && !HasOwn(session.tenant))
+    return absl::UnavailableError(
+        "no machine of this account's own has joined (`outboard worker --own`)");
   if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
   const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
     return entry.second.one_account && entry.second.free() > 0;
@@ -295,6 +330,10 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no device was granted within ", (now_.ns - session.since.ns) / kSecondNs, " s: ",
       devices_busy(), " of ", devices_total(), " are in use, ", others, " other sessions wait",
+      session.device_class.empty() ? "" : "; it asked for the class ", session.device_class,
+      session.memory_wanted == 0
+          ? ""
+          : absl::StrCat("; it asked for ", session.memory_wanted, " bytes of memory"),
       of_one == 0 ? "" : "; workers with a free device serve one account at a time",
       session.epoch == 0 ? "" : "; the session's state is kept"));
 }

@@ -19,7 +19,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
-  worker.spans = event.serves_groups && event.spans;
+  worker.owner = event.owner;
+  worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
@@ -60,7 +61,10 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
-    if (session == nullptr || !session->metered) continue;
+    if (session == nullptr) continue;
+    if (!session->seats.empty() && session->seats.front().worker == event.worker)
+      ConfirmKept(*session, out);
+    if (!session->metered) continue;
     uint32_t device = 0;  // counts within the session
     for (const Seat& seat : session->seats) {
       for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {

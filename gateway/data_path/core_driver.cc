@@ -60,14 +60,6 @@ constexpr uint32_t kTakeSnapshotSinceProtocol = 3;
 // Of a driver that nobody watches.
 DriverObserver nobody;
 
-// Of a worker: shown to people, and sent on as text.
-std::string Printable(std::string_view told) {
-  std::string text(told.substr(0, kWorkerNameBytesMax));
-  for (char& c : text)
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  return text;
-}
-
 // Other workers are told to connect there: one that is no address of a host counts as none.
 std::string DataAddressOf(const proto::Register& reg) {
   return wire::ParseDataAddress(reg.data_address()).ok() ? reg.data_address() : "";
@@ -139,6 +131,9 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.past_amount = past.amount;
   event.past_ms = past.device_ms;
   event.price_per_hour = row.price_per_hour;
+  event.name = row.name;
+  event.price_class = row.price_class;
+  event.idle_prices = row.idle_prices;
   event.wall = row.opened_at;
   Tell(event);
 }
@@ -252,17 +247,27 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!schema.ok()) return refuse(schema.status());
   // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (!open.attach().empty() || !open.resume_token().empty()) TellProgress();
+  if (!open.attach().empty()) {
+    client->resume_token = host_->DrawToken();
+    Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
+                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open)});
+    return;
+  }
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = WriteTrouble(); !trouble.ok())
       return refuse(trouble, telemetry::Refusal::kLedger);
+    if (absl::Status wrong = CheckClass(open); !wrong.ok()) return refuse(wrong);
     client->resume_token = host_->DrawToken();
     const Token name = host_->DrawToken();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),
-                    {open.mesh().begin(), open.mesh().end()}, open.spread()});
+                    {open.mesh().begin(), open.mesh().end()}, open.spread(), open.name(),
+                    open.fork_of(), open.fork_seq(), open.device_class(),
+                    open.device_memory_bytes_min()});
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
@@ -275,12 +280,35 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   }
   client->resume_token = *token;
   Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow(), identity.key_id,
-                    MaxCostOf(open), QueueNsOf(open)});
+                    MaxCostOf(open), QueueNsOf(open), open.device_class(),
+                    open.device_memory_bytes_min()});
 }
 
 void CoreDriver::Close(ConnId conn) {
   std::lock_guard lock(mutex_);
   Tell(ClientClosed{conn, absl::OkStatus()});
+}
+
+void CoreDriver::Leave(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientLeft{conn});
+}
+
+std::vector<GatewayCore::Listed> CoreDriver::ListSessions(TenantId tenant) const {
+  std::lock_guard lock(mutex_);
+  return core_.List(tenant, host_->Now());
+}
+
+absl::StatusOr<std::pair<SessionId, Bill>> CoreDriver::StopSession(TenantId tenant,
+                                                                   const std::string& session) {
+  std::lock_guard lock(mutex_);
+  const std::optional<SessionId> id = core_.FindNamed(tenant, session);
+  if (!id)
+    return absl::NotFoundError(
+        "the account has no such session; `outboard ps` lists those there are");
+  const Bill bill = core_.BillOf(*id);
+  Tell(EndSession{*id});
+  return std::pair(*id, bill);
 }
 
 void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
@@ -334,7 +362,8 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 
 // ---- workers ------------------------------------------------------------------------------------
 
-WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg) {
+WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                               const Identity* owner) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
   const std::string known_as = Printable(reg.name());
@@ -343,16 +372,26 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
              reg.has_collectives(), DataAddressOf(reg)});
+  workers_.at(id)->speeds =
+      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
+                          1e-9 * static_cast<double>(reg.link_message_ns()));
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
+  if (owner != nullptr) {
+    event.owner = workers_.at(id)->owner = owner->tenant;
+    workers_.at(id)->key_id = owner->key_id;
+  }
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
   event.spans = !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
-    event.devices.push_back(
-        {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
+    workers_.at(id)->device_bytes.push_back(device.memory_bytes());
+    event.devices.push_back(SlotOf(device, owner != nullptr));
+    // Checked by CheckJoin; the prices may have changed since.
+    if (prices_ != nullptr && event.devices.back().price_class.empty())
+      event.out.push_back(static_cast<uint32_t>(event.devices.size() - 1));
   }
   for (const proto::HeldSession& held : reg.sessions()) {
     const auto session = SessionId::FromBytes(held.session_id());
@@ -444,6 +483,7 @@ void CoreDriver::CheckKeys() {
   for (const auto& [conn, client] : clients_) keys.insert(client->identity.key_id);
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr) keys.insert(session->values_key);
+  for (const auto& [id, worker] : workers_) keys.insert(worker->key_id);
   keys.erase("");
   if (keys.empty()) return;
   host_->PostKeys([this, keys = std::move(keys)] {
@@ -463,6 +503,8 @@ void CoreDriver::DenyKey(const std::string& key_id, const absl::Status& why) {
   for (const auto& [id, session] : sessions_)
     if (session->values != nullptr && session->values_key == key_id) EndValues(*session, why);
   for (const ConnId conn : denied) Tell(ClientDenied{conn, why});
+  for (const auto& [id, worker] : workers_)
+    if (worker->key_id == key_id) worker->endpoint->End(why);
 }
 
 // ---- shutdown -----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
+class Device;
 class Heartbeat;
 class Open;
 class Register;
@@ -52,6 +53,7 @@ class GroupRuns;
 class Relay;
 class WriteQueue;
 struct Identity;
+struct PriceList;
 struct SessionRow;
 struct Usage;
 struct TakenOver;
@@ -81,6 +83,22 @@ class CoreDriver {
   // Errors: those of WorkerQuarantine::Read: a liar would be let in without that list
   absl::Status SetQuarantine(WorkerQuarantine* quarantine);
 
+  // ---- prices (core_driver_prices.cc)
+  // From now on devices are of the classes of this list, and cost what it says; without one they
+  // cost CoreOptions::price_per_hour. Call first before any worker can join, and again whenever
+  // there is another list: sessions keep the price that they have.
+  // Errors: FAILED_PRECONDITION  it lacks a class that a device or a session is of; the list from
+  //                              before stays
+  absl::Status SetPrices(std::shared_ptr<const PriceList> prices);
+  std::shared_ptr<const PriceList> prices() const;  // null: there is none
+  // Whether a worker with these devices may join; true: once it has measured them.
+  // Errors: FAILED_PRECONDITION  a device is of no class, or falls short of its class; says which
+  absl::StatusOr<bool> CheckJoin(const proto::Register& reg) const;
+  // The same of a machine of this account's own, which nobody promises anything of.
+  // Errors: RESOURCE_EXHAUSTED  the account has kOwnWorkersMax
+  absl::Status CheckOwnJoin(TenantId owner) const;
+  void OnJoinRefused(const std::string& name, const absl::Status& why);
+
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
   // whose executors ended with that process.
@@ -96,6 +114,7 @@ class CoreDriver {
   void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
+  void Leave(ConnId conn);  // as Close, but its session stays
   // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
   // Ends the client's stream with `why`: its key does not allow it. Its session stays for a resume
@@ -104,6 +123,13 @@ class CoreDriver {
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
   void ClientActs(ConnId conn);  // it sent work while its session slept
+
+  // The sessions of an account, and the end of one: by its name or id. Returns what it has cost, as
+  // far as that is known.
+  // Errors: NOT_FOUND  the account has no such session
+  std::vector<GatewayCore::Listed> ListSessions(TenantId tenant) const;
+  absl::StatusOr<std::pair<SessionId, Bill>> StopSession(TenantId tenant,
+                                                         const std::string& session);
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
@@ -115,7 +141,9 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
+  // `owner`: whose key it showed, if it is a machine of that account's own.
+  WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
+                     const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
@@ -153,6 +181,7 @@ class CoreDriver {
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
   Census CountAll() const;
+  FleetView Look() const;
   // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
   // of the violation.
   std::string CheckInvariants() const;
@@ -172,6 +201,7 @@ class CoreDriver {
   void Do(Detach& action);
   void Do(IdleSoon& action);
   void Do(SleepBegins& action);
+  void Do(ShareSnapshot& action);
   void Do(RequestSnapshot& action);
   void Do(Shelved& action);
   void Do(Queued& action);
@@ -195,6 +225,8 @@ class CoreDriver {
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
+  DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
+  absl::Status CheckClass(const proto::Open& open) const;  // likewise
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
@@ -250,6 +282,7 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;
   absl::Status quarantine_trouble_;  // of the last time that it was written and read

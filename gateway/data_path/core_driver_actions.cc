@@ -10,6 +10,7 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/groups/group_runs.h"
 #include "proto/fleet.pb.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -64,7 +65,8 @@ void CoreDriver::Do(Welcome& action) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(worker->protocol);
-  welcome.set_local_socket(local_socket_);
+  // The socket asks for the fleet secret.
+  if (!worker->owner.has_value()) welcome.set_local_socket(local_socket_);
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     welcome.add_sessions(action.sessions[i].session.Bytes());
     BeginRelay(action.sessions[i].session, action.tenants[i], action.sessions[i].devices.size(),
@@ -85,8 +87,23 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
-  return std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                     spread.value_or(shard::Spread::kAuto), sharder_.get());
+  auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get());
+  for (const uint32_t device : assign.devices)
+    if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
+  shard::DeviceSpeeds speeds = worker.speeds;
+  for (const GroupPart& part : assign.parts) {
+    const Worker* const other = FindWorker(part.worker);
+    if (other == nullptr || other == &worker) continue;
+    for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
+    // Between workers nobody has measured: no better than what is assumed.
+    speeds.link_bytes_per_s =
+        std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
+    speeds.collective_s = std::max(speeds.collective_s, shard::DeviceSpeeds().collective_s);
+  }
+  runs->LimitMemory(options_.memory_bytes_max);
+  runs->SetSpeeds(speeds);
+  return runs;
 }
 
 void CoreDriver::Do(Assign& action) {
@@ -184,6 +201,9 @@ void CoreDriver::Connect(const Live& live) {
   Session* const session = Find(live.session);
   if (client == nullptr || session == nullptr || session->relay == nullptr) return;
   session->is_connecting = false;
+  // It has what it asked for as a new client; what it is sent from now on is its own.
+  if (client->relay != nullptr && client->relay->has_opened())
+    client->open.clear_is_new_client();
   client->relay = session->relay;
   client->port->SetRelay(session->relay);
   client->port->SetSleeping(false);
@@ -199,11 +219,14 @@ void CoreDriver::Connect(const Live& live) {
        .resume_token = client->resume_token,
        .worker = NameOf(live.seats.front().worker),
        .price_per_hour = live.price_per_hour,
+       .price_class = live.price_class,
+       .idle_prices = live.idle_prices,
        .recoverable = live.recoverable,
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
-       .max_cost = MaxCostOf(client->open)},
+       .max_cost = MaxCostOf(client->open),
+       .name = live.name},
       client->open);
 }
 
@@ -231,14 +254,33 @@ void CoreDriver::Do(SleepBegins& action) {
   observer_->OnSleep({action.session, client->identity.tenant, client->port->request_id()},
                     action.idle_s);
   Notify(*client, proto::Notice::DEVICE_RELEASED,
-         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and nothing is "
-                      "billed; the next work takes one again"),
+         absl::StrCat("no work for ", action.idle_s, " s: the device was given back and ",
+                      action.parked_per_hour == MicroUsd{}
+                          ? "nothing is billed"
+                          : absl::StrCat("only the session's state is billed, ",
+                                         ToString(action.parked_per_hour), " an hour"),
+                      "; the next work takes one again"),
          0);
 }
 
 void CoreDriver::ClientActs(ConnId conn) {
   std::lock_guard lock(mutex_);
   if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
+}
+
+// What it has is protected before its session is there.
+void CoreDriver::Do(ShareSnapshot& action) {
+  host_->PostFor(action.tenant, [this, share = action] {
+    const auto root = wire::HashFromBytes(share.root);
+    const absl::Status status =
+        root ? blobs_->RestoreSnapshot(share.tenant, share.session, *root)
+             : absl::DataLossError("a snapshot's name is damaged");
+    std::lock_guard lock(mutex_);
+    Tell(SnapshotShared{share.conn, status});
+    // Its client has gone meanwhile.
+    if (status.ok() && !core_.Has(share.session))
+      host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
+  });
 }
 
 void CoreDriver::Do(RequestSnapshot& action) {
@@ -292,7 +334,7 @@ void CoreDriver::Do(EndClient& action) {
                                 client->port->request_id()},
                                action.why);
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0);
+                   relay ? relay->done_seq() : 0, action.is_kept);
   });
 }
 
@@ -344,6 +386,7 @@ void CoreDriver::Do(Forget& action) {
     EndValues(*session, absl::AbortedError("the session has ended"));
     sessions_.erase(action.session);
   }
+  if (action.goes_on) return;
   host_->Post([blobs = blobs_, session = action.session] { blobs->EndSession(session); });
 }
 
@@ -364,6 +407,9 @@ void CoreDriver::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.price_per_hour = action.price_per_hour;
+  row.name = action.name;
+  row.price_class = action.price_class;
+  row.idle_prices = action.idle_prices;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {
@@ -382,6 +428,9 @@ void CoreDriver::Do(WriteLease& action) {
   row.devices = action.devices;
   row.worker = NameOf(action.worker);
   row.granted_at = host_->WallNow();
+  row.use = action.use;
+  row.key_id = action.key_id;
+  row.price_class = action.price_class;
   writes_->Grant(std::move(row));
 }
 

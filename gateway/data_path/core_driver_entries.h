@@ -6,15 +6,27 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
+#include "compiler/shard/shard.h"
+#include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
+#include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
 
 namespace outboard::gateway {
+
+// Of a worker: shown to people, and sent on as text.
+inline std::string Printable(std::string_view told) {
+  std::string text(told.substr(0, kWorkerNameBytesMax));
+  for (char& c : text)
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  return text;
+}
 
 struct CoreDriver::Client {
   ClientPort* port;
@@ -34,6 +46,10 @@ struct CoreDriver::Worker {
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
   std::string data_address;  // where its partners connect; empty: it has none
+  shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
+  std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
+  std::optional<TenantId> owner = {};  // of a machine of an account's own
+  std::string key_id = {};             // with which it joined, likewise
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
 };

@@ -11,6 +11,7 @@
 #include "gateway/ledger/money.h"
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
+#include "wire/session_name.h"
 
 namespace outboard::gateway {
 namespace {
@@ -74,6 +75,23 @@ absl::Status TakeOpen(proto::Open& open) {
     return absl::FailedPreconditionError(
         absl::StrCat("Open: the most that the session may cost is beyond what the books can hold, ",
                      ToString(MicroUsd{kAmountMaxMicroUsd})));
+  if (!open.name().empty() && !wire::IsSessionName(open.name()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("Open: a session's name is ", wire::kSessionNameRule));
+  for (const std::string* const text : {&open.attach(), &open.fork_of()})
+    if (!text->empty() && !wire::IsSessionName(*text) && !wire::IsSessionIdText(*text))
+      return absl::InvalidArgumentError("Open: attach and fork_of are names or ids of sessions");
+  const bool is_new = open.resume_token().empty() && open.attach().empty();
+  if (!is_new && (!open.name().empty() || !open.fork_of().empty()))
+    return absl::InvalidArgumentError("Open: only a new session is given a name or a state");
+  if (!open.attach().empty() && !open.resume_token().empty())
+    return absl::InvalidArgumentError("Open: a session is entered, or resumed");
+  const bool is_plain = open.name().empty() && open.attach().empty() && open.fork_of().empty();
+  if (open.devices() > 1 && !is_plain)
+    return absl::UnimplementedError(
+        "a session on several devices cannot be left and entered again yet");
+  // Others know what they asked for.
+  if (open.attach().empty() && open.fork_of().empty()) open.clear_is_new_client();
   if (!IsName(open.gang()))
     return absl::InvalidArgumentError(
         absl::StrCat("Open: a gang's name has at most ", wire::kOpenNameBytesMax,
@@ -81,6 +99,10 @@ absl::Status TakeOpen(proto::Open& open) {
   if (!open.gang().empty() && (open.gang_size() < 1 || open.gang_size() > wire::kGangSizeMax))
     return absl::InvalidArgumentError(absl::StrCat("Open: a gang of ", open.gang_size(),
                                                    " sessions; from 1 to ", wire::kGangSizeMax));
+  if (!IsName(open.device_class()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("Open: a class has at most ", wire::kOpenNameBytesMax,
+                     " printable characters"));
   // A new session has used no kernel yet.
   if (open.resume_token().empty()) open.clear_kernel_uses();
   return absl::OkStatus();

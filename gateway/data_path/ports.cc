@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "gateway/accounts/accounts.h"
@@ -19,6 +20,10 @@
 #include "wire/version.h"
 
 namespace outboard::gateway {
+
+namespace {
+constexpr size_t kWhyBytesMax = 500;  // of what a worker says for people
+}  // namespace
 
 // ---- a client -----------------------------------------------------------------------------------
 
@@ -98,6 +103,10 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
       driver_->Deny(conn_, CheckScope({}, KeyScope::kStore));
       return true;
     }
+    if (item.has_leave()) {
+      driver_->Leave(conn_);
+      return true;
+    }
     if (!item.has_close()) continue;
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;
@@ -122,7 +131,8 @@ bool ClientPort::Pass(proto::ClientFrame frame) {
   const std::shared_ptr<Relay> relay = this->relay();
   if (relay == nullptr) return true;
   const auto is_work = [](const proto::ClientItem& item) {
-    return item.has_run() || item.has_put() || item.has_fetch() || item.has_save();
+    return item.has_run() || item.has_put() || item.has_fetch() || item.has_save() ||
+           item.has_keep();
   };
   const bool has_work = std::any_of(frame.items().begin(), frame.items().end(), is_work);
   bool pause = false;
@@ -182,11 +192,58 @@ void ExecutorPort::Leave() {
 
 // ---- a worker -----------------------------------------------------------------------------------
 
+WorkerPort::~WorkerPort() = default;
+
+void WorkerPort::SetOwner(const Identity& owner) {
+  owner_ = std::make_unique<const Identity>(owner);
+}
+
+// Asks once for a measurement: what comes back is checked like one from before.
+void WorkerPort::Join(proto::Register reg) {
+  if (owner_ != nullptr) {
+    if (const absl::Status may = driver_->CheckOwnJoin(owner_->tenant); !may.ok())
+      return Refuse(reg.name(), may);
+    worker_ = driver_->AddWorker(endpoint_, reg, owner_.get());
+    return;
+  }
+  const absl::StatusOr<bool> measure = driver_->CheckJoin(reg);
+  if (!measure.ok()) return Refuse(reg.name(), measure.status());
+  if (!*measure) {
+    worker_ = driver_->AddWorker(endpoint_, reg);
+    return;
+  }
+  measured_ = std::make_unique<proto::Register>(std::move(reg));
+  proto::GatewayCommand command;
+  command.mutable_measure();
+  endpoint_->Send(std::move(command));
+}
+
+void WorkerPort::OnMeasured(const proto::Measured& measured) {
+  proto::Register reg = std::move(*std::exchange(measured_, nullptr));
+  if (measured.rates_size() != reg.devices_size())
+    return Refuse(reg.name(),
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "the worker could not measure its devices: ",
+                      absl::CHexEscape(measured.failed().substr(0, kWhyBytesMax)))));
+  for (int i = 0; i < measured.rates_size(); ++i)
+    *reg.mutable_devices(i)->mutable_rates() = measured.rates(i);
+  Join(std::move(reg));
+}
+
+void WorkerPort::Refuse(const std::string& name, const absl::Status& why) {
+  driver_->OnJoinRefused(name, why);
+  endpoint_->End(why);
+}
+
 void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
+  if (worker_.value == 0 && measured_ != nullptr) {
+    if (event.has_measured()) OnMeasured(event.measured());
+    return;  // what else it says, it says of a worker that has not joined
+  }
   if (worker_.value == 0) {
     if (!event.has_register_())
       return endpoint_->End(absl::InvalidArgumentError("a worker must begin with Register"));
-    const proto::Register& reg = event.register_();
+    proto::Register reg = event.register_();
     const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
                                         "the worker speaks protocol", "this gateway");
     if (!protocol.ok()) {
@@ -197,16 +254,12 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));
     }
-    if (proved_name_.empty()) {
-      worker_ = driver_->AddWorker(endpoint_, reg);
-      return;
+    if (!proved_name_.empty()) {
+      reg.set_name(proved_name_);
+      reg.set_identity(
+          std::string(wire::AsBytes(Sha256("outboard worker's certificate " + proved_name_))));
     }
-    proto::Register proved = reg;
-    proved.set_name(proved_name_);
-    proved.set_identity(
-        std::string(wire::AsBytes(Sha256("outboard worker's certificate " + proved_name_))));
-    worker_ = driver_->AddWorker(endpoint_, proved);
-    return;
+    return Join(std::move(reg));
   }
   switch (event.kind_case()) {
     case proto::WorkerEvent::kHeartbeat: {

@@ -17,12 +17,15 @@
 #include "gateway/data_path/host.h"
 
 namespace outboard::proto {
+class Measured;
+class Register;
 class WorkerEvent;
 }  // namespace outboard::proto
 
 namespace outboard::gateway {
 
 struct Admitted;
+struct Identity;
 class CoreDriver;
 class Relay;
 
@@ -105,14 +108,23 @@ class WorkerPort {
   // empty: it is known by the identity that it shows.
   WorkerPort(CoreDriver* driver, WorkerEndpoint* endpoint, std::string proved_name = "")
       : driver_(driver), endpoint_(endpoint), proved_name_(std::move(proved_name)) {}
+  ~WorkerPort();
 
+  // Before any event: it is a machine of this account's own.
+  void SetOwner(const Identity& owner);
   void OnEvent(const proto::WorkerEvent& event);
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing
 
  private:
+  void Join(proto::Register reg);
+  void OnMeasured(const proto::Measured& measured);
+  void Refuse(const std::string& name, const absl::Status& why);
+
   CoreDriver* const driver_;
   WorkerEndpoint* const endpoint_;
   const std::string proved_name_;
+  std::unique_ptr<proto::Register> measured_;  // that waits for a measurement
+  std::unique_ptr<const Identity> owner_;      // null: it is rented out
   WorkerId worker_;  // value 0: not registered
 };
 

@@ -34,6 +34,18 @@ constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
 // measured before comes at once.
 constexpr uint64_t kDeviceTimeFactor = 2, kDeviceTimeSlackUs = 10'000'000;
+
+// Whatever its executor says of them.
+void SayPrices(const EpochStart& start, proto::Opened& opened) {
+  const auto micros = [](MicroUsd price) { return static_cast<uint64_t>(price.value); };
+  const bool has_class = !start.price_class.empty();
+  opened.set_price_class(start.price_class);
+  opened.set_held_per_hour_micro_usd(
+      has_class ? micros(start.idle_prices.held.value_or(start.price_per_hour)) : 0);
+  opened.set_parked_per_hour_micro_usd(micros(start.idle_prices.parked));
+  opened.set_stored_per_hour_micro_usd(micros(start.idle_prices.stored));
+}
+
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
@@ -81,7 +93,10 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   if (answers_ != nullptr) answers_->Restart();
-  if (runs_ != nullptr) runs_->Restart();
+  if (runs_ != nullptr) {
+    runs_->Restart();
+    runs_->LimitMemory(open.memory_bytes_max());
+  }
   opened_ = false;
   start_ = start;
   DropGraph();
@@ -152,6 +167,11 @@ bool Relay::awaits_saved() const {
 bool Relay::is_opening() const {
   std::lock_guard lock(mutex_);
   return client_ != nullptr && !opened_;
+}
+
+bool Relay::has_opened() const {
+  std::lock_guard lock(mutex_);
+  return opened_;
 }
 
 bool Relay::is_streaming() const {
@@ -233,7 +253,7 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq) {
+                    uint64_t epoch, uint64_t through_seq, bool is_kept) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -246,6 +266,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
     failed.set_code(static_cast<uint32_t>(why.code()));
     failed.set_message(why.message().data(), why.message().size());
     failed.set_retryable(absl::IsUnavailable(why));
+    failed.set_state_is_kept(is_kept);
   }
   client.Send(std::move(frame));
   client.End(why);
@@ -296,6 +317,10 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
     if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
+    if (item.has_keep() && executors_.size() > 1)
+      return absl::UnimplementedError("names for arrays of a session on several devices");
+    if (item.put().parts() > 0)
+      return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
@@ -338,6 +363,12 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (runs_ != nullptr) {
     runs_->Rewrite(out, written);
     SendWritten(written);
+    for (proto::Notice& notice : runs_->TakeNotices()) {
+      proto::ServerFrame told;
+      told.set_epoch(start_.epoch);
+      *told.add_items()->mutable_notice() = std::move(notice);
+      client_->Send(std::move(told));
+    }
   }
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   if (answers_ != nullptr) answers_->Acknowledged(acknowledged_seq);
@@ -401,10 +432,14 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       failed.set_worker(start_.worker);
       // Nodes of a written graph are not the client's.
       if (runs_ != nullptr)
-        if (const auto original = runs_->Original(failed.graph_id()); original.has_value()) {
-          failed.set_graph_id(*original);
+        if (const auto original = runs_->OriginalOf(failed.graph_id()); original.has_value()) {
+          failed.set_graph_id(original->graph_id);
           failed.clear_op();
           failed.clear_node();
+          if (original->refused) {
+            failed.set_op(original->refused->op);
+            failed.set_node(original->refused->index);
+          }
         }
       saves_.erase(failed.seq());
       if (failed.seq() != 0) {
@@ -423,7 +458,9 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       opened.set_resume_token(BytesOf(start_.resume_token));
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
+      opened.set_name(start_.name);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
+      SayPrices(start_, opened);
       opened.clear_max_cost_micro_usd();
       if (start_.max_cost.has_value())
         opened.set_max_cost_micro_usd(static_cast<uint64_t>(start_.max_cost->value));

@@ -47,10 +47,13 @@ struct EpochStart {
   Token resume_token;
   std::string worker;  // for people
   MicroUsd price_per_hour;  // of each device
+  std::string price_class = {};  // empty: there is no price file
+  IdlePrices idle_prices = {};
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;
   std::optional<MicroUsd> max_cost = {};  // that the session is held to
+  std::string name = {};                  // the session's
 };
 
 class Relay {
@@ -88,10 +91,11 @@ class Relay {
   void GiveKernelUses(KernelUses kernel_uses, bool replays);
   // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                      uint64_t epoch, uint64_t through_seq);
+                      uint64_t epoch, uint64_t through_seq, bool is_kept = false);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
   bool is_opening() const;    // the client has not had the answer to its Open
+  bool has_opened() const;    // it has had, in the epoch of the last Connect
   bool is_streaming() const;  // the executor waits until its client has taken what was sent
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;

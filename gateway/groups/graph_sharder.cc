@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
+#include "compiler/shard/sharding.h"
 #include "gateway/base/limits.h"
 #include "wire/merkle.h"
 
@@ -37,7 +38,12 @@ bool HasVar(const UOp* result) {
 absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view bytes) {
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, bytes, Level::kTensor));
-  shard::ShardOptions options{use.spread, use.state, use.results};
+  shard::ShardOptions options{.spread = use.spread,
+                              .state = use.state,
+                              .results = use.results,
+                              .speeds = use.speeds,
+                              .memory = use.memory,
+                              .donated = use.donated};
   options.results.resize(sink->src.size());
   for (size_t i = 0; i < sink->src.size(); ++i)
     if (HasVar(sink->src[i])) options.results[i] = shard::Layout{};
@@ -48,8 +54,20 @@ absl::StatusOr<WrittenGraph> WriteFor(const GraphUse& use, std::string_view byte
   written.id = encoded.id.ToBytes();
   written.is_clients = written.id == use.graph_id;
   written.bytes = std::move(encoded.bytes);
-  for (size_t i = 0; i < sink->src.size(); ++i)
-    written.results.push_back({sink->src[i]->dtype, DimsOf(sink->src[i]), sharded.results[i]});
+  for (size_t i = 0; i < sink->src.size(); ++i) {
+    const UOp* const result = sink->src[i];
+    const double bytes = shard::LeastLocalBytes(
+        shard::ShardingOf(use.mesh, sharded.results[i], result->shape), result);
+    written.results.push_back(
+        {result->dtype, DimsOf(result), sharded.results[i], static_cast<int64_t>(bytes)});
+  }
+  written.gathers = sharded.report.surprises();
+  std::stable_sort(written.gathers.begin(), written.gathers.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (written.gathers.size() > kGathersTold) {
+    written.gathers_untold = written.gathers.size() - kGathersTold;
+    written.gathers.resize(kGathersTold);
+  }
   return written;
 }
 
@@ -110,7 +128,9 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Keep(TenantId tenant, const Gr
                                                        absl::StatusOr<WrittenGraph> written) {
   auto entry = std::make_shared<const WrittenGraph>(
       written.ok() ? *std::move(written)
-                   : WrittenGraph{.status = written.status(), .id = NameOfRefused(use)});
+                   : WrittenGraph{.status = written.status(),
+                                  .id = NameOfRefused(use),
+                                  .refused = shard::RefusedNodeOf(written.status())});
   std::lock_guard lock(mutex_);
   Kept& kept = kept_[tenant];
   const auto [at, is_new] = kept.by_use.try_emplace(use, entry);

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/dtype.h"
+#include "compiler/shard/refused_node.h"
 #include "compiler/shard/shard.h"
 #include "gateway/ledger/ids.h"
 
@@ -36,6 +37,9 @@ struct GraphUse {
   std::vector<shard::Layout> inputs;
   std::vector<bool> state;                            // ShardOptions::state
   std::vector<std::optional<shard::Layout>> results;  // ShardOptions::results
+  std::vector<bool> donated;                          // ShardOptions::donated
+  shard::DeviceMemory memory;                         // ShardOptions::memory
+  shard::DeviceSpeeds speeds;                         // ShardOptions::speeds
 
   friend bool operator==(const GraphUse&, const GraphUse&) = default;
   template <typename H>
@@ -43,7 +47,7 @@ struct GraphUse {
     for (const std::optional<shard::Layout>& layout : use.results)
       h = H::combine(std::move(h), layout.has_value(), layout.value_or(shard::Layout{}));
     return H::combine(std::move(h), use.graph_id, use.mesh.sizes, use.spread, use.inputs,
-                      use.state);
+                      use.state, use.memory.held_bytes);
   }
 };
 
@@ -58,8 +62,13 @@ struct WrittenGraph {
     DType dtype = DType::kVoid;
     std::vector<int64_t> dims;  // of the whole; empty where one has a VAR, which is never cut
     shard::Layout layout;
+    int64_t bytes = 0;  // that each rank stores; where a VAR says how long it is, at least
   };
   std::vector<Result> results;
+  std::optional<shard::RefusedNode> refused;  // of the client's graph: what `status` is about
+  // Gathers that no hint asked for, the largest first, at most kGathersTold.
+  std::vector<shard::CollectiveUse> gathers;
+  size_t gathers_untold = 0;  // more of them
 };
 
 class GraphSharder {

@@ -5,15 +5,37 @@
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/limits.h"
 #include "gateway/base/limits.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
 
 namespace {
+
+// Whether an array has at least `rows` rows, and the bytes that it says; a client says so.
+bool IsOfRows(const proto::Put& put, int64_t rows) {
+  if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount) ||
+      put.dims_size() == 0 || put.dims_size() > limits::kRankMax ||
+      put.dims(0) < static_cast<uint64_t>(rows))
+    return false;
+  auto bytes = static_cast<uint64_t>(ByteWidth(static_cast<DType>(put.dtype())));
+  for (const uint64_t dim : put.dims()) {
+    if (dim == 0 || dim > static_cast<uint64_t>(limits::kDimMax)) return false;
+    if (dim > static_cast<uint64_t>(limits::kStoredBytesMax) / bytes) return false;
+    bytes *= dim;
+  }
+  return bytes == put.total_bytes();
+}
+
+void Hold(shard::DeviceMemory& memory, const WrittenGraph::Result& stored, int64_t times) {
+  memory.held_bytes += times * stored.bytes;
+  if (!stored.layout.is_whole()) memory.held_cut_bytes += times * stored.bytes;
+}
 
 // As an executor bounds an item, and before anything is counted in it.
 absl::Status CheckSize(const proto::ClientItem& item) {
@@ -71,9 +93,9 @@ absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& it
                                      std::unique_lock<std::mutex>& lock) {
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: return LookAtRun(may_write, item.seq(), item.run(), lock);
-    case proto::ClientItem::kPut: handles_[item.put().handle()] = {}; break;
+    case proto::ClientItem::kPut: LookAtPut(item.seq(), item.put()); break;
     case proto::ClientItem::kRelease:
-      for (const uint64_t handle : item.release().handles()) handles_.erase(handle);
+      for (const uint64_t handle : item.release().handles()) Erase(handle);
       break;
     case proto::ClientItem::kFetch: {
       Item looked;
@@ -92,6 +114,28 @@ absl::StatusOr<bool> GroupRuns::Look(bool may_write, const proto::ClientItem& it
     default: break;
   }
   return true;
+}
+
+// What is put is data, or state that was stored: it is whole as long as it has room, since data is
+// most often read in another order than it lies in.
+void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
+  Erase(put.handle());
+  const auto bytes = static_cast<int64_t>(
+      std::min<uint64_t>(put.total_bytes(), static_cast<uint64_t>(limits::kStoredBytesMax)));
+  Handle defined{.stored = {.bytes = bytes}};
+  const bool may_cut = spread_ == shard::Spread::kAuto || spread_ == shard::Spread::kFsdp;
+  if (may_cut && !put.blob_root().empty() && memory_.bytes > 0 &&
+      memory_.held_bytes + bytes > memory_.bytes / 2 && IsOfRows(put, mesh_.ranks())) {
+    WrittenGraph::Result& stored = defined.stored;
+    stored.dtype = static_cast<DType>(put.dtype());
+    stored.dims.assign(put.dims().begin(), put.dims().end());
+    stored.layout.cut.assign(mesh_.sizes.size(), 0);
+    stored.bytes = ByteWidth(stored.dtype);
+    for (const int64_t dim : shard::LocalDims(mesh_, stored.layout, stored.dims))
+      stored.bytes *= dim;
+    items_[seq].parts = static_cast<uint32_t>(mesh_.ranks());
+  }
+  Define(put.handle(), std::move(defined));
 }
 
 // A graph of one node is written in no time.
@@ -121,7 +165,41 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
   // What is fetched, or stacked with what other repetitions left.
   for (const uint32_t output : run.fetch()) want(output, {});
   for (const uint32_t output : run.stack()) want(output, {});
+  use.speeds = speeds_;
+  if (memory_.bytes > 0) {
+    use.donated.resize(use.inputs.size());
+    for (const uint32_t input : run.donate())
+      if (input < use.donated.size()) use.donated[input] = true;
+    use.memory = memory_;
+    for (const uint64_t handle : run.inputs())
+      if (const auto found = handles_.find(handle); found != handles_.end())
+        Hold(use.memory, found->second.stored, -1);
+    // In few steps, so that a step that is sent again finds what was written.
+    const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
+    use.memory.held_bytes -= use.memory.held_bytes % step;
+    use.memory.held_cut_bytes -= use.memory.held_cut_bytes % step;
+  }
   return use;
+}
+
+void GroupRuns::Define(uint64_t handle, Handle defined) {
+  Erase(handle);
+  Hold(memory_, defined.stored, 1);
+  handles_[handle] = std::move(defined);
+}
+
+void GroupRuns::Erase(uint64_t handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return;
+  Hold(memory_, found->second.stored, -1);
+  handles_.erase(found);
+}
+
+void GroupRuns::LimitMemory(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto most = static_cast<int64_t>(
+      std::min(bytes, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
+  if (most > 0) memory_.bytes = memory_.bytes == 0 ? most : std::min(memory_.bytes, most);
 }
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
@@ -142,7 +220,9 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
     written = sharder_->Write(tenant_, use, *graph->second);
     lock.lock();
   }
-  if (!written->is_clients && originals_.try_emplace(written->id, run.graph_id()).second) {
+  if (!written->is_clients &&
+      originals_.try_emplace(written->id, Original{run.graph_id(), written->refused}).second) {
+    NoteGathers(seq, *written);
     written_bytes_ += written->bytes.size();
     if (originals_.size() > kGroupGraphsMax || written_bytes_ > kGroupGraphBytesMax)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -150,16 +230,22 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
           kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
   }
   for (const uint32_t input : run.donate())
-    if (input < static_cast<uint32_t>(run.inputs_size())) handles_.erase(run.inputs(input));
+    if (input < static_cast<uint32_t>(run.inputs_size())) Erase(run.inputs(input));
   // Of a repeated Run a stacked result is whole, and has another shape.
   std::vector<bool> is_stacked(static_cast<size_t>(run.outputs_size()));
   for (const uint32_t output : run.stack())
     if (output < is_stacked.size()) is_stacked[output] = true;
   for (int i = 0; i < run.outputs_size(); ++i) {
-    Handle& defined = handles_[run.outputs(i)];
-    defined = {.is_state = true};
-    if (static_cast<size_t>(i) < written->results.size() && !is_stacked[i])
+    Handle defined{.is_state = true};
+    if (static_cast<size_t>(i) < written->results.size()) {
       defined.stored = written->results[i];
+      if (is_stacked[i]) {
+        const double all = static_cast<double>(defined.stored.bytes) * run.repeat();
+        defined.stored = {.bytes = static_cast<int64_t>(
+                              std::min(all, static_cast<double>(limits::kStoredBytesMax)))};
+      }
+    }
+    Define(run.outputs(i), std::move(defined));
   }
   if (written != nothing) items_[seq] = {.run = std::move(written)};
   return true;
@@ -174,6 +260,8 @@ void GroupRuns::Rewrite(proto::ClientFrame& frame,
   for (proto::ClientItem& item : *frame.mutable_items()) {
     const auto looked = items_.find(item.seq());
     if (item.seq() == 0 || looked == items_.end()) continue;
+    if (looked->second.parts > 0 && item.has_put())
+      item.mutable_put()->set_parts(looked->second.parts);
     if (const auto& run = looked->second.run; run != nullptr && item.has_run()) {
       send(run);
       item.mutable_run()->set_graph_id(run->id);
@@ -202,7 +290,28 @@ void GroupRuns::Done(uint64_t through_seq) {
   items_.erase(items_.begin(), items_.upper_bound(through_seq));
 }
 
-std::optional<std::string> GroupRuns::Original(const std::string& graph_id) {
+void GroupRuns::NoteGathers(uint64_t seq, const WrittenGraph& written) {
+  const bool has_room = notices_.size() < kGathersTold * kGathersTold;  // one frame, many graphs
+  for (size_t i = 0; has_room && i < written.gathers.size(); ++i) {
+    const shard::CollectiveUse& use = written.gathers[i];
+    proto::Notice& notice = notices_.emplace_back();
+    notice.set_kind(proto::Notice::GATHERED);
+    notice.set_count(static_cast<uint64_t>(use.bytes));
+    notice.set_seq(seq);
+    notice.set_node(static_cast<uint32_t>(use.node));
+    notice.set_text(absl::StrCat("a value that is cut is needed whole: each device sends ",
+                                 use.bytes, " bytes in each Run for ", use.what.substr(0, 60)));
+    if (i + 1 == written.gathers.size() && written.gathers_untold > 0)
+      absl::StrAppend(notice.mutable_text(), ", and ", written.gathers_untold, " smaller ones");
+  }
+}
+
+std::vector<proto::Notice> GroupRuns::TakeNotices() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(notices_, {});
+}
+
+std::optional<GroupRuns::Original> GroupRuns::OriginalOf(const std::string& graph_id) {
   std::lock_guard lock(mutex_);
   const auto found = originals_.find(graph_id);
   if (found == originals_.end()) return std::nullopt;

@@ -3,7 +3,8 @@
 // asked for a layout: every array is a Put, which is whole on all ranks, or a result of a Run whose
 // graph was written here.
 //
-//   Put       defines a whole array
+//   Put       defines a whole array; one by blob that would fill a device's memory is cut, and each
+//             rank keeps its rows
 //   Run       names the written graph; an input or result that is state, fetched or carried into
 //             the next repetition is told to who writes it
 //   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in cloud.proto)
@@ -56,20 +57,36 @@ class GroupRuns {
   // name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
+  // What a device of the session has, in bytes; 0: not known. The least of several calls counts.
+  void LimitMemory(uint64_t bytes);
+  // By which choices are predicted. Before the first frame.
+  void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
   void Restart();                   // a new epoch: what was sent may not have arrived
   void Done(uint64_t through_seq);  // all ranks have applied the items up to this one
+  struct Original {
+    std::string graph_id;                       // the client's
+    std::optional<shard::RefusedNode> refused;  // of it, where it could not be written
+  };
   // The client's graph that the named one was written for, if it was.
-  std::optional<std::string> Original(const std::string& graph_id);
+  std::optional<Original> OriginalOf(const std::string& graph_id);
+  // What the client is to be told of the graphs of the frames since the last call: gathers that no
+  // hint asked for, once for each graph in a session.
+  std::vector<proto::Notice> TakeNotices();
 
  private:
   struct Handle {
     WrittenGraph::Result stored;
     bool is_state = false;  // a Run left it
   };
+  void LookAtPut(uint64_t seq, const proto::Put& put);
+  void NoteGathers(uint64_t seq, const WrittenGraph& written);
+  void Define(uint64_t handle, Handle defined);
+  void Erase(uint64_t handle);
   // What was written for an item.
   struct Item {
     std::shared_ptr<const WrittenGraph> run;
     std::map<uint32_t, std::shared_ptr<const WrittenGraph>> whole;  // by index
+    uint32_t parts = 0;  // of a Put
   };
 
   // False: a graph is to be written, and may not be now.
@@ -88,11 +105,14 @@ class GroupRuns {
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Handle> handles_;
+  shard::DeviceMemory memory_;  // held: by all handles
+  shard::DeviceSpeeds speeds_;
   // The client's, by id; nothing: it was refused. None is removed or moved: one is read without the
   // lock.
   std::map<std::string, std::optional<std::string>> graphs_;
   size_t graph_bytes_ = 0;
-  absl::flat_hash_map<std::string, std::string> originals_;  // by the id of what was written
+  absl::flat_hash_map<std::string, Original> originals_;  // by the id of what was written
+  std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
   uint64_t seen_seq_ = 0;
   std::map<uint64_t, Item> items_;  // that not all ranks have applied

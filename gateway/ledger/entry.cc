@@ -12,6 +12,8 @@ namespace {
 // A new field needs a new tag, so that bytes of one layout are never read as another's.
 constexpr std::string_view kBodyTag = "outboard.ledger.body.1";
 constexpr std::string_view kBodyOfMsTag = "outboard.ledger.body.2";  // ranges in milliseconds
+// As that, with the state that is charged, which in the others is RUN.
+constexpr std::string_view kBodyOfStateTag = "outboard.ledger.body.3";
 constexpr std::string_view kEntryTag = "outboard.ledger.entry.1";
 
 void AppendInt(std::string& out, int64_t value) {
@@ -77,6 +79,8 @@ absl::Status CheckCharge(const Charge& charge) {
   if (charge.device.lease.grant > static_cast<uint64_t>(INT64_MAX)) {
     return absl::InvalidArgumentError("charge for a grant number of 2^63 or more");
   }
+  if (static_cast<int>(charge.use) >= kUseStates)
+    return absl::InvalidArgumentError("charge for a state that there is not");
   const absl::Status price = CheckPrice(charge.price_per_hour);
   if (!price.ok()) return absl::InvalidArgumentError(price.message());
   if (charge.from_ms < 0 || charge.to_ms <= charge.from_ms || charge.to_ms > kLeaseMsMax) {
@@ -129,7 +133,8 @@ EntryBody BodyOf(const Transfer& transfer) {
 
 std::string BodyHash(const EntryBody& body) {
   const bool of_ms = body.charge.has_value() && body.unit_ms == 1;
-  std::string bytes(of_ms ? kBodyOfMsTag : kBodyTag);
+  const bool has_state = of_ms && body.charge->use != UseState::kRun;
+  std::string bytes(has_state ? kBodyOfStateTag : of_ms ? kBodyOfMsTag : kBodyTag);
   AppendBytes(bytes, body.key);
   AppendBytes(bytes, body.memo);
   AppendInt(bytes, static_cast<int64_t>(body.lines.size()));
@@ -148,6 +153,7 @@ std::string BodyHash(const EntryBody& body) {
     AppendInt(bytes, charge.granted_at.unix_ms);
     AppendInt(bytes, charge.from_ms / body.unit_ms);
     AppendInt(bytes, charge.to_ms / body.unit_ms);
+    if (has_state) AppendInt(bytes, static_cast<int64_t>(charge.use));
   }
   return HashOf(bytes);
 }

@@ -41,15 +41,15 @@ class Appender {
     OB_ASSIGN_OR_RETURN(
         Statement last_range,
         db.Prepare(
-            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s FROM ledger_entry "
+            "SELECT tenant, price_per_hour, granted_ms, unit_ms * to_s, use FROM ledger_entry "
             "WHERE session = ? AND grant_number = ? AND device = ? "
             "ORDER BY from_s DESC LIMIT 1"));
     OB_ASSIGN_OR_RETURN(Statement add_entry,
                         db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, "
                                    "hash, tenant, session, grant_number, "
                                    "device, price_per_hour, granted_ms, from_s, to_s, "
-                                   "unit_ms) "
-                                   "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
+                                   "use, unit_ms) "
+                                   "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
     OB_ASSIGN_OR_RETURN(
         Statement add_line,
         db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
@@ -142,10 +142,11 @@ class Appender {
     }
     if (found && (last_range_.Int(0) != charge.tenant.value ||
                   last_range_.Int(1) != charge.price_per_hour.value ||
-                  last_range_.Int(2) != charge.granted_at.unix_ms)) {
+                  last_range_.Int(2) != charge.granted_at.unix_ms ||
+                  last_range_.Int(4) != static_cast<int64_t>(charge.use))) {
       return absl::FailedPreconditionError(absl::StrCat(
           "ledger: device ", device.device, " of session ", device.lease.session.Hex(),
-          " was charged before to another tenant, at another price or for another grant"));
+          " was charged before to another tenant, at another price, for another grant or state"));
     }
     return absl::OkStatus();
   }
@@ -162,6 +163,7 @@ class Appender {
         .BindText(4, body.memo)
         .BindBlob(5, body_hash)
         .BindBlob(6, head_.hash);
+    add_entry_.Bind(15, 0);
     if (body.charge.has_value()) {  // otherwise NULL, as Reset left them
       const Charge& charge = *body.charge;
       add_entry_.Bind(7, charge.tenant.value)
@@ -171,7 +173,8 @@ class Appender {
           .Bind(11, charge.price_per_hour.value)
           .Bind(12, charge.granted_at.unix_ms)
           .Bind(13, charge.from_ms)
-          .Bind(14, charge.to_ms);
+          .Bind(14, charge.to_ms)
+          .Bind(15, static_cast<int64_t>(charge.use));
     }
     OB_RETURN_IF_ERROR(add_entry_.Run());
     for (size_t line = 0; line < body.lines.size(); ++line) {

@@ -11,8 +11,8 @@
 //   L2  an idempotency key has at most one entry, and a second post of it with another body is
 //       refused
 //   L3  the ranges of a leased device, in milliseconds, start at 0, touch, and never overlap: a
-//       millisecond is charged once or not at all; tenant, price and grant time are the same in all
-//       of them
+//       millisecond is charged once or not at all; tenant, price, grant time and state are the same
+//       in all of them
 //   L4  the amount of a use entry is ChargeAfter(to) - ChargeAfter(from)
 //   L5  entries are numbered 1, 2, 3 ... without gaps; entry n holds hash n = SHA-256(domain,
 //       hash n-1, n, stamp, SHA-256(body)), and the head row holds the last number and hash
@@ -20,7 +20,7 @@
 //   L7  stamps never go back, even if the wall clock does
 //   L8  an acknowledged Post is on disk; any other is on disk whole or not at all
 //   L9  the stored use of a use entry is the sum over the use entries up to it: of all, of its
-//       tenant and of its session
+//       tenant and of its session; time is that of devices, so what is parked or stored adds none
 //   L10 a charge is at most what is held for its lease (holds.h); a hold costs what its range does;
 //       what a budget holds is the sum of its holds
 //
@@ -126,8 +126,9 @@ class Ledger {
   //                          charges
   //     ALREADY_EXISTS       some of this time is charged already, by another range or with another
   //                          body
-  //     FAILED_PRECONDITION  time before it is not charged yet (a gap), or the tenant, price or
-  //                          grant time differs from that of the time before, or it is not held
+  //     FAILED_PRECONDITION  time before it is not charged yet (a gap), or the tenant, price,
+  //                          grant time or state differs from that of the time before, or it is not
+  //                          held
   //     OUT_OF_RANGE         a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
 

@@ -171,6 +171,30 @@ CREATE TABLE ledger_budget(
   PRIMARY KEY(scope, name)
 ) STRICT, WITHOUT ROWID;
 )sql",
+    // The state that an entry charges, by the numbers of UseState. Its time is a device's in the
+    // first two.
+    R"sql(
+DROP TRIGGER ledger_use_added;
+ALTER TABLE ledger_entry ADD COLUMN use INTEGER NOT NULL DEFAULT 0 CHECK(use BETWEEN 0 AND 3);
+CREATE TRIGGER ledger_use_added AFTER INSERT ON ledger_line WHEN NEW.line = 1
+BEGIN
+  INSERT INTO ledger_use
+    SELECT e.number, e.tenant, e.session,
+      IFNULL(a.ms, 0) + (e.use < 2) * e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(a.amount, 0) + NEW.amount,
+      IFNULL(t.tenant_ms, 0) + (e.use < 2) * e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(t.tenant_amount, 0) + NEW.amount,
+      IFNULL(s.session_ms, 0) + (e.use < 2) * e.unit_ms * (e.to_s - e.from_s),
+      IFNULL(s.session_amount, 0) + NEW.amount
+    FROM ledger_entry e
+    LEFT JOIN ledger_use a ON a.entry = (SELECT MAX(entry) FROM ledger_use)
+    LEFT JOIN ledger_use t
+      ON t.entry = (SELECT MAX(entry) FROM ledger_use WHERE tenant = e.tenant)
+    LEFT JOIN ledger_use s
+      ON s.entry = (SELECT MAX(entry) FROM ledger_use WHERE session = e.session)
+    WHERE e.number = NEW.entry AND e.session IS NOT NULL;
+END;
+)sql",
 };
 
 }  // namespace outboard::gateway

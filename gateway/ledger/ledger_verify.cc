@@ -45,7 +45,9 @@ absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
       .price_per_hour = MicroUsd{row.Int(9)},
       .granted_at = WallTime{row.Int(10)},
       .from_ms = row.Int(11) * row.Int(14),
-      .to_ms = row.Int(12) * row.Int(14)};
+      .to_ms = row.Int(12) * row.Int(14),
+      .amount = {},
+      .use = static_cast<UseState>(row.Int(15))};
 }
 
 // L1, L2 (by the key that belongs to the body), L4, L5, L7.
@@ -54,7 +56,7 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms FROM ledger_entry "
+          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use FROM ledger_entry "
           "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
@@ -91,6 +93,8 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
       const absl::Status sound = CheckCharge(charge);
       if (!sound.ok()) return BrokenEntry("L4", number, std::string(sound.message()));
       body.unit_ms = entries.Int(14);
+      if (body.unit_ms != 1 && charge.use != UseState::kRun)
+        return BrokenEntry("L5", number, "has a state that its hash does not cover");
       const EntryBody expected = BodyOf(charge, body.unit_ms);
       if (expected.key != body.key || expected.lines != body.lines) {
         return BrokenEntry("L2", number, "has a key or lines that are not its charge's");
@@ -130,11 +134,11 @@ absl::Status VerifyRanges(Database& db) {
       Statement ranges,
       db.Prepare(
           "SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, "
-          "unit_ms * from_s, unit_ms * to_s, number FROM ledger_entry "
+          "unit_ms * from_s, unit_ms * to_s, number, use FROM ledger_entry "
           "WHERE session IS NOT NULL ORDER BY session, grant_number, device, from_s"));
   struct Device {
     std::string session;
-    int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_ms = 0;
+    int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_ms = 0, use = 0;
   } last;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, ranges.Step());
@@ -148,11 +152,13 @@ absl::Status VerifyRanges(Database& db) {
                     ranges.Int(2),
                     ranges.Int(3),
                     ranges.Int(4),
-                    ranges.Int(5)};
+                    ranges.Int(5),
+                    0,
+                    ranges.Int(9)};
     }
     if (ranges.Int(3) != last.tenant || ranges.Int(4) != last.price ||
-        ranges.Int(5) != last.granted_ms) {
-      return BrokenEntry("L3", number, "changes the tenant, price or grant of its lease");
+        ranges.Int(5) != last.granted_ms || ranges.Int(9) != last.use) {
+      return BrokenEntry("L3", number, "changes the tenant, price, grant or state of its lease");
     }
     if (ranges.Int(6) != last.to_ms) return BrokenEntry("L3", number, "leaves a gap or overlaps");
     last.to_ms = ranges.Int(7);
@@ -268,16 +274,17 @@ absl::Status VerifyUse(Database& db) {
   if (count.Int(0) != count.Int(1)) return broken();
   // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
   for (const char* sql :
-       {"SELECT '', u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.ms, u.amount "
+       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, u.ms, "
+        "u.amount "
         "FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.session IS NOT NULL "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.tenant_ms, "
-        "u.tenant_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, "
+        "u.tenant_ms, u.tenant_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.tenant = u.tenant "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, e.unit_ms * (e.to_s - e.from_s), l.amount, u.session_ms, "
-        "u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, "
+        "u.session_ms, u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND e.session = u.session "
         "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
         "ORDER BY u.session, u.entry"}) {

@@ -7,7 +7,8 @@
 //
 // Invariants, for each device, at the end of each call:
 //   M1  usable_ns is the length of the union of the spans between confirmations in which no pause
-//       was set (a span longer than unheard_max_ns, where one is set, left out), up to funded_ms
+//       was set (a span longer than unheard_max_ns, where one is set, left out, but for what is
+//       stored), up to funded_ms
 //   M2  milliseconds [0, charged_ms) are exactly those of the charges returned so far, each in one
 //       of them
 //   M3  charged_ms <= usable_ns / 1e6 <= funded_ms, and the first two are equal once the device has
@@ -48,7 +49,8 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
                                              .price_per_hour = request.price_per_hour,
                                              .granted_at = request.granted_at,
                                              .confirmed = now,
-                                             .funded_ms = request.funded_ms})
+                                             .funded_ms = request.funded_ms,
+                                             .use = request.use})
           .second;
   if (!inserted) {
     return absl::AlreadyExistsError(absl::StrCat("device ", request.device.device, " of session ",
@@ -66,8 +68,8 @@ void Meter::Advance(State& state, MonoTime now) const {
       static_cast<uint64_t>(now.ns) - static_cast<uint64_t>(state.confirmed.ns);
   state.confirmed = now;
   if (state.pauses != 0) return;
-  if (options_.unheard_max_ns > 0 && span_ns > static_cast<uint64_t>(options_.unheard_max_ns))
-    return;
+  const bool needs_life = options_.unheard_max_ns > 0 && state.use != UseState::kStored;
+  if (needs_life && span_ns > static_cast<uint64_t>(options_.unheard_max_ns)) return;
   const auto room_ns = static_cast<uint64_t>(state.funded_ms * kNsPerMs - state.usable_ns);
   state.usable_ns += static_cast<int64_t>(std::min(span_ns, room_ns));
 }
@@ -86,7 +88,8 @@ void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_ms,
                        .granted_at = state.granted_at,
                        .from_ms = state.charged_ms,
                        .to_ms = whole_ms,
-                       .amount = MicroUsd{after.value - before.value}});
+                       .amount = MicroUsd{after.value - before.value},
+                       .use = state.use});
   state.charged_ms = whole_ms;
 }
 
@@ -109,7 +112,8 @@ absl::StatusOr<std::vector<Charge>> Meter::Confirm(const LeasedDevice& device, M
   if (at == devices_.end()) return NotMetered(device);
   std::vector<Charge> charges;
   Advance(at->second, now);
-  Emit(device, at->second, options_.ms_per_charge, charges);
+  Emit(device, at->second,
+       HoldsDevice(at->second.use) ? options_.ms_per_charge : options_.kept_ms_per_charge, charges);
   return charges;
 }
 

@@ -16,6 +16,9 @@
 // Funds. Time counts up to `funded_ms` alone, which is how much of the lease its hold pays for
 // (gateway/ledger/holds.h): so no charge is ever more than what is held, whatever else goes wrong.
 //
+// States. A lease is of one state (use_state.h), at the price of that state: a session that begins to
+// run, or to be stored, begins another lease. State on the gateway's own disk needs no sign of life.
+//
 // Amounts. A charge for [from, to) is ChargeAfter(to) - ChargeAfter(from): charges of a lease
 // telescope to ChargeAfter(all its seconds) however the ranges are cut.
 //
@@ -31,6 +34,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/money.h"
+#include "gateway/ledger/use_state.h"
 
 namespace outboard::gateway {
 
@@ -44,6 +48,7 @@ struct Charge {
   int64_t from_ms = 0;
   int64_t to_ms = 0;
   MicroUsd amount;
+  UseState use = UseState::kRun;
   bool operator==(const Charge&) const = default;
 };
 
@@ -55,6 +60,7 @@ struct MeterOptions {
   // Usable time per charge; the rest is charged at release. More keeps the ledger small, at the
   // risk of not charging that much if the gateway dies.
   int64_t ms_per_charge = 5000;
+  int64_t kept_ms_per_charge = 60'000;  // the same of state that is parked or stored
   // A confirmation this long after the one before does not count the time between: a worker without
   // contact for its lease's time-to-live has stopped its executors. 0: counts all of it.
   int64_t unheard_max_ns = 0;
@@ -66,6 +72,7 @@ struct GrantRequest {
   MicroUsd price_per_hour = kDefaultPricePerHour;
   WallTime granted_at;  // stamped once, for people
   int64_t funded_ms = kLeaseMsMax;
+  UseState use = UseState::kRun;
 };
 
 class Meter {
@@ -124,6 +131,7 @@ class Meter {
     int64_t charged_ms = 0;  // <= usable_ns / 1e6
     int64_t funded_ms = 0;
     uint8_t pauses = 0;     // set of PauseReason bits
+    UseState use = UseState::kRun;
   };
   using Devices = std::map<LeasedDevice, State>;  // ordered: charges are returned in this order
 

@@ -72,6 +72,10 @@ void DriverLog::OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t
   LogInfo("worker_joined", {{"worker", name}, {"devices", devices}, {"sessions", sessions}});
 }
 
+void DriverLog::OnWorkerRefused(std::string_view name, const absl::Status& why) {
+  LogWarning("worker_refused", {{"worker", name}, {"why", why.ToString()}});
+}
+
 void DriverLog::OnWorkerLeft(std::string_view name, std::string_view why) {
   LogWarning("worker_lost", {{"worker", name}, {"why", why}});
 }

@@ -20,6 +20,7 @@ class DriverLog final : public DriverObserver {
   void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
                     absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
+  void OnWorkerRefused(std::string_view name, const absl::Status& why) override;
   void OnWorkerLeft(std::string_view name, std::string_view why) override;
   void OnWorkerOffence(const ObservedSession& session, std::string_view name,
                        std::string_view kind) override;

@@ -87,10 +87,20 @@ std::vector<DevicePool> DevicePools::All() const {
   return all;
 }
 
-uint32_t DevicePools::Largest(const DeviceWish& wish) const {
+bool DevicePools::IsOf(const DeviceWish& wish, const std::string& device_class) {
+  const std::string& wanted = wish.device_class;
+  return wanted.empty() || (device_class.starts_with(wanted) &&
+                            (device_class.size() == wanted.size() ||
+                             device_class[wanted.size()] == '/'));
+}
+
+uint32_t DevicePools::Largest(const DeviceWish& wish, TenantId account) const {
   uint32_t largest = 0;
   for (const auto& [name, of_class] : classes_) {
-    if (!wish.device_class.empty() && wish.device_class != name) continue;
+    if (!IsOf(wish, name)) continue;
+    // Machines of one account's own are a class by themselves.
+    const DevicePool& any = of_class.pools.begin()->second;
+    if (any.is_own && any.only != account) continue;
     uint32_t most = 0, together = 0;  // on one worker, and on those that span
     if (wish.only_on.has_value()) {
       const auto it = of_class.pools.find(*wish.only_on);
@@ -122,7 +132,7 @@ std::vector<DevicePools::Classes::const_iterator> DevicePools::ClassesFor(
     const DeviceWish& wish, const PlaceHints& hints) const {
   std::vector<Classes::const_iterator> classes;
   for (auto it = classes_.begin(); it != classes_.end(); ++it) {
-    if (wish.device_class.empty() || wish.device_class == it->first) classes.push_back(it);
+    if (IsOf(wish, it->first)) classes.push_back(it);
   }
   if (classes.size() < 2) return classes;
   std::stable_sort(classes.begin(), classes.end(), [&](const auto& a, const auto& b) {

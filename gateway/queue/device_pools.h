@@ -34,13 +34,14 @@ struct DevicePool {
   MicroUsd price_per_hour;       // of its dearest device
   std::optional<TenantId> only;  // the account that its worker serves alone just now
   bool spans = true;             // its devices work together with those of others that span
+  bool is_own = false;           // and always: it is a machine of that account's
   bool operator==(const DevicePool&) const = default;
 };
 
 // What a request asks for. Requests with the same wish fit in the same places, but for the account.
 struct DeviceWish {
   uint32_t devices = 1;
-  std::string device_class = {};         // empty: any
+  std::string device_class = {};         // empty: any; "small" is also every "small/..."
   uint64_t memory_bytes = 0;             // at least, of each device; pools that report none fit
   std::optional<WorkerId> only_on = {};  // where its state is
   uint32_t workers_max = 1;              // 0: any number
@@ -73,8 +74,8 @@ class DevicePools {
   void Take(const Parts& parts);
   void GiveBack(const Parts& parts);
 
-  // The most devices that a request with this wish could have if all were free.
-  uint32_t Largest(const DeviceWish& wish) const;
+  // The most devices that a request of this account with this wish could have if all were free.
+  uint32_t Largest(const DeviceWish& wish, TenantId account = {}) const;
   bool any_free() const { return free_ > 0 || reservation_.has_value(); }
   // Whether a pool with free devices is of one account: what does not fit for one may for another.
   bool any_barred() const { return barred_ > 0; }
@@ -111,6 +112,7 @@ class DevicePools {
   void List(ClassPools& of_class, const DevicePool& pool);
   void Unlist(ClassPools& of_class, const DevicePool& pool);
   void Move(const Parts& parts, bool take);
+  static bool IsOf(const DeviceWish& wish, const std::string& device_class);
   static bool Fits(const DevicePool& pool, const DeviceWish& wish, const PlaceHints& hints);
   // Those that have enough devices in all, best first.
   std::vector<Classes::const_iterator> ClassesFor(const DeviceWish& wish,

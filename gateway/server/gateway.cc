@@ -31,8 +31,11 @@
 #include "gateway/doors/key_door.h"
 #include "gateway/doors/refusals.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/nodes/node_enrolment.h"
+#include "gateway/nodes/node_logs.h"
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
+#include "gateway/observe/operator_socket.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -204,24 +207,30 @@ class Gateway::Impl {
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
+    if (options_.prices != nullptr) OB_RETURN_IF_ERROR(driver_->SetPrices(options_.prices));
     OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
     OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
     figures_ = std::make_unique<GatewayFigures>(driver_.get(), blobs_.get(), ledger_writer_.get());
+    auto operators = OperatorSocket::Start(options_.data_folder, driver_.get(),
+                                           options_.core.price_per_hour);
+    if (operators.ok())
+      operators_ = *std::move(operators);
+    else
+      telemetry::LogWarning("no_operator_socket", {{"message", operators.status().ToString()}});
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
   }
 
   absl::Status TakeOver() {
-    if (options_.executors_outlive) {
-      if (absl::Status status = RestoreSessions(); !status.ok()) return status;
-    } else {
-      auto lost = rows_->LoseAllLive(WallNow());
+    if (!options_.executors_outlive) {
+      auto lost = rows_->LoseAllLive(WallNow(), /*but_named=*/true);
       if (!lost.ok()) return lost.status();
       for (const SessionRow& row : *lost) driver_->Remember(row);
       if (!lost->empty())
         telemetry::LogWarning("sessions_lost_at_start", {{"sessions", lost->size()}});
     }
+    if (absl::Status status = RestoreSessions(); !status.ok()) return status;
     blob_retention_->RestoreDone();
     return absl::OkStatus();
   }
@@ -239,6 +248,7 @@ class Gateway::Impl {
         session.row.recoverable = false;  // the client no longer has its first items
         session.row.snapshot_root.clear();
       }
+      if (!options_.executors_outlive) session.row.worker.clear();
       driver_->Restore(session, *past);
     }
     if (!taken->empty())
@@ -263,8 +273,12 @@ class Gateway::Impl {
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
+    const Nodes nodes{node_enrolment_.get(), node_logs_.get()};
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            fleet_door_.get(), admission_.get(), &turns_);
+                                            fleet_door_.get(), admission_.get(), nodes, &turns_);
+    if (!options_.no_auth)
+      own_fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
+                                                  door_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_);
@@ -275,14 +289,15 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                door_.get(), &turns_);
+                                                driver_.get(), door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
     client_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
     auto clients = GrpcListener::Start(
         options_.listen,
-        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_},
+        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(),
+         own_fleet_ != nullptr ? static_cast<grpc::Service*>(own_fleet_.get()) : &no_fleet_},
         client_connections_.get(),
         clients_have_tls_
             ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
@@ -339,6 +354,9 @@ class Gateway::Impl {
         admission_->ProveNames(
             {.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
       }
+      OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
+      node_enrolment_ = std::make_unique<NodeEnrolment>(std::move(nodes), admission_.get());
+      node_logs_ = std::make_unique<NodeLogs>(options_.data_folder);
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));
@@ -361,6 +379,7 @@ class Gateway::Impl {
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
+    operators_.reset();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
@@ -408,15 +427,18 @@ class Gateway::Impl {
   std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<GatewayFigures> figures_;
+  std::unique_ptr<OperatorSocket> operators_;
   std::unique_ptr<Ticker> ticker_;
   bool clients_have_tls_ = false;
   std::string fingerprint_;
   std::unique_ptr<ServerCertificates> certificates_;
   std::unique_ptr<WorkerTokens> worker_tokens_;
   std::unique_ptr<WorkerAdmission> admission_;
+  std::unique_ptr<NodeEnrolment> node_enrolment_;
+  std::unique_ptr<NodeLogs> node_logs_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
-  std::unique_ptr<FleetService> fleet_;
+  std::unique_ptr<FleetService> fleet_, own_fleet_;
   std::unique_ptr<BlobService> blob_service_, fleet_blobs_;
   std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;
@@ -451,6 +473,9 @@ uint32_t Gateway::devices_total() const { return impl_->driver_->devices_total()
 size_t Gateway::session_count() const { return impl_->driver_->session_count(); }
 bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
   return impl_->driver_->AwaitDevices(count, limit);
+}
+absl::Status Gateway::SetPrices(std::shared_ptr<const PriceList> prices) {
+  return impl_->driver_->SetPrices(std::move(prices));
 }
 void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
 

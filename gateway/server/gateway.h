@@ -19,6 +19,7 @@
 #include "gateway/core/events.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/refusals.h"
+#include "gateway/prices/price_list.h"
 #include "gateway/tls/server_certificates.h"
 
 namespace outboard::gateway {
@@ -61,6 +62,8 @@ struct GatewayOptions {
   std::string proxy_secret = {};
   // How far below zero the balance of an account without a limit of its own may go.
   MicroUsd credit_limit = kNoCreditLimit;
+  // Classes of devices and their prices; null: all devices cost core.price_per_hour.
+  std::shared_ptr<const PriceList> prices = nullptr;
   CoreOptions core;
 };
 
@@ -91,6 +94,9 @@ class Gateway {
   size_t session_count() const;
   // Waits until workers with `count` devices in total have joined; false after `limit`.
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
+
+  // Of sessions that begin from now on. Errors: as CoreDriver::SetPrices; the old ones stay.
+  absl::Status SetPrices(std::shared_ptr<const PriceList> prices);
 
   void Stop(std::chrono::milliseconds drain);
 

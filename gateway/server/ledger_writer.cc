@@ -94,11 +94,11 @@ void LedgerWriter::CountPosted(const std::vector<Charge>& charges, const std::se
   for (const Charge& charge : charges) {
     if (but.contains(charge.tenant)) continue;
     Usage& charged = charged_[charge.tenant.value];
-    charged.device_ms += charge.to_ms - charge.from_ms;
+    const int64_t device_ms = HoldsDevice(charge.use) ? charge.to_ms - charge.from_ms : 0;
+    charged.device_ms += device_ms;
     charged.amount.value += charge.amount.value;
     telemetry::Count(telemetry::Metric::kPostings);
-    telemetry::Count(telemetry::Metric::kChargedTime,
-                     static_cast<uint64_t>(charge.to_ms - charge.from_ms));
+    telemetry::Count(telemetry::Metric::kChargedTime, static_cast<uint64_t>(device_ms));
     telemetry::Count(telemetry::Metric::kChargedUsd, static_cast<uint64_t>(charge.amount.value));
   }
 }

@@ -185,16 +185,87 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
       });
 }
 
+grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>*
+AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::ListSessionsRequest, proto::ListSessionsReply>(
+      CallMethod::kListSessions, context, door_, turns_, turns_->reports,
+      Scopes{KeyScope::kRun, KeyScope::kUsage},
+      [this](const Identity& who, const proto::ListSessionsRequest*,
+             proto::ListSessionsReply* reply) {
+        for (const GatewayCore::Listed& session : driver_->ListSessions(who.tenant)) {
+          proto::SessionInfo& info = *reply->add_sessions();
+          info.set_session_id(session.session.Hex());
+          info.set_name(session.name);
+          info.set_state(session.state);
+          info.set_devices(session.devices);
+          info.set_age_ms(static_cast<uint64_t>(session.age_ms));
+          info.set_billed_ms(static_cast<uint64_t>(session.bill.ms));
+          info.set_cost_micro_usd(static_cast<uint64_t>(session.bill.amount.value));
+          info.set_has_client(session.has_client);
+          info.set_stopped(std::string(session.stopped.message()));
+        }
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>*
+AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::StopSessionRequest, proto::StopSessionReply>(
+      CallMethod::kStopSession, context, door_, turns_, turns_->reports, KeyScope::kRun,
+      [this](const Identity& who, const proto::StopSessionRequest* request,
+             proto::StopSessionReply* reply) {
+        const auto stopped = driver_->StopSession(who.tenant, request->session());
+        if (!stopped.ok()) return stopped.status();
+        reply->set_session_id(stopped->first.Hex());
+        reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
+        return absl::OkStatus();
+      });
+}
+
+namespace {
+
+grpc::Status NotHere(grpc::CallbackServerContext& context) {
+  const absl::Status status = absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen");
+  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
+  CallRecord(CallMethod::kRefusedJoin, context).End(status);
+  return wire::ToGrpc(status);
+}
+
+// Of a machine of an account's own; whatever else is shown where clients connect joins no fleet.
+bool ShowsKey(const grpc::CallbackServerContext& context) {
+  return Authenticator::CredentialsOf(context).key.starts_with(kKeyPrefix);
+}
+
+template <typename Request, typename Reply>
+class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
+ public:
+  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ControlStream(driver_, keys_, *context);
+    return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
+  }
   return new ControlStream(
-      driver_, door_, *context, Watch(context),
+      driver_, DoorFor(*context), *context, Watch(context),
       admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, door_, *context, Watch(context));
+  if (keys_ != nullptr) {
+    if (ShowsKey(*context)) return new ExecutorStream(driver_, keys_, *context);
+    return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
+  }
+  return new ExecutorStream(driver_, DoorFor(*context), *context, Watch(context));
 }
 
 std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
@@ -202,9 +273,28 @@ std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) 
   return admission_->Watch(*context->auth_context(), [context] { context->TryCancel(); });
 }
 
+FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) const {
+  const bool is_node =
+      admission_ != nullptr && !admission_->NodeOf(*context.auth_context()).empty();
+  return is_node ? nullptr : door_;
+}
+
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* FleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+  return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* FleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  if (keys_ != nullptr) return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
+  return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
+}
+
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::EnrolRequest, proto::EnrolReply>;
+  if (keys_ != nullptr) return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
   const auto let_in = [this, context](CallRecord&, const Call::Then& then) {
     const Credentials credentials = Authenticator::CredentialsOf(*context);
     const auto refuse = [then](absl::Status why) { then(std::move(why)); };
@@ -232,6 +322,8 @@ grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::S
 grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::ServeKeep(
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::KeepRequest, proto::KeepReply>;
+  if (keys_ != nullptr && !ShowsKey(*context))
+    return new Refusal<proto::KeepRequest, proto::KeepReply>(*context);
   const Caller caller = Caller::Of(*context);
   const auto let_in = [this, caller](CallRecord& record, const Call::Then& then) {
     if (!caller.session.has_value()) {
@@ -274,27 +366,6 @@ void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
 
-namespace {
-
-grpc::Status NotHere(grpc::CallbackServerContext& context) {
-  const absl::Status status = absl::UnauthenticatedError(
-      "this address is for clients; workers join at the gateway's --fleet-listen");
-  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
-  CallRecord(CallMethod::kRefusedJoin, context).End(status);
-  return wire::ToGrpc(status);
-}
-
-template <typename Request, typename Reply>
-class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
- public:
-  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
-
- private:
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
-
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
     grpc::CallbackServerContext* context) {
   return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
@@ -313,6 +384,16 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* NoFleetService::S
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* NoFleetService::ServeEnrol(
     grpc::CallbackServerContext* context) {
   return new Refusal<proto::EnrolRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* NoFleetService::ServeEnrolNode(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* NoFleetService::ServeNodeLog(
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/doors/key_door.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/nodes/node_calls.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
@@ -59,12 +60,19 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 KeyDoor* door, Turns* turns)
-      : accounts_(accounts), ledger_(ledger), usage_(std::move(usage)), door_(door), turns_(turns) {
+                 CoreDriver* driver, KeyDoor* door, Turns* turns)
+      : accounts_(accounts),
+        ledger_(ledger),
+        usage_(std::move(usage)),
+        driver_(driver),
+        door_(door),
+        turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
     Serve(3, &AccountService::ServeUsage);
+    Serve(4, &AccountService::ServeListSessions);
+    Serve(5, &AccountService::ServeStopSession);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -74,12 +82,17 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* ServeUsage(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>* ServeListSessions(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
 };
@@ -88,7 +101,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
 // session's snapshot, or a checkpoint, here.
 //
 // Threads: any. Disk is read on the pool.
-// Served as streams: Enrol and Keep.
+// Served as streams: Enrol, Keep, EnrolNode and NodeLog.
 using StreamedFleet = StreamedService<proto::Fleet::WithCallbackMethod_Join<
     proto::Fleet::WithCallbackMethod_Attach<proto::Fleet::Service>>>;
 
@@ -96,15 +109,35 @@ class FleetService final : public StreamedFleet {
  public:
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
-               WorkerAdmission* admission, Turns* turns)
+               WorkerAdmission* admission, const Nodes& nodes, Turns* turns)
+      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, nodes, turns) {}
+  // Where clients connect: of machines of an account's own, which show its key. Whoever shows
+  // something else is refused, the fleet secret included.
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, Turns* turns)
+      : FleetService(driver, blob_retention, /*door=*/nullptr, /*admission=*/nullptr, keys, Nodes{},
+                     turns) {}
+
+ private:
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
+               WorkerAdmission* admission, KeyDoor* keys, const Nodes& nodes, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
+        keys_(keys),
         admission_(admission),
+        nodes_(nodes),
         turns_(turns) {
     Serve(0, &FleetService::ServeEnrol);
     Serve(3, &FleetService::ServeKeep);
+    Serve(4, &FleetService::ServeEnrolNode);
+    Serve(5, &FleetService::ServeNodeLog);
   }
+
+ public:
+  grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* ServeEnrol(
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
@@ -118,23 +151,33 @@ class FleetService final : public StreamedFleet {
   CoreDriver* const driver_;
   // Held by a call: it ends when its worker's certificate does.
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
+  // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
+  FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
   void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;
-  FleetDoor* const door_;
+  FleetDoor* const door_;  // null with keys_
+  KeyDoor* const keys_;
   WorkerAdmission* const admission_;
+  const Nodes nodes_;
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect: whoever tries to join there is refused, with or
+// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
 // without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:
   NoFleetService() {
     Serve(0, &NoFleetService::ServeEnrol);
     Serve(3, &NoFleetService::ServeKeep);
+    Serve(4, &NoFleetService::ServeEnrolNode);
+    Serve(5, &NoFleetService::ServeNodeLog);
   }
+  grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
+      grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(

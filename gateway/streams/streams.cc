@@ -1,6 +1,7 @@
 #include "gateway/streams/streams.h"
 
 #include "gateway/base/token.h"
+#include "gateway/doors/key_door.h"
 #include "gateway/server/caller.h"
 #include "gateway/tls/fleet_door.h"
 #include "telemetry/counters.h"
@@ -63,8 +64,37 @@ ExecutorStream::ExecutorStream(CoreDriver* driver, FleetDoor* door,
     End(std::move(why));
     Unhold();
   };
-  if (!door->Admit(caller.credentials.key, caller.credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(caller.credentials.key, caller.credentials.peer, refuse))
+    return;
   Unhold();
+  AttachAs(caller);
+}
+
+ExecutorStream::ExecutorStream(CoreDriver* driver, KeyDoor* door,
+                               grpc::CallbackServerContext& context)
+    : record_(CallMethod::kAttach, context), port_(driver, this) {
+  const Caller caller = Caller::Of(context);
+  if (caller.session) record_.SetSession(*caller.session);
+  Hold();
+  door->Admit(caller.credentials, KeyScope::kRun, SlotKind::kStream,
+              [this, caller, driver](absl::StatusOr<Admitted> admitted) {
+                absl::Status status = admitted.status();
+                if (status.ok() && caller.session.has_value()) {
+                  const auto tenant = driver->TenantOf(*caller.session, caller.token);
+                  if (tenant.ok() && *tenant != admitted->identity.tenant)
+                    status = absl::PermissionDeniedError("the session is another account's");
+                }
+                if (status.ok()) {
+                  held_ = admitted->slot;
+                  AttachAs(caller);
+                } else {
+                  End(status);
+                }
+                Unhold();
+              });
+}
+
+void ExecutorStream::AttachAs(const Caller& caller) {
   absl::Status status;
   if (!caller.session) {
     status = absl::InvalidArgumentError(
@@ -95,9 +125,27 @@ ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
     Unhold();
   };
   const Credentials credentials = Authenticator::CredentialsOf(context);
-  if (!door->Admit(credentials.key, credentials.peer, refuse)) return;
+  if (door != nullptr && !door->Admit(credentials.key, credentials.peer, refuse)) return;
   Unhold();
   Begin();
+}
+
+ControlStream::ControlStream(CoreDriver* driver, KeyDoor* door,
+                             grpc::CallbackServerContext& context)
+    : record_(CallMethod::kJoin, context), port_(driver, this) {
+  Hold();
+  door->Admit(Authenticator::CredentialsOf(context), KeyScope::kRun, SlotKind::kStream,
+              [this](absl::StatusOr<Admitted> admitted) {
+                if (admitted.ok()) {
+                  record_.SetAccount(admitted->identity.tenant);
+                  held_ = admitted->slot;
+                  port_.SetOwner(admitted->identity);
+                  Begin();
+                } else {
+                  End(admitted.status());
+                }
+                Unhold();
+              });
 }
 
 bool ControlStream::OnMessage(proto::WorkerEvent event) {

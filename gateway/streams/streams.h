@@ -22,6 +22,8 @@
 namespace outboard::gateway {
 
 class FleetDoor;
+class KeyDoor;
+struct Caller;
 
 // Cloud.Session. Nothing is read before the key is known to be good, and no frame is parsed before
 // its items are counted (wire/frame_scan.h).
@@ -56,9 +58,11 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
 class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
                              public ExecutorEndpoint {
  public:
-  // `held`: while the stream lives.
+  // `door`: null for a caller that was let in already. `held`: while the stream lives.
   ExecutorStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
                  std::shared_ptr<void> held = nullptr);
+  // Of a machine of an account's own, which shows that account's key.
+  ExecutorStream(CoreDriver* driver, KeyDoor* door, grpc::CallbackServerContext& context);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -72,7 +76,9 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
   void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.Leave(); }
 
-  const std::shared_ptr<void> held_;
+  void AttachAs(const Caller& caller);
+
+  std::shared_ptr<const void> held_;
   CallRecord record_;
   ExecutorPort port_;
 };
@@ -82,9 +88,11 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  // `held`: while the stream lives. `proved_name`: as in WorkerPort.
+  // `door`, `held`: as in ExecutorStream. `proved_name`: as in WorkerPort.
   ControlStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
                 std::shared_ptr<void> held = nullptr, std::string proved_name = "");
+  // As of ExecutorStream.
+  ControlStream(CoreDriver* driver, KeyDoor* door, grpc::CallbackServerContext& context);
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -95,7 +103,7 @@ class ControlStream final
   void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.OnGone(); }
 
-  const std::shared_ptr<void> held_;
+  std::shared_ptr<const void> held_;
   CallRecord record_;
   WorkerPort port_;
 };

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -25,6 +26,7 @@ constexpr size_t kWorkerNameShownMax = 60;
 // Of "workers": a serial number of 40 digits and a key's of 32, a time of 20 characters, the name.
 // The others are shorter.
 constexpr size_t kLineBytesMax = 192;
+constexpr size_t kRevokedTidiedAt = kRecordLinesMax / 2;
 constexpr size_t kFileBytesMax = kRecordLinesMax * kLineBytesMax;
 
 std::string PathIn(const std::string& data_folder, const char* name) {
@@ -207,6 +209,16 @@ absl::Status Revoke(const std::string& data_folder, const std::string& serial) {
   OB_ASSIGN_OR_RETURN(const UpdateLock lock, UpdateLock::Take(data_folder));
   OB_ASSIGN_OR_RETURN(std::vector<std::string> lines, ReadRevoked(data_folder));
   if (std::find(lines.begin(), lines.end(), serial) != lines.end()) return absl::OkStatus();
+  // Nodes that boot again leave one each time. What has expired needs no line any more; while the
+  // list of issued ones is not full it has all that are valid.
+  if (lines.size() >= kRevokedTidiedAt) {
+    OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder));
+    std::set<std::string> valid;
+    for (const IssuedCertificate& one : issued)
+      if (one.not_after > absl::Now()) valid.insert(one.serial);
+    if (issued.size() < kRecordLinesMax)
+      std::erase_if(lines, [&](const std::string& line) { return !valid.contains(line); });
+  }
   if (lines.size() >= kRecordLinesMax)
     return absl::FailedPreconditionError(absl::StrCat(
         PathIn(data_folder, "revoked"), " has ", lines.size(),

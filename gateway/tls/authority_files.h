@@ -61,7 +61,8 @@ absl::StatusOr<std::vector<IssuedCertificate>> ReadIssued(const std::string& dat
 // Errors: those of ReadIssued, and the file stays as it was; UNAVAILABLE  it cannot be written
 absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificate& issued);
 
-// The same errors. FAILED_PRECONDITION: there are kRecordLinesMax already.
+// The same errors. FAILED_PRECONDITION: there are kRecordLinesMax already. Revoke drops lines of
+// certificates that have expired once there are half as many.
 absl::StatusOr<std::vector<std::string>> ReadRevoked(const std::string& data_folder);
 absl::Status Revoke(const std::string& data_folder, const std::string& serial);
 

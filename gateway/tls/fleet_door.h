@@ -32,6 +32,12 @@ class FleetDoor {
   bool Admit(std::string_view secret, std::string_view peer,
              std::function<void(absl::Status)> refuse);
 
+  // The same in two parts, for what is shown in a request (a node's claim) and looked at elsewhere.
+  bool MayAsk(std::string_view peer);
+  // What was shown is wrong: `refuse` is called once, later or at once, with `why`.
+  void Refuse(std::string_view peer, const absl::Status& why,
+              std::function<void(absl::Status)> refuse);
+
   void Stop() { answers_.Stop(); }  // answers what waits
 
  private:

@@ -4,12 +4,14 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/server_credentials.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "gateway/base/node_serial.h"
 #include "gateway/base/worker_name.h"
 #include "gateway/tls/authority_files.h"
 #include "telemetry/log.h"
@@ -37,7 +39,8 @@ class Door final : public grpc::AuthMetadataProcessor {
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* caller, OutputMetadata*,
                        OutputMetadata*) override {
     const auto path = metadata.find(":path");
-    if (path != metadata.end() && path->second == "/outboard.proto.Fleet/Enrol")
+    if (path != metadata.end() && (path->second == "/outboard.proto.Fleet/Enrol" ||
+                                   path->second == "/outboard.proto.Fleet/EnrolNode"))
       return grpc::Status::OK;
     const absl::Status status = admission_->Check(*caller);
     if (status.ok()) return grpc::Status::OK;
@@ -86,6 +89,8 @@ absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(
     const std::string& token) {
   const bool proves = proves_names();
   if (proves) OB_RETURN_IF_ERROR(CheckWorkerName(name));
+  if (!NodeOfSubject(name).empty())
+    return absl::InvalidArgumentError("a worker's --name does not begin as a node's does");
   if (token.empty() && tls::CameByTls(caller))
     if (const auto known = Find(tls::PresentedCertificate(caller));
         known.ok() && IsRevoked(known->serial))
@@ -136,7 +141,60 @@ absl::StatusOr<WorkerAdmission::Proof> WorkerAdmission::ProveName(const grpc::Au
   return Proof::kToken;
 }
 
+absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::IssueForNode(
+    std::string_view request, const std::string& serial) {
+  return authority_.IssueFor(request, {.common_name = NodeSubject(serial),
+                                       .purpose = tls::Purpose::kWorker,
+                                       .lifetime_s = lifetime_s_});
+}
+
+absl::Status WorkerAdmission::RecordNode(const tls::Certificate& certificate) {
+  std::lock_guard lock(record_mutex_);
+  return RecordIssued(data_folder_, {certificate.serial(), certificate.not_after(),
+                                     certificate.common_name(), certificate.key_id()});
+}
+
+absl::StatusOr<WorkerAdmission::KeyIs> WorkerAdmission::FindKey(const std::string& key_id) {
+  OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder_));
+  OB_ASSIGN_OR_RETURN(const std::vector<std::string> revoked, ReadRevoked(data_folder_));
+  KeyIs found = KeyIs::kUnknown;
+  for (const IssuedCertificate& one : issued) {
+    if (one.key_id != key_id) continue;
+    if (std::find(revoked.begin(), revoked.end(), one.serial) != revoked.end())
+      return KeyIs::kRevoked;
+    if (one.not_after > absl::Now()) found = KeyIs::kGood;
+  }
+  return found;
+}
+
+bool WorkerAdmission::IsHere(const std::string& serial) {
+  const std::string name = NodeSubject(serial);
+  std::lock_guard lock(mutex_);
+  return std::any_of(watched_.begin(), watched_.end(), [&](const Watched* one) {
+    return one->name_ == name && one->cut_ != nullptr;
+  });
+}
+
+absl::StatusOr<int> WorkerAdmission::RevokeOthers(const std::string& serial,
+                                                  const std::string& key_id) {
+  OB_ASSIGN_OR_RETURN(const std::vector<IssuedCertificate> issued, ReadIssued(data_folder_));
+  int count = 0;
+  for (const IssuedCertificate& one : issued) {
+    if (NodeOfSubject(one.name) != serial || one.key_id == key_id) continue;
+    OB_RETURN_IF_ERROR(Revoke(data_folder_, one.serial));
+    ++count;
+  }
+  return count;
+}
+
+std::string WorkerAdmission::NodeOf(const grpc::AuthContext& caller) {
+  if (!tls::CameByTls(caller) || !Check(caller).ok()) return "";
+  const auto known = Find(tls::PresentedCertificate(caller));
+  return known.ok() ? NodeOfSubject(known->name) : "";
+}
+
 std::string WorkerAdmission::ProvedName(const grpc::AuthContext& caller) {
+  if (std::string node = NodeOf(caller); !node.empty()) return node;
   if (!proves_names() || !tls::CameByTls(caller)) return "";
   const auto known = Find(tls::PresentedCertificate(caller));
   return known.ok() && known->name != kWorkerName ? known->name : "";
@@ -189,6 +247,7 @@ std::unique_ptr<WorkerAdmission::Watched> WorkerAdmission::Watch(const grpc::Aut
   auto watched = std::make_unique<Watched>();
   watched->admission_ = this;
   watched->serial_ = known->serial;
+  watched->name_ = known->name;
   watched->not_after_ = known->not_after;
   watched->cut_ = std::move(cut);
   std::lock_guard lock(mutex_);

@@ -60,8 +60,27 @@ class WorkerAdmission {
     Use check, spend;  // PERMISSION_DENIED  it is not good
   };
   void ProveNames(Tokens tokens) { tokens_ = std::move(tokens); }
-  // The name that the caller has proved; "": names are not proved.
+  // The name that the caller has proved, a node's serial number among them; "": names are not
+  // proved.
   std::string ProvedName(const grpc::AuthContext& caller);
+
+  // ---- nodes (gateway/nodes/node_enrolment.h), whose certificates name their serial numbers
+
+  // The serial number of a node whose certificate Check lets in, which needs no fleet secret; "":
+  // the caller is none.
+  std::string NodeOf(const grpc::AuthContext& caller);
+  // A certificate for a node, which nobody knows of before RecordNode.
+  // Errors: INVALID_ARGUMENT  no request
+  absl::StatusOr<std::vector<tls::Certificate>> IssueForNode(std::string_view request,
+                                                             const std::string& serial);
+  absl::Status RecordNode(const tls::Certificate& certificate);
+  // Whether a certificate of this key is good, or was revoked.
+  enum class KeyIs { kUnknown, kGood, kRevoked };
+  absl::StatusOr<KeyIs> FindKey(const std::string& key_id);
+  // Whether a call of this node's is open now.
+  bool IsHere(const std::string& serial);
+  // Revokes what other keys of this node were issued; returns how many that were.
+  absl::StatusOr<int> RevokeOthers(const std::string& serial, const std::string& key_id);
 
   // OK for callers that did not come by TLS: they are on this machine, or the port is insecure.
   // Errors: UNAUTHENTICATED
@@ -75,7 +94,7 @@ class WorkerAdmission {
    private:
     friend class WorkerAdmission;
     WorkerAdmission* admission_ = nullptr;
-    std::string serial_;
+    std::string serial_, name_;
     absl::Time not_after_;
     std::function<void()> cut_;
   };

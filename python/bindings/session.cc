@@ -7,10 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/report/report.h"
@@ -56,13 +58,20 @@ uint32_t CountOf(const char* what, int64_t number, const At& at) {
   return static_cast<uint32_t>(number);
 }
 
+uint64_t MaxCostOf(double usd, const At& at) {
+  if (!(usd > 0 && usd <= 1e12))  // also refuses what is no number
+    ThrowIfError(absl::InvalidArgumentError("max_cost is US dollars, more than none"), at);
+  return static_cast<uint64_t>(std::max(1LL, std::llround(usd * 1e6)));
+}
+
 class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
              const std::optional<int64_t>& devices, const nb::object& tell,
              const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca,
              const std::optional<double>& max_cost, const std::optional<std::vector<int64_t>>& mesh,
-             const std::optional<std::string>& spread) {
+             const std::optional<std::string>& spread, const std::optional<std::string>& name,
+             const std::optional<std::string>& attach) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
@@ -89,25 +98,52 @@ class Connection {
     }
     if (spread) options->spread = *spread;
     ThrowIfError(options->CheckDevices(), at);
-    if (max_cost) {
-      // Also refuses what is no number.
-      if (!(*max_cost > 0 && *max_cost <= 1e12))
-        ThrowIfError(absl::InvalidArgumentError("max_cost is US dollars, more than none"), at);
-      options->max_cost_micro_usd =
-          static_cast<uint64_t>(std::max(1LL, std::llround(*max_cost * 1e6)));
+    // The environment's are the process's session's; two sessions cannot have one name.
+    options->name = name.value_or("");
+    options->attach = attach.value_or("");
+    options->fork_of.clear();
+    if (name || attach) {
+      if (const std::string& text = name ? *name : *attach; text.empty())
+        ThrowIfError(absl::InvalidArgumentError("a session's name is empty"), at);
     }
+    ThrowIfError(options->CheckNames(), at);
+    if (max_cost) options->max_cost_micro_usd = MaxCostOf(*max_cost, at);
     if (!tell.is_none()) options->tell = TellOf(tell);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);
     ThrowIfError(session.status(), at);
     session_ = *std::move(session);
-    const std::lock_guard lock(mutex_);
-    std::erase_if(all_, [](const std::weak_ptr<Session>& session) { return session.expired(); });
-    all_.push_back(session_);
+    Remember();
   }
 
   explicit Connection(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
   session::Stats stats() const { return session_->stats(); }
+  bool outlives_program() const { return session_->outlives_program(); }
+
+  void Detach() {
+    const absl::Status status = session_->Detach();
+    ForgetSession(*session_);
+    ReleaseProcessSession(*session_);
+    ThrowIfError(status, Here());
+  }
+
+  void Resume(const std::optional<double>& max_cost) {
+    std::optional<uint64_t> most;
+    if (max_cost) most = MaxCostOf(*max_cost, Here());
+    ThrowIfError(session_->Resume(most), Here());
+  }
+
+  std::vector<Connection> Fork(int64_t count) {
+    absl::StatusOr<std::vector<std::unique_ptr<Session>>> forks =
+        session_->Fork(static_cast<int>(std::clamp<int64_t>(count, -1, INT_MAX)));
+    ThrowIfError(forks.status(), Here());
+    std::vector<Connection> connections;
+    for (std::unique_ptr<Session>& fork : *forks) {
+      connections.emplace_back(std::shared_ptr<Session>(std::move(fork)));
+      connections.back().Remember();
+    }
+    return connections;
+  }
 
   void Close() {
     ThrowIfError(session_->Close(), Here());
@@ -131,11 +167,18 @@ class Connection {
       all.swap(all_);
     }
     for (const std::weak_ptr<Session>& weak : all)
-      if (const std::shared_ptr<Session> session = weak.lock()) session->Close().IgnoreError();
+      if (const std::shared_ptr<Session> session = weak.lock())
+        (session->outlives_program() ? session->Detach() : session->Close()).IgnoreError();
     CloseSession().IgnoreError();
   }
 
  private:
+  void Remember() const {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [](const std::weak_ptr<Session>& session) { return session.expired(); });
+    all_.push_back(session_);
+  }
+
   struct Scope {
     const Session* session;
     std::unique_ptr<SessionScope> scope;
@@ -159,6 +202,10 @@ void BindStats(nb::module_& module) {
   using session::Stats;
   nb::class_<Stats>(module, "Stats", "What a session has done so far. Reading it asks nobody.")
       .def_ro("device", &Stats::device, "What it was given, as the machine tells of itself.")
+      .def_ro("session_name", &Stats::session_name, "Empty: it has none.")
+      .def_prop_ro(
+          "session_id", [](const Stats& s) { return absl::BytesToHexString(s.session_id); },
+          "As `outboard ps` prints it.")
       .def_ro("seconds", &Stats::seconds_open, "Since it was opened, by this machine's clock.")
       .def_ro("seconds_billed", &Stats::seconds_billed)
       .def_prop_ro(
@@ -196,11 +243,13 @@ void BindSession(nb::module_& module) {
                     const std::optional<int64_t>&, const nb::object&,
                     const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<double>&, const std::optional<std::vector<int64_t>>&,
+                    const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<std::string>&>(),
            "host"_a.none(), "key"_a.none(), "devices"_a.none(), "tell"_a.none(),
            "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none(),
            "max_cost"_a.none() = nb::none(), "mesh"_a.none() = nb::none(),
-           "spread"_a.none() = nb::none())
+           "spread"_a.none() = nb::none(), "name"_a.none() = nb::none(),
+           "attach"_a.none() = nb::none())
       .def_static(
           "current",
           [] {
@@ -222,6 +271,10 @@ void BindSession(nb::module_& module) {
           "__repr__",
           [](const Connection& c) { return absl::StrFormat("<Connection, %s>", c.stats().device); })
       .def("close", &Connection::Close)
+      .def_prop_ro("outlives_program", &Connection::outlives_program)
+      .def("detach", &Connection::Detach)
+      .def("resume", &Connection::Resume, "max_cost"_a.none())
+      .def("fork", &Connection::Fork, "count"_a)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
   module.def(
@@ -231,9 +284,13 @@ void BindSession(nb::module_& module) {
         for (const auto [name, value] : values)
           numbers.emplace_back(nb::cast<std::string>(name),
                                nb::cast<double>(nb::float_(nb::borrow(value))));
-        Report(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()), Here());
+        internal::ReportAlone(step, std::vector<ReportedValue>(numbers.begin(), numbers.end()),
+                              Here());
       },
       "step"_a, "values"_a, "What outboard.report writes.");
+  module.def(
+      "warm_up_ends_at", [](int64_t step) { return WarmUpEndsAt(step, Here()); }, "step"_a,
+      "Whether a sweep's warm-up ends here.");
   module.def("is_trial", &IsTrialOfSweep, "Whether `outboard sweep` reads the reports.");
   module.def("private_worker_runs", &session::PrivateServe::Running,
              "Whether this process has started a worker for its sessions.");

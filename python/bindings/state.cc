@@ -6,6 +6,7 @@
 #include "client/nn/checkpoint.h"
 #include "client/nn/files.h"
 #include "client/nn/ggml.h"
+#include "client/nn/kept.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/host_data.h"
@@ -120,6 +121,9 @@ void BindState(nb::module_& module, TensorClass& tensor) {
         return nb::make_tuple(saved.total, saved.sent);
       },
       "name"_a, "state"_a);
+  module.def(
+      "keep", [](const nn::StateDict& state) { keep(state, Here()); }, "state"_a);
+  module.def("kept", [] { return DictOf(kept(Here())); });
   module.def(
       "checkpoint_load", [](const std::string& name) { return DictOf(load(name, Here())); },
       "name"_a);

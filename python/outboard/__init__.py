@@ -22,11 +22,12 @@ from outboard._core import (
     Variable,
     repeat,
 )
-from outboard.checkpoint import load, save
+from outboard.checkpoint import keep, kept, load, save
 from outboard.device import Device
 from outboard.dtypes import dtypes
 from outboard.errors import (
     BY_CODE as _BY_CODE,
+    AlreadyExists,
     CheckFailed,
     DeadlineExceeded,
     Error,
@@ -62,6 +63,7 @@ _atexit.register(_core.end_waits)
 _atexit.register(_core.close_all)
 
 __all__ = [
+    "AlreadyExists",
     "CheckFailed",
     "Context",
     "DType",
@@ -85,6 +87,8 @@ __all__ = [
     "Unimplemented",
     "Variable",
     "dtypes",
+    "keep",
+    "kept",
     "load",
     "progress",
     "repeat",

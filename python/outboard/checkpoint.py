@@ -30,6 +30,23 @@ def save(name: str, obj: Any) -> Saved:
     return Saved(*_core.checkpoint_save(name, list(get_state_dict(obj).items())))
 
 
+def keep(obj: Any) -> None:
+    """Keeps the tensors that `obj` consists of in this thread's session, under their names: whoever enters the session
+    later (Session.attach, Session.fork) finds them by `kept`. What was kept before is not any more.
+
+    A name follows its tensor: after an optimiser's step or another assign it is the new value that is found. Nothing is
+    copied, and nothing waits. Not of sessions on several devices.
+    """
+    from outboard.nn.state import get_state_dict  # here, as above
+
+    _core.keep(list(get_state_dict(obj).items()))
+
+
+def kept() -> dict[str, Tensor]:
+    """The tensors by name that were kept when this thread's session was entered; none in a new one."""
+    return _core.kept()
+
+
 def load(name: str) -> dict[str, Tensor]:
     """The tensors by name, where the session computes."""
     return _core.checkpoint_load(name)

@@ -40,7 +40,12 @@ class OutOfRange(Error, IndexError):
 
 
 class NotFound(Error, LookupError):
-    """A name that the store does not have."""
+    """A name that the store does not have, or a session that the account does not have."""
+    __module__ = "outboard"
+
+
+class AlreadyExists(Error, FileExistsError):
+    """The name of a session that is there."""
     __module__ = "outboard"
 
 
@@ -76,6 +81,7 @@ class Unimplemented(Error, NotImplementedError):
 
 # By the name of the code; all others are plain Errors.
 BY_CODE = {
+    "ALREADY_EXISTS": AlreadyExists,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
     "INVALID_ARGUMENT": InvalidArgument,
     "NOT_FOUND": NotFound,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from outboard import _core
 from outboard._core import Stats
+from outboard.errors import Error
 
 
 class Session:
@@ -28,6 +29,9 @@ class Session:
     divided, "auto", "data" (the batch), "fsdp" (also the state) or "tensor" (also single products).
     No device is free: it waits as long as it takes, or CLOUD_QUEUE_S seconds, and shows its place (docs/queue.md). Without
     work for a minute it gives the device back, and takes one again by itself with the next.
+    name: by which the session can be entered again, from another program or machine with a key of the account
+    (Session.attach). Such a session outlives the program: at the end of its `with`, and of the program, it is left, and
+    close() or `outboard stop NAME` ends it. Raises outboard.AlreadyExists where the account has one of that name.
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
     thread; without it they go to stderr.
 
@@ -39,12 +43,31 @@ class Session:
 
     def __init__(self, host: str | None = None, key: str | None = None, devices: int | None = None, *,
                  tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
-                 max_cost: float | None = None, mesh: Sequence[int] | None = None, spread: str | None = None):
+                 max_cost: float | None = None, mesh: Sequence[int] | None = None, spread: str | None = None,
+                 name: str | None = None):
         if host is None and (fingerprint is not None or ca is not None):
             raise ValueError("fingerprint and ca go with a host; without one set CLOUD_FINGERPRINT or CLOUD_CA")
         self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost,
-                                            None if mesh is None else list(mesh), spread)
+                                            None if mesh is None else list(mesh), spread, name)
         self.closed = False
+
+    @classmethod
+    def attach(cls, name: str, host: str | None = None, key: str | None = None, *,
+               tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
+               max_cost: float | None = None) -> Session:
+        """Enters the session of this name, or id, as `outboard ps` lists them; `outboard.kept` is what its program kept.
+
+            with Session.attach("run7"):
+                nn.state.load_state_dict(model, outboard.kept())
+
+        A program that has it now is told (outboard.Error, ABORTED), and its session ends there. What a program had sent and
+        nobody had applied is lost with it; where a worker was lost, too, so is what came after its last snapshot. Like a session
+        with a name it is left, and not closed, at its end. Raises outboard.NotFound where the account has none such.
+        """
+        session = cls.__new__(cls)
+        session._connection = _core.Connection(host, key, 1, tell, fingerprint, ca, max_cost, None, None, None, name)
+        session.closed = False
+        return session
 
     @classmethod
     def current(cls) -> Session:
@@ -63,8 +86,36 @@ class Session:
         """What it has done so far, and what that costs. Asks nobody."""
         return self._connection.stats
 
+    @property
+    def name(self) -> str | None:
+        return self.stats.session_name or None
+
+    @property
+    def id(self) -> str:
+        """As `outboard ps` prints it; Session.attach and `outboard stop` take it where there is no name."""
+        return self.stats.session_id
+
+    def detach(self) -> Stats:
+        """Leaves the session: its steps end, its device is given back, and its state waits for Session.attach, for 72 hours
+        where the gateway takes snapshots and the session has a name, else for 15 minutes. Raises what a step failed with,
+        after the session has been left."""
+        self.closed = True
+        self._connection.detach()
+        return self.stats
+
+    def resume(self, max_cost: float | None = None) -> None:
+        """Goes on after outboard.ResourceExhausted (a cap), or outboard.Error with FAILED_PRECONDITION (no credit): call it
+        when there is more. max_cost: a new bound of the session's own. Raises the same again where nothing has changed."""
+        self._connection.resume(max_cost)
+
+    def fork(self, count: int) -> list[Session]:
+        """Sessions, each with a device of its own, that begin with this one's state: `outboard.kept` in each of them is what
+        was kept here, bit for bit. Nothing is sent; the gateway must take snapshots. They wait for devices like any other."""
+        return [self._of(connection) for connection in self._connection.fork(count)]
+
     def close(self) -> Stats:
-        """The device is free and the bill stands when it returns. Values that have come can still be read."""
+        """The device is free and the bill stands when it returns. Values that have come can still be read. A session with
+        a name ends, too."""
         self._connection.close()
         self.closed = True
         return self.stats
@@ -82,11 +133,15 @@ class Session:
         self._connection.enter()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         try:
             self._connection.leave()
         finally:  # a device that stays rented costs
-            self.close()
+            if not self._connection.outlives_program:
+                self.close()
+            elif not self.closed:
+                with contextlib.suppress(*([Error] if kind else [])):  # of two errors the first is shown
+                    self.detach()
 
     def _facts(self) -> list[tuple[str, str]]:
         stats = self.stats

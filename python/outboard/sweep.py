@@ -26,7 +26,7 @@ from outboard import _core
 
 def report(step: int, **values: Any) -> None:
     """Tells the sweep that this program is a trial of what it has come to at `step`, which counts from 0; without a sweep
-    it does nothing. A value is a number or a tensor of one element, which is then computed if there is a sweep.
+    it does nothing. In a sweep's warm-up (`--warm-up K`) it ends the program at step K. A value is a number or a tensor of one element, which is then computed if there is a sweep.
 
     Raises ValueError (outboard.InvalidArgument) for a step below 0.
     """
@@ -34,6 +34,8 @@ def report(step: int, **values: Any) -> None:
     if _core.is_trial():
         numbers = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
     _core.report(step, numbers)
+    if _core.warm_up_ends_at(step):
+        raise SystemExit(0)
 
 
 def _folder() -> pathlib.Path:

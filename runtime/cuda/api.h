@@ -137,6 +137,17 @@ struct CUDA_KERNEL_NODE_PARAMS_v2 {
   CUcontext context;
 };
 
+// An edge of a graph: from a place of one node's work to another node.
+struct CUgraphEdgeData {
+  unsigned char from_port;  // CU_GRAPH_KERNEL_NODE_PORT_...
+  unsigned char to_port;
+  unsigned char type;  // CU_GRAPH_DEPENDENCY_TYPE_...
+  unsigned char reserved[5];
+};
+// When all blocks of the kernel have let its dependents start, or have left.
+inline constexpr unsigned char CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1;
+inline constexpr unsigned char CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1;
+
 enum CUmemorytype : int { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
 struct CUDA_MEMCPY3D_v2 {
@@ -163,7 +174,7 @@ struct alignas(64) CUtensorMap {
 
 static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
               sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUDA_MEMCPY3D_v2) == 200 &&
-              sizeof(CUtensorMap) == 128);
+              sizeof(CUtensorMap) == 128 && sizeof(CUgraphEdgeData) == 8);
 
 // F(member of DriverApi, symbol in the library, arguments). Every function returns a CUresult.
 #define OUTBOARD_CUDA_FUNCTIONS(F)                                                                \
@@ -238,6 +249,9 @@ static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56 &&
 
 // Used where they are there; nullptr otherwise.
 #define OUTBOARD_CUDA_OPTIONAL_FUNCTIONS(F)                                           \
+  F(cuGraphAddDependencies2, cuGraphAddDependencies_v2,                               \
+    (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,                   \
+     const CUgraphEdgeData* edges, size_t count))                                     \
   F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode,                                       \
     (CUgraphNode * node, CUgraph graph, const CUgraphNode* after, size_t after_count, \
      const CUDA_MEMCPY3D_v2* params, CUcontext context))                              \

@@ -19,6 +19,7 @@
 #include "runtime/cuda/launch_graph.h"
 #include "runtime/cuda/pinned_pieces.h"
 #include "runtime/cuda/scrub.h"
+#include "runtime/cuda/upload_stream.h"
 
 namespace outboard::cuda {
 namespace {
@@ -60,7 +61,7 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
 class CudaDevice final : public runtime::Device {
  public:
   CudaDevice(const DriverApi& api, CUdevice device)
-      : context_(api, device), loader_(&context_, &left_) {}
+      : context_(api, device), loader_(&context_, &left_), work_pieces_(&context_) {}
 
   ~CudaDevice() override {
     // After an error that is for good nothing can be freed: the process ends.
@@ -82,8 +83,9 @@ class CudaDevice final : public runtime::Device {
     OB_CUDA(context_, cuEventCreate, &begin_, CU_EVENT_DEFAULT);
     OB_CUDA(context_, cuEventCreate, &end_, CU_EVENT_DEFAULT);
     OB_CUDA(context_, cuMemAlloc, &vars_, kVarsMax * sizeof(int64_t));
-    uploads_ = std::make_unique<UploadPieces>(&context_, stream_);
-    if (absl::Status status = uploads_->Open(); !status.ok()) return status;
+    if (absl::Status status = work_pieces_.Open(stream_); !status.ok()) return status;
+    uploads_ = std::make_unique<UploadStream>(&context_);
+    if (absl::Status status = uploads_->Open(stream_); !status.ok()) return status;
     size_t total = 0, free = 0;
     OB_CUDA(context_, cuDeviceTotalMem, &total, device);
     OB_CUDA(context_, cuMemGetInfo, &free, &total);
@@ -104,20 +106,29 @@ class CudaDevice final : public runtime::Device {
   absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes) override {
     if (absl::Status status = context_.Enter(); !status.ok()) return status;
     absl::StatusOr<void*> block = memory_->Allocate(bytes);
-    if (block.status().code() == absl::StatusCode::kResourceExhausted && refused_ &&
-        memory_->bytes_kept() > 0) {  // what is kept has other sizes, or lies in pieces
-      memory_->DropKept();
-      block = memory_->Allocate(bytes);
-    }
-    const bool refused = std::exchange(refused_, false);
-    if (absl::Status status = health(); !status.ok()) return status;
-    if (!block.ok() && refused) return NoMemory(bytes);
-    if (!block.ok()) return block.status();
+    if (MadeRoom(block.status())) block = memory_->Allocate(bytes);
+    if (absl::Status status = CheckBlock(block.status(), bytes); !status.ok()) return status;
     return MakeBuffer(DeviceAddress{PointerOf(*block)}, bytes, /*mapped=*/false);
   }
 
+  absl::StatusOr<DeviceBuffer> AllocateForUpload(int64_t bytes) override {
+    if (absl::Status status = context_.Enter(); !status.ok()) return status;
+    new_is_for_upload_ = true;
+    absl::StatusOr<runtime::BlockCache::Block> block =
+        memory_->AllocateIdle(bytes, uploads_->Done());
+    if (MadeRoom(block.status())) block = memory_->AllocateIdle(bytes, uploads_->Done());
+    new_is_for_upload_ = false;
+    if (absl::Status status = CheckBlock(block.status(), bytes); !status.ok()) return status;
+    const CUdeviceptr address = PointerOf(block->address);
+    DeviceBuffer buffer = MakeBuffer(DeviceAddress{address}, bytes, /*mapped=*/false);
+    uploads_->Add(address, bytes, block->used_until);
+    if (block->is_new)  // all of it: the next owner may have more
+      if (absl::Status status = uploads_->Clear(address, new_bytes_); !status.ok()) return status;
+    return buffer;
+  }
+
   absl::StatusOr<DeviceBuffer> MapFile(int fd, int64_t bytes) override {
-    absl::StatusOr<DeviceBuffer> buffer = Allocate(bytes);
+    absl::StatusOr<DeviceBuffer> buffer = AllocateForUpload(bytes);
     if (!buffer.ok()) return buffer;
     const auto read = [&](int64_t offset, char* piece, int64_t length) -> absl::Status {
       for (int64_t done = 0; done < length;) {
@@ -164,12 +175,16 @@ class CudaDevice final : public runtime::Device {
 
   absl::Status Copy(DeviceAddress to, DeviceAddress from, int64_t bytes) override {
     if (absl::Status status = context_.Enter(); !status.ok() || bytes <= 0) return status;
+    const CUdeviceptr used[] = {PointerOf(to), PointerOf(from)};
+    if (absl::Status status = uploads_->BeforeWork(used); !status.ok()) return status;
     OB_CUDA(context_, cuMemcpyDtoDAsync, PointerOf(to), PointerOf(from), static_cast<size_t>(bytes),
             stream_);
     return absl::OkStatus();
   }
   absl::Status Fill(DeviceAddress to, unsigned char byte, int64_t bytes) override {
     if (absl::Status status = context_.Enter(); !status.ok() || bytes <= 0) return status;
+    const CUdeviceptr used[] = {PointerOf(to)};
+    if (absl::Status status = uploads_->BeforeWork(used); !status.ok()) return status;
     OB_CUDA(context_, cuMemsetD8Async, PointerOf(to), byte, static_cast<size_t>(bytes), stream_);
     return absl::OkStatus();
   }
@@ -194,6 +209,7 @@ class CudaDevice final : public runtime::Device {
     if (absl::Status status = context_.Enter(); !status.ok()) return status;
     if (absl::Status status = Bind(kernel, buffers, vars, bound_); !status.ok()) return status;
     if (bound_.kernel == nullptr) return absl::OkStatus();
+    if (absl::Status status = uploads_->BeforeWork(bound_.arguments); !status.ok()) return status;
     if (bound_.kernel->reads_vars)
       if (absl::Status status = SetVars(vars); !status.ok()) return status;
     return Enqueue(bound_);
@@ -215,6 +231,7 @@ class CudaDevice final : public runtime::Device {
       if (bound_launches_.size() == count) bound_launches_.emplace_back();
       bound_launches_[count] = at;
       read_vars = read_vars || bound.kernel->reads_vars;
+      if (absl::Status status = uploads_->BeforeWork(bound.arguments); !status.ok()) return status;
       ++count;
     }
     if (read_vars)
@@ -224,13 +241,14 @@ class CudaDevice final : public runtime::Device {
     const std::span<const BoundLaunch> bound(all_bound_.data(), count);
     if (count > 1 && !timing_ && graph.IsWorthwhile()) {
       const absl::Status status = graph.Queue(bound, stream_);
-      if (status.ok() || !health().ok()) return status;
+      if (status.ok()) return uploads_->Mark();
+      if (!health().ok()) return status;
       // Nothing is queued; one by one it may go.
     }
     for (size_t i = 0; i < count; ++i)
       if (absl::Status status = Enqueue(bound[i]); !status.ok())
         return runtime::AtLaunch(std::move(status), bound_launches_[i]);
-    return absl::OkStatus();
+    return uploads_->Mark();
   }
 
   // ---- time
@@ -243,6 +261,7 @@ class CudaDevice final : public runtime::Device {
   absl::Status Synchronize() override {
     if (absl::Status status = context_.Enter(); !status.ok()) return status;
     OB_CUDA(context_, cuStreamSynchronize, stream_);
+    if (uploads_ != nullptr) OB_CUDA(context_, cuStreamSynchronize, uploads_->stream());
     left_.WorkIsDone();
     return absl::OkStatus();
   }
@@ -265,9 +284,28 @@ class CudaDevice final : public runtime::Device {
   }
 
  private:
-  // Reused by later work alone, which the stream runs later.
+  // Reused by later work alone, which the stream runs later, and by uploads that wait for it.
   void Free(DeviceAddress address, int64_t bytes, bool) override {
-    memory_->Free(reinterpret_cast<void*>(static_cast<uintptr_t>(PointerOf(address))), bytes);
+    // An error is for good: the next call returns it.
+    if (context_.Enter().ok()) uploads_->Remove(PointerOf(address)).IgnoreError();
+    memory_->Free(reinterpret_cast<void*>(static_cast<uintptr_t>(PointerOf(address))), bytes,
+                  uploads_->queued());
+  }
+
+  // What is kept has other sizes, or lies in pieces: drops it, if the driver had no memory.
+  bool MadeRoom(const absl::Status& status) {
+    if (status.code() != absl::StatusCode::kResourceExhausted || !refused_ ||
+        memory_->bytes_kept() == 0)
+      return false;
+    memory_->DropKept();
+    return true;
+  }
+
+  // What to say of a block that was asked for.
+  absl::Status CheckBlock(const absl::Status& status, int64_t bytes) {
+    const bool refused = std::exchange(refused_, false);
+    if (absl::Status ended = health(); !ended.ok()) return ended;
+    return !status.ok() && refused ? NoMemory(bytes) : status;
   }
 
   void* NewBlock(int64_t bytes) {
@@ -278,6 +316,9 @@ class CudaDevice final : public runtime::Device {
       context_.Check(code, "cuMemAlloc").IgnoreError();  // Allocate asks whether it is for good
       return nullptr;
     }
+    new_bytes_ = bytes;
+    if (new_is_for_upload_) return reinterpret_cast<void*>(static_cast<uintptr_t>(block));
+    uploads_->BeforeWork({}).IgnoreError();  // of no buffer: it cannot fail
     const CUresult scrubbed =
         context_.api().cuMemsetD8Async(block, 0, static_cast<size_t>(bytes), stream_);
     if (scrubbed != CUDA_SUCCESS) {
@@ -302,18 +343,11 @@ class CudaDevice final : public runtime::Device {
     if (Synchronize().ok()) context_.api().cuMemFree(PointerOf(block));
   }
 
-  using Source = absl::FunctionRef<absl::Status(int64_t offset, char* piece, int64_t bytes)>;
-  absl::Status UploadPiecewise(DeviceAddress to, int64_t bytes, Source source) {
-    if (absl::Status status = context_.Enter(); !status.ok()) return status;
-    for (int64_t offset = 0; offset < bytes; offset += kPinnedPieceBytes) {
-      const int64_t length = std::min(kPinnedPieceBytes, bytes - offset);
-      const absl::StatusOr<char*> piece = uploads_->Take(length);
-      if (!piece.ok()) return piece.status();
-      if (absl::Status status = source(offset, *piece, length); !status.ok()) return status;
-      OB_CUDA(context_, cuMemcpyHtoDAsync, PointerOf(to + offset), *piece,
-              static_cast<size_t>(length), stream_);
-    }
-    return absl::OkStatus();
+  absl::Status UploadPiecewise(DeviceAddress to, int64_t bytes, UploadPieces::Source source) {
+    if (absl::Status status = context_.Enter(); !status.ok() || bytes <= 0) return status;
+    if (uploads_->IsFresh(PointerOf(to))) return uploads_->Copy(PointerOf(to), bytes, source);
+    if (absl::Status status = uploads_->BeforeWork({}); !status.ok()) return status;
+    return work_pieces_.CopyAll(PointerOf(to), bytes, source);
   }
 
   // On a second thread, too, at the same time.
@@ -332,7 +366,8 @@ class CudaDevice final : public runtime::Device {
       pieces = std::make_unique<DownloadPieces>(&context_);
       if (absl::Status status = pieces->Open(); !status.ok()) return status;
     }
-    absl::Status status = pieces->Read(stream_, PointerOf(from), bytes, piece_bytes, sink);
+    const CUstream before[] = {stream_, uploads_->stream()};
+    absl::Status status = pieces->Read(before, PointerOf(from), bytes, piece_bytes, sink);
     absl::MutexLock lock(&downloads_mutex_);
     downloads_.push_back(std::move(pieces));
     return status;
@@ -365,7 +400,7 @@ class CudaDevice final : public runtime::Device {
           absl::StrCat("values of ", vars.size(), " VARs; limit ", kVarsMax));
     if (std::ranges::equal(vars, vars_now_)) return absl::OkStatus();
     vars_now_.clear();  // not known, if what follows fails
-    const absl::StatusOr<char*> piece = uploads_->Take(static_cast<int64_t>(vars.size_bytes()));
+    const absl::StatusOr<char*> piece = work_pieces_.Take(static_cast<int64_t>(vars.size_bytes()));
     if (!piece.ok()) return piece.status();
     std::memcpy(*piece, vars.data(), vars.size_bytes());
     OB_CUDA(context_, cuMemcpyHtoDAsync, vars_, *piece, vars.size_bytes(), stream_);
@@ -393,12 +428,15 @@ class CudaDevice final : public runtime::Device {
   CUevent begin_ = nullptr, end_ = nullptr;  // of Time
   CUdeviceptr vars_ = 0;                     // kVarsMax values
   std::vector<int64_t> vars_now_;            // what work queued later finds there
-  std::unique_ptr<UploadPieces> uploads_;
+  UploadPieces work_pieces_;  // of the VARs, and uploads that have their place among the work
+  std::unique_ptr<UploadStream> uploads_;
   std::unique_ptr<runtime::BlockCache> memory_;
   absl::Mutex downloads_mutex_;
   std::vector<std::unique_ptr<DownloadPieces>> downloads_
       ABSL_GUARDED_BY(downloads_mutex_);  // those that nobody uses now
   bool refused_ = false;                  // NewBlock: the driver had no memory
+  bool new_is_for_upload_ = false;        // NewBlock: the caller overwrites it
+  int64_t new_bytes_ = 0;                 // NewBlock: of the last one
   bool timing_ = false, begun_ = false;
   BoundLaunch bound_;                   // of Launch; kept, as it is filled often
   std::vector<BoundLaunch> all_bound_;  // of LaunchAll, likewise

@@ -12,6 +12,9 @@
 namespace outboard::cuda {
 namespace {
 
+// Of PTX: waits until the launches that this one depends on are done.
+constexpr std::string_view kWaits = "griddepcontrol.wait;";
+
 uint64_t NextSerial() {
   static std::atomic<uint64_t> last{0};
   return ++last;
@@ -33,6 +36,7 @@ std::vector<MappedTensor> MapsOfAll(const CompiledKernel& kernel) {
 CudaKernel::CudaKernel(const CompiledKernel& kernel, LeftToWork* left)
     : DeviceKernel(kernel),
       reads_vars(kernel.reads_vars),
+      waits(kernel.object.find(kWaits) != std::string::npos),
       copies(kernel.copies),
       maps(MapsOfAll(kernel)),
       serial(NextSerial()),

@@ -37,6 +37,8 @@ class CudaKernel final : public runtime::DeviceKernel {
   std::array<unsigned, 3> blocks{}, threads{};
   unsigned shared_bytes = 0;  // beside what the text declares with a size
   const bool reads_vars;
+  // It may start before the launches that it depends on are done: its text waits for them.
+  const bool waits;
   const int copies;  // over buffers of their own, all in one launch
   const std::vector<MappedTensor> maps;
   const uint64_t serial;  // among the kernels of the process, from 1 on

@@ -81,6 +81,7 @@ LaunchGraph::Node::Node(const BoundLaunch& launch)
       blocks(launch.kernel->blocks),
       threads(launch.kernel->threads),
       shared_bytes(launch.kernel->shared_bytes),
+      waits(launch.kernel->waits),
       arguments(launch.arguments),
       maps(launch.maps) {}
 
@@ -121,16 +122,39 @@ absl::Status LaunchGraph::Make(std::span<const BoundLaunch> launches) {
   DropLater();
   owned_ = std::make_shared<Owned>(context_);
   OB_CUDA(*context_, cuGraphCreate, &owned_->graph, 0);
-  std::vector<void*> pointers;
+  overlaps_ = overlaps_ && context_->api().cuGraphAddDependencies2 != nullptr;
   for (const BoundLaunch& launch : launches) {
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launch, pointers);
-    CUgraphNode handle = nullptr;
-    OB_CUDA(*context_, cuGraphAddKernelNode, &handle, owned_->graph,
-            handles_.empty() ? nullptr : &handles_.back(), handles_.empty() ? 0 : 1, &params);
-    handles_.push_back(handle);
-    nodes_.emplace_back(launch);
+    absl::Status status = AddNode(launch, overlaps_ && launch.kernel->waits && !handles_.empty());
+    if (!status.ok()) return status;
   }
-  OB_CUDA(*context_, cuGraphInstantiateWithFlags, &owned_->exec, owned_->graph, 0);
+  const CUresult code =
+      context_->api().cuGraphInstantiateWithFlags(&owned_->exec, owned_->graph, 0);
+  if (code == CUDA_SUCCESS) return absl::OkStatus();
+  overlaps_ = false;  // it may be that: the next graph does without
+  return context_->Check(code, "cuGraphInstantiateWithFlags");
+}
+
+absl::Status LaunchGraph::AddNode(const BoundLaunch& launch, bool overlaps) {
+  std::vector<void*> pointers;
+  const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launch, pointers);
+  const size_t after = handles_.empty() || overlaps ? 0 : 1;
+  CUgraphNode handle = nullptr;
+  OB_CUDA(*context_, cuGraphAddKernelNode, &handle, owned_->graph,
+          after == 0 ? nullptr : &handles_.back(), after, &params);
+  if (overlaps) {
+    const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                  .to_port = 0,
+                                  .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC,
+                                  .reserved = {}};
+    const CUresult code = context_->api().cuGraphAddDependencies2(
+        owned_->graph, &handles_.back(), &handle, &edge, 1);
+    if (code != CUDA_SUCCESS) {
+      overlaps_ = false;
+      return context_->Check(code, "cuGraphAddDependencies");
+    }
+  }
+  handles_.push_back(handle);
+  nodes_.emplace_back(launch);
   return absl::OkStatus();
 }
 
@@ -141,6 +165,7 @@ absl::Status LaunchGraph::Patch(std::span<const BoundLaunch> launches) {
     // A function's handle may be used again, but not while its module lives, which the node holds.
     if (nodes_[i].Is(launches[i])) continue;
     Node now(launches[i]);
+    if (now.waits != nodes_[i].waits) return Make(launches);  // the edge to it is of another type
     const CUDA_KERNEL_NODE_PARAMS_v2 params = ParamsOf(*context_, launches[i], pointers);
     OB_CUDA(*context_, cuGraphExecKernelNodeSetParams, owned_->exec, handles_[i], &params);
     if (now.module != nodes_[i].module) left_->Keep(std::move(nodes_[i].module));

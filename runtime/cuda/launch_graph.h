@@ -43,6 +43,9 @@ class LaunchGraph final : public runtime::LaunchRecord {
   // Queues the launches. A new graph is built if their number has changed since the last call;
   // otherwise only launches whose kernel or arguments changed are patched. With an error nothing is
   // queued.
+  //
+  // Each launch comes after the one before it. A kernel that waits by itself starts when all blocks
+  // of the one before it run: its wait ends when that one is done, and all that came before.
   absl::Status Queue(std::span<const BoundLaunch> launches, CUstream stream);
 
  private:
@@ -52,6 +55,7 @@ class LaunchGraph final : public runtime::LaunchRecord {
     CUfunction function = nullptr;
     std::array<unsigned, 3> blocks{}, threads{};
     unsigned shared_bytes = 0;
+    bool waits = false;
     std::vector<CUdeviceptr> arguments;
     std::vector<CUtensorMap> maps;
 
@@ -67,6 +71,7 @@ class LaunchGraph final : public runtime::LaunchRecord {
   };
 
   absl::Status Make(std::span<const BoundLaunch> launches);
+  absl::Status AddNode(const BoundLaunch& launch, bool overlaps);
   absl::Status Patch(std::span<const BoundLaunch> launches);
   void DropLater();
 
@@ -76,7 +81,8 @@ class LaunchGraph final : public runtime::LaunchRecord {
   std::vector<Node> nodes_;
   std::vector<CUgraphNode> handles_;  // in the order of nodes_
   uint64_t seen_ = 0;
-  int refusals_ = 0;  // in a row
+  int refusals_ = 0;       // in a row
+  bool overlaps_ = true;   // the driver has not refused edges that let kernels start early
 };
 
 }  // namespace outboard::cuda

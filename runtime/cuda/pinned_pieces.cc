@@ -38,7 +38,8 @@ absl::Status PinnedPiece::Wait() {
 
 // ---- UploadPieces -------------------------------------------------------------------------------
 
-absl::Status UploadPieces::Open() {
+absl::Status UploadPieces::Open(CUstream stream) {
+  stream_ = stream;
   for (PinnedPiece& piece : pieces_)
     if (absl::Status status = piece.Open(); !status.ok()) return status;
   return absl::OkStatus();
@@ -57,6 +58,18 @@ absl::StatusOr<char*> UploadPieces::Take(int64_t bytes) {
   return taken;
 }
 
+absl::Status UploadPieces::CopyAll(CUdeviceptr to, int64_t bytes, Source source) {
+  for (int64_t offset = 0; offset < bytes; offset += kPinnedPieceBytes) {
+    const int64_t length = std::min(kPinnedPieceBytes, bytes - offset);
+    const absl::StatusOr<char*> piece = Take(length);
+    if (!piece.ok()) return piece.status();
+    if (absl::Status status = source(offset, *piece, length); !status.ok()) return status;
+    OB_CUDA(*context_, cuMemcpyHtoDAsync, to + static_cast<CUdeviceptr>(offset), *piece,
+            static_cast<size_t>(length), stream_);
+  }
+  return absl::OkStatus();
+}
+
 // ---- DownloadPieces -----------------------------------------------------------------------------
 
 DownloadPieces::~DownloadPieces() {
@@ -73,15 +86,16 @@ absl::Status DownloadPieces::Open() {
   return absl::OkStatus();
 }
 
-absl::Status DownloadPieces::Read(CUstream after, CUdeviceptr from, int64_t bytes,
-                                  int64_t piece_bytes, Sink sink) {
+absl::Status DownloadPieces::Read(std::span<const CUstream> after, CUdeviceptr from,
+                                  int64_t bytes, int64_t piece_bytes, Sink sink) {
   piece_bytes = std::clamp<int64_t>(piece_bytes, 1, kPinnedPieceBytes);
-  OB_CUDA(*context_, cuEventRecord, before_, after);
-  if (bytes <= 0) {  // of nothing: what came before is done all the same
-    OB_CUDA(*context_, cuEventSynchronize, before_);
-    return absl::OkStatus();
+  for (const CUstream stream : after) {
+    OB_CUDA(*context_, cuEventRecord, before_, stream);
+    if (bytes > 0) OB_CUDA(*context_, cuStreamWaitEvent, stream_, before_, 0);
+    // Of nothing: what came before is done all the same.
+    if (bytes <= 0) OB_CUDA(*context_, cuEventSynchronize, before_);
   }
-  OB_CUDA(*context_, cuStreamWaitEvent, stream_, before_, 0);
+  if (bytes <= 0) return absl::OkStatus();
   const auto begin = [&](int64_t offset) -> absl::Status {
     PinnedPiece& piece = pieces_[offset / piece_bytes % 2];
     OB_CUDA(*context_, cuMemcpyDtoHAsync, piece.data(), from + static_cast<CUdeviceptr>(offset),

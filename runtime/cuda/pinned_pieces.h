@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -38,19 +39,25 @@ class PinnedPiece {
   bool used_ = false;
 };
 
-// Memory for the sources of copies to the device, on one stream. Threads: one at a time.
+// Copies to the device, on one stream. Threads: one at a time.
 class UploadPieces {
  public:
-  UploadPieces(DriverContext* context, CUstream stream)
-      : stream_(stream), pieces_{PinnedPiece(context), PinnedPiece(context)} {}
-  absl::Status Open();
+  explicit UploadPieces(DriverContext* context)
+      : context_(context), pieces_{PinnedPiece(context), PinnedPiece(context)} {}
+  absl::Status Open(CUstream stream);
+
+  // Queues a copy of `bytes` bytes, which `source` fills into one piece after the other. Stops at
+  // its first error and returns it.
+  using Source = absl::FunctionRef<absl::Status(int64_t offset, char* piece, int64_t bytes)>;
+  absl::Status CopyAll(CUdeviceptr to, int64_t bytes, Source source);
 
   // Returns room for `bytes`, at most kPinnedPieceBytes. What reads it must be queued before the
   // next call.
   absl::StatusOr<char*> Take(int64_t bytes);
 
  private:
-  const CUstream stream_;
+  DriverContext* const context_;
+  CUstream stream_ = nullptr;
   std::array<PinnedPiece, 2> pieces_;
   int current_ = 0;
   int64_t used_ = 0;  // of the current one
@@ -65,11 +72,12 @@ class DownloadPieces {
   ~DownloadPieces();
   absl::Status Open();
 
-  // Passes `bytes` bytes at `from`, as all work queued on `after` leaves them, to `sink`, in order,
-  // `piece_bytes` at a time or less. Stops at the first error of `sink` and returns it.
+  // Passes `bytes` bytes at `from`, as all work queued on the streams `after` leaves them, to
+  // `sink`, in order, `piece_bytes` at a time or less. Stops at the first error of `sink` and
+  // returns it.
   using Sink = absl::FunctionRef<absl::Status(int64_t offset, const char* piece, int64_t bytes)>;
-  absl::Status Read(CUstream after, CUdeviceptr from, int64_t bytes, int64_t piece_bytes,
-                    Sink sink);
+  absl::Status Read(std::span<const CUstream> after, CUdeviceptr from, int64_t bytes,
+                    int64_t piece_bytes, Sink sink);
 
  private:
   DriverContext* const context_;

@@ -1,14 +1,22 @@
 #include "tests/bench/gpu_figures.h"
 
+#include <cstdio>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/devices.h"
 #include "tests/bench/gpu_amd_figures.h"
+#include "tests/bench/gpu_device_figures.h"
 #include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
+#include "tests/bench/torch_peer.h"
 
 namespace outboard::bench {
 namespace {
@@ -59,9 +67,65 @@ void BundleFigure() {
          "programs and libraries for a bare Debian 12 or Ubuntu 24.04; under 64 are wanted");
 }
 
+// Seconds of PyTorch on the GPU, by name; empty: there is none that could.
+std::map<std::string, double> TorchSeconds() {
+  std::map<std::string, double> seconds;
+  const std::string command =
+      absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py 2>/dev/null");
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return seconds;
+  char name[64];
+  double value = 0;
+  while (std::fscanf(pipe, "%63s %lf", name, &value) == 2) seconds[name] = value;
+  pclose(pipe);
+  return seconds;
+}
+
+constexpr char kNoBeam[] = "_nobeam";
+
+// Returns the names of what it reports.
+std::set<std::string> MeasureDevice() {
+  std::set<std::string> reported;
+  auto device = runtime::MakeDevice(std::string(runtime::kCuda), {});
+  absl::StatusOr<DeviceMeasured> measured = absl::Status(device.status());
+  if (device.ok()) measured = MeasureGpuDevice(**device, {});
+  if (!measured.ok()) {
+    ReportSkipped("cuda_device", std::string(measured.status().message()));
+    return reported;
+  }
+  const std::string name = (*device)->properties().name;
+  for (const DeviceFigure& figure : measured->figures) {
+    Report(figure.name, figure.value, figure.unit, "", absl::StrCat(name, "; ", figure.note));
+    reported.insert(figure.name);
+  }
+  device->reset();  // PyTorch gets the memory
+  const std::map<std::string, double> torch = TorchSeconds();
+  for (const DeviceTimes& time : measured->times) {
+    const bool searched = !absl::EndsWith(time.name, kNoBeam);
+    const std::string of_torch(absl::StripSuffix(time.name, kNoBeam));
+    const auto theirs = torch.find(of_torch);
+    if (theirs == torch.end()) continue;
+    const std::string figure =
+        absl::StartsWith(time.name, "matmul_")
+            ? absl::StrCat("cuda_", of_torch, "_8192_vs_torch", searched ? "" : kNoBeam)
+            : absl::StrCat("cuda_", of_torch, "_vs_torch_compile");
+    Report(figure, theirs->second / time.seconds, "ratio",
+           absl::StrCat("ours ", time.seconds * 1e3, " ms, PyTorch ", theirs->second * 1e3, " ms"),
+           absl::StrCat(name, searched ? "; ours after BEAM=4" : "; ours without BEAM"));
+    reported.insert(figure);
+  }
+  return reported;
+}
+
 void DeviceFigures() {
+  const absl::Status there = runtime::CheckDeviceKind(std::string(runtime::kCuda));
+  std::set<std::string> reported;
+  if (there.ok()) reported = MeasureDevice();
   for (const char* const figure : kOnADevice)
-    ReportSkipped(figure, "no GPU: it takes an H100 or H200, and is not measured by this program");
+    if (!reported.contains(figure))
+      ReportSkipped(figure, there.ok() ? "this program has no measurement of it, or no PyTorch to "
+                                         "compare with"
+                                       : "no GPU: it takes an H100 or H200");
 }
 
 // Each family of figures by name; more of them come here.

@@ -27,6 +27,7 @@
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
 #include "worker/compile/compile_boxes.h"
+#include "worker/process/message_limits.h"
 #include "worker/tuning/kernel_measurer.h"
 
 namespace outboard::bench {
@@ -44,7 +45,8 @@ double Now() {
 // What BEAM=4 finds within `seconds`.
 search::BeamResult Searched(runtime::Device& device, const UOp* sink, double seconds) {
   worker::CompileBoxes boxes;
-  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device);
+  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device,
+                               worker::kBatchCandidatesMax, /*watch=*/nullptr);
   const double end = Now() + seconds;
   search::BeamOptions options;
   options.stop = [&] { return Now() > end; };

@@ -35,6 +35,7 @@
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/shard_figures.h"
 #include "tests/bench/shelf_figures.h"
+#include "tests/bench/spread_figures.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -268,6 +269,7 @@ int Main(int argc, char** argv) {
                                       [] {
                                         ShardFigures();
                                         GroupFigures();
+                                        SpreadFigures();
                                         AllReduceFigures();
                                         ManyDevicesFigures();
                                         ShelfFigures();

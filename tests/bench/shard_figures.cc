@@ -1,7 +1,9 @@
 #include "tests/bench/shard_figures.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,8 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "compiler/shard/shard.h"
+#include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/group_runs.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -82,12 +86,69 @@ double Operations(const Step& step, const Mesh& mesh) {
   return ValueOrDie(ShardGraph(graph, sink, mesh, {}, step.options)).report.operations;
 }
 
+// Of a Run whose graph is written: what the gateway does of it before it is sent to the ranks.
+double LookupUs(const Step& step, const Mesh& mesh) {
+  Graph graph;
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, step.bytes));
+  gateway::GraphSharder sharder;
+  gateway::GroupRuns runs(gateway::TenantId{1}, mesh, step.options.spread, &sharder);
+  runs.LimitMemory(uint64_t{16} << 30);
+  const std::string id = ValueOrDie(EncodeGraph(sink)).id.ToBytes();
+  OB_CHECK_OK(runs.AddGraph(id, step.bytes));
+  uint64_t seq = 0, handle = 0;
+  std::vector<uint64_t> inputs;
+  const auto pass = [&](proto::ClientFrame& frame) {
+    std::vector<std::shared_ptr<const gateway::WrittenGraph>> written;
+    OB_CHECK(ValueOrDie(runs.Prepare(/*may_write=*/true, frame)));
+    runs.Rewrite(frame, written);
+    runs.Done(seq);
+  };
+  for (size_t i = 0; i < step.options.state.size(); ++i) {
+    proto::ClientFrame frame;
+    frame.add_items()->set_seq(++seq);
+    frame.mutable_items(0)->mutable_put()->set_handle(inputs.emplace_back(++handle));
+    pass(frame);
+  }
+  std::vector<double> us;
+  for (int i = 0; i < 100; ++i) {
+    proto::ClientFrame frame;
+    frame.add_items()->set_seq(++seq);
+    proto::Run& run = *frame.mutable_items(0)->mutable_run();
+    run.set_graph_id(id);
+    run.mutable_inputs()->Assign(inputs.begin(), inputs.end());
+    std::vector<uint64_t> outputs;
+    for (size_t r = 0; r < sink->src.size(); ++r) run.add_outputs(outputs.emplace_back(++handle));
+    run.add_fetch(0);
+    for (uint32_t slot = 0; slot < inputs.size(); ++slot) {
+      if (!step.options.state[slot]) continue;
+      run.add_donate(slot);
+      // The next step reads what replaces it.
+      const UOp* const param = ParamsOf(sink)[slot];
+      for (size_t r = 1; r < outputs.size(); ++r)
+        if (outputs[r] != 0 && sink->src[r]->dtype == param->dtype &&
+            sink->src[r]->shape == param->shape) {
+          inputs[slot] = std::exchange(outputs[r], 0);
+          break;
+        }
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    pass(frame);
+    us.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+            .count());
+  }
+  us.erase(us.begin(), us.begin() + 10);  // those that write
+  return Quantile(us, 0.5);
+}
+
 }  // namespace
 
 void ShardFigures() {
   const char* const gpt = "gpt_step_12_layers";
   Report("shard_rewrite_ms_gpt", RewriteMs(Step(gpt, Spread::kAuto), Mesh{{8}}), "ms", "",
          "an unknown graph of 12 layers for 8 devices, spread auto, with decoding and encoding");
+  Report("shard_lookup_us", LookupUs(Step(gpt, Spread::kAuto), Mesh{{8}}), "us", "",
+         "a Run of the same graph, known: layouts of its inputs, look-up, its new name");
   Report("fsdp_state_ratio_8", StateRatio(Step(gpt, Spread::kFsdp), Mesh{{8}}), "ratio", "",
          "bytes of state that a device of 8 stores over those of one alone");
   const Step tensor(gpt, Spread::kTensor);

@@ -14,6 +14,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/core/core.h"
 #include "gateway/ledger/ledger.h"
+#include "tests/bench/fork_figures.h"
 #include "tests/bench/report.h"
 #include "tests/gateway/support.h"
 #include "tests/support/temp_folder.h"
@@ -288,6 +289,7 @@ void TradeFigures() {
   Report("cap_overshoot_micro_usd", static_cast<double>(trade.overshoot()), "", "", note);
   Report("replay_billed_ms", static_cast<double>(ReplayBilledMs()), "ms", "",
          "1,000 executors that are lost");
+  ForkFigures();
 }
 
 }  // namespace outboard::bench

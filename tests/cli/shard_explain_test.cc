@@ -33,6 +33,26 @@ TEST(ShardExplain, ShowsEachSpreadAndTheCollectivesOfOne) {
   EXPECT_FALSE(absl::StrContains(*text, "* UNSHARD")) << *text;
 }
 
+TEST(ShardExplain, SaysByWhatItPredicts) {
+  const auto assumed = ShardExplanation(Step(), {.devices = 2});
+  ASSERT_TRUE(assumed.ok());
+  EXPECT_TRUE(absl::StrContains(*assumed, "links of 1.00 GB/s and 100 us")) << *assumed;
+  const auto measured = ShardExplanation(Step(), {.devices = 2, .measures = true});
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_TRUE(absl::StrContains(*measured, "measured here")) << *measured;
+}
+
+TEST(ShardExplain, KnowsWhatADeviceHas) {
+  // w is 16 MiB; x, which is held whole, 128 MiB.
+  const ShardFlags tight{.devices = 4, .memory_bytes = 145 << 20};
+  const auto text = ShardExplanation(Step(), tight);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_TRUE(absl::StrContains(*text, "state in parts")) << *text;
+  ShardFlags none = tight;
+  none.memory_bytes = 1 << 20;
+  EXPECT_EQ(ShardExplanation(Step(), none).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(ShardExplain, NamesWhatIsWrong) {
   const auto code = [](const std::string& bytes, ShardFlags flags) {
     return ShardExplanation(bytes, flags).status().code();

@@ -56,6 +56,40 @@ TEST_F(SweepCliTest, AGridRunsToItsEnd) {
   EXPECT_NE(Run({"ls"}).out.find("done"), std::string::npos);
 }
 
+// What a gateway does with the names is tests/python/named_sessions_test.py's.
+TEST_F(SweepCliTest, AWarmUpRunsOnceAndItsSessionIsNamedToEveryTrial) {
+  const std::string script = Script(
+      "echo \"name=$CLOUD_SESSION_NAME fork=$CLOUD_FORK_OF until=$OUTBOARD_WARM_UP\"\n"
+      "echo \"step=5 loss=$1 cost_micro_usd=7\" >&$OUTBOARD_REPORT_FD\n");
+  const auto run = [&](const char* warm_up, const char* cloud) {
+    return test::RunToEnd({OUTBOARD_BINARY, "sweep", "--warm-up", warm_up, "-p", "a=1,2", "--",
+                           "sh", script, "{a}"},
+                          {"OUTBOARD_DATA=" + (folder_ / "data"), std::string("CLOUD=") + cloud,
+                           "CLOUD_HOST=unix:/nowhere", "CLOUD_SESSION_NAME=", "CLOUD_FORK_OF="});
+  };
+  const test::Ended ended = run("5", "1");
+  ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
+  const std::string id = Newest(), folder = folder_ / "data/sweeps/" + id;
+  EXPECT_NE(test::ReadFile(folder + "/warm-up.log")
+                .find("name=sweep-" + id + "-warm-up fork= until=5"),
+            std::string::npos)
+      << test::ReadFile(folder + "/warm-up.log");
+  for (const char* log : {"/trial-1.log", "/trial-2.log"})
+    EXPECT_NE(test::ReadFile(folder + log).find("name= fork=sweep-" + id + "-warm-up until=\n"),
+              std::string::npos)
+        << test::ReadFile(folder + log);
+  EXPECT_EQ(test::ReadFile(folder + "/warm-up"), "7\n");
+  // It ends before step 6: no trial begins.
+  const test::Ended short_of = run("6", "1");
+  EXPECT_NE(short_of.code, 0);
+  EXPECT_NE(test::ReadFile(folder_ / "data/sweeps/" + Newest() + "/runner.log")
+                .find("ended before it reported step 6"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "data/sweeps/" + Newest() + "/trial-1.log"));
+  // Private workers share no state.
+  EXPECT_EQ(run("5", "0").code, 2);
+}
+
 TEST_F(SweepCliTest, WrongUsageStartsNothing) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"-p", "lr=", "--", "true", "{lr}"}, "-p lr=: no value"},

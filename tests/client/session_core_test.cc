@@ -445,6 +445,26 @@ TEST(SessionCore, AFailureNamesTheLinesOfItsRun) {
   }
 }
 
+TEST(SessionCore, AGatherIsToldWithItsLine) {
+  Opened core;
+  RunRequest request = OfGraph('a', {0});
+  request.origin = std::make_shared<Script>();
+  ASSERT_TRUE(core.Run(request).ok());
+  for (const auto& [seq, node, wanted] :
+       {std::tuple{1, 3, "script:5: a gather"}, std::tuple{1, 99, "script:7: a gather"},
+        std::tuple{7, 3, "a gather"}}) {
+    proto::ServerFrame frame;
+    frame.set_epoch(1);
+    proto::Notice& notice = *frame.add_items()->mutable_notice();
+    notice.set_kind(proto::Notice::GATHERED);
+    notice.set_text("a gather");
+    notice.set_seq(static_cast<uint64_t>(seq));
+    notice.set_node(static_cast<uint32_t>(node));
+    core.Get(frame);
+    EXPECT_EQ(core.TakeNotices(), std::vector<std::string>{wanted});
+  }
+}
+
 TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
   Opened core;
   const SaveEntry entries[] = {{"weight", 7}, {"bias", 8}};

@@ -431,6 +431,23 @@ TEST_F(ScheduleTest, Tf32IsSaidByTheKernelsThatItConcerns) {
   }
 }
 
+// Products that are 0 where a condition is false, as of windows with zeros around.
+TEST_F(ScheduleTest, Tf32IsSaidByKernelsWhoseProductsHaveConditions) {
+  const UOp *const x = F32(1, {64, 64}), *const y = F32(2, {64, 64});
+  const Shape wide = {Dim(64), Dim(64), Dim(64)};
+  const UOp* const left = Expand(g, Reshape(g, x, {Dim(64), Dim(1), Dim(64)}), wide);
+  const UOp* const right = Expand(g, Reshape(g, y, {Dim(1), Dim(64), Dim(64)}), wide);
+  const UOp* const padded = Pad(g, Mul(g, left, right), {0, 0, 0, 0, 1, 1});
+  const UOp* const sink = g.MakeChecked(
+      Op::kSink, DType::kVoid, {Reduce(g, Op::kAdd, padded, {2})}, {1, 1});
+  Graph decoded;
+  const UOp* const again = *DecodeGraph(decoded, EncodeGraph(sink)->bytes);
+  const auto schedule = schedule::MakeSchedule(decoded, again, CudaTarget("sm_90", 132), {});
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  ASSERT_EQ(schedule->kernels.size(), 1u) << ScheduleToString(*schedule);
+  EXPECT_TRUE(AllowsTf32(schedule->kernels[0].ast)) << ScheduleToString(*schedule);
+}
+
 TEST(MemoryPlan, SharesWhatIsNotAliveTogether) {
   const auto plan = schedule::PlanMemory({{1000, 0, 1}, {1000, 1, 2}, {1000, 2, 3}});
   EXPECT_EQ(plan.offsets[0], plan.offsets[2]);

@@ -135,6 +135,46 @@ TEST_F(GroupsTest, AnArrayThatIsCut_IsReadAndStoredWhole) {
   EXPECT_TRUE(session->Close().ok());
 }
 
+// Six weights of 8 MiB: one device has room for five, two devices for all of them in halves.
+TEST_F(GroupsTest, StateThatHasNoRoomWhole_IsStoredInParts) {
+  cluster_.StartUp(1, "--devices 2 --session-memory 44MiB");
+  Graph g;
+  std::vector<const UOp*> weights;
+  for (int i = 0; i < 6; ++i) {
+    const UOp* const counted = Cast(g, Iota(g, DType::kI64, Dim(int64_t{1} << 21)), DType::kF32);
+    weights.push_back(
+        Reshape(g, Mul(g, counted, Full(g, ConstFloat(g, DType::kF32, i + 1), counted->shape)),
+                {1 << 11, 1 << 10}));
+  }
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, weights)));
+  const auto first_element_of_last_row = [&](uint32_t devices, const std::string& spread) {
+    session::SessionOptions options = cluster_.Options();
+    options.devices = devices;
+    options.spread = spread;
+    auto session = ValueOrDie(Session::Connect(options));
+    session::RunRequest request;
+    request.graph_id = graph.id.bytes;
+    request.graph = std::make_shared<const std::string>(graph.bytes);
+    for (int i = 0; i < 6; ++i) request.outputs.push_back(session->NewHandle());
+    OB_CHECK(session->Run(request).ok());
+    absl::StatusOr<HostTensor> value =
+        session->Await(ValueOrDie(session->Fetch(request.outputs[2])), 0);
+    EXPECT_TRUE(session->Close().ok());
+    return value;
+  };
+  for (const char* spread : {"auto", "fsdp"}) {
+    const auto value = first_element_of_last_row(2, spread);
+    ASSERT_TRUE(value.ok()) << spread << ": " << value.status();
+    const auto* numbers = reinterpret_cast<const float*>(value->bytes.data());
+    EXPECT_EQ(numbers[(1 << 21) - 1024], 3.0f * ((1 << 21) - 1024)) << spread;
+  }
+  const absl::Status refused = first_element_of_last_row(2, "data").status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  test::ExpectAsDocumented("State that has no room on any device of a session", refused);
+  EXPECT_EQ(first_element_of_last_row(1, "auto").status().code(),
+            StatusCode::kResourceExhausted);
+}
+
 TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {
   cluster_.StartUp(1, "--devices 2");
   auto session = ConnectTo(2);

@@ -386,6 +386,20 @@ TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {
   EXPECT_EQ(restarted->Get(SessionId{1, 2})->state, SessionRowState::kLost);
 }
 
+TEST_F(SessionRowsTest, ANamedSessionWithASnapshotOutlivesItsExecutor) {
+  SessionRow named = Row(1), unsaved = Row(2), plain = Row(3);
+  named.name = unsaved.name = "run7";
+  named.recoverable = unsaved.recoverable = plain.recoverable = true;
+  named.snapshot_root = plain.snapshot_root = std::string(32, 'r');
+  for (const SessionRow& row : {named, unsaved, plain}) ASSERT_TRUE(rows->Put(row).ok());
+  named.resume_hash = "of another client";
+  ASSERT_TRUE(rows->Put(named).ok());
+  EXPECT_EQ(rows->LoseAllLive(After(60), /*but_named=*/true)->size(), 2u);
+  const auto taken = ValueOrDie(rows->TakeOver(After(61)));
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].row, named);
+}
+
 TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLiveWhereExecutorsEndWithIt) {
   ASSERT_TRUE(rows->Put(Row(1)).ok());
   ASSERT_TRUE(rows->Put(Row(2)).ok());

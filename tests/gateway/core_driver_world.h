@@ -89,6 +89,10 @@ class Blobs final : public BlobUses {
  public:
   void BeginSession(TenantId, const SessionId&) override {}
   void EndSession(const SessionId&) override { ++ended; }
+  absl::Status RestoreSnapshot(TenantId, const SessionId&, const wire::Hash&) override {
+    return share;
+  }
+  absl::Status share;
   absl::StatusOr<uint64_t> SizeOf(TenantId, const wire::Hash&) override {
     return absl::NotFoundError("");
   }

@@ -149,5 +149,160 @@ TEST_F(GroupRunsTest, Gather_MakesADeviceGraphOfTheParts) {
   EXPECT_FALSE(DecodeGraph(tensor, gather->bytes, Level::kTensor).ok());
 }
 
+// Of 1 MiB, which is read and ended.
+EncodedGraph Halved() {
+  Graph g;
+  const UOp* const w = Param(g, 0, DType::kF32, {512, 512});
+  return ValueOrDie(
+      EncodeGraph(Sink(g, {Mul(g, w, Full(g, ConstFloat(g, DType::kF32, 0.5), w->shape))})));
+}
+
+class GroupMemoryTest : public GroupRunsTest {
+ protected:
+  GroupMemoryTest() { OB_CHECK_OK(runs_.AddGraph(step_.id.ToBytes(), step_.bytes)); }
+  proto::ClientFrame PutOf(uint64_t seq, uint64_t handle, uint64_t bytes) {
+    proto::ClientFrame frame = Put(seq, handle);
+    frame.mutable_items(0)->mutable_put()->set_total_bytes(bytes);
+    return frame;
+  }
+  // Returns the graph that the ranks get.
+  std::shared_ptr<const WrittenGraph> Step(uint64_t seq, uint64_t input, uint64_t output) {
+    proto::ClientFrame frame = Run(seq, input, output);
+    frame.mutable_items(0)->mutable_run()->set_graph_id(step_.id.ToBytes());
+    frame.mutable_items(0)->mutable_run()->add_donate(0);
+    const Written written = Pass(frame);
+    return written.empty() ? nullptr : written[0];
+  }
+  const EncodedGraph step_ = Halved();
+};
+
+TEST_F(GroupMemoryTest, StateThatHasNoRoomWhole_IsLeftInParts) {
+  runs_.LimitMemory(0);  // not known
+  runs_.LimitMemory(3 << 20);
+  runs_.LimitMemory(8 << 20);  // of another device
+  for (const bool is_full : {false, true}) {
+    const uint64_t seq = is_full ? 4 : 1, handle = seq;
+    proto::ClientFrame put = PutOf(seq, handle, 1 << 20);
+    Pass(put);
+    if (is_full) {
+      proto::ClientFrame beside = PutOf(seq + 1, 100, (5 << 20) / 2);
+      Pass(beside);
+    }
+    const auto written = Step(seq + 2, handle, handle + 1);
+    ASSERT_NE(written, nullptr);
+    ASSERT_TRUE(written->status.ok()) << written->status;
+    EXPECT_EQ(written->results[0].layout.is_whole(), !is_full);
+    EXPECT_EQ(written->results[0].bytes, is_full ? 1 << 19 : 1 << 20);
+  }
+}
+
+TEST_F(GroupMemoryTest, WhatHasNoRoomEvenWhenCut_IsRefused) {
+  runs_.LimitMemory(400 << 10);
+  proto::ClientFrame put = PutOf(1, 1, 1 << 20);
+  Pass(put);
+  const auto written = Step(2, 1, 2);
+  ASSERT_NE(written, nullptr);
+  EXPECT_EQ(written->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(written->status.message().find("3 devices would do"), std::string::npos)
+      << written->status;
+}
+
+TEST_F(GroupMemoryTest, WhatIsReleased_TakesNoRoom) {
+  runs_.LimitMemory(3 << 20);
+  proto::ClientFrame put = PutOf(1, 1, 1 << 20), beside = PutOf(2, 2, (5 << 20) / 2), release;
+  Pass(put), Pass(beside);
+  release.add_items()->set_seq(3);
+  release.mutable_items(0)->mutable_release()->add_handles(2);
+  Pass(release);
+  const auto written = Step(4, 1, 3);
+  ASSERT_NE(written, nullptr);
+  EXPECT_TRUE(written->results[0].layout.is_whole());
+}
+
+// Data is whole as long as it has room.
+TEST_F(GroupMemoryTest, ABlobThatWouldFillADevice_IsCut) {
+  runs_.LimitMemory(4 << 20);
+  for (const uint64_t handle : {1, 2, 3, 4}) {
+    proto::ClientFrame put = PutOf(handle, handle, 1 << 20);
+    proto::Put& blob = *put.mutable_items(0)->mutable_put();
+    blob.set_dtype(static_cast<uint32_t>(DType::kF32));
+    blob.add_dims(512), blob.add_dims(512);
+    if (handle != 4) blob.set_blob_root(std::string(32, 'r'));
+    proto::ClientFrame again = put;
+    Pass(put);
+    // Half of the memory is two of them. What comes in the frame itself is small, and whole.
+    EXPECT_EQ(put.items(0).put().parts(), handle == 3 ? 2u : 0u) << handle;
+    runs_.Restart();
+    Pass(again);
+    EXPECT_EQ(again.items(0).put().parts(), put.items(0).put().parts()) << "as before";
+  }
+  proto::ClientFrame fetch;
+  fetch.add_items()->set_seq(5);
+  fetch.mutable_items(0)->mutable_fetch()->add_handles(3);
+  EXPECT_EQ(Pass(fetch).size(), 1u) << "the graph that joins it";
+}
+
+TEST_F(GroupMemoryTest, ABlobOfOtherSizesThanItSays_IsNotCut) {
+  runs_.LimitMemory(1 << 20);
+  uint64_t seq = 0;
+  const auto parts = [&](std::vector<uint64_t> dims, uint32_t dtype) {
+    ++seq;
+    proto::ClientFrame put = PutOf(seq, seq, 1 << 20);
+    proto::Put& blob = *put.mutable_items(0)->mutable_put();
+    blob.set_dtype(dtype);
+    blob.mutable_dims()->Assign(dims.begin(), dims.end());
+    blob.set_blob_root(std::string(32, 'r'));
+    Pass(put);
+    return put.items(0).put().parts();
+  };
+  const auto f32 = static_cast<uint32_t>(DType::kF32);
+  EXPECT_EQ(parts({512, 512}, f32), 2u);
+  EXPECT_EQ(parts({1, 512 * 512}, f32), 0u) << "one row";
+  EXPECT_EQ(parts({512, 511}, f32), 0u);
+  EXPECT_EQ(parts({512, 512}, 9999), 0u);
+  EXPECT_EQ(parts({}, f32), 0u);
+  EXPECT_EQ(parts({uint64_t{1} << 63, 2}, f32), 0u);
+}
+
+// A hint names an axis that the mesh has not: the node is the client's.
+TEST_F(GroupRunsTest, ARefusedHint_NamesItsNode) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {8, 3});
+  const UOp* const hint = g.MakeChecked(Op::kLayout, DType::kVoid, {Add(g, x, x)}, {2, 0});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {hint})));
+  OB_CHECK_OK(runs_.AddGraph(graph.id.ToBytes(), graph.bytes));
+  proto::ClientFrame put = Put(1, 1), run = Run(2, 1, 2);
+  run.mutable_items(0)->mutable_run()->set_graph_id(graph.id.ToBytes());
+  Pass(put), Pass(run);
+  const auto original = runs_.OriginalOf(run.items(0).run().graph_id());
+  ASSERT_TRUE(original.has_value());
+  EXPECT_EQ(original->graph_id, graph.id.ToBytes());
+  ASSERT_TRUE(original->refused.has_value());
+  EXPECT_EQ(original->refused->op, "LAYOUT");
+  EXPECT_EQ(original->refused->index, 2u);  // x, x + x, the hint
+}
+
+// A batch that is cut, and sorted by what needs all of it.
+TEST_F(GroupRunsTest, AGatherThatNoHintAskedFor_IsToldOnce) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {8, 3});
+  const UOp* const cut = g.MakeChecked(Op::kLayout, DType::kVoid, {x}, {-1, 0});
+  const UOp* const doubled = Add(g, cut, cut);
+  const UOp* const turned = Flip(g, doubled, std::vector<int64_t>{0});
+  const EncodedGraph graph = ValueOrDie(EncodeGraph(Sink(g, {turned})));
+  OB_CHECK_OK(runs_.AddGraph(graph.id.ToBytes(), graph.bytes));
+  proto::ClientFrame put = Put(1, 1), run = Run(2, 1, 2), again = Run(3, 1, 3);
+  for (proto::ClientFrame* frame : {&run, &again})
+    frame->mutable_items(0)->mutable_run()->set_graph_id(graph.id.ToBytes());
+  Pass(put), Pass(run);
+  const std::vector<proto::Notice> told = runs_.TakeNotices();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind(), proto::Notice::GATHERED);
+  EXPECT_EQ(told[0].count(), 4u * 3 * 4);  // half of it, to one other
+  EXPECT_EQ(told[0].seq(), 2u);
+  Pass(again);
+  EXPECT_TRUE(runs_.TakeNotices().empty());
+}
+
 }  // namespace
 }  // namespace outboard::gateway

@@ -48,6 +48,8 @@ const std::map<std::string, Scopes> kScopesOf = {
     {"Account/ListKeys", KeyScope::kAdmin},
     {"Account/RevokeKey", KeyScope::kAdmin},
     {"Account/Usage", KeyScope::kUsage},
+    {"Account/ListSessions", {KeyScope::kRun, KeyScope::kUsage}},
+    {"Account/StopSession", KeyScope::kRun},
 };
 
 // "Cloud/Session" and so on, of all services in proto/ but the workers'.

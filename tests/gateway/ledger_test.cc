@@ -38,6 +38,33 @@ TEST_F(LedgerTest, ChargesMoveMoneyFromTenantToRevenue) {
   EXPECT_EQ(report->lines, 8);
 }
 
+// Time of state that is parked or stored is nobody's time on a device; its amount counts.
+TEST_F(LedgerTest, EachStateIsCharged_AndTimeIsThatOfDevices) {
+  std::vector<Charge> charges;
+  for (const UseState use :
+       {UseState::kRun, UseState::kHeld, UseState::kParked, UseState::kStored}) {
+    charges.push_back(ChargeFor(DeviceOf(1, charges.size() + 1), 0, 3600));
+    charges.back().use = use;
+  }
+  ASSERT_TRUE(PostHeld(*ledger, charges, kNoon).ok());
+  EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_ms, 2 * 3'600'000);
+  EXPECT_EQ(ledger->UsageOf(TenantId{1})->amount.value, 4 * 500'000);
+  EXPECT_EQ(ledger->UsageOfSession(SessionId{0xab, 1})->device_ms, 2 * 3'600'000);
+  EXPECT_EQ(ledger->Balance(TenantId{1})->value, -4 * 500'000);
+  const auto report = ledger->Verify();
+  EXPECT_TRUE(report.ok()) << report.status();
+}
+
+TEST_F(LedgerTest, L3AStateIsThatOfItsLease) {
+  Charge charge = ChargeFor(DeviceOf(1), 0, 5);
+  charge.use = UseState::kParked;
+  ASSERT_TRUE(PostOne(charge).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(PostOne(ChargeFor(DeviceOf(1), 0, 5)))) << "another body";
+  EXPECT_TRUE(absl::IsFailedPrecondition(PostOne(ChargeFor(DeviceOf(1), 5, 9))));
+  charge.use = static_cast<UseState>(4);
+  EXPECT_TRUE(absl::IsInvalidArgument(PostOne(charge)));
+}
+
 TEST_F(LedgerTest, PostingAgainReturnsTheFirstPosting) {
   const Charge charges[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(1), 5, 9)};
   ASSERT_TRUE(PostHeld(*ledger, charges, kNoon).ok());

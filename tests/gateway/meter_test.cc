@@ -77,6 +77,38 @@ TEST(SessionIdTest, TwoSpellingsOfOneName) {
   EXPECT_FALSE(SessionId::FromBytes("short").has_value());
 }
 
+// What is stored is here: nobody has to say that it lives. What is parked is with a worker.
+TEST(Meter, StoredStateNeedsNoSignOfLife) {
+  for (const auto& [use, counted_ms] :
+       {std::pair(UseState::kStored, 100'000), std::pair(UseState::kParked, 0)}) {
+    Meter meter({.unheard_max_ns = 5 * kSecond});
+    GrantRequest request = RequestFor(DeviceOf(1));
+    request.use = use;
+    ASSERT_TRUE(meter.Grant(request, At(0)).ok());
+    const auto charges = meter.Release(DeviceOf(1), At(100'000));
+    ASSERT_TRUE(charges.ok());
+    EXPECT_EQ(charges->size(), counted_ms == 0 ? 0u : 1u);
+    if (charges->empty()) continue;
+    EXPECT_EQ(charges->front().to_ms, counted_ms);
+    EXPECT_EQ(charges->front().use, use);
+  }
+}
+
+// Kept for days, it is one entry a minute and not one each five seconds.
+TEST(Meter, KeptStateIsChargedByTheMinute) {
+  for (const auto& [use, charges] :
+       {std::pair(UseState::kRun, 12u), std::pair(UseState::kParked, 1u)}) {
+    Meter meter;
+    GrantRequest request = RequestFor(DeviceOf(1));
+    request.use = use;
+    ASSERT_TRUE(meter.Grant(request, At(0)).ok());
+    size_t posted = 0;
+    for (int64_t ms = 1000; ms <= 60'000; ms += 1000)
+      posted += meter.Confirm(DeviceOf(1), At(ms))->size();
+    EXPECT_EQ(posted, charges);
+  }
+}
+
 TEST(Meter, ALeaseUnderASecondIsCharged) {
   Meter meter;
   const LeasedDevice device = DeviceOf(1);

@@ -1,7 +1,6 @@
 // The CUDA device over a small driver of the tests' own (fake_cuda_driver.cc): how a driver is
 // found, what becomes of its errors, and which calls it gets. What kernels compute is the business
 // of other tests.
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
+#include "tests/runtime/fake_cuda_driver.h"
 
 namespace outboard::cuda {
 namespace {
@@ -25,18 +25,6 @@ using runtime::Device;
 using runtime::DeviceAddress;
 using runtime::DeviceBuffer;
 using runtime::DeviceKernel;
-using ::testing::Test;
-
-template <typename F>
-F* Symbol(const char* name) {
-  void* const library = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr);
-  return reinterpret_cast<F*>(dlsym(library, name));
-}
-void Set(const char* name, int64_t value) {
-  Symbol<void(const char*, int64_t)>("outboard_fake_set")(name, value);
-}
-int64_t Get(const char* name) { return Symbol<int64_t(const char*)>("outboard_fake_get")(name); }
 
 testing::AssertionResult Has(const absl::Status& status, absl::StatusCode code,
                              const std::vector<std::string>& words) {
@@ -48,51 +36,6 @@ testing::AssertionResult Has(const absl::Status& status, absl::StatusCode code,
     return testing::AssertionFailure() << "more than a line: " << status;
   return testing::AssertionSuccess();
 }
-
-class CudaTest : public Test {
- protected:
-  void SetUp() override {
-    for (const char* const name : {"well", "faults", "refuse memory", "lose", "refuse graph"})
-      Set(name, 0);
-    Set("version", 12040);
-    Set("devices", 1);
-    Set("memory", 64 << 20);
-    Set("major", 9);
-  }
-  void TearDown() override { EXPECT_EQ(Get("faults"), 0); }
-
-  std::unique_ptr<Device> Make(int64_t memory_bytes_max = 0) {
-    const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
-    EXPECT_TRUE(api.ok()) << api.status();
-    auto device = MakeCudaDeviceOf(*api, {.memory_bytes_max = memory_bytes_max});
-    EXPECT_TRUE(device.ok()) << device.status();
-    return *std::move(device);
-  }
-
-  // value = 3 * value + 1, or + VAR 0.
-  static CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = false) {
-    CompiledKernel kernel;
-    kernel.form = CompiledKernel::Form::kPtx;
-    kernel.symbol = symbol;
-    kernel.tasks = 1;
-    kernel.buffer_count = 1;
-    kernel.reads_vars = reads_vars;
-    kernel.object = ".visible .entry " + symbol + "(.param .u64 a" +
-                    (reads_vars ? ", .param .u64 vars)" : ")") + " { ret; }";
-    return kernel;
-  }
-  static DeviceBuffer Holding(Device& device, const std::string& bytes) {
-    DeviceBuffer buffer = *device.Allocate(static_cast<int64_t>(bytes.size()));
-    EXPECT_TRUE(device.Upload(buffer.address(), bytes).ok());
-    return buffer;
-  }
-  static int64_t Value(Device& device, const DeviceBuffer& buffer) {
-    int64_t value = -1;
-    const absl::Status status = device.Download(buffer.address(), 8, &value);
-    EXPECT_TRUE(status.ok()) << status;
-    return value;
-  }
-};
 
 // ---- finding a driver ---------------------------------------------------------------------------
 
@@ -385,123 +328,6 @@ TEST_F(CudaTest, Time_IsTheDevices) {
   });
   ASSERT_TRUE(seconds.ok()) << seconds.status();
   EXPECT_NEAR(*seconds, 0.003, 1e-9);  // the fake driver's clock: a millisecond each
-}
-
-// ---- graphs -------------------------------------------------------------------------------------
-
-class CudaGraphTest : public CudaTest {
- protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    device_ = Make();
-    for (const char* const name : {"a", "b", "v"})
-      kernels_.push_back(*device_->Load(Kernel(name, *name == 'v')));
-    buffers_.push_back(Holding(*device_, std::string(8, '\0')));
-    buffers_.push_back(Holding(*device_, std::string(8, '\0')));
-    for (const char* const name : {"graphs", "graph launches", "patches", "launches"}) Set(name, 0);
-  }
-  void TearDown() override {
-    record_.reset();
-    kernels_.clear();
-    buffers_.clear();
-    device_.reset();
-    CudaTest::TearDown();
-  }
-  // Launches kernel which[i] on buffer on[i].
-  absl::Status Run(const std::vector<int>& which, const std::vector<int>& on, int64_t var = 0) {
-    std::vector<DeviceAddress> addresses;
-    for (const int b : on) addresses.push_back(buffers_[b].address());
-    std::vector<runtime::KernelLaunch> launches;
-    for (size_t i = 0; i < which.size(); ++i)
-      launches.push_back({kernels_[which[i]].get(), {&addresses[i], 1}});
-    return device_->LaunchAll(launches, {{var}}, record_);
-  }
-  std::unique_ptr<Device> device_;
-  std::vector<std::unique_ptr<DeviceKernel>> kernels_;
-  std::vector<DeviceBuffer> buffers_;
-  std::unique_ptr<runtime::LaunchRecord> record_;
-};
-
-TEST_F(CudaGraphTest, ThePlanThatComesBack_IsOneLaunch) {
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Run({0, 1, 0}, {0, 0, 1}).ok());
-  EXPECT_EQ(Get("launches"), 3);  // the first time, when nobody knows that it comes back
-  EXPECT_EQ(Get("graphs"), 1);
-  EXPECT_EQ(Get("graph launches"), 3);
-  EXPECT_EQ(Get("patches"), 0);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 3280);  // 3x + 1, eight times
-  EXPECT_EQ(Value(*device_, buffers_[1]), 40);
-}
-
-TEST_F(CudaGraphTest, OnlyWhatDiffersIsPatched) {
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run({0, 1, 0}, {0, 0, 1}).ok());
-  ASSERT_TRUE(Run({0, 1, 0}, {0, 1, 1}).ok());
-  EXPECT_EQ(Get("patches"), 1);
-  ASSERT_TRUE(Run({0, 1, 0}, {0, 1, 1}).ok());
-  EXPECT_EQ(Get("patches"), 1);
-  // What was queued before the patch kept its addresses.
-  EXPECT_EQ(Value(*device_, buffers_[0]), 364);  // six times
-  EXPECT_EQ(Value(*device_, buffers_[1]), 364);
-  EXPECT_EQ(Get("graphs"), 1);
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());  // another number of launches
-  EXPECT_EQ(Get("graphs"), 2);
-}
-
-TEST_F(CudaGraphTest, VarsPatchNothing) {
-  for (const int64_t var : {1, 2, 3, 4}) ASSERT_TRUE(Run({2, 2}, {0, 1}, var).ok());
-  EXPECT_EQ(Get("patches"), 0);
-  EXPECT_EQ(Get("graph launches"), 3);
-  EXPECT_EQ(Value(*device_, buffers_[0]), ((1 * 3 + 2) * 3 + 3) * 3 + 4);
-  EXPECT_EQ(Value(*device_, buffers_[1]), ((1 * 3 + 2) * 3 + 3) * 3 + 4);
-}
-
-// As idle search does it: a better kernel takes the place of one, which goes.
-TEST_F(CudaGraphTest, AKernelIsReplacedWhileItsGraphIsQueued) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  kernels_[0] = *device_->Load(Kernel("better"));
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  EXPECT_EQ(Get("patches"), 1);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 40);
-  // The plan goes while it is queued.
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  const int64_t destroyed = Get("graphs destroyed");
-  record_.reset();
-  EXPECT_EQ(Get("graphs destroyed"), destroyed);
-  ASSERT_TRUE(device_->Synchronize().ok());
-  EXPECT_EQ(Get("graphs destroyed"), destroyed + 1);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 121);
-}
-
-TEST_F(CudaGraphTest, AGraphThatIsRefused_IsLaunchedOneByOneAndTriedAgain) {
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  Set("refuse graph", 1);
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  EXPECT_EQ(Get("launches"), 4);
-  ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  EXPECT_EQ(Get("graph launches"), 1);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 13);
-  EXPECT_TRUE(device_->health().ok());
-}
-
-TEST_F(CudaGraphTest, AGraphThatIsRefusedForEver_IsNotAskedForAgain) {
-  for (int i = 0; i < 6; ++i) {
-    Set("refuse graph", 1);
-    ASSERT_TRUE(Run({0, 1}, {0, 1}).ok());
-  }
-  EXPECT_EQ(Get("graphs"), 3);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 364);
-}
-
-TEST_F(CudaGraphTest, TheLaunchThatFails_IsNamedByItsPlace) {
-  const DeviceAddress there[] = {buffers_[0].address()};
-  const runtime::KernelLaunch launches[] = {{kernels_[0].get(), there}, {kernels_[1].get(), {}}};
-  EXPECT_EQ(runtime::LaunchOf(device_->LaunchAll(launches, {}, record_)), 1u);
-  EXPECT_EQ(runtime::LaunchOf(absl::OkStatus()), std::nullopt);
-}
-
-TEST_F(CudaGraphTest, TooFewBuffers_QueueNothing) {
-  const runtime::KernelLaunch launches[] = {{kernels_[0].get(), {}}};
-  EXPECT_EQ(device_->LaunchAll(launches, {}, record_).code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(Value(*device_, buffers_[0]), 0);
 }
 
 // ---- errors that are for good -------------------------------------------------------------------

@@ -38,6 +38,8 @@ struct CUstream_st {
   struct Entry {
     std::function<void()> work;
     CUmodule module = nullptr;
+    CUstream awaited = nullptr;  // runs after that place of that stream
+    uint64_t position = 0;
   };
   std::deque<Entry> queue;
   uint64_t queued = 0, done = 0;
@@ -54,6 +56,7 @@ struct CUgraphNode_st {
 };
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
+  size_t edges = 0;  // from each node to the next
 };
 struct CUlinkState_st {
   std::string code;
@@ -154,6 +157,21 @@ void RunTo(CUstream stream, uint64_t position) {
 // A stream that was destroyed has done all its work.
 void WaitFor(CUstream stream, uint64_t position) {
   if (std::ranges::find(State().streams, stream) != State().streams.end()) RunTo(stream, position);
+}
+
+// Runs what may run of all streams but the first, which is that of work, when "copies early" is
+// set. Else they run as late as the work and the host allow.
+void RunCopiesEarly() {
+  if (State().values["copies early"] == 0) return;
+  for (const CUstream stream : State().streams) {
+    if (stream == State().streams.front()) continue;
+    while (!stream->queue.empty()) {
+      const CUstream_st::Entry& next = stream->queue.front();
+      const bool there = std::ranges::find(State().streams, next.awaited) != State().streams.end();
+      if (there && next.awaited->done < next.position) break;
+      RunTo(stream, stream->done + 1);
+    }
+  }
 }
 
 void RunAll() {
@@ -307,8 +325,10 @@ FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t byte
   ++State().values["uploads"];
   if (!IsPinned(from, bytes)) ++State().values["faults"];
   Enqueue(stream, [=] {
+    ++State().values["uploads run"];
     if (char* const data = At(to, bytes)) std::memcpy(data, from, bytes);
   });
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -334,6 +354,7 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, 
   Enqueue(stream, [=] {
     if (char* const data = At(to, bytes)) std::memset(data, byte, bytes);
   });
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 
@@ -356,8 +377,11 @@ FAKE CUresult cuStreamSynchronize(CUstream stream) {
 }
 FAKE CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   FAKE_READY();
-  Enqueue(stream,
-          [other = event->stream, position = event->position] { WaitFor(other, position); });
+  stream->queue.push_back(
+      {[other = event->stream, position = event->position] { WaitFor(other, position); }, nullptr,
+       event->stream, event->position});
+  ++stream->queued;
+  RunCopiesEarly();
   return CUDA_SUCCESS;
 }
 FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
@@ -505,17 +529,34 @@ FAKE CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CU
                                       size_t after_count,
                                       const CUDA_KERNEL_NODE_PARAMS_v2* params) {
   FAKE_READY();
-  if (params->context != &State().context || after_count != (graph->nodes.empty() ? 0 : 1) ||
+  if (params->context != &State().context || after_count > 1 ||
       (after_count == 1 && *after != &graph->nodes.back()))
     return CUDA_ERROR_INVALID_VALUE;
+  graph->edges += after_count;
   graph->nodes.push_back(
       NodeOf(params->function, params->grid_x, params->grid_y, params->grid_z, params->params));
   *node = &graph->nodes.back();
   return CUDA_SUCCESS;
 }
+FAKE CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from,
+                                        const CUgraphNode* to, const CUgraphEdgeData* edges,
+                                        size_t count) {
+  FAKE_READY();
+  if (IsDue("refuse edges")) return CUDA_ERROR_INVALID_VALUE;
+  const size_t nodes = graph->nodes.size();
+  if (count != 1 || nodes < 2 || *to != &graph->nodes[nodes - 1] ||
+      *from != &graph->nodes[nodes - 2] ||
+      edges->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+      edges->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return CUDA_ERROR_INVALID_VALUE;
+  ++graph->edges;
+  ++State().values["edges that overlap"];
+  return CUDA_SUCCESS;
+}
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   FAKE_READY();
   if (IsDue("refuse graph")) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (graph->edges + 1 != graph->nodes.size()) return CUDA_ERROR_INVALID_VALUE;  // no chain
   *exec = Own(new CUgraphExec_st{graph->nodes, {}});
   for (size_t i = 0; i < graph->nodes.size(); ++i) (*exec)->places[&graph->nodes[i]] = i;
   return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 // A program with its session: makes items at its own pace, knows the expected value of each, and
 // reports a wrong value, a session that ends without reason, or a wait that lasts long after the
-// faults have stopped.
+// faults have stopped. One with a name dies now and then; another process of the same program
+// enters its session, and finds the arrays that were kept as they were at the last applied item.
 #pragma once
 
 #include <map>
@@ -19,8 +20,13 @@ namespace outboard::sim {
 
 class Client {
  public:
-  Client(World* world, Gateway* gateway, int number, int items, uint32_t devices)
-      : world_(world), gateway_(gateway), number_(number), items_(items), devices_(devices) {
+  Client(World* world, Gateway* gateway, int number, int items, uint32_t devices, bool has_name)
+      : world_(world),
+        gateway_(gateway),
+        number_(number),
+        items_(items),
+        devices_(devices),
+        name_(has_name ? absl::StrCat("run", number) : "") {
     Graph g;
     const UOp* const x = Param(g, 0, DType::kF32, {2});
     const UOp* const y = Param(g, 1, DType::kF32, {2});
@@ -29,6 +35,7 @@ class Client {
   }
 
   void Start() {
+    core_.Name(name_);
     core_.Open(devices_);
     Dial();
     Pace();
@@ -56,6 +63,21 @@ class Client {
     back_at_ = world_->now() + world_->Between(2, 20) * kSecond;
     if (connection_ != nullptr) connection_->Break();
   }
+  // Its process ends, and another one enters its session by its name.
+  void Die() {
+    const session::SessionCore::State state = core_.state();
+    if (name_.empty() || done_ || state == session::SessionCore::State::kNew ||
+        state == session::SessionCore::State::kClosing)
+      return;
+    world_->ExecutorTrace("client ", number_, " dies");
+    world_->Count("died");
+    if (connection_ != nullptr) {
+      connection_->dialler.open = false;
+      const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
+      world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
+    }
+    Enter();
+  }
   // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
@@ -72,11 +94,79 @@ class Client {
     std::string name;
     std::map<std::string, std::string> values;
   };
+  struct KeptName {
+    uint64_t id;
+    std::string name, value;
+  };
   struct Awaited {
     uint64_t seq;
     uint32_t index;
     std::string value;
   };
+
+  // In place of the process before, of which nothing is left but what the session has.
+  void Enter() {
+    awaited_.clear();
+    saves_.clear();
+    values_.clear();
+    kept_.clear();
+    entering_ = true;
+    core_ = session::SessionCore();
+    core_.Attach(name_);
+    core_.Open(1);
+    world_->After(world_->Between(50, 3000) * kMs, [this] { Dial(); });
+  }
+  // There is none yet.
+  void BeginAnew() {
+    if (has_opened_)
+      return world_->Broken("client ", number_, "'s session with a name cannot be found");
+    history_.clear();
+    entering_ = false;
+    core_ = session::SessionCore();
+    core_.Name(name_);
+    core_.Open(1);
+    world_->After(world_->Between(50, 1000) * kMs, [this] { Dial(); });
+  }
+  // Another process has a session that the one before could not go on with, or did not get.
+  bool EntersAgain(const absl::Status& why) {
+    if (name_.empty() || why.ok()) return false;
+    const bool no_money = gateway_->books().prepaid() && absl::IsFailedPrecondition(why);
+    const bool exists = absl::IsAlreadyExists(why), none = absl::IsNotFound(why) && entering_;
+    if (!absl::IsUnavailable(why) && !no_money && !exists && !none) return false;
+    if (connection_ != nullptr) {
+      connection_->dialler.open = false;
+      const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
+      world_->After(0, [old] { old->Break(); });
+    }
+    none ? BeginAnew() : Enter();
+    return true;
+  }
+  void OnEntered() {
+    entering_ = false;
+    world_->Count("entered");
+    const uint64_t applied = core_.done_seq();
+    std::erase_if(history_, [&](const auto& entry) { return entry.first > applied; });
+    std::map<std::string, std::string> expected;
+    if (!history_.empty()) expected = history_.back().second;
+    next_handle_ = core_.first_handle();
+    std::vector<uint64_t> handles;
+    for (const session::KeptArray& array : core_.TakeKept()) {
+      const auto value = expected.extract(array.name);
+      if (!array.status.ok() || value.empty())
+        return world_->Broken("client ", number_, ": ", array.name, " is kept, at item ", applied,
+                              ": ", array.status.ToString());
+      // Two names may have one array; the program has it once.
+      if (values_.emplace(array.handle, value.mapped()).second) handles.push_back(array.handle);
+    }
+    if (!expected.empty())
+      return world_->Broken("client ", number_, ": ", expected.begin()->first,
+                            " is kept no more, at item ", applied);
+    if (handles.empty()) return;
+    world_->Count("found what was kept");
+    const absl::StatusOr<uint64_t> seq = core_.Fetch(handles);
+    for (uint32_t i = 0; seq.ok() && i < handles.size(); ++i)
+      awaited_.push_back({*seq, i, values_.at(handles[i])});
+  }
 
   void Dial() {
     if (done_ || connection_ != nullptr) return;
@@ -88,7 +178,11 @@ class Client {
       world_->After(300 * kMs, [this] { Dial(); });
       return;
     }
-    if (core_.state() == session::SessionCore::State::kLost) core_.Resume();
+    const session::SessionCore::State state = core_.state();
+    if (state == session::SessionCore::State::kStopped) world_->Count("resumed after a stop");
+    if (state == session::SessionCore::State::kLost ||
+        state == session::SessionCore::State::kStopped)
+      core_.Resume();
     connection_ = std::make_shared<ClientConnection>(world_);
     connection_->dialler.on_message = [this](ToClient message) { OnMessage(std::move(message)); };
     connection_->dialler.on_lost = [this, connection = connection_.get()] {
@@ -111,16 +205,21 @@ class Client {
 
   void OnMessage(ToClient message) {
     core_.Advance(session::SendWindow::Time(world_->now()));
-    // A core takes this for the end, and there is no other way into the session yet.
+    // Of a session that never began, or has nothing more to do: the core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
       if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
-          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition))
+          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
+          (!item.failed().state_is_kept() ||
+           core_.state() == session::SessionCore::State::kClosing))
         return;
     for (const proto::ServerItem& item : message.frame.items())
       if (item.notice().kind() == proto::Notice::DEVICE_RELEASED) world_->Count("slept");
     core_.OnFrame(message.frame);
+    if (core_.state() == session::SessionCore::State::kOpen) has_opened_ = true;
     if (message.end) {
       const bool closes = core_.state() == session::SessionCore::State::kClosing;
+      const bool stops = core_.state() == session::SessionCore::State::kStopped;
+      if (!closes && !stops && EntersAgain(*message.end)) return;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
       // Without credit: its state is kept, and it comes back when the operator may have given some.
       if (gateway_->books().prepaid() && absl::IsFailedPrecondition(*message.end)) {
@@ -135,11 +234,14 @@ class Client {
       return;
     }
     if (core_.state() == session::SessionCore::State::kEnded) {
+      if (EntersAgain(core_.status())) return;
       if (!MayBeLost(core_.status()))
         world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
       done_ = true;
       return;
     }
+    if (entering_ && core_.state() == session::SessionCore::State::kOpen && !core_.awaits_kept())
+      OnEntered();
     Collect();
     Flush();
   }
@@ -186,7 +288,7 @@ class Client {
     if (const absl::Status failure = core_.TakeFirstFailure();
         !failure.ok() && !absl::IsUnavailable(failure))
       world_->Broken("client ", number_, ": ", failure.ToString());
-    if (made_ < items_ || !awaited_.empty() || !saves_.empty() ||
+    if (entering_ || made_ < items_ || !awaited_.empty() || !saves_.empty() ||
         core_.done_seq() < core_.last_seq())
       return;
     if (core_.state() != session::SessionCore::State::kOpen) return;
@@ -209,8 +311,29 @@ class Client {
     return it->first;
   }
 
+  // Some arrays, by names.
+  void KeepSome() {
+    kept_.clear();
+    std::vector<session::KeepEntry> entries;
+    for (const char* const name : {"a", "b", "c"}) {
+      const uint64_t handle = Some();
+      entries.push_back({name, ++last_kept_id_, handle});
+      kept_.push_back({last_kept_id_, name, values_.at(handle)});
+    }
+    const absl::StatusOr<uint64_t> seq = core_.Keep(entries);
+    if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
+    NoteKept(*seq);
+  }
+  void NoteKept(uint64_t seq) {
+    std::map<std::string, std::string> values;
+    for (const KeptName& kept : kept_) values[kept.name] = kept.value;
+    history_.emplace_back(seq, std::move(values));
+  }
+
   void Make() {
-    if (!core_.HasCredit(kLargeBytes)) return;
+    if (entering_ || !core_.HasCredit(kLargeBytes)) return;
+    if (!name_.empty() && values_.size() > 2 && core_.opened().keeps() && world_->OneIn(6))
+      return KeepSome();
     if (++made_ == items_) return FetchAll();
     const uint64_t kind = values_.size() < 3 ? 0 : world_->Draw() % 8;
     if (kind == 0) {
@@ -259,8 +382,15 @@ class Client {
       if (world_->OneIn(3)) request.fetch.push_back(i);
     }
     if (world_->OneIn(2)) request.donate = {0};
+    const bool rekeeps = !kept_.empty() && world_->OneIn(2);
+    if (rekeeps) {
+      KeptName& kept = kept_[world_->Draw() % kept_.size()];
+      request.rekept = {{kept.id, 0}};
+      kept.value = results[0];
+    }
     const absl::StatusOr<uint64_t> seq = core_.Run(request);
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
+    if (rekeeps) NoteKept(*seq);
     for (const uint32_t i : request.fetch) awaited_.push_back({*seq, i, results[i]});
     if (!request.donate.empty()) values_.erase(request.inputs[0]);
     for (const std::string& result : results) values_[next_handle_++] = result;
@@ -284,6 +414,7 @@ class Client {
   const int number_;
   const int items_;
   const uint32_t devices_;
+  const std::string name_;  // empty: none
   session::SessionCore core_;
   std::shared_ptr<ClientConnection> connection_;
   int64_t back_at_ = 0;  // after it went away
@@ -293,6 +424,11 @@ class Client {
   std::map<uint64_t, std::string> values_;  // the expected contents of the handles
   std::vector<Awaited> awaited_;
   std::vector<Save> saves_;
+  std::vector<KeptName> kept_;  // by this process
+  uint64_t last_kept_id_ = 0;
+  // What is kept since which item.
+  std::vector<std::pair<uint64_t, std::map<std::string, std::string>>> history_;
+  bool entering_ = false, has_opened_ = false;
   bool done_ = false;
 };
 

@@ -82,6 +82,10 @@ class NoBlobs final : public gateway::BlobUses {
  public:
   void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
   void EndSession(const gateway::SessionId&) override {}
+  absl::Status RestoreSnapshot(gateway::TenantId, const gateway::SessionId&,
+                               const wire::Hash&) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {
     return absl::NotFoundError("no such blob");
   }
@@ -475,12 +479,17 @@ class Gateway {
         if (!is_first && told->second.second != starts_ && frame.epoch() <= told->second.first)
           world_->Broken("epoch ", frame.epoch(), " begins again");
         told->second = {frame.epoch(), starts_};
-        const uint64_t applied = item.opened().applied_seq();
+        const uint64_t applied = applied_ = item.opened().applied_seq();
         EndReplay(session);
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
           replays_[session] = world_->now();
         }
+      }
+      // Of a client that repeats nothing: it did not make what came before.
+      if (item.has_kept() && !session.empty()) {
+        replays_.erase(session);
+        done_[session] = applied_;
       }
       if (!item.has_done() || session.empty()) continue;
       uint64_t& done = done_[session];
@@ -509,6 +518,7 @@ class Gateway {
   std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
   std::map<gateway::SessionId, uint64_t> kept_;
   std::map<std::string, int64_t> replays_;  // by session: since when
+  uint64_t applied_ = 0;                    // of the last Opened
   // State that survives a crash.
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name

@@ -263,7 +263,7 @@ class Worker {
     for (const worker::BlobWant& want : executor.core->TakeBlobWants())
       world_->After(world_->Between(1, 300) * kMs, Alive(key, [this, key, want] {
                       Executor& executor = *executors_.at(key);
-                      executor.core->OnBlob(want.root,
+                      executor.core->OnBlob(want.key,
                                             gateway_->blobs().Read(want, executor.engine),
                                             Sender(executor));
                       Turn(key);

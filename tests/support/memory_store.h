@@ -33,9 +33,14 @@ class MemoryStore {
     const std::string* const bytes = Find(want.root);
     if (bytes == nullptr || (want.size_bytes != 0 && want.size_bytes != bytes->size()))
       return absl::NotFoundError("no such blob");
+    std::string read = *bytes;
+    if (want.is_part) {
+      read = bytes->substr(want.offset, want.bytes);
+      read.resize(want.stored_bytes);
+    }
     OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer buffer,
-                        engine.NewBuffer(static_cast<int64_t>(bytes->size())));
-    OB_RETURN_IF_ERROR(engine.device().Upload(buffer.address(), *bytes));
+                        engine.NewBuffer(static_cast<int64_t>(read.size())));
+    OB_RETURN_IF_ERROR(engine.device().Upload(buffer.address(), read));
     return buffer;
   }
 
@@ -44,7 +49,7 @@ class MemoryStore {
               const worker::ExecutorCore::SendFrame& send) const {
     for (std::vector<worker::BlobWant> wants = core.TakeBlobWants(); !wants.empty();
          wants = core.TakeBlobWants())
-      for (const worker::BlobWant& want : wants) core.OnBlob(want.root, Read(want, engine), send);
+      for (const worker::BlobWant& want : wants) core.OnBlob(want.key, Read(want, engine), send);
   }
 
  private:

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace outboard::worker {
@@ -178,6 +182,74 @@ TEST_F(ObjectCacheTest, WithoutAFolderItStillCompiles) {
   std::ofstream(root_ / "file") << "not a folder";
   folder_ = root_ / "file" / "below";
   EXPECT_EQ(Compile(std::vector<std::string>{"a"})[0]->object, "object of a");
+}
+
+// As those of the executors of a session on several devices.
+TEST_F(ObjectCacheTest, CachesOfOneFolder_CompileAKernelOnce) {
+  class Slow final : public KernelCompiler {
+   public:
+    std::vector<absl::StatusOr<CompiledKernel>> Compile(
+        std::span<const KernelSource> kernels) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return inner.Compile(kernels);
+    }
+    FakeCompiler inner;
+  };
+  std::vector<KernelSource> sources;
+  for (int i = 0; i < 50; ++i) sources.push_back({std::to_string(i), std::nullopt});
+  sources.push_back({"bad", std::nullopt});
+  sources.push_back({"0", std::nullopt});  // again
+  constexpr int kRanks = 4;
+  Slow compilers[kRanks];
+  std::vector<std::thread> ranks;
+  for (Slow& compiler : compilers)
+    ranks.emplace_back([&] {
+      ObjectCache cache(&compiler, {.folder = folder_.string(), .compiler = "v1"});
+      const auto results = cache.Compile(sources);
+      ASSERT_EQ(results.size(), sources.size());
+      for (size_t i = 0; i < sources.size(); ++i) {
+        const bool is_bad = sources[i].encoding == "bad";
+        ASSERT_EQ(results[i].ok(), !is_bad) << i;
+        EXPECT_EQ(is_bad ? std::string(results[i].status().message()) : results[i]->object,
+                  is_bad ? "bad" : "object of " + sources[i].encoding);
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  std::multiset<std::string> asked;
+  for (const Slow& compiler : compilers)
+    asked.insert(compiler.inner.asked.begin(), compiler.inner.asked.end());
+  asked.erase("bad");  // by each that came when nobody was at it
+  EXPECT_EQ(asked.size(), 50u);
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()).size(), 50u);
+}
+
+TEST_F(ObjectCacheTest, WhoIsStopped_WaitsForNobody) {
+  class Stuck final : public KernelCompiler {
+   public:
+    std::vector<absl::StatusOr<CompiledKernel>> Compile(
+        std::span<const KernelSource> kernels) override {
+      begun = true;
+      while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return std::vector<absl::StatusOr<CompiledKernel>>(kernels.size(),
+                                                         absl::UnavailableError("no box"));
+    }
+    std::atomic<bool> begun = false, may_end = false;
+  };
+  Stuck stuck;
+  const std::vector<KernelSource> sources = {{"kernel", std::nullopt}};
+  std::thread first([&] {
+    ObjectCache(&stuck, {.folder = folder_.string(), .compiler = "v1"}).Compile(sources);
+  });
+  while (!stuck.begun) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  FakeCompiler inner;
+  ObjectCache second(
+      &inner,
+      {.folder = folder_.string(), .compiler = "v1", .is_stopped = [] { return true; }});
+  EXPECT_EQ(second.Compile(sources)[0].status().code(), absl::StatusCode::kCancelled);
+  stuck.may_end = true;
+  first.join();
+  // The first had no compiler, which is no fault of the kernel.
+  EXPECT_TRUE(second.Compile(sources)[0].ok());
 }
 
 }  // namespace

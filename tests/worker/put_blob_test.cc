@@ -92,6 +92,54 @@ TEST_F(PutBlobTest, AllThatWaitAreAskedForAtOnceAndComeInAnyOrder) {
   EXPECT_EQ(values_, (std::vector<std::string>{"r", "o", "r"}));
 }
 
+// Of three ranks each has its rows of five, and none has memory for all of them.
+TEST_F(PutBlobTest, ARankKeepsItsRows) {
+  const std::string blob = "aabbccddee";
+  const std::string expected[] = {"aabb", "ccdd", std::string("ee\0\0", 4)};
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const auto engine = MakeReferenceEngine(test::MakeDevice(8));
+    ExecutorCore core(engine.get(), {});
+    core.SetRank(rank);
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->mutable_open()->set_session_id("sixteen bytes id");
+    proto::ClientItem put = Put(1, 1, kRoot, blob.size());
+    put.mutable_put()->set_dims(0, 5);
+    put.mutable_put()->add_dims(2);
+    put.mutable_put()->set_parts(3);
+    *frame.add_items() = put;
+    core.On(std::move(frame), Reader());
+    const std::vector<BlobWant> wants = core.TakeBlobWants();
+    ASSERT_EQ(wants.size(), 1u);
+    EXPECT_EQ(wants[0].root, kRoot);
+    EXPECT_NE(wants[0].key, kRoot) << "all of the blob is another array";
+    ASSERT_TRUE(wants[0].is_part);
+    EXPECT_EQ(wants[0].size_bytes, blob.size());
+    std::string rows = blob.substr(wants[0].offset, wants[0].bytes);
+    rows.resize(wants[0].stored_bytes);
+    EXPECT_EQ(rows, expected[rank]);
+    absl::StatusOr<runtime::DeviceBuffer> buffer =
+        engine->NewBuffer(static_cast<int64_t>(rows.size()));
+    ASSERT_TRUE(engine->device().Upload(buffer->address(), rows).ok());
+    core.OnBlob(wants[0].key, std::move(buffer), Reader());
+    EXPECT_EQ(core.applied_seq(), 1u);
+    EXPECT_TRUE(failed_.empty());
+  }
+}
+
+TEST_F(PutBlobTest, PartsThatCannotBeArePoison) {
+  proto::ClientItem none = Put(1, 1, kRoot, 3), odd = Put(2, 2, kRoot, 3);
+  none.mutable_put()->clear_dims();
+  none.mutable_put()->set_parts(2);
+  odd.mutable_put()->set_dims(0, 2);
+  odd.mutable_put()->set_parts(2);
+  Send({none, odd});
+  ASSERT_EQ(failed_.size(), 2u);
+  for (const proto::Failed& failed : failed_)
+    EXPECT_EQ(failed.code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(Wanted().empty());
+}
+
 TEST_F(PutBlobTest, OneThatCannotBeHadIsPoison) {
   Send({Put(1, 1, kRoot, 3), Item::Fetch(2, 1)});
   core_.OnBlob(kRoot, absl::NotFoundError("no such blob"), Reader());

@@ -5,7 +5,11 @@
 // compiles ‖ the kernel's Opts ‖ its canonical encoding), where "what compiles" covers the
 // compiler's build, its options and the processor.
 //
-// Errors: those of the compiler behind the cache; INTERNAL if it returns too few results.
+// Caches of one folder in one process, such as those of the executors of a session on several
+// devices, compile a kernel once: one of them does, the others wait for its object, or its error.
+//
+// Errors: those of the compiler behind the cache; INTERNAL if it returns too few results; CANCELLED
+// if is_stopped ended a wait.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +29,7 @@ struct ObjectCacheOptions {
   std::string compiler;                      // names what compiles; see CompilerIdentity
   int64_t bytes_max = kObjectCacheBytesMax;  // of all files; the least recently used go first
   std::function<void(int64_t bytes)> on_stored = {};  // of each file that was written
+  std::function<bool()> is_stopped = {};  // asked while another cache compiles what is wanted here
 };
 
 // A compiler that looks in the folder first. Failures of the disk are silent: they cost time,
@@ -42,9 +47,13 @@ class ObjectCache final : public KernelCompiler {
 
  private:
   bool Load(const std::string& key, CompiledKernel* kernel);
+  void CompileMissing(std::span<const KernelSource> kernels, std::span<const std::string> keys,
+                      std::vector<size_t> missing,
+                      std::vector<absl::StatusOr<CompiledKernel>>& results);
 
   KernelCompiler* inner_;
-  const std::string compiler_;
+  const std::string compiler_, folder_path_;
+  const std::function<bool()> is_stopped_;
   ObjectFolder folder_;
   int64_t hits_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "telemetry/log.h"
+#include "worker/devices/device_rates.h"
 #include "worker/node/device.h"
 
 namespace outboard::worker {
@@ -34,19 +35,43 @@ std::vector<std::string> WorkerDevices::EnvironmentOf(uint32_t device) const {
   return gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment;
 }
 
-void WorkerDevices::Describe(const std::function<int(uint32_t device)>& cores,
+void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
                              proto::Register& entry) const {
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const DeviceInfo info = gpus_.empty() ? DescribeDevice(options_.kind, cores(i))
+    const DeviceInfo info = gpus_.empty() ? DescribeDevice(options_.kind, static_cast<int>(cores(i).size()))
                                           : DescribeGpu(gpus_[i].properties);
     proto::Device& device = *entry.add_devices();
     device.set_kind(options_.reference ? "ref" : options_.kind);
     device.set_name(info.name);
     device.set_hardware_class(info.hardware_class);
     device.set_memory_bytes(static_cast<uint64_t>(MemoryOn(i)));
+    if (!rates_.empty()) *device.mutable_rates() = rates_[i];
   }
+  entry.set_measures(true);
   for (const uint32_t out : in_service_.AllOut()) entry.add_out_of_service(out);
   entry.set_exclusive_devices(are_gpus());
+}
+
+proto::Measured WorkerDevices::Measure(
+    const std::vector<std::string>& command,
+    const std::function<std::vector<int>(uint32_t device)>& cores) {
+  proto::Measured measured;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
+    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i));
+    if (!rates.ok()) {
+      telemetry::LogError("device_not_measured",
+                          {{"device", i}, {"message", rates.status().ToString()}});
+      measured.clear_rates();
+      measured.set_failed(std::string(rates.status().message()));
+      return measured;
+    }
+    telemetry::LogInfo("device_measured", {{"device", i},
+                                           {"gflops", rates->gflops()},
+                                           {"memory_gb_per_s", rates->memory_gb_per_s()}});
+    *measured.add_rates() = *rates;
+  }
+  rates_.assign(measured.rates().begin(), measured.rates().end());
+  return measured;
 }
 
 std::optional<proto::DeviceOut> WorkerDevices::Failed(uint32_t device, DeviceFailure failure,

@@ -1,7 +1,7 @@
 // The devices of a worker, each of which serves one session at a time: shares of this machine's
 // processor, or GPUs, of which a process has one and one process has it.
 //
-// Threads: any.
+// Threads: any, but Measure and Describe on one.
 #pragma once
 
 #include <chrono>
@@ -38,8 +38,14 @@ class WorkerDevices {
   // With which an executor has the device.
   std::vector<std::string> EnvironmentOf(uint32_t device) const;
 
-  // Adds them, and which are out of service. `cores`: how many the sessions of a device have.
-  void Describe(const std::function<int(uint32_t device)>& cores, proto::Register& entry) const;
+  // Measures each device (device_rates.h) by `command`, one after the other; Describe has the
+  // figures from then on. `cores`: those of a session's; empty: all.
+  proto::Measured Measure(const std::vector<std::string>& command,
+                          const std::function<std::vector<int>(uint32_t device)>& cores);
+
+  // Adds them, and which are out of service. `cores`: those that the sessions of a device have.
+  void Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
+                proto::Register& entry) const;
 
   bool IsOut(uint32_t device) const { return in_service_.IsOut(device); }
   size_t count_out() const { return in_service_.AllOut().size(); }
@@ -54,6 +60,7 @@ class WorkerDevices {
   const std::vector<runtime::ListedDevice> gpus_;
   const int count_;
   const int64_t host_memory_bytes_;
+  std::vector<proto::DeviceRates> rates_;  // empty: not measured
   DevicesInService in_service_;
 };
 

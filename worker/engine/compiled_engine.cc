@@ -17,6 +17,7 @@
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
 #include "worker/engine/execution_plan.h"
+#include "worker/engine/idle_search.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
 #include "worker/engine/planned_launches.h"
@@ -29,8 +30,6 @@ namespace outboard::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kWaitSecondsMax = 86'400;  // a day, as of a step: keeps the sum in its type
 
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
   if (status.ok() || result == kNoResult) return status;
@@ -48,12 +47,14 @@ class CompiledEngine final : public Engine {
         watch_(options.launch_watch),
         target_(compiler->target()),
         kernels_(&this->device(), options.store, options.idle_compiler,
-                 compiler->target().Fingerprint()) {
+                 compiler->target().Fingerprint()),
+        idle_search_(options, &this->device(), target_) {
     if (options.store != nullptr)
       tuner_.emplace(
           options.store, options.candidates != nullptr ? options.candidates : compiler,
           &this->device(),
-          TunerOptions{.width = options.beam, .report = options.debug >= 1, .target = target_});
+          TunerOptions{.width = options.beam, .report = options.debug >= 1, .target = target_,
+                       .watch = watch_});
   }
 
   std::string kind() const override { return device().properties().kind; }
@@ -63,6 +64,9 @@ class CompiledEngine final : public Engine {
   void TellCosts(const std::function<bool()>& preempted) override { kernels_.TellCosts(preempted); }
   void UseBetterKernels(const std::function<bool()>& preempted) override {
     kernels_.UseBetter(preempted);
+  }
+  void SearchForBetterKernels(const std::function<bool()>& preempted) override {
+    if (queued_ == 0) idle_search_.Run(kernels_, preempted);
   }
 
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
@@ -148,7 +152,8 @@ class CompiledEngine final : public Engine {
 
   absl::Status WaitForQueued() {
     const absl::Status status = [this] {
-      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(),
+                             LongestOf(watch_, queued_us_));
       return device().Synchronize();
     }();
     queued_ = 0;
@@ -172,15 +177,6 @@ class CompiledEngine final : public Engine {
     if (queued_ == 1) return absl::StrCat("kernel ", longest_queued_->name);
     return absl::StrCat("one of ", queued_, " launches, the longest of which is kernel ",
                         longest_queued_->name);
-  }
-
-  // Of work that took `us` before, which other clocks, caches and inputs may make slower.
-  std::chrono::milliseconds LongestOf(double us) const {
-    constexpr double kSlower = 16;
-    if (watch_ == nullptr) return {};
-    const double most_ms = 1e3 * kWaitSecondsMax;
-    return watch_->bound() +
-           std::chrono::milliseconds(static_cast<int64_t>(std::min(us * kSlower / 1e3, most_ms)));
   }
 
   void AddDeviceTime(Clock::time_point start) {
@@ -366,7 +362,8 @@ class CompiledEngine final : public Engine {
       next += count;
     }
     const absl::Status status = [&] {  // waits where the device has much queued
-      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(), LongestOf(queued_us_));
+      const WatchedWait wait(queued_ > 0 ? watch_ : nullptr, WhatIsQueued(),
+                             LongestOf(watch_, queued_us_));
       return device().LaunchAll(together_, vars, plan.record);
     }();
     if (!status.ok()) {
@@ -395,7 +392,7 @@ class CompiledEngine final : public Engine {
     }
     if (queued_ > 0) OB_RETURN_IF_ERROR(WaitForQueued());  // Time would, within this one's bound
     const WatchedWait wait(watch_, absl::StrCat("kernel ", kernel.name),
-                           LongestOf(kernel.least_us));
+                           LongestOf(watch_, kernel.least_us));
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
     OB_ASSIGN_OR_RETURN(const double seconds, device().Time([&] {
       return device().Launch(*kernel.loaded, arguments_, vars);
@@ -454,7 +451,7 @@ class CompiledEngine final : public Engine {
       missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
         missing.back().opts = *pinned;
-      } else if (is_tuned && one.copies == 1) {
+      } else if (is_tuned) {
         tuned.push_back({ast, missing_names.back()});
         tuned_places.push_back(missing.size() - 1);
       }
@@ -580,6 +577,7 @@ class CompiledEngine final : public Engine {
   const Target target_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;
+  IdleSearch idle_search_;
   KnownPlans plans_;
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise

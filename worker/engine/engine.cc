@@ -31,6 +31,13 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> Engine::NewArray(DType dtype,
   return std::make_shared<DeviceArray>(DeviceArray{dtype, std::move(dims), std::move(buffer)});
 }
 
+absl::StatusOr<std::shared_ptr<DeviceArray>> Engine::NewArrayForUpload(DType dtype,
+                                                                       std::vector<int64_t> dims) {
+  OB_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(dtype, dims));
+  OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer buffer, device_->AllocateForUpload(bytes));
+  return std::make_shared<DeviceArray>(DeviceArray{dtype, std::move(dims), std::move(buffer)});
+}
+
 absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::RunRepeated(
     const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
     std::span<const Binding> bindings, const Repeat& repeat,

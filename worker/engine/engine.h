@@ -53,6 +53,10 @@ class Engine {
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<DeviceArray>> NewArray(DType dtype, std::vector<int64_t> dims);
 
+  // As NewArray, for contents that are uploaded: beside earlier work, where the device can.
+  absl::StatusOr<std::shared_ptr<DeviceArray>> NewArrayForUpload(DType dtype,
+                                                                 std::vector<int64_t> dims);
+
   // Returns memory for bytes that become an array later. Errors as above.
   absl::StatusOr<runtime::DeviceBuffer> NewBuffer(int64_t bytes) {
     return device_->Allocate(bytes);
@@ -100,6 +104,11 @@ class Engine {
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition);
+
+  // Between two Runs, after UseBetterKernels: searches for better versions of the kernels that have
+  // cost most, on this device, until `preempted` or nothing is left. What it finds is in the store.
+  // A candidate may end the process; it is in the store as one that does not work then.
+  virtual void SearchForBetterKernels(const std::function<bool()>& preempted) {}
 
   // Returns the kernel versions that came into use since the last call: compiled for a Run, or
   // replaced between two.

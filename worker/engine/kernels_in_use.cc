@@ -126,6 +126,30 @@ void KernelsInUse::TellCosts(const std::function<bool()>& preempted) {
   for (auto& [kernel, runs] : told) kernel->told_runs_ = runs;
 }
 
+bool KernelsInUse::SearchCostliest(const Searcher& search) {
+  std::shared_ptr<KernelInUse> costliest;
+  double most_us = 0;
+  for (const std::shared_ptr<KernelInUse>& kernel : All()) {
+    const double us = kernel->least_us * static_cast<double>(kernel->runs);
+    if (kernel->searched_ || pinned_.contains(kernel->id) || us <= most_us) continue;
+    costliest = kernel;
+    most_us = us;
+  }
+  if (costliest == nullptr) return false;
+  Demand demand;
+  Graph graph;
+  costliest->searched_ = true;
+  if (!FindTuningKey(*costliest, &demand).ok()) return true;
+  // As it is measured elsewhere: constants do not matter.
+  const absl::StatusOr<const UOp*> kernel = DecodeGraph(graph, demand.encoding, Level::kKernel);
+  if (!kernel.ok()) return true;
+  TuningKey key = costliest->tuning_key_;
+  key.canonical = std::move(demand.encoding);
+  const absl::StatusOr<bool> finished = search(*kernel, costliest->name, key);
+  costliest->searched_ = !finished.ok() || *finished;
+  return true;
+}
+
 void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
   if (store_ == nullptr || idle_compiler_ == nullptr) return;
   std::vector<std::shared_ptr<KernelInUse>> kernels;

@@ -38,6 +38,7 @@ struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
   uint64_t told_runs_ = 0;              // runs that TellCosts has reported
   TuningKey tuning_key_;                // computed on first use
   std::optional<std::string> refused_;  // Opts that did not compile
+  bool searched_ = false;               // to the end, or in vain
 };
 
 // Threads: one, the device's.
@@ -67,6 +68,12 @@ class KernelsInUse {
   std::optional<std::optional<std::string>> PinnedOpts(const GraphId& id) const;
   void TellCosts(const std::function<bool()>& preempted);
   void UseBetter(const std::function<bool()>& preempted);
+
+  // Calls `search` with the kernel that has cost most of those that were not searched for in this
+  // process; true from it: nothing is left to find. False: there is none.
+  using Searcher = std::function<absl::StatusOr<bool>(const UOp* kernel, const std::string& name,
+                                                      const TuningKey& key)>;
+  bool SearchCostliest(const Searcher& search);
 
  private:
   std::vector<std::shared_ptr<KernelInUse>> All();

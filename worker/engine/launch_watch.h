@@ -2,7 +2,9 @@
 // (worker/executor/launch_watchdog.h).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string_view>
 
 namespace outboard::worker {
@@ -17,6 +19,15 @@ class LaunchWatch {
   virtual void Begin(std::string_view what, std::chrono::milliseconds longest) = 0;
   virtual void End() = 0;
 };
+
+// Of work that took `us` before, which other clocks, caches and inputs may make slower; 0 with a
+// null watch.
+inline std::chrono::milliseconds LongestOf(const LaunchWatch* watch, double us) {
+  constexpr double kSlower = 16, kMostMs = 1e3 * 86'400;  // a day: keeps the sum in its type
+  if (watch == nullptr) return {};
+  return watch->bound() +
+         std::chrono::milliseconds(static_cast<int64_t>(std::min(us * kSlower / 1e3, kMostMs)));
+}
 
 // The wait within a scope; none with a null watch.
 class WatchedWait {

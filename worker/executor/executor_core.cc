@@ -40,7 +40,7 @@ constexpr size_t kHandlesMax = size_t{1} << 22;
 absl::Status CheckNames(const proto::ClientItem& item) {
   const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
                          item.release().handles_size() + item.fetch().handles_size() +
-                         item.save().entries_size();
+                         item.save().entries_size() + item.keep().entries_size();
   if (handles > wire::kRunHandlesMax)
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
                                                      " handles; limit ", wire::kRunHandlesMax));
@@ -53,6 +53,8 @@ absl::Status CheckNames(const proto::ClientItem& item) {
                                                      limits::kRankMax));
   size_t longest = 0;
   for (const proto::Save::Entry& entry : item.save().entries())
+    longest = std::max(longest, entry.name().size());
+  for (const proto::Keep::Entry& entry : item.keep().entries())
     longest = std::max(longest, entry.name().size());
   if (longest > wire::kEntryNameBytesMax)
     return absl::InvalidArgumentError(
@@ -116,7 +118,8 @@ void ExecutorCore::Handle(proto::ClientItem item) {
     case proto::ClientItem::kPut:
     case proto::ClientItem::kRelease:
     case proto::ClientItem::kFetch:
-    case proto::ClientItem::kSave: return OnSequenced(std::move(item));
+    case proto::ClientItem::kSave:
+    case proto::ClientItem::kKeep: return OnSequenced(std::move(item));
     default:
       return EndSession(
           absl::InvalidArgumentError("an item of a kind that this version does not know"));
@@ -170,24 +173,35 @@ void ExecutorCore::SendOpened() {
   opened.mutable_device()->set_memory_bytes(static_cast<uint64_t>(engine_->memory_bytes_max()));
   opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
+  opened.set_keeps(true);
   out_.Write(std::move(item));
   KnowKernelUses();
+  if (opened_by_.is_new_client()) {  // of what another client asked for, nothing is for this one
+    received_seq_ = std::max<uint64_t>(received_seq_, applied_seq_);
+    unacknowledged_.Acknowledge(received_seq_);
+    for (proto::Kept& piece : state_.ListKept()) {
+      proto::ServerItem kept;
+      *kept.mutable_kept() = std::move(piece);
+      out_.Write(std::move(kept));
+    }
+    return;
+  }
   unacknowledged_.Acknowledge(received_seq_);
   for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
-void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
+void ExecutorCore::OnBlob(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents,
                           const SendFrame& send) {
   if (ended_) return;
   out_.SetTarget(&send);
-  inbox_.Arrived(root, std::move(contents));
+  inbox_.Arrived(key, std::move(contents));
   if (restoration_ != nullptr) {
-    const absl::StatusOr<bool> complete = restoration_->OnBlob(root);
+    const absl::StatusOr<bool> complete = restoration_->OnBlob(key);
     absl::Status status = complete.status();
     if (status.ok() && *complete) status = Restored();
     if (!status.ok()) EndSession(status);
-  } else if (needed_blob_ == root) {
+  } else if (needed_blob_ == key) {
     needed_blob_.clear();
     Drain();
   }
@@ -245,9 +259,16 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
     return EndSession(absl::ResourceExhaustedError(absl::StrCat(
         "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));
   // One that is larger than memory is not worth getting.
-  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_ &&
-                                          put.total_bytes() <= MemoryBytesMax())
-    inbox_.Want(put.blob_root(), put.total_bytes());
+  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_)
+    if (const absl::StatusOr<BlobPart> part = PartOf(put, rank_);
+        part.ok() && part->stored_bytes <= MemoryBytesMax())
+      inbox_.Want({.root = put.blob_root(),
+                   .size_bytes = put.total_bytes(),
+                   .key = BlobKeyOf(put),
+                   .is_part = put.parts() > 0,
+                   .offset = part->offset,
+                   .bytes = part->bytes,
+                   .stored_bytes = part->stored_bytes});
   waiting_.push_back(std::move(item));
   if (needed_.empty() && needed_blob_.empty()) Drain();
 }
@@ -293,21 +314,24 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
       const TraceSpan span(trace_.get(), "put");
       if (item.put().blob_root().empty()) {
         outcome = state_.Put(seq, item.put());
-      } else if (item.put().total_bytes() > MemoryBytesMax()) {
-        outcome = state_.PutBlob(seq, item.put(),
+      } else if (absl::StatusOr<BlobPart> part = PartOf(item.put(), rank_); !part.ok()) {
+        outcome = state_.PutBlob(seq, item.put(), {}, part.status());
+      } else if (part->stored_bytes > MemoryBytesMax()) {
+        outcome = state_.PutBlob(seq, item.put(), {},
                                  absl::ResourceExhaustedError(
-                                     absl::StrCat("a Put of ", item.put().total_bytes(),
+                                     absl::StrCat("a Put of ", part->stored_bytes,
                                                   " bytes; the session has ", MemoryBytesMax())));
-      } else if (auto blob = inbox_.Take(item.put().blob_root())) {
-        outcome = state_.PutBlob(seq, item.put(), *std::move(blob));
+      } else if (auto blob = inbox_.Take(BlobKeyOf(item.put()))) {
+        outcome = state_.PutBlob(seq, item.put(), std::move(part->dims), *std::move(blob));
       } else {
-        needed_blob_ = item.put().blob_root();
+        needed_blob_ = BlobKeyOf(item.put());
         return false;
       }
       break;
     }
     case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
+    case proto::ClientItem::kKeep: outcome = state_.Keep(seq, item.keep()); break;
     default:
       outcome = state_.Fetch(seq, item.fetch(), WholeGraphsOf(item.fetch().whole()));
       break;

@@ -25,6 +25,7 @@
 #include "worker/engine/trace.h"
 #include "worker/session/answer_log.h"
 #include "worker/session/blob_inbox.h"
+#include "worker/session/blob_part.h"
 #include "worker/session/graph_table.h"
 #include "worker/session/persist_request.h"
 #include "worker/session/restoration.h"
@@ -87,7 +88,7 @@ class ExecutorCore {
   // Returns the blobs to fetch. Each is answered by one OnBlob, with the verified bytes or an
   // error.
   std::vector<BlobWant> TakeBlobWants() { return inbox_.TakeWants(); }
-  void OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
+  void OnBlob(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents,
               const SendFrame& send);
 
   // ---- storing; call after On or OnBlob, and at wake_ms(). Times: of one monotonic clock.

@@ -124,8 +124,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
           tell_trouble(proto::DeviceTrouble::LAUNCH_TOO_LONG, line, begun_seq());
           _exit(kExitLaunchTooLong);
         });
-  // What was measured of the host's kernels says nothing of another device's.
-  const bool tunes = command.kernel_socket().tunes() && !options.no_opt && host_kernels;
+  // Of OpenCL's kernels nothing is known that could be tuned.
+  const bool tunes = command.kernel_socket().tunes() && !options.no_opt &&
+                     (host_kernels || properties.form == CompiledKernel::Form::kPtx);
   if (options.reference) {
     engine = MakeReferenceEngine(*std::move(made));
   } else {
@@ -218,6 +219,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
       }
       pace = uses_idle_time ? kLookingAgain : kQuietNow;
       if (uses_idle_time) engine->UseBetterKernels(preempted);
+      if (uses_idle_time) engine->SearchForBetterKernels(preempted);
     }
     requests.Turn(core, send);
   }

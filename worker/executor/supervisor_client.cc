@@ -1,5 +1,6 @@
 #include "worker/executor/supervisor_client.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/check.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "worker/engine/engine.h"
@@ -24,6 +26,28 @@ absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(int fd, Engine& engine) {
   struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0) return absl::DataLossError("a downloaded blob is missing");
   return engine.MapFile(fd, info.st_size);
+}
+
+// The same of a part, which is copied: it need not begin where a page does.
+absl::StatusOr<runtime::DeviceBuffer> ReadBlobPart(int fd, const BlobWant& want, Engine& engine) {
+  constexpr uint64_t kPieceBytes = 4 << 20;
+  OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer buffer,
+                      engine.NewBuffer(static_cast<int64_t>(want.stored_bytes)));
+  std::string piece;
+  for (uint64_t at = 0; at < want.stored_bytes; at += piece.size()) {
+    piece.assign(std::min(kPieceBytes, want.stored_bytes - at), '\0');  // padding is zeros
+    const uint64_t here = at < want.bytes ? std::min<uint64_t>(piece.size(), want.bytes - at) : 0;
+    for (uint64_t got = 0; got < here;) {
+      const ssize_t more = pread(fd, piece.data() + got, here - got,
+                                 static_cast<off_t>(want.offset + at + got));
+      if (more < 0 && errno == EINTR) continue;
+      if (more <= 0) return absl::DataLossError("a downloaded blob is missing");
+      got += static_cast<uint64_t>(more);
+    }
+    OB_RETURN_IF_ERROR(
+        engine.device().Upload(buffer.address() + static_cast<int64_t>(at), piece));
+  }
+  return buffer;
 }
 
 // How often a busy writer is polled; an idle session is notified within this time.
@@ -55,15 +79,28 @@ void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, 
   } else if (command.has_blob_here()) {
     const proto::BlobHere& blob = command.blob_here();
     if (wants_in_flight_ > 0) --wants_in_flight_;
+    const BlobWant want = TakeSent(blob.root());
     if (blob.code() == 0)
-      core.OnBlob(blob.root(), MapBlobFile(passed, engine), send);
+      core.OnBlob(want.key,
+                  want.is_part ? ReadBlobPart(passed, want, engine) : MapBlobFile(passed, engine),
+                  send);
     else
-      core.OnBlob(blob.root(),
+      core.OnBlob(want.key,
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
   } else if (command.has_stored()) {
     OnStored(command.stored(), core, send);
   }
   if (passed >= 0) close(passed);
+}
+
+// All answers for one root bring the same file: whose each is makes no difference.
+BlobWant SupervisorClient::TakeSent(const std::string& root) {
+  const auto sent = sent_wants_.find(root);
+  if (sent == sent_wants_.end()) return {.root = root};
+  BlobWant want = std::move(sent->second.front());
+  sent->second.pop_front();
+  if (sent->second.empty()) sent_wants_.erase(sent);
+  return want;
 }
 
 void SupervisorClient::OnStored(proto::Stored stored, ExecutorCore& core,
@@ -115,9 +152,10 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
   for (BlobWant& want : core.TakeBlobWants()) wants_.push_back(std::move(want));
   for (; !wants_.empty() && wants_in_flight_ < kBlobWantsMax; ++wants_in_flight_) {
     proto::NodeEvent event;
-    event.mutable_want_blob()->set_root(std::move(wants_.front().root));
+    event.mutable_want_blob()->set_root(wants_.front().root);
     event.mutable_want_blob()->set_size_bytes(wants_.front().size_bytes);
     tell_(event);
+    sent_wants_[wants_.front().root].push_back(wants_.front());
     wants_.pop_front();
   }
   if (writer_ != nullptr)

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,9 +45,11 @@ class SupervisorClient {
                   const ExecutorCore::SendFrame& send);
 
   void TellPart();
+  BlobWant TakeSent(const std::string& root);
 
   const Tell tell_;
   std::deque<BlobWant> wants_;             // not sent yet
+  std::map<std::string, std::deque<BlobWant>> sent_wants_;  // not answered, by root
   size_t wants_in_flight_ = 0;             // sent, at most kBlobWantsMax
   std::unique_ptr<PersistWriter> writer_;  // created when StoreFile comes
   std::deque<proto::StoreBlobs> parts_;    // of the result under way, not told yet

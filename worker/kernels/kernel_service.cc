@@ -162,7 +162,11 @@ class ServedCompilers {
     ObjectCacheOptions options{.folder = files_.objects,
                                .compiler = CompilerIdentity(program_, target_),
                                .bytes_max = files_.objects_bytes_max,
-                               .on_stored = on_stored};
+                               .on_stored = on_stored,
+                               .is_stopped = [fd = stop_fd_] {
+                                 pollfd waited{fd, POLLIN, 0};
+                                 return poll(&waited, 1, 0) > 0;
+                               }};
     cache_ = std::make_unique<ObjectCache>(box_.get(), std::move(options));
   }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "worker/kernels/kernel_service.h"
-#include "worker/tuning/search_main.h"
+#include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
 namespace {

@@ -72,24 +72,20 @@ void Enrolment::KeepSecret(const std::string& path, const std::string& pem) cons
 
 absl::Status Enrolment::Enrol() {
   OB_RETURN_IF_ERROR(ChooseKey());
-  proto::EnrolRequest request;
-  OB_ASSIGN_OR_RETURN(*request.mutable_certificate_request(), tls::MakeRequest(*key_));
-  request.set_name(options_.name);
-  request.set_token(options_.token);
+  OB_ASSIGN_OR_RETURN(const std::string request, tls::MakeRequest(*key_));
   // What is still good proves the name.
   const bool is_good =
       certificate_ != nullptr && absl::Now() < certificate_->chain.front().not_after();
   const FleetChannels without = options_.connect(is_good ? certificate_ : nullptr);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
-  context.set_wait_for_ready(true);
-  context.AddMetadata("authorization", "Bearer " + options_.fleet_secret);
-  proto::EnrolReply reply;
-  const grpc::Status status =
-      proto::Fleet::NewStub(without.control)->Enrol(&context, request, &reply);
-  if (!status.ok()) return wire::FromGrpc(status);
-  OB_ASSIGN_OR_RETURN(auto chain, tls::Certificate::ParseAll("the worker's certificate",
-                                                             reply.certificate_chain()));
+  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request);
+  if (!pem.ok()) {
+    // A node's certificate that was revoked proves nothing any more, nor does its key: it makes
+    // another when it is started again, and waits to be let in.
+    if (options_.node.has_value() && absl::IsUnauthenticated(pem.status()))
+      for (const std::string& path : {options_.file, PathOfNewKey()}) unlink(path.c_str());
+    return pem.status();
+  }
+  OB_ASSIGN_OR_RETURN(auto chain, tls::Certificate::ParseAll("the worker's certificate", *pem));
   if (!key_->Fits(chain.front()))
     return absl::UnavailableError("the gateway has issued a certificate for another key");
   Use({*std::exchange(key_, std::nullopt), std::move(chain)});
@@ -97,6 +93,31 @@ absl::Status Enrolment::Enrol() {
   KeepSecret(options_.file, certificate_->ToPem());
   unlink(PathOfNewKey().c_str());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
+                                           const std::string& request) const {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
+  context.set_wait_for_ready(true);
+  proto::EnrolReply reply;
+  grpc::Status status;
+  if (options_.node.has_value()) {
+    proto::EnrolNodeRequest node;
+    node.set_certificate_request(request);
+    *node.mutable_facts() = *options_.node;
+    node.set_claim(options_.token);
+    status = fleet.EnrolNode(&context, node, &reply);
+  } else {
+    proto::EnrolRequest worker;
+    worker.set_certificate_request(request);
+    worker.set_name(options_.name);
+    worker.set_token(options_.token);
+    context.AddMetadata("authorization", "Bearer " + options_.fleet_secret);
+    status = fleet.Enrol(&context, worker, &reply);
+  }
+  if (!status.ok()) return wire::FromGrpc(status);
+  return std::move(*reply.mutable_certificate_chain());
 }
 
 void Enrolment::Use(tls::KeyAndChain certificate) {
@@ -118,7 +139,7 @@ void Enrolment::ReadKept() {
   if (kept.ok() && absl::Now() < kept->chain.front().not_after()) {
     Use(*std::move(kept));
     // It may have been revoked since, and the token be for the next: the gateway takes either.
-    if (!options_.token.empty()) due_unix_ms_ = 0;
+    if (!options_.token.empty() && !options_.node.has_value()) due_unix_ms_ = 0;
     return;
   }
   const absl::string_view why = kept.status().message();

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/fleet.grpc.pb.h"
 #include "wire/tls/certificate.h"
 
 namespace outboard::worker {
@@ -34,6 +35,10 @@ struct FleetChannels {
 
 struct EnrolmentOptions {
   std::string name;          // for people
+  // Of a machine that booted over the network: it enrols as a node, without a fleet secret, and the
+  // token, if any, is its claim. Keys and certificates are always kept in `file`, which is in its
+  // memory.
+  std::optional<proto::NodeFacts> node = std::nullopt;
   std::string fleet_secret;  // as in SupervisorOptions
   std::string token;         // for a gateway that asks for one; spent by the first certificate
   // Where the key and certificate of a token are kept for the next start of this worker, which has
@@ -47,24 +52,28 @@ struct EnrolmentOptions {
 class Enrolment {
  public:
   explicit Enrolment(EnrolmentOptions options)
-      : options_(std::move(options)), keeps_(!options_.token.empty()) {}
+      : options_(std::move(options)),
+        keeps_(!options_.token.empty() || options_.node.has_value()) {}
 
   // Connections with a certificate that is good; new ones where it was replaced. Blocks while it
   // enrols, 10 s at most.
   // Errors: UNAVAILABLE      nobody answers, and no certificate is good
   //         UNAUTHENTICATED  a wrong fleet secret
   //         PERMISSION_DENIED  no token that is good, or another worker has the name
+  //         of a node those of gateway/nodes/node_words.h
   absl::StatusOr<FleetChannels> Channels();
   // The gateway has refused the certificate: Channels enrols anew, where it was not that which
   // brought it. False: it was, or there is none, and to try again is of no use.
   bool Refused();
   // It has let this worker in.
   void Accepted() { is_refused_ = false; }
+  bool is_node() const { return options_.node.has_value(); }
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
 
  private:
   absl::Status Enrol();
+  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request) const;
   absl::Status ChooseKey();
   void KeepSecret(const std::string& path, const std::string& pem) const;
   std::string PathOfNewKey() const { return options_.file + ".new"; }
@@ -80,5 +89,10 @@ class Enrolment {
   FleetChannels channels_;
   std::atomic<int64_t> due_unix_ms_{0};
 };
+
+// Of a node's, which has no fleet secret: the gateway's local socket asks for it.
+inline bool IsNode(const Enrolment* enrolment) {
+  return enrolment != nullptr && enrolment->is_node();
+}
 
 }  // namespace outboard::worker

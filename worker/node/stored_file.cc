@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "telemetry/log.h"
 #include "wire/limits.h"
 
 namespace outboard::worker {
@@ -73,6 +74,13 @@ int MakeAndUnlink(const std::string& folder) {
 }
 
 }  // namespace
+
+std::unique_ptr<StoredFile> StoredFile::MakeOrNone(const std::string& folder) {
+  absl::StatusOr<std::unique_ptr<StoredFile>> file = Make(folder);
+  if (file.ok()) return *std::move(file);
+  telemetry::LogError("session_not_stored", {{"message", file.status().message()}});
+  return nullptr;
+}
 
 absl::StatusOr<std::unique_ptr<StoredFile>> StoredFile::Make(const std::string& folder) {
   int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

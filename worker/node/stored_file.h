@@ -27,6 +27,9 @@ class StoredFile {
   // An empty file on the disk of `folder`.
   // Errors: UNAVAILABLE  it cannot be made there
   static absl::StatusOr<std::unique_ptr<StoredFile>> Make(const std::string& folder);
+  // The same; null, and an event of the log, where it cannot be made: a session is served all the
+  // same, and what it wants to store is refused.
+  static std::unique_ptr<StoredFile> MakeOrNone(const std::string& folder);
   // Its space is free a little later: of a file with many holes that takes a while, and whoever
   // lets go of it does not wait.
   ~StoredFile();

@@ -41,6 +41,7 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/groups/link_speed.h"
 #include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
@@ -97,7 +98,8 @@ class Supervisor::Impl {
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
     SayWhatIsShared();
-    if (!options_.search.empty())
+    // Executors that have a GPU search on it themselves, while their sessions are quiet.
+    if (!options_.search.empty() && executors_.device != runtime::kCuda)
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .cores = CoresOf(0),
@@ -179,6 +181,10 @@ class Supervisor::Impl {
     return device < cores_of_devices_.size() ? cores_of_devices_[device] : std::vector<int>();
   }
 
+  std::function<std::vector<int>(uint32_t)> CoresOfEach() const {
+    return [this](uint32_t device) { return CoresOf(device); };
+  }
+
   // Takes connections with the certificate of the time; sessions are attached by them, too.
   absl::Status Connect() {
     if (options_.enrolment == nullptr) return absl::OkStatus();
@@ -218,7 +224,7 @@ class Supervisor::Impl {
                // again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
-        local_socket_ = command.welcome().local_socket();
+        local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
         welcome_ = has_welcome = true;
         not_joined_.clear();
@@ -237,6 +243,12 @@ class Supervisor::Impl {
         OnRelease(command.release().session_id());
       } else if (command.has_drain()) {
         draining_ = true;
+      } else if (command.has_measure()) {
+        spare_.Stop();  // it would have the device beside
+        proto::WorkerEvent event;
+        *event.mutable_measured() = devices_.Measure(options_.measure, CoresOfEach());
+        Tell(event);
+        StartSpare();
       }
       Reap();
       if (devices_.are_gpus() && has_welcome) StartSpare();  // a GPU may have become free
@@ -291,11 +303,9 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
-    entry.set_serves_groups(true);
-    entry.set_has_collectives(true);
+    DescribeGroups(options_.devices, entry);
     if (options_.links != nullptr) entry.set_data_address(options_.links->address());
-    devices_.Describe([this](uint32_t device) { return static_cast<int>(CoresOf(device).size()); },
-                      entry);
+    devices_.Describe(CoresOfEach(), entry);
     std::lock_guard lock(mutex_);
     for (const auto& [id, executors] : sessions_) {
       if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
@@ -335,14 +345,6 @@ class Supervisor::Impl {
       }
       wake_.wait_for(lock, period, [&] { return !joined_ || stopping_.load(); });
     }
-  }
-
-  // Without it a session is served all the same; what it wants to store is refused.
-  std::unique_ptr<StoredFile> MakeStoredFile() const {
-    absl::StatusOr<std::unique_ptr<StoredFile>> file = StoredFile::Make(blob_cache_->folder());
-    if (file.ok()) return *std::move(file);
-    telemetry::LogError("session_not_stored", {{"message", file.status().message()}});
-    return nullptr;
   }
 
   // For the device that the gateway will most likely name: the first that is free. A GPU has one
@@ -455,7 +457,7 @@ class Supervisor::Impl {
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
     session.kernels = spare_.TakeKernels();
-    session.stored_file = MakeStoredFile();
+    session.stored_file = StoredFile::MakeOrNone(blob_cache_->folder());
     session.output = spare_.TakeOutput();
     if (devices_.are_gpus())
       session.on_device_failure = [this, device = spare_.device(),

@@ -41,6 +41,8 @@ struct SupervisorOptions {
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
   // search.
   std::vector<std::string> search;
+  // Command line of a measuring process (worker/devices/measure_main.h).
+  std::vector<std::string> measure = {"/proc/self/exe", "measure-device"};
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
   // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`;

@@ -2,15 +2,15 @@
 
 namespace outboard::worker {
 
-void BlobInbox::Want(const std::string& root, uint64_t size_bytes) {
-  Blob& blob = blobs_[root];
+void BlobInbox::Want(BlobWant want) {
+  Blob& blob = blobs_[want.key];
   if (blob.asked + blob.here.size() >= ++blob.takers) return;
   ++blob.asked;
-  wants_.push_back({root, size_bytes});
+  wants_.push_back(std::move(want));
 }
 
-void BlobInbox::Arrived(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents) {
-  const auto found = blobs_.find(root);
+void BlobInbox::Arrived(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents) {
+  const auto found = blobs_.find(key);
   if (found == blobs_.end() || found->second.asked == 0) return;  // nobody asked
   Blob& blob = found->second;
   --blob.asked;
@@ -18,8 +18,8 @@ void BlobInbox::Arrived(const std::string& root, absl::StatusOr<runtime::DeviceB
   if (blob.takers == 0 && blob.asked == 0) blobs_.erase(found);
 }
 
-std::optional<absl::StatusOr<runtime::DeviceBuffer>> BlobInbox::Take(const std::string& root) {
-  const auto found = blobs_.find(root);
+std::optional<absl::StatusOr<runtime::DeviceBuffer>> BlobInbox::Take(const std::string& key) {
+  const auto found = blobs_.find(key);
   if (found == blobs_.end() || found->second.here.empty()) return std::nullopt;
   Blob& blob = found->second;
   absl::StatusOr<runtime::DeviceBuffer> contents = std::move(blob.here.front());
@@ -29,7 +29,7 @@ std::optional<absl::StatusOr<runtime::DeviceBuffer>> BlobInbox::Take(const std::
 }
 
 void BlobInbox::Forget() {
-  for (auto& [root, blob] : blobs_) {
+  for (auto& [key, blob] : blobs_) {
     blob.takers = 0;
     blob.here.clear();
   }

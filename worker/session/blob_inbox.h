@@ -28,18 +28,23 @@ inline constexpr size_t kBlobWantsMax = 256;
 struct BlobWant {
   std::string root;         // 32 bytes
   uint64_t size_bytes = 0;  // 0: not known
+  // By which it is delivered and taken; `root` where all of the blob is wanted.
+  std::string key = root;
+  // Else so much of it (blob_part.h).
+  bool is_part = false;
+  uint64_t offset = 0, bytes = 0, stored_bytes = 0;
 };
 
 class BlobInbox {
  public:
-  // Adds a taker of `root`.
-  void Want(const std::string& root, uint64_t size_bytes);
+  // Adds a taker of `want.key`.
+  void Want(BlobWant want);
   // Returns the new requests since the last call, in order; each gets one answer.
   std::vector<BlobWant> TakeWants() { return std::exchange(wants_, {}); }
   // Delivers the verified bytes, or an error. Drops a blob that has no taker any more.
-  void Arrived(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents);
+  void Arrived(const std::string& key, absl::StatusOr<runtime::DeviceBuffer> contents);
   // Returns nullopt if the blob has not arrived.
-  std::optional<absl::StatusOr<runtime::DeviceBuffer>> Take(const std::string& root);
+  std::optional<absl::StatusOr<runtime::DeviceBuffer>> Take(const std::string& key);
   // Drops all takers, when their stream has ended.
   void Forget();
 

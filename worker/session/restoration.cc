@@ -21,7 +21,7 @@ absl::Status NoSense(const std::string& what) {
 
 Restoration::Restoration(std::string manifest_root, BlobInbox* inbox)
     : manifest_root_(std::move(manifest_root)), inbox_(inbox) {
-  inbox_->Want(manifest_root_, 0);
+  inbox_->Want({.root = manifest_root_});
 }
 
 template <typename Entry>
@@ -46,7 +46,7 @@ absl::Status Restoration::Ask(const Entry& entry) {
       return NoSense(absl::StrCat("the array of handle ", entry.handle()));
   awaited_[entry.blob_root()].push_back(
       {key, static_cast<DType>(entry.dtype()), {entry.dims().begin(), entry.dims().end()}});
-  inbox_->Want(entry.blob_root(), bytes);
+  inbox_->Want({.root = entry.blob_root(), .size_bytes = bytes});
   return absl::OkStatus();
 }
 
@@ -114,6 +114,7 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
     uses.push_back(std::move(logged));
   }
   arrays_.clear();
+  OB_RETURN_IF_ERROR(state.RestoreNames(snapshot_));
   return state.RestoreKernelUses(uses);
 }
 

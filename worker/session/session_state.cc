@@ -5,6 +5,9 @@
 //   E3  Handles of donated inputs are removed before the Run starts, whether it fails or not: the
 //       engine may overwrite the inputs, and a partially written one has no handle. Otherwise a
 //       failed Run changes only its outputs, which become poison.
+//   E10 A name refers to the handle that its last Keep or Run.rekept said, whether the Run failed
+//       or not. A handle with a name is ended by no client of this version; one that is ended all
+//       the same is listed as lost.
 //   E7  A kernel's version changes only between two Runs, and the kernel use log records before
 //       which. Replaying the same items with that log gives the same bits.
 #include "worker/session/session_state.h"
@@ -18,9 +21,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "telemetry/counters.h"
+#include "wire/limits.h"
 #include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
+
+namespace {
+constexpr size_t kKeptMessageBytesMax = 1000;  // of each in a list of many
+}  // namespace
 
 struct SessionState::PartialPut {
   uint64_t seq = 0;
@@ -55,7 +63,7 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
     if (i >= static_cast<uint32_t>(run.outputs_size()))
       return absl::InvalidArgumentError(
           absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
-  return absl::OkStatus();
+  return names_.Check(run);
 }
 
 Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph) {
@@ -89,6 +97,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
     if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
     if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
   }
+  names_.Follow(run);  // E10
   std::vector<DeviceArrayPtr> outputs;
   if (status.ok()) {
     std::vector<Binding> bindings;
@@ -167,8 +176,8 @@ absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const pro
   OB_RETURN_IF_ERROR(CheckPut(put));
   const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
-  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArray(dtype, dims);
-  if (MadeRoom(array.status())) array = engine_->NewArray(dtype, dims);
+  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArrayForUpload(dtype, dims);
+  if (MadeRoom(array.status())) array = engine_->NewArrayForUpload(dtype, dims);
   if (array.ok() && static_cast<uint64_t>((*array)->bytes()) != put.total_bytes())
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
@@ -209,13 +218,12 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   return outcome;
 }
 
-Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put,
+Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                               absl::StatusOr<runtime::DeviceBuffer> contents) {
   Outcome outcome;
   const uint64_t handle = put.handle();
   absl::Status status = CheckPut(put);
   status.Update(contents.status());
-  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
   if (status.ok()) status = CheckBytes(dtype, dims, contents->bytes());
   if (status.ok())
@@ -310,6 +318,49 @@ Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest
   return outcome;
 }
 
+Outcome SessionState::Keep(uint64_t seq, const proto::Keep& keep) {
+  Outcome outcome;
+  absl::Status status;
+  for (const proto::Keep::Entry& entry : keep.entries())
+    if (!handles_.contains(entry.handle()))
+      status.Update(
+          absl::NotFoundError(absl::StrCat("handle ", entry.handle(), " does not exist")));
+  if (status.ok()) status = names_.Set(keep.entries());
+  if (!status.ok()) outcome.answers.push_back(Fail(seq, seq, status, {}));
+  return outcome;
+}
+
+std::vector<proto::Kept> SessionState::ListKept() const {
+  std::vector<proto::Kept> pieces(1);
+  size_t bytes = 0;
+  for (const auto& [id, name] : names_.by_id()) {
+    proto::Kept::Entry entry;
+    entry.set_name(name.text);
+    entry.set_handle(name.handle);
+    const auto held = handles_.find(name.handle);
+    if (held != handles_.end() && held->second.array != nullptr) {
+      Describe(*held->second.array, &entry);
+    } else {
+      const absl::Status why = held != handles_.end()
+                                   ? held->second.status
+                                   : absl::DataLossError("the array was released");  // E10
+      entry.set_code(static_cast<uint32_t>(why.code()));
+      entry.set_message(std::string(why.message().substr(0, kKeptMessageBytesMax)));
+    }
+    bytes += entry.ByteSizeLong() + 8;
+    if (bytes > wire::kPieceBytesMax) {
+      pieces.emplace_back();
+      bytes = 0;
+    }
+    *pieces.back().add_entries() = std::move(entry);
+  }
+  uint64_t last = 0;
+  for (const auto& [handle, entry] : handles_) last = std::max(last, handle);
+  pieces.back().set_is_last(true);
+  pieces.back().set_next_handle(last + 1);
+  return pieces;
+}
+
 Answer SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
                           std::span<const uint64_t> handles, std::string_view graph_id) {
   Answer kept;
@@ -355,6 +406,7 @@ void SessionState::AddTo(PersistRequest& request) const {
       held.set_op(node->op);
     }
   }
+  names_.AddTo(request.snapshot);
   for (const KernelUseRecord& entry : kernel_use_log_.entries())
     *request.snapshot.add_kernel_uses() = ToWire(entry);
 }

@@ -30,6 +30,7 @@
 #include "worker/session/answer_log.h"
 #include "worker/session/graph_table.h"
 #include "worker/session/kernel_use_log.h"
+#include "worker/session/kept_names.h"
 #include "worker/session/persist_request.h"
 
 namespace outboard::worker {
@@ -52,8 +53,8 @@ class SessionState {
   // `seq` is one above the last applied, or that of the Put under way.
   Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
   Outcome Put(uint64_t seq, const proto::Put& piece);
-  // A Put whose bytes came as a blob; the array is made in their memory.
-  Outcome PutBlob(uint64_t seq, const proto::Put& put,
+  // A Put whose bytes came as a blob; the array, of `dims`, is made in their memory.
+  Outcome PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                   absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
   // By the index of a value: the graph that makes the whole of an array that is stored in parts.
@@ -62,6 +63,11 @@ class SessionState {
   // Fills in `request`, unless the item fails.
   Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request,
                const WholeGraphs& whole = {});
+
+  // Names for arrays, in place of all names before.
+  Outcome Keep(uint64_t seq, const proto::Keep& keep);
+  // As pieces for the client, the last one marked.
+  std::vector<proto::Kept> ListKept() const;
 
   uint64_t put_under_way() const;  // its seq; 0: none
   void ForgetPutUnderWay();        // with its stream
@@ -74,6 +80,9 @@ class SessionState {
   void Hold(uint64_t handle, DeviceArrayPtr array) { handles_[handle] = {std::move(array), {}, 0}; }
   void Poison(uint64_t handle, absl::Status status, uint64_t cause_seq) {
     handles_[handle] = {nullptr, std::move(status), cause_seq};
+  }
+  absl::Status RestoreNames(const proto::SessionSnapshot& snapshot) {
+    return names_.Set(snapshot.names());
   }
   // Kernels are used from Run to Run as `entries` say, by seq and no lower than what was said
   // before; those of `restored` are in the kernel use log already.
@@ -121,6 +130,7 @@ class SessionState {
   std::map<uint64_t, absl::Status> refused_;  // by seq
   KernelUseLog kernel_use_log_;
   absl::flat_hash_map<uint64_t, Entry> handles_;
+  KeptNames names_;
   std::unique_ptr<PartialPut> put_;
   std::weak_ptr<const PersistRequest> held_;
   std::function<void()> let_go_;

@@ -1,10 +1,13 @@
 #include "worker/tuning/kernel_measurer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
 #include "runtime/devices.h"
@@ -26,11 +29,16 @@ constexpr double kColdFactor = 1.5;
 }  // namespace
 
 KernelMeasurer::KernelMeasurer(std::string encoding, KernelCompiler* compiler,
-                               runtime::Device* device)
-    : encoding_(std::move(encoding)), compiler_(compiler), device_(device) {
+                               runtime::Device* device, int batch, LaunchWatch* watch)
+    : encoding_(std::move(encoding)),
+      compiler_(compiler),
+      device_(device),
+      batch_(static_cast<size_t>(std::max(1, batch))),
+      watch_(watch) {
   Graph graph;
   const absl::StatusOr<const UOp*> sink = DecodeGraph(graph, encoding_, Level::kKernel);
   if (!sink.ok()) return;  // nothing of it will compile
+  copies_ = CopiesOf(*sink);
   for (const UOp* node : PostOrder(*sink)) {
     if (node->op != Op::kGlobal && node->op != Op::kStore) continue;
     const UOp* const global = node->op == Op::kStore ? node->src[0]->src[0] : node;
@@ -43,30 +51,66 @@ KernelMeasurer::KernelMeasurer(std::string encoding, KernelCompiler* compiler,
 
 absl::StatusOr<std::vector<runtime::DeviceAddress>> KernelMeasurer::OnDevice(
     std::span<void* const> buffers) {
-  std::vector<runtime::DeviceAddress> addresses(buffers.size());
+  const auto copies = static_cast<size_t>(copies_);
+  std::vector<runtime::DeviceAddress> addresses(copies * buffers.size());
   for (size_t i = 0; i < buffers.size() && i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    if (const auto direct = device_->AddressOfHost(buffers[i], slot.bytes)) {
+    if (const auto direct = device_->AddressOfHost(buffers[i], slot.bytes); direct && copies == 1) {
       addresses[i] = *direct;
       continue;
     }
-    if (!slot.memory) {
-      OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer memory, device_->Allocate(slot.bytes));
-      slot.memory.emplace(std::move(memory));
+    const std::string_view bytes(static_cast<const char*>(buffers[i]),
+                                 static_cast<size_t>(slot.bytes));
+    for (size_t copy = 0; copy < copies; ++copy) {
+      const bool fresh = slot.memory.size() == copy;
+      if (fresh) {
+        OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer memory, device_->Allocate(slot.bytes));
+        slot.memory.push_back(std::move(memory));
+      }
+      const runtime::DeviceAddress address = slot.memory[copy].address();
+      addresses[copy * buffers.size() + i] = address;
+      if (fresh || slot.written) OB_RETURN_IF_ERROR(device_->Upload(address, bytes));
     }
-    addresses[i] = slot.memory->address();
-    OB_RETURN_IF_ERROR(device_->Upload(
-        addresses[i], {static_cast<const char*>(buffers[i]), static_cast<size_t>(slot.bytes)}));
   }
   return addresses;
 }
 
 absl::Status KernelMeasurer::ToHost(std::span<void* const> buffers) {
-  for (size_t i = 0; i < buffers.size() && i < slots_.size(); ++i)
-    if (slots_[i].written && slots_[i].memory)
-      OB_RETURN_IF_ERROR(
-          device_->Download(slots_[i].memory->address(), slots_[i].bytes, buffers[i]));
+  std::string other;
+  for (size_t i = 0; i < buffers.size() && i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    for (size_t copy = 0; slot.written && copy < slot.memory.size(); ++copy) {
+      if (copy > 0) other.resize(static_cast<size_t>(slot.bytes));
+      void* const to = copy == 0 ? buffers[i] : other.data();
+      OB_RETURN_IF_ERROR(device_->Download(slot.memory[copy].address(), slot.bytes, to));
+      if (copy > 0 && std::memcmp(other.data(), buffers[i], other.size()) != 0)
+        return absl::DataLossError(
+            absl::StrCat("copy ", copy, " of slot ", i, " is not what the first one is"));
+    }
+  }
   return device_->Synchronize();
+}
+
+absl::StatusOr<const runtime::DeviceKernel*> KernelMeasurer::Loaded(const CompiledKernel& kernel) {
+  if (loaded_ != nullptr && kernel.object == loaded_from_.object &&
+      kernel.blocks == loaded_from_.blocks && kernel.threads == loaded_from_.threads &&
+      kernel.shared_bytes == loaded_from_.shared_bytes && kernel.maps == loaded_from_.maps &&
+      kernel.tasks == loaded_from_.tasks)
+    return loaded_.get();
+  loaded_.reset();
+  OB_ASSIGN_OR_RETURN(loaded_, device_->Load(kernel));
+  loaded_from_ = kernel;
+  return loaded_.get();
+}
+
+absl::StatusOr<double> KernelMeasurer::Time(const runtime::DeviceKernel& kernel,
+                                            std::span<const runtime::DeviceAddress> addresses,
+                                            int64_t tasks) {
+  const WatchedWait wait(watch_, candidate_, LongestOf(watch_, 0));
+  return device_->Time([&] {
+    return tasks == kernel.tasks() ? device_->Launch(kernel, addresses, {})
+                                   : device_->LaunchTasks(kernel, addresses, {}, 0, tasks);
+  });
 }
 
 void KernelMeasurer::Expect(std::span<const std::vector<codegen::Opt>> candidates) {
@@ -80,7 +124,7 @@ absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen
   const std::string wanted = codegen::OptsToString(opts);
   if (!ready_.contains(wanted)) {
     std::vector<KernelSource> batch{{encoding_, wanted}};
-    while (!expected_.empty() && batch.size() < kBatchCandidatesMax) {
+    while (!expected_.empty() && batch.size() < batch_) {
       if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front()});
       expected_.pop_front();
     }
@@ -88,13 +132,17 @@ absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen
     for (size_t i = 0; i < batch.size(); ++i)
       ready_.insert_or_assign(*batch[i].opts, std::move(compiled[i]));
   }
+  candidate_ = absl::StrCat("a candidate of a search, ", wanted);
   return std::move(ready_.extract(wanted).mapped());
 }
 
 absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  int64_t task_begin, int64_t task_end) {
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  // Where tasks cannot be chosen, the first of several parts is all of them.
+  if (!device_->properties().cuts_tasks && task_begin > 0) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
+  const WatchedWait wait(watch_, candidate_, LongestOf(watch_, 0));
   OB_RETURN_IF_ERROR(device_->LaunchTasks(*loaded, addresses, {}, task_begin, task_end));
   return ToHost(buffers);
 }
@@ -102,22 +150,19 @@ absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* c
 absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
                                                std::span<void* const> buffers,
                                                double most_seconds) {
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  OB_ASSIGN_OR_RETURN(const runtime::DeviceKernel* const loaded, Loaded(kernel));
   OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
   const int threads = device_->properties().threads;
   if (device_->properties().cuts_tasks && kernel.tasks >= 4 * threads) {
     // One of many tasks: a share of the work, without the others' threads.
-    OB_ASSIGN_OR_RETURN(const double one, device_->Time([&] {
-      return device_->LaunchTasks(*loaded, addresses, {}, 0, 1);
-    }));
+    OB_ASSIGN_OR_RETURN(const double one, Time(*loaded, addresses, 1));
     const double whole = one * static_cast<double>(kernel.tasks) / threads;
     if (whole > 2 * kColdFactor * most_seconds) return whole;
   }
   double least = 0, total = 0;
   for (int run = 0; run < kRunsMax; ++run) {
     if (total >= kMeasuredSeconds && (run >= kRunsMin || total >= kLongSeconds)) break;
-    OB_ASSIGN_OR_RETURN(const double seconds,
-                        device_->Time([&] { return device_->Launch(*loaded, addresses, {}); }));
+    OB_ASSIGN_OR_RETURN(const double seconds, Time(*loaded, addresses, kernel.tasks));
     total += seconds;
     least = run == 0 ? seconds : std::min(least, seconds);
     if (least > (run == 0 ? kColdFactor : 1) * most_seconds) break;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <deque>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,39 +13,58 @@
 #include "compiler/search/beam.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/engine/launch_watch.h"
 
 namespace outboard::worker {
 
 // Threads: one, the device's.
 class KernelMeasurer final : public search::Measurer {
  public:
-  // For one kernel without VARs, given as its encoding. Both pointers outlive this.
-  KernelMeasurer(std::string encoding, KernelCompiler* compiler, runtime::Device* device);
+  // For one kernel without VARs, given as its encoding, in one copy or several
+  // (compiler/copies.h). `batch` candidates are compiled at a time. `watch` is told what is waited
+  // for; nullptr: nobody. All pointers outlive this.
+  KernelMeasurer(std::string encoding, KernelCompiler* compiler, runtime::Device* device,
+                 int batch, LaunchWatch* watch);
 
   void Expect(std::span<const std::vector<codegen::Opt>> candidates) override;
   absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) override;
+  // Of a kernel in several copies, all copies have the same inputs, and `buffers` the results of
+  // the first. Errors: DATA_LOSS  those of another one differ
   absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers, int64_t task_begin,
                    int64_t task_end) override;
   // If the device can run single tasks (DeviceProperties::cuts_tasks), times one or two first: a
   // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
+  absl::Status health() const override { return device_->health(); }
 
  private:
-  // A slot of the kernel; `memory` mirrors the host's buffer if the device cannot address that.
+  // A slot of the kernel; `memory` has the host's buffer for each copy if the device cannot address
+  // that.
   struct Slot {
     int64_t bytes = 0;
     bool written = false;
-    std::optional<runtime::DeviceBuffer> memory;
+    std::vector<runtime::DeviceBuffer> memory;
   };
-  // Returns device addresses of the contents of `buffers`; uploads them if needed.
+  // Returns device addresses of the contents of `buffers`, for each copy; uploads what the device
+  // cannot address and does not have yet, since what no kernel writes stays as it is.
   absl::StatusOr<std::vector<runtime::DeviceAddress>> OnDevice(std::span<void* const> buffers);
+  // The kernel on the device: the last one is kept, since it is timed and compared.
+  absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
+  absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
+                              std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
   // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
   absl::Status ToHost(std::span<void* const> buffers);
 
   const std::string encoding_;
   KernelCompiler* const compiler_;
   runtime::Device* const device_;
+  const size_t batch_;
+  LaunchWatch* const watch_;
+  int64_t copies_ = 1;
+  std::string candidate_;                           // whose launch is waited for, for people
+  std::unique_ptr<runtime::DeviceKernel> loaded_;   // of loaded_from_
+  CompiledKernel loaded_from_;
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

@@ -10,9 +10,6 @@
 
 namespace outboard::worker {
 
-// Beam width: the number of lists of Opts that each round passes to the next.
-inline constexpr int kIdleSearchWidth = 4;
-
 struct SearchMainOptions {
   int debug = 0;  // DEBUG: 1 prints a line when a search begins, and one with its gain
 };

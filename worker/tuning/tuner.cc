@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/copies.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
@@ -31,7 +32,7 @@ int64_t BytesOf(const UOp* kernel) {
   int64_t bytes = 0;
   for (const UOp* node : PostOrder(kernel))
     if (node->op == Op::kGlobal) bytes += GlobalOf(node).elements() * ByteWidth(node->dtype);
-  return bytes;
+  return bytes * CopiesOf(kernel);
 }
 
 }  // namespace
@@ -108,19 +109,37 @@ absl::Status Tuner::SearchFor(const Demand& demand) {
   return store_->Finish(demand.key, options_.width);  // by itself: it is of no use to others
 }
 
+absl::StatusOr<bool> Tuner::SearchUntil(const UOp* kernel, const std::string& name,
+                                        const TuningKey& key, const std::function<bool()>& stop) {
+  OB_ASSIGN_OR_RETURN(std::optional<Tuning> known, store_->Find(key));
+  if (known.has_value() && known->width >= options_.width) return true;
+  std::vector<search::Trial> trials;
+  if (known.has_value()) trials = std::move(known->trials);
+  Graph graph;
+  const absl::Status status = Search(AtLargest(graph, kernel), name, key, std::move(trials),
+                                     kForeverSeconds, stop);
+  if (absl::IsCancelled(status) || absl::IsUnavailable(status)) return false;  // somebody waits
+  OB_RETURN_IF_ERROR(status);
+  OB_ASSIGN_OR_RETURN(known, store_->Find(key));
+  return known.has_value() && known->width >= options_.width;
+}
+
 absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const TuningKey& key,
-                           std::vector<search::Trial> known, double seconds_max) {
+                           std::vector<search::Trial> known, double seconds_max,
+                           const std::function<bool()>& stop) {
   if (const int64_t bytes = BytesOf(kernel); bytes > options_.memory_bytes_max)
     return absl::ResourceExhaustedError(
         absl::StrCat("buffers of ", bytes, " bytes; the limit is ", options_.memory_bytes_max));
   const Clock::time_point start = Clock::now();
   OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
-  KernelMeasurer device(std::move(encoded.bytes), compiler_, device_);
+  KernelMeasurer device(std::move(encoded.bytes), compiler_, device_, options_.batch,
+                        options_.watch);
   const size_t known_count = known.size();
   search::BeamOptions options;
   options.width = options_.width;
   options.target = options_.target;
-  options.stop = [&] { return SecondsSince(start) > seconds_max; };
+  options.stop = [&] { return SecondsSince(start) > seconds_max || (stop && stop()); };
+  options.may_end_process = !device_->properties().is_processor;
   // What is not kept is measured again; the search itself does not need it.
   options.on_trial = [&](const search::Trial& trial) {
     store_->Add(key, name, trial).IgnoreError();

@@ -3,6 +3,7 @@
 // the searches in idle time (search_main.h).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,9 +14,14 @@
 #include "compiler/target.h"
 #include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
+#include "worker/engine/launch_watch.h"
+#include "worker/process/message_limits.h"
 #include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
+
+// Beam width in idle time: the number of lists of Opts that each round passes to the next.
+inline constexpr int kIdleSearchWidth = 4;
 
 struct TunerOptions {
   int width = 0;  // of searches, for kernels not yet searched so wide; 0: none
@@ -26,6 +32,10 @@ struct TunerOptions {
   int64_t memory_bytes_max = int64_t{1} << 30;  // of one kernel's buffers, on top of the session's
   bool report = false;                          // prints a line on stderr for each search
   Target target = HostTarget();                 // of the compiler
+  int batch = kBatchCandidatesMax;              // candidates that are compiled at a time
+  // Is told which candidates are waited for; nullptr: nobody. A candidate of such a device may also
+  // end the process: it is in the store as one that does not work before it runs.
+  LaunchWatch* watch = nullptr;
 };
 
 // Threads: one, that of the device.
@@ -54,12 +64,18 @@ class Tuner {
   // Errors: those of the store, and UNAVAILABLE if no compiler can be reached
   absl::Status SearchFor(const Demand& demand);
 
+  // The same for a kernel of the session that this process serves, until `stop`. True where nothing
+  // is left to find. Errors: those of the search; it is of no use to ask again
+  absl::StatusOr<bool> SearchUntil(const UOp* kernel, const std::string& name,
+                                   const TuningKey& key, const std::function<bool()>& stop);
+
  private:
   std::optional<std::string> OptsFor(const Kernel& kernel, const TuningKey& key,
                                      std::optional<Tuning> known);
   // `kernel` has no VARs.
   absl::Status Search(const UOp* kernel, const std::string& name, const TuningKey& key,
-                      std::vector<search::Trial> known, double seconds_max);
+                      std::vector<search::Trial> known, double seconds_max,
+                      const std::function<bool()>& stop = {});
 
   TuningStore* store_;
   KernelCompiler* compiler_;

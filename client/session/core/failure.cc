@@ -86,13 +86,25 @@ void Provenance::Remember(uint64_t seq, std::shared_ptr<const RunOrigin> origin)
   if (runs_.size() > kRunsRememberedMax) runs_.pop_front();
 }
 
+const Provenance::Run* Provenance::Find(uint64_t seq) const {
+  const auto run =
+      std::lower_bound(runs_.begin(), runs_.end(), seq,
+                       [](const Run& of, uint64_t wanted) { return of.seq < wanted; });
+  return run == runs_.end() || run->seq != seq ? nullptr : &*run;
+}
+
+std::string Provenance::LineOf(uint64_t seq, uint32_t node) const {
+  const Run* const run = Find(seq);
+  if (run == nullptr) return "";
+  const std::string line = run->origin->WrittenAt(node);
+  return line.empty() ? run->origin->SentAt() : line;
+}
+
 absl::Status Provenance::Explain(const absl::Status& status) const {
   const std::optional<Failure> failure = FailureOf(status);
   if (!failure || failure->seq == 0) return status;
-  const auto run =
-      std::lower_bound(runs_.begin(), runs_.end(), failure->seq,
-                       [](const Run& candidate, uint64_t seq) { return candidate.seq < seq; });
-  if (run == runs_.end() || run->seq != failure->seq) return status;
+  const Run* const run = Find(failure->seq);
+  if (run == nullptr) return status;
   std::string message =
       absl::StrCat(status.message(), "; in step ", run->step, ", sent at ", run->origin->SentAt());
   if (failure->node)

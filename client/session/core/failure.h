@@ -57,6 +57,9 @@ class Provenance {
   // that sent it and, if the cloud names the operation, the line that wrote it. Other statuses are
   // unchanged.
   absl::Status Explain(const absl::Status& status) const;
+  // Returns the line that wrote a node of Run `seq`, or else the line that sent the Run; empty if
+  // the Run is not known.
+  std::string LineOf(uint64_t seq, uint32_t node) const;
 
  private:
   struct Run {
@@ -64,6 +67,8 @@ class Provenance {
     uint64_t step;
     std::shared_ptr<const RunOrigin> origin;
   };
+
+  const Run* Find(uint64_t seq) const;
 
   uint64_t steps_ = 0;
   std::deque<Run> runs_;  // seq rises

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +72,10 @@ absl::Status CheckRun(const RunRequest& request) {
   absl::Status status = CheckIndices("donate", request.donate, request.inputs.size());
   status.Update(CheckIndices("fetch", request.fetch, request.outputs.size()));
   status.Update(CheckRepeat(request));
+  for (const Rekept& rekept : request.rekept)
+    if (rekept.output >= request.outputs.size())
+      status.Update(absl::InvalidArgumentError(
+          absl::StrCat("keeps output ", rekept.output, " of ", request.outputs.size())));
   return status;
 }
 
@@ -141,6 +147,33 @@ absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
                                                      " bytes; limit ", wire::kEntryNameBytesMax));
     if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name is not UTF-8");
     proto::Save::Entry& out = *save.add_entries();
+    out.set_name(entry.name);
+    out.set_handle(entry.handle);
+  }
+  if (const size_t bytes = item.ByteSizeLong(); bytes > wire::kPieceBytesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("the names of ", entries.size(),
+                                                     " arrays take ", bytes, " bytes; limit ",
+                                                     wire::kPieceBytesMax));
+  return item;
+}
+
+absl::StatusOr<proto::ClientItem> KeepItem(std::span<const KeepEntry> entries) {
+  if (entries.size() > wire::kRunHandlesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("names for ", entries.size(),
+                                                     " arrays; limit ", wire::kRunHandlesMax));
+  std::set<std::string_view> names;
+  proto::ClientItem item;
+  proto::Keep& keep = *item.mutable_keep();
+  for (const KeepEntry& entry : entries) {
+    if (entry.name.empty() || entry.name.size() > wire::kEntryNameBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("an array's name of ", entry.name.size(),
+                                                     " bytes; from 1 to ",
+                                                     wire::kEntryNameBytesMax));
+    if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name is not UTF-8");
+    if (!names.insert(entry.name).second)
+      return absl::InvalidArgumentError(absl::StrCat("two arrays are named ", entry.name));
+    proto::Keep::Entry& out = *keep.add_entries();
+    out.set_id(entry.id);
     out.set_name(entry.name);
     out.set_handle(entry.handle);
   }

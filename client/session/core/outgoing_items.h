@@ -31,6 +31,7 @@ absl::Status CheckDims(std::span<const int64_t> dims);
 proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           uint64_t total_bytes);
 absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles);
+absl::StatusOr<proto::ClientItem> KeepItem(std::span<const KeepEntry> entries);
 absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
                                            std::span<const SaveEntry> entries);
 
@@ -76,6 +77,8 @@ class ResendBuffer {
 
   // Appends the next item; its number is one above the last.
   Entry& Add(Entry entry);
+  // Before the first item: its number is seq + 1.
+  void BeginAfter(uint64_t seq) { dropped_seq_ = seq; }
   // Drops the items up to `seq`.
   void DropThrough(uint64_t seq);
   void Clear() { DropThrough(last_seq()); }

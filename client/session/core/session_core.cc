@@ -16,6 +16,10 @@
 //   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
 //                     ^                   |  ^ OnOpened of a later epoch: the worker is another
 //                     +-------Resume--- kLost <--OnLinkLost          (any state --End--> kEnded)
+//                     +-------Resume--- kStopped <--OnFailed: nobody pays, and the state is kept
+//
+// kStopped is kLost but for what the program is told: calls fail with status(), and what is
+// awaited can be awaited again after Resume.
 #include "client/session/core/session_core.h"
 
 #include <algorithm>
@@ -98,7 +102,16 @@ void SessionCore::Open(uint32_t devices) {
     open->set_gang(gang_);
     open->set_gang_size(gang_size_);
   }
-  if (can_resume()) {
+  open->set_device_class(device_class_);
+  open->set_device_memory_bytes_min(device_memory_bytes_);
+  if (!can_resume()) {
+    open->set_name(name_);
+    open->set_attach(attach_);
+    open->set_fork_of(fork_of_);
+    open->set_fork_seq(fork_seq_);
+    begins_ = is_new_client_ = !attach_.empty() || !fork_of_.empty();
+    open->set_is_new_client(is_new_client_);
+  } else {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
     for (const auto& [key, entry] : kernel_uses_) *open->add_kernel_uses() = entry;
@@ -175,7 +188,9 @@ uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const i
 absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   absl::StatusOr<proto::ClientItem> item = RunItem(request);
   if (!item.ok()) return item.status();
+  const std::vector<uint64_t> ended = kept_handles_.OnRun(request, *item->mutable_run());
   FlushReleases();
+  releases_ = ended;  // this Run may read them
   for (uint32_t index : request.fetch) pending_answers_.Expect(last_seq() + 1, index);
   ++runs_;
   steps_ += std::max(1u, request.repeat);
@@ -210,7 +225,7 @@ absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
 }
 
 void SessionCore::Release(uint64_t handle) {
-  if (state_ == State::kEnded) return;
+  if (state_ == State::kEnded || kept_handles_.Release(handle)) return;
   releases_.push_back(handle);
 }
 
@@ -226,10 +241,22 @@ void SessionCore::FlushReleases() {
 }
 
 void SessionCore::Close() {
-  if (state_ == State::kEnded || state_ == State::kClosing) return;
-  state_ = State::kClosing;
+  leaves_ = false;
   proto::ClientItem item;
   item.mutable_close();
+  EndStream(std::move(item));
+}
+
+void SessionCore::Leave() {
+  leaves_ = true;
+  proto::ClientItem item;
+  item.mutable_leave();
+  EndStream(std::move(item));
+}
+
+void SessionCore::EndStream(proto::ClientItem item) {
+  if (state_ == State::kEnded || state_ == State::kClosing) return;
+  state_ = State::kClosing;
   out_.Add(std::move(item));
 }
 
@@ -251,7 +278,8 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (state_ == State::kEnded) return;
     const bool ends = item.has_failed() && item.failed().seq() == 0;
-    if (state_ == State::kLost && !ends) continue;  // comes again after Resume
+    const bool has_link = state_ != State::kLost && state_ != State::kStopped;
+    if (!has_link && !ends) continue;  // comes again after Resume
     if (item.has_opened()) {
       // On a stream that is open already, only what is later.
       if (state_ == State::kOpening || frame.epoch() > out_.epoch())
@@ -270,6 +298,7 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
         bytes_max_ = item.credit().bytes_in_flight_max();
         break;
       case proto::ServerItem::kNotice: OnNotice(item.notice()); break;
+      case proto::ServerItem::kKept: OnKept(item.kept()); break;
       default: break;  // what a newer server adds is not ours to understand
     }
   }
@@ -294,6 +323,10 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
     return End(absl::FailedPreconditionError(
         "the gateway does not bound what a session costs: it is of an older version, or the "
         "address is not a gateway's; unset CLOUD_MAX_COST to run without a bound"));
+  if (!device_class_.empty() && opened.price_class() != device_class_)
+    return End(absl::FailedPreconditionError(
+        "the gateway does not know classes of devices: it is of an older version, or the address "
+        "is not a gateway's; unset CLOUD_CLASS to take any device"));
   if (opened.has_credit()) {
     items_max_ = std::max(1u, opened.credit().items_in_flight_max());
     bytes_max_ = opened.credit().bytes_in_flight_max();
@@ -301,6 +334,14 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   out_.Restart(epoch);
   graphs_sent_.clear();
   pending_answers_.Restart();
+  if (is_new_client_ && !opened.keeps())
+    return End(absl::UnimplementedError(
+        "the gateway or the session's worker is of an older version, where a session cannot be "
+        "entered by another client"));
+  if (is_new_client_ && !begins_)
+    return End(absl::UnavailableError(
+        "the session's worker was lost while the session was entered; enter it again"));
+  if (std::exchange(begins_, false)) BeginAt(opened.applied_seq());
   if (!GoBackTo(opened.applied_seq())) return;
   DropWhatIsSafe();
   window_.OnRestart(done_seq_, now_);
@@ -308,7 +349,7 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
     if (entry.seq > done_seq_) SendAgain(entry);
   if (state_ == State::kClosing) {
     state_ = State::kOpen;
-    Close();
+    leaves_ ? Leave() : Close();
   } else {
     state_ = State::kOpen;
   }
@@ -389,7 +430,10 @@ void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
 
 void SessionCore::OnFailed(const proto::Failed& failed) {
   absl::Status status = StatusOf(failed);
-  if (failed.seq() == 0) return End(std::move(status));
+  if (failed.seq() == 0)
+    return failed.state_is_kept() && can_resume() && state_ != State::kClosing
+               ? Stop(std::move(status))
+               : End(std::move(status));
   if (failed.seq() > last_seq()) return;
   ack_due_ = true;
   pending_answers_.Fail(failed.seq(), status);
@@ -410,6 +454,13 @@ void SessionCore::OnNeed(const proto::Need& need) {
   }
 }
 
+void SessionCore::Stop(absl::Status status) {
+  OnLinkLost();
+  if (state_ != State::kLost) return End(std::move(status));
+  state_ = State::kStopped;
+  status_ = WithRuns(std::move(status));
+}
+
 void SessionCore::AddNotice(std::string line) {
   if (notices_.size() >= kNoticesWaitingMax) return;
   line = Printable(std::move(line));
@@ -423,6 +474,9 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
   if (notice.kind() == proto::Notice::DEVICE_RELEASED && MayEmit() &&
       (pending_answers_.misses_any() || pending_answers_.saves_any()))
     Fetch({}).IgnoreError();
+  if (notice.kind() == proto::Notice::GATHERED)
+    if (const std::string at = provenance_.LineOf(notice.seq(), notice.node()); !at.empty())
+      return AddNotice(absl::StrCat(at, ": ", line));
   if (notice.kind() != proto::Notice::QUEUED) return AddNotice(std::move(line));
   std::string place = notice.count() == 0 ? "next in line"
                       : notice.count() == 1
@@ -450,23 +504,24 @@ void SessionCore::Resume() { Open(devices_); }
 void SessionCore::End(absl::Status status) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  uint64_t runs_done = runs_;
-  for (const ResendBuffer::Entry& entry : resend_buffer_)
-    runs_done -= entry.is_run && entry.seq > done_seq_;
-  if (status.ok()) {
-    status_ = absl::FailedPreconditionError("the session is closed");
-  } else if (runs_ == 0) {
-    status_ = std::move(status);
-  } else {
-    status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done, " of ",
-                                                       runs_, " runs were done)"));
-  }
+  status_ = status.ok() ? absl::FailedPreconditionError(leaves_ ? "the session was left"
+                                                                : "the session is closed")
+                        : WithRuns(std::move(status));
   pending_answers_.FailAll(status_);
   done_seq_ = last_seq();
   resend_buffer_.Clear();
   out_.Restart(out_.epoch());
   releases_.clear();
   bytes_in_flight_ = 0;
+}
+
+absl::Status SessionCore::WithRuns(absl::Status status) const {
+  if (runs_ == 0) return status;
+  uint64_t runs_done = runs_;
+  for (const ResendBuffer::Entry& entry : resend_buffer_)
+    runs_done -= entry.is_run && entry.seq > done_seq_;
+  return {status.code(),
+          absl::StrCat(status.message(), " (", runs_done, " of ", runs_, " runs were done)")};
 }
 
 // ---- what is known ------------------------------------------------------------------------------
@@ -491,6 +546,8 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.devices = std::max(1u, opened_.devices());
   stats.price_per_hour_micro_usd =
       opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
+  stats.session_id = opened_.session_id();
+  stats.session_name = opened_.name();
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());
 }
 

@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/session/core/failure.h"
+#include "client/session/core/kept_handles.h"
 #include "client/session/core/outgoing_items.h"
 #include "client/session/core/pending_answers.h"
 #include "client/session/core/send_window.h"
@@ -37,7 +38,7 @@ namespace outboard::session {
 
 class SessionCore {
  public:
-  enum class State { kNew, kOpening, kOpen, kLost, kClosing, kEnded };
+  enum class State { kNew, kOpening, kOpen, kLost, kStopped, kClosing, kEnded };
 
   void Advance(SendWindow::Time now) { now_ = now; }
 
@@ -57,6 +58,19 @@ class SessionCore {
     gang_ = std::move(name);
     gang_size_ = size;
   }
+  // The new session's name, and the session that it begins as. Before Open.
+  void Name(std::string name) { name_ = std::move(name); }
+  void ForkOf(std::string session, uint64_t seq) {
+    fork_of_ = std::move(session);
+    fork_seq_ = seq;
+  }
+  // A session to enter, by name or id, instead of a new one. Before Open.
+  void Attach(std::string session) { attach_ = std::move(session); }
+  // What its devices are to be; "" and 0: anything. Before Open.
+  void WantDevices(std::string device_class, uint64_t memory_bytes) {
+    device_class_ = std::move(device_class);
+    device_memory_bytes_ = memory_bytes;
+  }
   // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
@@ -73,15 +87,21 @@ class SessionCore {
   // Requires the first Opened (else FAILED_PRECONDITION), which reports whether the gateway
   // supports Save.
   absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
+  // Names for arrays, in place of those before. Requires the first Opened, as Save.
+  absl::StatusOr<uint64_t> Keep(std::span<const KeepEntry> entries);
   void Release(uint64_t handle);
   void FlushReleases();  // adds them to the current frame, without waiting for the next Run
   void Close();
+  void Leave();  // ends the stream, as Close, and not the session
   size_t pending_releases() const { return releases_.size(); }
 
   // ---- events of the streams
   void OnFrame(proto::ServerFrame& frame);  // either stream; in kLost only the session's end counts
   void OnLinkLost();                        // items stay in the resend buffer until Resume
-  void Resume();                            // new link: requests the same session again
+  // A new link, also after kStopped: requests the same session again.
+  void Resume();
+  // Nobody pays, and the state is kept: as a lost link, but for what the program is told.
+  void Stop(absl::Status status);
   void End(absl::Status status);            // adds the number of Runs done
 
   std::vector<proto::ClientFrame> TakeFrames() { return out_.Take(); }
@@ -114,6 +134,11 @@ class SessionCore {
   std::optional<std::string> TakeQueueLine();
   const proto::Opened& opened() const { return opened_; }
   bool can_resume() const { return !opened_.resume_token().empty(); }
+  // Entered another client's state, whose names have not come yet.
+  bool awaits_kept() const { return is_new_client_; }
+  bool keeps_any() const { return !kept_handles_.empty(); }
+  std::vector<KeptArray> TakeKept();  // they are the program's to release
+  uint64_t first_handle() const { return first_handle_; }  // that is free
   void FillStats(Stats& stats) const;
 
  private:
@@ -136,7 +161,11 @@ class SessionCore {
   void AddKernelUse(const proto::KernelUse& entry);
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
+  void OnKept(const proto::Kept& kept);
   void OnNotice(const proto::Notice& notice);
+  void EndStream(proto::ClientItem item);
+  void BeginAt(uint64_t seq);
+  absl::Status WithRuns(absl::Status status) const;
   void AddNotice(std::string line);
   void Acknowledge();
   void DoneThrough(uint64_t seq);
@@ -155,6 +184,16 @@ class SessionCore {
   std::optional<uint32_t> queue_ms_max_;
   std::string gang_;
   uint32_t gang_size_ = 1;
+  std::string name_, attach_, fork_of_;
+  uint64_t fork_seq_ = 0;
+  bool is_new_client_ = false;  // of state that another made, until it has the names
+  bool begins_ = false;         // its first Opened says where that state is
+  std::vector<KeptArray> kept_;
+  uint64_t first_handle_ = 1;
+  KeptHandles kept_handles_;
+  bool leaves_ = false;         // in kClosing: by Leave
+  std::string device_class_;
+  uint64_t device_memory_bytes_ = 0;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;

@@ -20,6 +20,11 @@ constexpr int64_t kStagesMax = 4;
 bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+int64_t MultiprocessorsOf(const Target& target) {
+  return std::max<int64_t>(
+      1, target.multiprocessors > 0 ? target.multiprocessors : target.threads);
+}
+
 int64_t RegistersOf(const MmaProduct& product, const MmaTile& tile) {
   const int64_t rows = tile.rows / tile.warps_down, columns = tile.columns / tile.warps_across;
   const int64_t sums = rows * columns / 32;
@@ -99,6 +104,14 @@ MmaTile MmaTileOf(int64_t amount) {
   return tile;
 }
 
+std::optional<MatrixUnit> MatrixUnitOf(const Target& target) {
+  if (target.kind == TargetKind::kCuda) return MatrixUnit::kMma;
+  if (target.kind != TargetKind::kAmd) return std::nullopt;
+  if (target.arch == "gfx1100") return MatrixUnit::kWmma;
+  if (target.arch == "gfx942") return MatrixUnit::kMfma;
+  return std::nullopt;
+}
+
 absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const Target& target) {
   const auto illegal = [](const char* why) {
     return absl::InvalidArgumentError(absl::StrCat("MMA: ", why));
@@ -142,12 +155,13 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
   for (const Candidate& candidate : kCandidates) {
     MmaTile tile = candidate.tile;
     tile.steps = tile.steps * kCandidateBytes / ByteWidth(product.dtype);
+    tile.warp_threads = ThreadsOf(MatrixUnitOf(target).value_or(MatrixUnit::kMma));
     for (tile.stages = kStagesMax; tile.stages > 2; --tile.stages)
       if (SharedBytesOf(product, tile) <= target.shared_bytes) break;
     if (!CheckMmaTile(product, tile, target).ok()) continue;
     const int64_t blocks = product.batches * DivideUp(product.rows.count, tile.rows) *
                            DivideUp(product.columns.count, tile.columns);
-    const int64_t waves = DivideUp(blocks, std::max(1, target.threads));
+    const int64_t waves = DivideUp(blocks, MultiprocessorsOf(target));
     const double time = static_cast<double>(waves) * static_cast<double>(tile.rows * tile.columns) /
                         candidate.speed;
     if (best && time >= least) continue;
@@ -160,7 +174,8 @@ std::optional<MmaTile> ChooseMmaTile(const MmaProduct& product, const Target& ta
 absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Target& target,
                                                const std::vector<Opt>* opts) {
   const bool asked = opts != nullptr && opts->size() == 1 && (*opts)[0].kind == OptKind::kMma;
-  if (target.kind != TargetKind::kCuda) {
+  const std::optional<MatrixUnit> unit = MatrixUnitOf(target);
+  if (!unit) {
     if (asked) return absl::InvalidArgumentError("MMA: the target is no GPU with matrix units");
     return std::nullopt;
   }
@@ -170,8 +185,12 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     if (asked) return absl::Status(product.status());
     return std::nullopt;
   }
-  MmaPlan plan;
-  plan.product = *std::move(product);
+  MmaPlan plan{.product = *std::move(product), .tile = {}, .unit = *unit};
+  if (*unit != MatrixUnit::kMma && plan.product.dtype != DType::kBF16 &&
+      plan.product.dtype != DType::kF16) {
+    if (asked) return absl::InvalidArgumentError("MMA: AMD's units take bf16 and f16");
+    return std::nullopt;
+  }
   if (ByteWidth(plan.product.dtype) == 1 && target.arch == "sm_80") {
     if (asked) return absl::InvalidArgumentError("MMA: sm_80 has no products of 8-bit floats");
     return std::nullopt;
@@ -181,6 +200,7 @@ absl::StatusOr<std::optional<MmaPlan>> PlanMma(const LoopNest& kernel, const Tar
     if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
       return absl::InvalidArgumentError("MMA: the axis is not the one that is summed over");
     plan.tile = MmaTileOf((*opts)[0].amount);
+    plan.tile.warp_threads = ThreadsOf(*unit);
     if (absl::Status status = CheckMmaTile(plan.product, plan.tile, target); !status.ok())
       return status;
     return plan;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/matrix_unit.h"
 #include "compiler/optimize/operands/mma.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/target.h"
@@ -21,8 +22,9 @@ struct MmaTile {
   int64_t rows = 0, columns = 0, steps = 0;
   int64_t warps_down = 1, warps_across = 1;
   int64_t stages = 2;
+  int64_t warp_threads = kWarpThreads;  // the unit's: no choice
 
-  int64_t threads() const { return 32 * warps_down * warps_across; }
+  int64_t threads() const { return warp_threads * warps_down * warps_across; }
   bool operator==(const MmaTile&) const = default;
 };
 
@@ -30,12 +32,16 @@ struct MmaTile {
 struct MmaPlan {
   MmaProduct product;
   MmaTile tile;
+  MatrixUnit unit = MatrixUnit::kMma;
 };
 
 // Of a tile, the amount of an Opt MMA: three digits each for rows, columns and steps, one each for
 // warps and stages: 128128032223 is 128 by 128, 32 steps, 2 by 2 warps, 3 stages.
 int64_t MmaAmount(const MmaTile& tile);
 MmaTile MmaTileOf(int64_t amount);
+
+// The matrix unit of a GPU. nullopt: it has none, or none that is known here.
+std::optional<MatrixUnit> MatrixUnitOf(const Target& target);
 
 // Checks that a block of the target has the threads, the shared memory and the registers.
 // Errors: INVALID_ARGUMENT    sizes that do not fit each other or the instructions

@@ -166,7 +166,9 @@ struct Choice {
 class TileChooser {
  public:
   TileChooser(const HopperShape& shape, const Target& target)
-      : shape_(shape), plain_(shape), multiprocessors_(std::max(1, target.threads)) {
+      : shape_(shape),
+        plain_(shape),
+        multiprocessors_(std::max<int64_t>(1, target.multiprocessors)) {
     plain_.results.clear();
   }
 
@@ -242,7 +244,7 @@ HopperTile WgmmaTileOf(int64_t amount, const Target& target) {
     *numbers[i] = i == 0 ? amount : amount % kDigits[i];
     amount /= kDigits[i];
   }
-  if (persists == 1) tile.persistent_blocks = std::max(1, target.threads);
+  if (persists == 1) tile.persistent_blocks = std::max<int64_t>(1, target.multiprocessors);
   return tile;
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "compiler/optimize/operands/mma_tile.h"
+#include "compiler/program/lower/amd_fragments.h"
 #include "compiler/program/lower/lowering.h"
 #include "compiler/target.h"
 
@@ -53,6 +54,7 @@ class MmaLowering {
         kernel_(kernel),
         product_(plan.product),
         tile_(plan.tile),
+        unit_(plan.unit),
         chunk_(kChunkBytes / ByteWidth(product_.dtype)),
         depth_(2 * chunk_),
         times_(TimesOf(product_.steps, tile_.steps)),
@@ -66,7 +68,7 @@ class MmaLowering {
     Open(columns_);
     fragments_down_ = tile_.rows / tile_.warps_down / kFragment;
     fragments_across_ = tile_.columns / tile_.warps_across / kFragment;
-    const int64_t sums = fragments_down_ * fragments_across_ * kSumsOfFragment;
+    const int64_t sums = SumOf(fragments_down_, 0, 0);
     sums_ = b_.Alloc(Space::kPrivate, DType::kF32, sums);
     for (int64_t i = 0; i < sums; ++i) b_.Store(sums_, b_.Int(i), b_.Const(DType::kF32, 0));
     low_.Enter();
@@ -124,8 +126,8 @@ class MmaLowering {
     const ValueId row = b_.Plus(b_.Times(group, side_by_side), b_.Modulo(in_group, side_by_side));
     rows_.origin = b_.Times(row, tile_.rows);
     columns_.origin = b_.Times(b_.Divide(in_group, side_by_side), tile_.columns);
-    const ValueId warp = b_.Divide(thread_, kWarpThreads);
-    lane_ = b_.Modulo(thread_, kWarpThreads);
+    const ValueId warp = b_.Divide(thread_, tile_.warp_threads);
+    lane_ = b_.Modulo(thread_, tile_.warp_threads);
     rows_.warp = b_.Modulo(warp, tile_.warps_down);
     columns_.warp = b_.Divide(warp, tile_.warps_down);
     rows_.side = &product_.rows;
@@ -291,6 +293,7 @@ class MmaLowering {
   // columns are (first 8 columns, first steps), (first, last), (last, first), (last, last): two of
   // its b.
   ValueId Load(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
+    if (IsAmd()) return LoadForAmd(operand, stage, fragment, step);
     if (TakesElements(operand)) return LoadElements(operand, stage, fragment, step);
     const bool is_rows = &operand == &rows_, across = operand.side->across;
     const ValueId low = b_.Modulo(lane_, 8), second = b_.Divide(lane_, 16),
@@ -306,6 +309,18 @@ class MmaLowering {
                    .src = {operand.memory,
                            ElementOf(operand, stage, line, low, across ? own_matrix : step_chunk)},
                    .imm = {across ? 1 : 0, 0, 0}});
+  }
+
+  ValueId LoadForAmd(const Operand& operand, ValueId stage, int64_t fragment, int64_t step) {
+    const ValueId along =
+        b_.Plus(b_.Times(operand.warp, operand.warp_size),
+                b_.Plus(b_.Int(fragment * kFragment), b_.Modulo(lane_, kFragment)));
+    const auto element = [&](ValueId line, ValueId low, ValueId chunk) {
+      return ElementOf(operand, stage, line, low, chunk);
+    };
+    return LoadAmdOperand(
+        b_, unit_, {operand.memory, product_.dtype, chunk_, operand.side->across, element}, lane_,
+        along, step * depth_);
   }
 
   // The same of f32 whose rows or columns lie side by side, in the same order.
@@ -380,6 +395,12 @@ class MmaLowering {
           [[fallthrough]];
         case MmaParts::kWhole:
           EachSum([&](int64_t i, int64_t j, ValueId before) {
+            if (IsAmd())
+              return b_.Add({.code = Code::kMma,
+                             .dtype = DType::kF32,
+                             .lanes = SumLanes(),
+                             .src = {rows[i], columns[j], before},
+                             .imm = {static_cast<int64_t>(unit_), 0, 0}});
             if (ByteWidth(product_.dtype) > 1)
               return Product(rows[i], columns[j / 2], j % 2, before);
             const ValueId sum = Product(rows[i], columns[j / 2], j % 2, Zeros());
@@ -404,14 +425,17 @@ class MmaLowering {
     });
   }
 
-  // Replaces the sums of each 16 rows and 8 columns by what `next` makes of them.
+  // Replaces the sums of each 16 rows and 8 columns (of AMD's units 16) by what `next` makes of
+  // them.
   template <typename Next>
   void EachSum(const Next& next) {
     for (int64_t i = 0; i < fragments_down_; ++i)
-      for (int64_t j = 0; j < fragments_across_ * 2; ++j) {
+      for (int64_t j = 0; j < fragments_across_ * (IsAmd() ? 1 : 2); ++j) {
         const ValueId place = b_.Int(SumOf(i, j, 0));
-        const ValueId before = b_.Add(
-            {.code = Code::kLoad, .dtype = DType::kF32, .lanes = 4, .src = {sums_, place}});
+        const ValueId before = b_.Add({.code = Code::kLoad,
+                                       .dtype = DType::kF32,
+                                       .lanes = SumLanes(),
+                                       .src = {sums_, place}});
         b_.Store(sums_, place, next(i, j, before));
       }
   }
@@ -463,9 +487,11 @@ class MmaLowering {
     return b_.Load(total, b_.Int(0));
   }
 
-  // Of the fragment i of rows and the 8 columns j.
+  bool IsAmd() const { return unit_ != MatrixUnit::kMma; }
+  int SumLanes() const { return IsAmd() ? AmdSumLanes(unit_) : 4; }
+  // Of the fragment i of rows and the 8 columns (of AMD's units 16) j.
   int64_t SumOf(int64_t i, int64_t j, int64_t lane) const {
-    return (i * fragments_across_ * 2 + j) * 4 + lane;
+    return (i * fragments_across_ * (IsAmd() ? 1 : 2) + j) * SumLanes() + lane;
   }
 
   // Of a thread's sums, the first one's.
@@ -475,8 +501,22 @@ class MmaLowering {
     return b_.Plus(b_.Plus(operand.origin, b_.Times(operand.warp, operand.warp_size)), at);
   }
 
+  // AmdElement's elements of c: of one column.
+  void StoresForAmd() {
+    const ValueId first_row = Start(rows_, FirstAmdRow(b_, unit_, lane_)),
+                  first_column = Start(columns_, b_.Modulo(lane_, kFragment));
+    for (int64_t i = 0; i < fragments_down_; ++i)
+      for (int64_t lane = 0; lane < SumLanes(); ++lane)
+        Inside(rows_, b_.Plus(first_row, b_.Int(i * kFragment + AmdRow(unit_, lane))), 1, [&] {
+          for (int64_t j = 0; j < fragments_across_; ++j)
+            Inside(columns_, b_.Plus(first_column, b_.Int(j * kFragment)), 1,
+                   [&] { StoreAt(b_.Int(SumOf(i, j, lane))); });
+        });
+  }
+
   // MmaElement's elements of c: two that are side by side, in a row and in the row 8 below.
   void Stores() {
+    if (IsAmd()) return StoresForAmd();
     const ValueId first_row = FirstRow(), first_column = FirstColumn();
     const int inner = product_.columns.ranges.back();
     const bool pairs = kernel_.ranges[inner].extent % 2 == 0;
@@ -539,6 +579,7 @@ class MmaLowering {
   const LoopNest& kernel_;
   const MmaProduct& product_;
   const MmaTile& tile_;
+  const MatrixUnit unit_;
   const int64_t chunk_, depth_;  // elements: of 16 bytes, and steps of an MMA
   const int64_t times_, stages_;
   int64_t fragments_down_ = 0, fragments_across_ = 0;

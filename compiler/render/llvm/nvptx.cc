@@ -61,6 +61,19 @@ void MakeClusters(std::string& ptx, int64_t blocks) {
   ptx.insert(at, absl::StrCat(".explicitcluster\n.reqnctapercluster ", blocks, ", 1, 1\n"));
 }
 
+// From sm_90 on a graph may start a kernel when all blocks of the one in front of it run
+// (docs/decisions/115-uploads-beside-work.md). All it does comes after the wait; the launch behind
+// it may start then. In the text, since LLVM moves loads of what nobody writes across assembly.
+void WaitForLaunchesBefore(std::string& ptx) {
+  size_t line = ptx.find("\n{\n", ptx.find(".entry"));
+  OB_CHECK(line != std::string::npos);
+  line += 3;
+  constexpr std::string_view kDeclaration = "\t.reg";
+  for (size_t next = line; (next = ptx.find(kDeclaration, line)) == line;)
+    line = ptx.find('\n', next) + 1;
+  ptx.insert(line, "\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n");
+}
+
 class Renderer : public NvptxRenderer {
  public:
   Renderer(Target target, std::unique_ptr<llvm::TargetMachine> machine,
@@ -106,6 +119,7 @@ class Renderer : public NvptxRenderer {
     OB_ASSIGN_OR_RETURN(out.object,
                         EmitFile(module, machine, llvm::CodeGenFileType::AssemblyFile));
     if (program.cluster > 1) MakeClusters(out.object, program.cluster);
+    if (target_.arch.starts_with("sm_9")) WaitForLaunchesBefore(out.object);
     return out;
   }
 

@@ -175,6 +175,67 @@ const Fault kFaults[] = {
     {"LaneNotInItsMask", kShuffle, "31, -1;", "31, 255;", "misuse", "shfl.sync"},
 };
 
+// As it starts before the launch is done whose results it reads.
+constexpr char kDependent[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %d2, %r1, 4;
+add.s64 %d3, %d1, %d2;
+griddepcontrol.wait;
+griddepcontrol.launch_dependents;
+ld.global.u32 %r2, [%d3];
+add.s32 %r2, %r2, 1;
+st.global.u32 [%d3], %r2;
+)";
+// Thread 0's warp waits for all.
+constexpr char kOneWaits[] = R"(
+ld.param.u64 %d1, [p0];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %d2, %r1, 4;
+add.s64 %d3, %d1, %d2;
+setp.ge.u32 %p1, %r1, 32;
+@%p1 bra READY;
+griddepcontrol.wait;
+READY:
+bar.sync 0;
+ld.global.u32 %r2, [%d3];
+add.s32 %r2, %r2, 1;
+st.global.u32 [%d3], %r2;
+)";
+
+struct DependentFault {
+  const char* name;
+  const char* kernel;
+  const char* from;
+  const char* to;
+  const char* at;  // in the text of the report
+};
+const DependentFault kDependentFaults[] = {
+    {"NoWait", kDependent, "griddepcontrol.wait;", "", "ld.global.u32"},
+    {"AReadBeforeTheWait", kDependent, "griddepcontrol.wait;",
+     "ld.global.u32 %r3, [%d3];\ngriddepcontrol.wait;", "ld.global.u32 %r3"},
+    {"AWriteBeforeTheWait", kDependent, "griddepcontrol.wait;",
+     "st.global.u32 [%d3], %r1;\ngriddepcontrol.wait;", "st.global.u32 [%d3], %r1"},
+    {"SomeThreadsDoNotWait", kDependent, "griddepcontrol.wait;",
+     "setp.lt.u32 %p1, %r1, 7;\n@%p1 griddepcontrol.wait;", "ld.global.u32"},
+    {"LaunchingDependentsIsNoWait", kDependent, "griddepcontrol.wait;\n", "", "ld.global.u32"},
+    {"NobodyWaits", kDependent,
+     "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\nld.global.u32 %r2, [%d3];\nadd.s32 "
+     "%r2, %r2, 1;\nst.global.u32 [%d3], %r2;",
+     "", "ret"},
+    {"NoBarrierWithTheOneThatWaits", kOneWaits, "bar.sync 0;", "", "ld.global.u32"},
+    {"HalfOfTheWarpThatWaits", kOneWaits, "%r1, 32;", "%r1, 16;", "ld.global.u32"},
+};
+
+Bench DependentRun(const std::string& text, bool dependent) {
+  Bench bench(text);
+  bench.Argument(bench.Put(std::vector<uint32_t>(64)));
+  bench.config.dependent = dependent;
+  const absl::Status status = bench.Launch(1, 64);
+  EXPECT_EQ(status.ok(), bench.machine.reports().empty()) << status;
+  return bench;
+}
+
 std::string TextOf(const char* kernel) { return KernelText({".u64"}, kernel, kTiles); }
 
 Bench RunOf(const std::string& text) {
@@ -258,6 +319,27 @@ TEST(Faults, KernelThatDoesNotEnd_HasABudget) {
   Bench bench(absl::StrReplaceAll(TextOf(kLoop), {{"@%p1 bra", "bra"}}), options);
   bench.Argument(uint64_t{0});
   EXPECT_EQ(bench.Launch(1, 32).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// ---- in launches that start early
+
+TEST(Faults, EachIsFoundInDependentLaunches) {
+  size_t found = 0;
+  for (const char* const kernel : {kDependent, kOneWaits})
+    EXPECT_EQ(DependentRun(TextOf(kernel), true).Kinds(), "");
+  for (const DependentFault& fault : kDependentFaults) {
+    SCOPED_TRACE(fault.name);
+    const std::string text = absl::StrReplaceAll(TextOf(fault.kernel), {{fault.from, fault.to}});
+    ASSERT_NE(text, TextOf(fault.kernel));
+    const Bench bench = DependentRun(text, true);
+    ASSERT_EQ(bench.Kinds(), "dependency");
+    EXPECT_NE(bench.machine.reports()[0].text.find(fault.at), std::string::npos)
+        << bench.machine.reports()[0].ToString();
+    ++found;
+    // A launch that starts when all before it is done need not wait.
+    EXPECT_EQ(DependentRun(text, false).Kinds(), "");
+  }
+  RecordFaults(std::size(kDependentFaults), found);
 }
 
 // ---- in matrix products

@@ -83,6 +83,7 @@ Result Patch(void* exec_handle, void* node_handle, GraphNode work) {
   GraphNode& node = exec->nodes[it->second];
   if (node.kind != work.kind) return kInvalidValue;
   work.launch.cluster = node.launch.cluster;
+  work.launch.dependent = node.launch.dependent;
   node = std::move(work);
   return kSuccess;
 }
@@ -180,6 +181,24 @@ FAKE_API cuGraphAddDependencies(void* graph_handle, void* const* from, void* con
   if (!FakeDevice::Get().Owns(static_cast<FakeGraph*>(graph_handle))) return kInvalidHandle;
   for (size_t i = 0; i < count; ++i)
     static_cast<GraphNode*>(to[i])->after.push_back(static_cast<GraphNode*>(from[i]));
+  return kSuccess;
+}
+// An edge from where a kernel lets its dependents start: they may run before it is done.
+FAKE_API cuGraphAddDependencies_v2(void* graph_handle, void* const* from, void* const* to,
+                                   const EdgeData* edges, size_t count) {
+  FAKE_READY();
+  if (!FakeDevice::Get().Owns(static_cast<FakeGraph*>(graph_handle))) return kInvalidHandle;
+  for (size_t i = 0; i < count; ++i) {
+    auto* const before = static_cast<GraphNode*>(from[i]);
+    auto* const after = static_cast<GraphNode*>(to[i]);
+    if (edges != nullptr && edges[i].type != 0) {
+      if (edges[i].type != kEdgeProgrammatic || edges[i].from_port != kEdgeProgrammatic ||
+          before->kind != GraphNode::kKernel || after->kind != GraphNode::kKernel)
+        return kInvalidValue;
+      after->launch.dependent = true;
+    }
+    after->after.push_back(before);
+  }
   return kSuccess;
 }
 // CUDA's second version has edge data before the count; none of it is known here.

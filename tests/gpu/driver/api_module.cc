@@ -314,6 +314,8 @@ FAKE_API cuLaunchKernelEx(const LaunchExConfig* from, void* function, void** arg
   }
   config.shared_bytes = from->shared_bytes;
   for (unsigned i = 0; i < from->attribute_count; ++i) {
+    if (from->attributes[i].id == kAttributeProgrammatic)
+      config.dependent = from->attributes[i].value.number != 0;
     if (from->attributes[i].id != kAttributeCluster) continue;
     const auto& cluster = from->attributes[i].value.cluster;
     config.cluster = {cluster.x, cluster.y, cluster.z};

@@ -6,7 +6,8 @@
 //  2. Work starts when somebody waits for it, or after the delay: an enqueued call has done
 //     nothing when it returns.
 //  3. After a sticky error nothing runs, and every call that needs the device returns that error.
-//  4. The legacy stream (handle 0) and blocking streams wait for each other as in CUDA.
+//  4. Events tell a time that follows from what was run, not from how long that took here.
+//  5. The legacy stream (handle 0) and blocking streams wait for each other as in CUDA.
 #pragma once
 
 #include <atomic>
@@ -190,7 +191,7 @@ class FakeDevice {
       graveyard_;  // late work may still name what the program has destroyed
   std::map<uint64_t, uint64_t> pinned_;
   std::mt19937_64 random_;
-  std::chrono::steady_clock::time_point start_;
+  double clock_us_ = 0;  // of events; of the thread that runs work
   int delay_us_ = 200;
 
   std::mutex memory_mutex_;

@@ -80,6 +80,12 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2; v1 ends before `kernel
   void* context;
 };
 
+struct EdgeData {  // CUgraphEdgeData
+  unsigned char from_port, to_port, type;
+  unsigned char reserved[5];
+};
+inline constexpr int kEdgeProgrammatic = 1;  // as a port, and as a type
+
 struct MemsetNodeParams {  // CUDA_MEMSET_NODE_PARAMS
   DevicePointer target;
   size_t pitch;

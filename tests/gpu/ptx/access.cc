@@ -42,6 +42,7 @@ bool Execution::Resolve(Warp* warp, int lane, const Instruction& in, Space space
     case Space::kGlobal:
     case Space::kConst: {
       place->space = Space::kGlobal;
+      if (!CheckPrerequisites(warp, lane, in, space, address)) return false;
       Region* region = memory_->Find(address, bytes);
       if (region == nullptr) {
         Region* start = memory_->Find(address, 1);

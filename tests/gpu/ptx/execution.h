@@ -46,8 +46,10 @@ struct Clocks {
   using Array = std::array<uint32_t, kSlots>;
   Array own = {};
   std::map<uint32_t, Array> foreign;
+  bool prerequisites = false;  // what the launch depends on is done (griddepcontrol.wait)
 
   void Merge(const Clocks& other) {
+    prerequisites = prerequisites || other.prerequisites;
     for (int i = 0; i < kSlots; ++i) own[i] = std::max(own[i], other.own[i]);
     for (const auto& [block, array] : other.foreign) MergeForeign(block, array);
   }
@@ -110,6 +112,7 @@ struct Warp {
   std::unique_ptr<uint64_t[]> rows;
   std::vector<uint8_t> local, local_state;
   Clocks clocks;
+  uint32_t awaited = 0;     // lanes that have run griddepcontrol.wait
   uint32_t sync_clock = 0;  // accesses of this warp before it are ordered for all its lanes
   Clocks fenced;            // what the last fence made visible
   bool has_fence = false;
@@ -250,6 +253,12 @@ class Execution {
   void Convert(Warp* warp, const Instruction& in, uint32_t mask);
   void ConvertPair(Warp* warp, const Instruction& in, uint32_t mask);
 
+  // dependent.cc
+  void WaitForPrerequisites(Warp* warp, const Instruction& in, uint32_t mask);
+  bool CheckPrerequisites(Warp* warp, int lane, const Instruction& in, Space space,
+                          uint64_t address);
+  void CheckAnyWaited(Warp* warp, const Instruction& in);
+
   // access.cc
   bool Resolve(Warp* warp, int lane, const Instruction& in, Space space, uint64_t address,
                uint64_t bytes, uint64_t align, Place* place);
@@ -355,6 +364,7 @@ class Execution {
   uint64_t warp_instructions_ = 0;
   uint64_t progress_ = 0;
   bool used_atomics_ = false;
+  bool any_waited_ = false;  // by griddepcontrol.wait
   std::unordered_map<uint64_t, std::map<uint32_t, Clocks::Array>> sync_places_;
   uint64_t told_ = 0;
   std::vector<std::shared_ptr<BulkCopy>> in_flight_;

@@ -125,6 +125,7 @@ const char* NameOf(ReportKind kind) {
     case ReportKind::kDivergence: return "divergence";
     case ReportKind::kDiffers: return "differs";
     case ReportKind::kMisuse: return "misuse";
+    case ReportKind::kDependency: return "dependency";
   }
   return "?";
 }

@@ -42,6 +42,9 @@ enum class ReportKind : uint8_t {
   kDivergence,     // lanes that an instruction needs are elsewhere or have left
   kDiffers,        // two runs gave other results
   kMisuse,         // an operand that PTX gives no meaning
+  // global memory before griddepcontrol.wait, or a grid of which no thread waits, in a launch that
+  // starts before what it depends on is done
+  kDependency,
 };
 const char* NameOf(ReportKind kind);
 
@@ -67,6 +70,9 @@ struct LaunchConfig {
   std::array<uint32_t, 3> cluster = {0, 0, 0};  // zeros: as the kernel says, or none
   uint32_t shared_bytes = 0;                    // dynamic
   std::vector<uint8_t> parameters;              // as the kernel's parameters lie in memory
+  // It may start before the launches that it depends on are done (programmatic edges of graphs):
+  // its threads wait for them by griddepcontrol.wait.
+  bool dependent = false;
 };
 
 // Of the first run of each launch.

@@ -399,7 +399,9 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
   switch (in.op) {
     case Op::kBra: return Branch(warp, group, in, mask);
     case Op::kRet:
-    case Op::kExit: return LeaveLanes(warp, group, mask);
+    case Op::kExit:
+      LeaveLanes(warp, group, mask);
+      return CheckAnyWaited(warp, in);
     case Op::kTrap:
       return Fail(absl::AbortedError(
           absl::StrCat("kernel ", function_.name, " trapped at line ", in.line)));
@@ -409,9 +411,9 @@ void Execution::Step(Warp* warp, Group* group, const Instruction& in, uint32_t m
     case Op::kRed: AtomicAccess(warp, in, mask); break;
     case Op::kFence: Fence(warp); break;
     case Op::kProxyFence: ProxyFence(warp, in, mask); break;
+    case Op::kGriddep: WaitForPrerequisites(warp, in, mask); break;
     case Op::kNop:
     case Op::kPrefetch:
-    case Op::kGriddep:
     case Op::kTensorPrefetch: break;
     case Op::kCvt: Convert(warp, in, mask); break;
     case Op::kCvtPair: ConvertPair(warp, in, mask); break;

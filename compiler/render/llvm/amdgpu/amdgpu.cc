@@ -53,7 +53,8 @@ class AmdgpuPrinter final : public NvptxPrinter {
  private:
   absl::Status Supports() const override {
     for (const Instruction& i : program_.code)
-      if (i.code == Code::kMma || i.code == Code::kLdmatrix || program::IsHopper(i.code))
+      if ((i.code == Code::kMma && i.imm[0] != static_cast<int64_t>(unit())) ||
+          i.code == Code::kLdmatrix || program::IsHopper(i.code))
         return absl::UnimplementedError(
             absl::StrCat(target_.arch, " has no form for ", std::string(Name(i.code))));
     return NvptxPrinter::Supports();
@@ -100,6 +101,50 @@ class AmdgpuPrinter final : public NvptxPrinter {
     return {Exchanged(Lane(i.src[0], 0), [&](Value* bits) {
       return b_.CreateIntrinsic(llvm::Intrinsic::amdgcn_ds_bpermute, {}, {address, bits});
     })};
+  }
+
+  MatrixUnit unit() const { return wave_threads_ == 64 ? MatrixUnit::kMfma : MatrixUnit::kWmma; }
+
+  // The lanes of an operand as LLVM wants them: bf16 as 16-bit integers.
+  Value* OperandOf(ValueId n) {
+    const Instruction& i = at(n);
+    const bool half = i.dtype == DType::kF16;
+    llvm::Type* const element = half ? b_.getHalfTy() : b_.getInt16Ty();
+    Value* all = llvm::PoisonValue::get(
+        llvm::FixedVectorType::get(element, static_cast<unsigned>(i.lanes)));
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      Value* const bits = alu_.Bitcast(Lane(n, lane), i.dtype, DType::kU16);
+      all = b_.CreateInsertElement(all, half ? b_.CreateBitCast(bits, element) : bits,
+                                   static_cast<uint64_t>(lane));
+    }
+    return all;
+  }
+
+  // v_wmma_f32_16x16x16, v_mfma_f32_16x16x16: their fragments are AmdElement's.
+  Values MatrixProduct(ValueId n) override {
+    const Instruction& i = at(n);
+    const bool half = at(i.src[0]).dtype == DType::kF16;
+    Value *const a = OperandOf(i.src[0]), *const b = OperandOf(i.src[1]);
+    llvm::Type* const sums =
+        llvm::FixedVectorType::get(b_.getFloatTy(), static_cast<unsigned>(i.lanes));
+    Value* c = llvm::PoisonValue::get(sums);
+    for (int lane = 0; lane < i.lanes; ++lane)
+      c = b_.CreateInsertElement(c, Lane(i.src[2], lane), static_cast<uint64_t>(lane));
+    Value* product = nullptr;
+    if (unit() == MatrixUnit::kWmma) {
+      product = b_.CreateIntrinsic(half ? llvm::Intrinsic::amdgcn_wmma_f32_16x16x16_f16
+                                        : llvm::Intrinsic::amdgcn_wmma_f32_16x16x16_bf16,
+                                   {sums, a->getType()}, {a, b, c});
+    } else {
+      Value* const none = b_.getInt32(0);  // nothing is broadcast
+      product = b_.CreateIntrinsic(half ? llvm::Intrinsic::amdgcn_mfma_f32_16x16x16f16
+                                        : llvm::Intrinsic::amdgcn_mfma_f32_16x16x16bf16_1k,
+                                   {}, {a, b, c, none, none, none});
+    }
+    Values out;
+    for (int lane = 0; lane < i.lanes; ++lane)
+      out.push_back(b_.CreateExtractElement(product, static_cast<uint64_t>(lane)));
+    return out;
   }
 
   llvm::Metadata* Number32(int64_t value) {

@@ -1,0 +1,152 @@
+// `outboard ps` and `outboard stop`: an account's sessions at a gateway, asked with its key.
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/connect.h"
+#include "client/session/address.h"
+#include "gateway/ledger/money.h"
+#include "proto/account.grpc.pb.h"
+#include "wire/status.h"
+
+namespace outboard::cli {
+
+namespace {
+
+constexpr std::chrono::seconds kAnswersWithin{30};
+
+class Sessions {
+ public:
+  static absl::StatusOr<Sessions> Connect(const SessionFlags& flags) {
+    const char* const host = std::getenv("CLOUD_HOST");
+    const char* const key = std::getenv("CLOUD_KEY");
+    const bool by_flag = !flags.gateway.empty();
+    const std::string target = by_flag ? flags.gateway
+                               : host != nullptr && *host != '\0'
+                                   ? std::string(host)
+                                   : absl::StrCat("localhost:", session::kDefaultPort);
+    Sessions sessions;
+    sessions.key_ = key == nullptr ? "" : key;
+    OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", target));
+    OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", sessions.key_));
+    OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                        ConnectWithEnvironment(target));
+    sessions.stub_ = proto::Account::NewStub(channel);
+    return sessions;
+  }
+
+  absl::StatusOr<proto::ListSessionsReply> List() {
+    proto::ListSessionsReply reply;
+    const auto context = Context();
+    const grpc::Status status = stub_->ListSessions(context.get(), {}, &reply);
+    if (!status.ok()) return wire::FromGrpc(status);
+    return reply;
+  }
+
+  absl::StatusOr<proto::StopSessionReply> Stop(const std::string& session) {
+    proto::StopSessionRequest request;
+    request.set_session(session);
+    proto::StopSessionReply reply;
+    const auto context = Context();
+    const grpc::Status status = stub_->StopSession(context.get(), request, &reply);
+    if (!status.ok()) return wire::FromGrpc(status);
+    return reply;
+  }
+
+ private:
+  std::unique_ptr<grpc::ClientContext> Context() const {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + kAnswersWithin);
+    if (!key_.empty()) context->AddMetadata("authorization", "Bearer " + key_);
+    return context;
+  }
+
+  std::string key_;
+  std::unique_ptr<proto::Account::Stub> stub_;
+};
+
+std::string Cost(uint64_t micro_usd) {
+  return gateway::ToString(gateway::MicroUsd{static_cast<int64_t>(
+      std::min<uint64_t>(micro_usd, static_cast<uint64_t>(INT64_MAX)))});
+}
+
+// "12 s", "3 min", "5 h 10 min", "2 d 3 h".
+std::string Age(uint64_t ms) {
+  const uint64_t s = ms / 1000;
+  if (s < 60) return absl::StrCat(s, " s");
+  if (s < 3600) return absl::StrCat(s / 60, " min");
+  if (s < 86'400) return absl::StrCat(s / 3600, " h ", s / 60 % 60, " min");
+  return absl::StrCat(s / 86'400, " d ", s / 3600 % 24, " h");
+}
+
+// What a gateway says is shown on a terminal.
+std::string Shown(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+void PrintAsJson(const proto::SessionInfo& session) {
+  absl::PrintF(
+      "{\"session\": %s, \"name\": %s, \"state\": %s, \"devices\": %d, \"age_s\": %.1f, "
+      "\"billed_ms\": %d, \"cost_micro_usd\": %d, \"has_client\": %s, \"stopped\": %s}\n",
+      Quoted(session.session_id()), session.name().empty() ? "null" : Quoted(session.name()),
+      Quoted(session.state()), session.devices(), static_cast<double>(session.age_ms()) / 1e3,
+      session.billed_ms(), session.cost_micro_usd(), session.has_client() ? "true" : "false",
+      session.stopped().empty() ? "null" : Quoted(session.stopped()));
+}
+
+}  // namespace
+
+int RunPs(const SessionFlags& flags) {
+  auto sessions = Sessions::Connect(flags);
+  if (!sessions.ok()) return Report(sessions.status());
+  const auto reply = sessions->List();
+  if (!reply.ok()) return Report(reply.status());
+  size_t width = 4;
+  for (const proto::SessionInfo& session : reply->sessions())
+    width = std::max(width, session.name().size());
+  const int name = static_cast<int>(std::min<size_t>(width, 64));
+  if (!flags.json && reply->sessions_size() > 0)
+    absl::PrintF("%-*s  %-8s  %7s  %-12s  %12s  %s\n", name, "name", "state", "devices", "age",
+                 "cost", "id");
+  for (const proto::SessionInfo& session : reply->sessions()) {
+    if (flags.json) {
+      PrintAsJson(session);
+      continue;
+    }
+    absl::PrintF("%-*s  %-8s  %7d  %-12s  %12s  %s\n", name,
+                 session.name().empty() ? "-" : Shown(session.name()), Shown(session.state()),
+                 session.devices(), Age(session.age_ms()), Cost(session.cost_micro_usd()),
+                 Shown(session.session_id()));
+    if (!session.stopped().empty()) absl::PrintF("  stopped: %s\n", Shown(session.stopped()));
+  }
+  return 0;
+}
+
+int RunStop(const SessionFlags& flags) {
+  auto sessions = Sessions::Connect(flags);
+  if (!sessions.ok()) return Report(sessions.status());
+  for (const std::string& session : flags.sessions) {
+    const auto reply = sessions->Stop(session);
+    if (!reply.ok()) return Report(reply.status());
+    if (flags.json)
+      absl::PrintF("{\"session\": %s, \"cost_micro_usd\": %d}\n", Quoted(reply->session_id()),
+                   reply->cost_micro_usd());
+    else
+      absl::PrintF("%s  ended, about %s\n", Shown(session), Cost(reply->cost_micro_usd()));
+  }
+  return 0;
+}
+
+}  // namespace outboard::cli

@@ -1,0 +1,288 @@
+#include "cli/node/boot_server.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "telemetry/log.h"
+
+namespace outboard::cli {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+using boost::asio::ip::tcp;
+using Error = boost::system::error_code;
+using Request = http::request<http::empty_body>;
+using Response = http::response<http::string_body>;
+
+constexpr std::chrono::seconds kRequestWithin(10), kTakenWithin(30);
+constexpr size_t kPartBytes = 256 << 10;
+constexpr int kConnectionsPerAddressMax = kBootConnectionsMax / 2;
+constexpr std::string_view kDigestFolder = "/sha256/";
+
+Response Plain(http::status status, const std::string& text) {
+  Response response(status, 11);
+  response.set(http::field::content_type, "text/plain; charset=utf-8");
+  response.set(http::field::cache_control, "no-store");
+  response.body() = text;
+  return response;
+}
+
+// What is left of a file to send.
+struct Sending {
+  int fd = -1;
+  uint64_t at = 0, end = 0;
+};
+
+struct Shared {
+  BootServerOptions options;
+  std::map<std::string, BootFile> files;  // by digest
+  int connections = 0;
+  std::map<boost::asio::ip::address, int> by_address;
+};
+
+// One machine's connection: reads and answers in turn. Owned by the handlers of its pending
+// operations.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, const boost::asio::ip::address& from, Shared* shared)
+      : stream_(std::move(socket)), from_(from), shared_(shared) {
+    ++shared_->connections;
+    ++shared_->by_address[from_];
+  }
+  ~Connection() {
+    EndSending();
+    --shared_->connections;
+    if (--shared_->by_address[from_] == 0) shared_->by_address.erase(from_);
+  }
+
+  void Read() {
+    parser_.emplace();
+    parser_->body_limit(0);
+    stream_.expires_after(kRequestWithin);
+    http::async_read(stream_, buffer_, *parser_,
+                     [self = shared_from_this()](Error error, size_t) { self->Answer(error); });
+  }
+
+ private:
+  void Answer(Error error) {
+    if (error == http::error::end_of_stream) return Close();
+    if (error) return;  // not HTTP, too large, too slow, or closed: no answer
+    const Request request = parser_->release();
+    response_ = Choose(request);
+    response_.keep_alive(request.keep_alive());
+    if (sending_.fd < 0) response_.prepare_payload();
+    if (request.method() == http::verb::head) {
+      response_.body().clear();  // the content length stays
+      EndSending();
+    }
+    stream_.expires_after(kTakenWithin);
+    if (sending_.fd < 0) {
+      http::async_write(stream_, response_,
+                        [self = shared_from_this()](Error failed, size_t) { self->Sent(failed); });
+      return;
+    }
+    serializer_.emplace(response_);
+    http::async_write_header(stream_, *serializer_,
+                             [self = shared_from_this()](Error failed, size_t) {
+                               failed ? self->EndSending() : self->SendPart();
+                             });
+  }
+
+  Response Choose(const Request& request) {
+    if (request.method() != http::verb::get && request.method() != http::verb::head) {
+      Response response = Plain(http::status::method_not_allowed, "GET only.\n");
+      response.set(http::field::allow, "GET, HEAD");
+      return response;
+    }
+    const std::string_view target(request.target().data(), request.target().size());
+    const std::string_view path = target.substr(0, target.find('?'));
+    if (path == "/boot.ipxe") return Plain(http::status::ok, FirstScript());
+    if (path == "/node.ipxe")
+      return Script(ParseBootQuery(path.size() < target.size() ? target.substr(path.size() + 1)
+                                                               : std::string_view()),
+                    request.method() == http::verb::get);
+    if (path.starts_with(kDigestFolder)) {
+      const auto file = shared_->files.find(std::string(path.substr(kDigestFolder.size())));
+      if (file != shared_->files.end()) return File(file->second, request);
+    }
+    return Plain(http::status::not_found, "There is no such file.\n");
+  }
+
+  Response Script(const BootCaller& caller, bool may_claim) {
+    std::string claim;
+    if (may_claim && !caller.serial.empty()) claim = shared_->options.claim_for(caller.serial);
+    const std::string address = from_.to_string();
+    telemetry::LogInfo("node_boots", {{"node", caller.serial},
+                                      {"address", address},
+                                      {"uuid", caller.uuid},
+                                      {"mac", caller.mac},
+                                      {"image", shared_->options.image.digest},
+                                      {"has_claim", !claim.empty()}});
+    return Plain(http::status::ok,
+                 NodeScript(shared_->options.image, shared_->options.script, claim));
+  }
+
+  Response File(const BootFile& file, const Request& request) {
+    const std::string tag = absl::StrCat("\"", file.digest, "\"");
+    const auto text = [&](http::field field) {
+      const auto value = request[field];
+      return std::string_view(value.data(), value.size());
+    };
+    std::optional<ByteRange> range = ParseRange(text(http::field::range), file.bytes);
+    // Of another file the parts are of no use.
+    if (const std::string_view known = text(http::field::if_range); !known.empty() && known != tag)
+      range.reset();
+    if (range.has_value() && range->begin >= range->end) {
+      Response response = Plain(http::status::range_not_satisfiable, "It is shorter than that.\n");
+      response.set(http::field::content_range, absl::StrCat("bytes */", file.bytes));
+      return response;
+    }
+    const ByteRange part = range.value_or(ByteRange{0, file.bytes});
+    sending_ = {open(file.path.c_str(), O_RDONLY | O_CLOEXEC), part.begin, part.end};
+    if (sending_.fd < 0) return Plain(http::status::internal_server_error, "It is gone.\n");
+    Response response(range.has_value() ? http::status::partial_content : http::status::ok, 11);
+    response.set(http::field::content_type, "application/octet-stream");
+    response.set(http::field::accept_ranges, "bytes");
+    response.set(http::field::etag, tag);
+    response.set(http::field::cache_control, "public, max-age=31536000, immutable");
+    if (range.has_value())
+      response.set(http::field::content_range,
+                   absl::StrCat("bytes ", part.begin, "-", part.end - 1, "/", file.bytes));
+    response.content_length(part.end - part.begin);
+    return response;
+  }
+
+  void SendPart() {
+    if (sending_.at == sending_.end) {
+      EndSending();
+      return Sent({});
+    }
+    part_.resize(std::min<uint64_t>(kPartBytes, sending_.end - sending_.at));
+    const ssize_t count =
+        pread(sending_.fd, part_.data(), part_.size(), static_cast<off_t>(sending_.at));
+    // The file was changed: what was promised does not come, and the connection's end says so.
+    if (count <= 0) return EndSending();
+    part_.resize(static_cast<size_t>(count));
+    sending_.at += static_cast<uint64_t>(count);
+    stream_.expires_after(kTakenWithin);
+    boost::asio::async_write(stream_, boost::asio::buffer(part_),
+                             [self = shared_from_this()](Error failed, size_t) {
+                               failed ? self->EndSending() : self->SendPart();
+                             });
+  }
+
+  void Sent(Error failed) {
+    if (failed) return;
+    response_.keep_alive() ? Read() : Close();
+  }
+
+  void EndSending() {
+    if (sending_.fd >= 0) close(std::exchange(sending_.fd, -1));
+  }
+
+  void Close() {
+    Error ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  }
+
+  beast::tcp_stream stream_;
+  const boost::asio::ip::address from_;
+  Shared* const shared_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  Response response_;
+  std::optional<http::response_serializer<http::string_body>> serializer_;
+  Sending sending_;
+  std::string part_;
+};
+
+class Server final : public BootServer {
+ public:
+  explicit Server(BootServerOptions options) : shared_{.options = std::move(options)} {
+    for (const BootFile& file : shared_.options.files) shared_.files[file.digest] = file;
+    for (const BootFile& file : {shared_.options.image.kernel, shared_.options.image.initramfs})
+      shared_.files[file.digest] = file;
+  }
+  ~Server() override {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Listen() {
+    const std::string& listen = shared_.options.listen;
+    const size_t colon = listen.rfind(':');
+    std::string host = listen.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    if (host == "localhost") host = "127.0.0.1";
+    int port = -1;
+    Error error;
+    const auto ip = boost::asio::ip::make_address(host, error);
+    if (colon == std::string::npos || error || !absl::SimpleAtoi(listen.substr(colon + 1), &port) ||
+        port < 0 || port > 65535)
+      return absl::InvalidArgumentError(
+          absl::StrCat("--listen: ", listen, " is no ADDRESS:PORT, as 0.0.0.0:6669"));
+    const tcp::endpoint place(ip, static_cast<uint16_t>(port));
+    acceptor_.open(place.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(place, error);
+    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+    if (error)
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen at ", listen, ": ", error.message()));
+    address_ = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
+                            acceptor_.local_endpoint().port());
+    Accept();
+    thread_ = std::thread([this] { io_.run(); });
+    return absl::OkStatus();
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  void Accept() {
+    acceptor_.async_accept([this](Error error, tcp::socket socket) {
+      if (!error) Take(std::move(socket));
+      if (acceptor_.is_open()) Accept();
+    });
+  }
+
+  void Take(tcp::socket socket) {
+    Error error;
+    const tcp::endpoint from = socket.remote_endpoint(error);
+    if (error || shared_.connections >= kBootConnectionsMax) return;
+    const auto known = shared_.by_address.find(from.address());
+    if (known != shared_.by_address.end() && known->second >= kConnectionsPerAddressMax) return;
+    std::make_shared<Connection>(std::move(socket), from.address(), &shared_)->Read();
+  }
+
+  Shared shared_;  // accessed by the server's thread only, once it runs
+  boost::asio::io_context io_{1};
+  tcp::acceptor acceptor_{io_};
+  std::string address_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BootServer>> BootServer::Start(BootServerOptions options) {
+  auto server = std::make_unique<Server>(std::move(options));
+  if (absl::Status status = server->Listen(); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace outboard::cli

@@ -1,0 +1,46 @@
+// Serves an image to machines that boot over the network: HTTP/1.1, GET and HEAD.
+//
+//   /boot.ipxe            the first script, the same for everybody
+//   /node.ipxe?serial=    the second, for one machine: may hold its claim
+//   /sha256/DIGEST        a file, whole or a part (Range)
+//
+// Whoever reaches the address may ask, so everything is bounded: kBootConnectionsMax connections,
+// of which one address has at most half; a header of 8 KB, no body; ten seconds for a request, half
+// a minute in which nothing of an answer is taken. Files are read as they are sent, a part at a
+// time.
+//
+// Threads: Start creates one, which runs all connections and `claim_for`; the destructor ends it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/node/boot_script.h"
+
+namespace outboard::cli {
+
+inline constexpr int kBootConnectionsMax = 512;
+
+struct BootServerOptions {
+  std::string listen;  // HOST:PORT; port 0 takes a free one
+  BootImage image;
+  std::vector<BootFile> files;  // besides
+  ScriptOptions script;
+  // The claim for a machine, or "": asked for each /node.ipxe with a serial number.
+  std::function<std::string(const std::string& serial)> claim_for;
+};
+
+class BootServer {
+ public:
+  // Errors: INVALID_ARGUMENT  no HOST:PORT
+  //         UNAVAILABLE       the address is taken or is none of this machine's
+  //         UNIMPLEMENTED     this build has no such server
+  static absl::StatusOr<std::unique_ptr<BootServer>> Start(BootServerOptions options);
+  virtual ~BootServer() = default;
+  virtual std::string address() const = 0;  // with the port that was chosen
+};
+
+}  // namespace outboard::cli

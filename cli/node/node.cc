@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/check.h"
+#include "cli/common.h"
+#include "cli/node/commands.h"
+#include "gateway/base/clock.h"
+#include "gateway/base/node_serial.h"
+#include "gateway/nodes/node_logs.h"
+#include "gateway/nodes/node_registry.h"
+#include "gateway/server/gateway.h"
+#include "gateway/tls/authority_files.h"
+
+namespace outboard::cli {
+
+namespace {
+
+using gateway::NodeRegistry;
+using gateway::NodeRow;
+
+std::string DataFolder(const NodeFlags& flags) {
+  return flags.data.empty() ? DefaultDataFolder() : flags.data;
+}
+
+absl::StatusOr<std::unique_ptr<NodeRegistry>> OpenRegistry(const NodeFlags& flags) {
+  const std::string path = gateway::AccountsPath(DataFolder(flags));
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return NodeRegistry::Open(path);
+  return absl::InvalidArgumentError(absl::StrCat("no gateway has used ", DataFolder(flags),
+                                                 "; name the gateway's folder with --data"));
+}
+
+absl::Status Claim(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  if (flags.boot) {
+    OB_RETURN_IF_ERROR(registry->OfferClaim(flags.serial, gateway::WallNow()));
+    std::fprintf(stderr,
+                 "outboard: the next machine that asks `outboard boot` as %s, within 15 minutes, "
+                 "gets a claim\n",
+                 flags.serial.c_str());
+    return absl::OkStatus();
+  }
+  OB_ASSIGN_OR_RETURN(const gateway::Secret claim,
+                      registry->MakeClaim(flags.serial, gateway::WallNow()));
+  // Alone on stdout, for a script.
+  std::printf("%s\n", std::string(claim.Reveal()).c_str());
+  std::fprintf(stderr,
+               "outboard: for one boot of %s: outboard.claim= on its kernel's command line, within "
+               "15 minutes; it is shown this once\n",
+               flags.serial.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Expect(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  return registry->Expect(flags.serial, gateway::WallNow());
+}
+
+absl::Status Approve(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  OB_RETURN_IF_ERROR(registry->Approve(flags.serial, flags.key, gateway::WallNow()));
+  std::fprintf(stderr, "outboard: %s is let in when it asks again, within a minute or so\n",
+               flags.serial.c_str());
+  return absl::OkStatus();
+}
+
+// Until when a node's certificate is good; the past where it has none.
+absl::Time CertificateEnd(const NodeRow& node,
+                          const std::vector<gateway::IssuedCertificate>& issued,
+                          const std::vector<std::string>& revoked) {
+  absl::Time end = absl::InfinitePast();
+  for (const auto& one : issued)
+    if (one.key_id == node.key_id && gateway::NodeOfSubject(one.name) == node.serial &&
+        std::find(revoked.begin(), revoked.end(), one.serial) == revoked.end())
+      end = std::max(end, one.not_after);
+  return end;
+}
+
+std::string Time(absl::Time time) {
+  return absl::FormatTime(absl::RFC3339_sec, time, absl::UTCTimeZone());
+}
+
+void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end) {
+  const auto list = [](const auto& texts) {
+    std::vector<std::string> quoted;
+    for (const std::string& text : texts) quoted.push_back(Quoted(text));
+    return absl::StrJoin(quoted, ", ");
+  };
+  std::printf(
+      "{\"serial\": %s, \"state\": %s, \"since\": %s, \"certificate_until\": %s, \"key\": %s, "
+      "\"address\": %s, \"uuid\": %s, \"mac\": [%s], \"cores\": %u, \"memory_bytes\": %llu, "
+      "\"devices\": [%s], \"image\": %s, \"kernel\": %s}\n",
+      Quoted(node.serial).c_str(), Quoted(state).c_str(), Quoted(ToString(node.since)).c_str(),
+      end == absl::InfinitePast() ? "null" : Quoted(Time(end)).c_str(), Quoted(node.key_id).c_str(),
+      Quoted(node.address).c_str(), Quoted(node.facts.uuid()).c_str(),
+      list(node.facts.mac()).c_str(), node.facts.cores(),
+      static_cast<unsigned long long>(node.facts.memory_bytes()),
+      list(node.facts.devices()).c_str(), Quoted(node.facts.image()).c_str(),
+      Quoted(node.facts.kernel()).c_str());
+}
+
+void Print(const NodeRow& node, const std::string& state, absl::Time end) {
+  std::printf("%s  %s since %s\n", node.serial.c_str(), state.c_str(),
+              ToString(node.since).c_str());
+  if (end != absl::InfinitePast()) std::printf("  certificate  until %s\n", Time(end).c_str());
+  if (!node.key_id.empty()) std::printf("  key          %s\n", node.key_id.c_str());
+  if (!node.address.empty()) std::printf("  asked from   %s\n", node.address.c_str());
+  if (node.facts.serial().empty()) return;
+  std::printf("  machine      %u cores, %llu MiB, uuid %s, mac %s\n", node.facts.cores(),
+              static_cast<unsigned long long>(node.facts.memory_bytes() >> 20),
+              node.facts.uuid().c_str(), absl::StrJoin(node.facts.mac(), " ").c_str());
+  if (node.facts.devices_size() > 0)
+    std::printf("  devices      %s\n", absl::StrJoin(node.facts.devices(), " ").c_str());
+  std::printf("  image        %s, kernel %s\n",
+              node.facts.image().empty() ? "not said" : node.facts.image().c_str(),
+              node.facts.kernel().c_str());
+}
+
+absl::Status List(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  OB_ASSIGN_OR_RETURN(const std::vector<NodeRow> all, registry->List());
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
+  OB_ASSIGN_OR_RETURN(const auto revoked, gateway::ReadRevoked(DataFolder(flags)));
+  for (const NodeRow& node : all) {
+    const absl::Time end = CertificateEnd(node, issued, revoked);
+    std::string state = ToString(node.state);
+    if (node.state == gateway::NodeState::kWaiting) state = "waiting for approval";
+    if (node.state == gateway::NodeState::kEnrolled && end <= absl::Now())
+      state = "without a certificate";
+    flags.json ? PrintAsJson(node, state, end) : Print(node, state, end);
+  }
+  if (all.empty() && !flags.json)
+    std::fprintf(stderr, "outboard: no machine is expected, waits or has enrolled\n");
+  return absl::OkStatus();
+}
+
+absl::Status Remove(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  // First what lets it in: it does not come back between the two.
+  const absl::Status removed = registry->Remove(flags.serial);
+  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
+  int count = 0;
+  for (const auto& one : issued) {
+    if (gateway::NodeOfSubject(one.name) != flags.serial) continue;
+    OB_RETURN_IF_ERROR(gateway::Revoke(DataFolder(flags), one.serial));
+    ++count;
+  }
+  if (count == 0) return removed;
+  std::fprintf(stderr, "outboard: %d certificates revoked; its connections end within seconds\n",
+               count);
+  return absl::OkStatus();
+}
+
+absl::Status Logs(const NodeFlags& flags) {
+  const gateway::NodeLogs logs(DataFolder(flags));
+  OB_ASSIGN_OR_RETURN(const std::string text, logs.Read(flags.serial));
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunNodeClaim(const NodeFlags& flags) { return Report(Claim(flags)); }
+int RunNodeExpect(const NodeFlags& flags) { return Report(Expect(flags)); }
+int RunNodeApprove(const NodeFlags& flags) { return Report(Approve(flags)); }
+int RunNodeList(const NodeFlags& flags) { return Report(List(flags)); }
+int RunNodeRemove(const NodeFlags& flags) { return Report(Remove(flags)); }
+int RunNodeLogs(const NodeFlags& flags) { return Report(Logs(flags)); }
+
+}  // namespace outboard::cli

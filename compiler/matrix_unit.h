@@ -1,0 +1,15 @@
+// The matrix units of GPUs that programs and plans name.
+#pragma once
+
+#include "compiler/target.h"
+
+namespace outboard {
+
+// NVIDIA's mma.sync; WMMA of AMD's RDNA 3 (gfx11), MFMA of CDNA 3 (gfx942). The values are those of
+// MMA's imm (compiler/program/program.h), where 0 and 1 are halves of mma.sync's second operand.
+enum class MatrixUnit { kMma = 0, kWmma = 2, kMfma = 3 };
+
+// Threads that multiply matrices together.
+constexpr int ThreadsOf(MatrixUnit unit) { return unit == MatrixUnit::kMfma ? 64 : kWarpThreads; }
+
+}  // namespace outboard

@@ -1,0 +1,106 @@
+// The part of GatewayCore that decides what a session is charged for: RUN and HELD while it has a
+// device, PARKED and STORED for its state alone (gateway/ledger/use_state.h). Each is a lease of its
+// own, at its own price, with a hold of its own; where a state costs nothing there is none.
+//
+//   RUN --no work for held_after_ns/ChangeUse--> HELD --work/ChangeUse--> RUN
+//   kParked, outside of the queue --CheckUse--> PARKED --Enqueue, Place, Shelve/StopKeeping--> (none)
+//   kShelved --CheckUse--> STORED --Enqueue/StopKeeping--> (none)
+//   any --the session ends, its worker is lost/StopLease--> (none)
+//
+// A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
+// expense, for as long as the session may be without a device (CheckDeadlines).
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/core/core.h"
+
+namespace outboard::gateway {
+
+bool GatewayCore::Waits(const Session& session) {
+  return session.state == State::kQueued ||
+         (session.state == State::kParked && IsSome(session.conn) && !session.sleeping);
+}
+
+void GatewayCore::CheckUse(Session& session, Out& out) {
+  if (!session.price.has_value()) return;
+  if (session.metered) {
+    const bool costs_the_same = session.price->Of(UseState::kHeld) == session.price->run;
+    if (costs_the_same || session.replaying || !session.stopped.ok()) return;
+    const bool idle = !session.busy && !session.awaits &&
+                      now_.ns - session.idle_since.ns >= options_.held_after_ns;
+    const UseState wanted = idle ? UseState::kHeld : UseState::kRun;
+    if (wanted == session.use) return;
+    EndMeter(session, session.slots_held(), /*lost=*/false, idle ? "held" : "runs again", out);
+    return ChangeUse(session, wanted, session.slots_held(), out);
+  }
+  if (session.kept) return CheckKept(session, out);
+  const bool is_stored = session.state == State::kShelved;
+  if (session.unpaid || Waits(session) || (!is_stored && session.state != State::kParked)) return;
+  const UseState wanted = is_stored ? UseState::kStored : UseState::kParked;
+  if (session.price->Of(wanted) == MicroUsd{}) return;
+  ChangeUse(session, wanted, session.devices_wanted, out);
+  session.kept = true;
+}
+
+void GatewayCore::ChangeUse(Session& session, UseState use, uint32_t devices, Out& out) {
+  BeginMeter(session, use, devices, out);
+  HoldFor(session, use, devices, out);
+}
+
+void GatewayCore::CheckKept(Session& session, Out& out) {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  if (session.use == UseState::kStored) ConfirmKept(session, out);
+  const Session::Funds& funds = session.funds;
+  if (funds.asked) return;
+  const int64_t left_ns = FundsLeftNs(session);
+  if (funds.why.ok() && left_ns < options_.keep_hold_ms * kNsPerMs / 2)
+    return AskHold(session, funds.funded_ms + options_.keep_hold_ms, out);
+  if (funds.why.ok() || left_ns > 0) return;
+  StopKeeping(session, /*lost=*/false, "no credit", out);
+  session.unpaid = true;
+}
+
+// Of what is parked its worker says that it is there; what is stored is here.
+void GatewayCore::ConfirmKept(Session& session, Out& out) {
+  if (!session.kept) return;
+  std::vector<Charge> charges;
+  for (uint32_t device = 0; device < session.devices_wanted; ++device) {
+    const auto more = meter_.Confirm({{session.id, session.grant}, device}, now_);
+    if (more.ok()) Charged(session, *more, charges);
+  }
+  PostCharges(std::move(charges), out);
+}
+
+void GatewayCore::StopKeeping(Session& session, bool lost, const std::string& why, Out& out) {
+  if (!std::exchange(session.kept, false)) return;
+  EndMeter(session, session.devices_wanted, lost, why, out);
+}
+
+std::set<std::string> GatewayCore::ClassesInUse() const {
+  std::set<std::string> classes;
+  for (const auto& [id, worker] : workers_)
+    for (const Slot& slot : worker.slots) classes.insert(slot.device.price_class);
+  for (const auto& [id, session] : sessions_)
+    if (session.price.has_value()) classes.insert(session.price->price_class);
+  classes.erase("");
+  classes.erase(kOwnMachines);
+  return classes;
+}
+
+// A session keeps the price that it has.
+void GatewayCore::Handle(const PricesSet& event, Out&) {
+  for (auto& [id, worker] : workers_) {
+    for (Slot& slot : worker.slots) {
+      for (const ClassPrices& of : event.prices) {
+        if (of.price_class != slot.device.price_class) continue;
+        slot.device.price_per_hour = of.run;
+        slot.device.idle_prices = of.idle;
+      }
+    }
+    stale_workers_.insert(id);
+  }
+}
+
+}  // namespace outboard::gateway

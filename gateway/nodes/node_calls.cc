@@ -1,0 +1,82 @@
+#include "gateway/nodes/node_calls.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/base/clock.h"
+#include "gateway/nodes/node_enrolment.h"
+#include "gateway/nodes/node_logs.h"
+#include "gateway/server/authenticator.h"
+#include "gateway/streams/turns.h"
+#include "gateway/streams/unary_call.h"
+#include "gateway/tls/fleet_door.h"
+#include "gateway/tls/worker_admission.h"
+
+namespace outboard::gateway {
+namespace {
+
+using telemetry::CallMethod;
+
+constexpr uint64_t kNoAccount = 0;  // accounts count from 1
+
+absl::Status NoTls() {
+  return absl::FailedPreconditionError(
+      "this port has no TLS: nodes that boot over the network cannot join here");
+}
+
+}  // namespace
+
+grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
+    grpc::CallbackServerContext* context, const Nodes& nodes, FleetDoor* door, Turns* turns) {
+  using Call = UnaryCall<proto::EnrolNodeRequest, proto::EnrolReply>;
+  const std::string peer = Authenticator::CredentialsOf(*context).peer;
+  const auto let_in = [nodes, door, peer](CallRecord&, const Call::Then& then) {
+    if (nodes.enrolment == nullptr) return then(NoTls());
+    if (door->MayAsk(peer)) return then(Admitted{});
+    then(absl::UnavailableError(
+        "too many wrong claims came from this address; try again in some seconds"));
+  };
+  const auto enrol = [=](const Admitted&, const proto::EnrolNodeRequest* request,
+                         proto::EnrolReply* reply, const Call::Done& done) {
+    turns->pool.Post(kNoAccount, [=] {  // signs, writes files
+      // A claim is good once: it is not spent on a node that has given up waiting.
+      if (context->IsCancelled()) return done(absl::CancelledError("the node has hung up"));
+      const auto chain =
+          nodes.enrolment->Enrol(*context->auth_context(), *request, peer, WallNow());
+      if (absl::IsPermissionDenied(chain.status())) return door->Refuse(peer, chain.status(), done);
+      if (chain.ok())
+        for (const tls::Certificate& one : *chain)
+          reply->mutable_certificate_chain()->append(one.ToPem());
+      done(chain.status());
+    });
+  };
+  return new Call(CallMethod::kEnrolNode, context, &turns->requests, let_in, enrol);
+}
+
+grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
+    grpc::CallbackServerContext* context, const Nodes& nodes, WorkerAdmission* admission,
+    Turns* turns) {
+  using Call = UnaryCall<proto::NodeLogRequest, proto::NodeLogReply>;
+  const std::string serial =
+      admission == nullptr ? "" : admission->NodeOf(*context->auth_context());
+  const auto let_in = [nodes, serial](CallRecord&, const Call::Then& then) {
+    if (nodes.logs == nullptr) return then(NoTls());
+    if (!serial.empty()) return then(Admitted{});
+    then(absl::PermissionDeniedError("only a node that has enrolled has a log here"));
+  };
+  const auto keep = [nodes, serial, turns](const Admitted&, const proto::NodeLogRequest* request,
+                                           proto::NodeLogReply*, const Call::Done& done) {
+    if (request->lines_size() > kNodeLogLinesMax)
+      return done(absl::InvalidArgumentError(
+          absl::StrCat("NodeLog: ", request->lines_size(), " lines; limit ", kNodeLogLinesMax)));
+    turns->pool.Post(kNoAccount, [nodes, serial, request, done] {
+      std::vector<std::string_view> lines(request->lines().begin(), request->lines().end());
+      done(nodes.logs->Append(serial, lines));
+    });
+  };
+  return new Call(CallMethod::kNodeLog, context, &turns->requests, let_in, keep);
+}
+
+}  // namespace outboard::gateway

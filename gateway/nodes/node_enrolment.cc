@@ -1,0 +1,133 @@
+#include "gateway/nodes/node_enrolment.h"
+
+#include <grpcpp/security/auth_context.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "gateway/base/node_serial.h"
+#include "gateway/nodes/node_words.h"
+#include "gateway/tls/worker_admission.h"
+#include "telemetry/log.h"
+#include "wire/tls/credentials.h"
+
+namespace outboard::gateway {
+
+const char* NodeEnrolment::ToString(Proof proof) {
+  switch (proof) {
+    case Proof::kCertificate: return "certificate";
+    case Proof::kKey: return "key";
+    case Proof::kClaim: return "claim";
+    case Proof::kExpected: return "expected";
+    case Proof::kApproved: return "approved";
+  }
+  return "";
+}
+
+absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
+    const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request,
+    const std::string& address, WallTime now) {
+  OB_RETURN_IF_ERROR(CheckNodeFacts(request.facts()));
+  NodeRow node{.serial = request.facts().serial(), .facts = request.facts(), .address = address};
+  auto chain = TryEnrol(caller, request, node, now);
+  if (!chain.ok()) {
+    const std::string_view message(chain.status().message().data(),
+                                   chain.status().message().size());
+    const std::string macs = absl::StrJoin(node.facts.mac(), ",");
+    // One that waits asks again and again, and `outboard node ls` shows it.
+    const auto level = absl::IsUnavailable(chain.status()) ? telemetry::LogLevel::kInfo
+                                                           : telemetry::LogLevel::kWarning;
+    telemetry::LogAt(level, "node_refused",
+                     {{"node", node.serial},
+                      {"word", NodeWord(message)},
+                      {"message", message},
+                      {"address", address},
+                      {"key", node.key_id},
+                      {"uuid", node.facts.uuid()},
+                      {"mac", macs},
+                      {"image", node.facts.image()}});
+  }
+  return chain;
+}
+
+absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
+    const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request, NodeRow& node,
+    WallTime now) {
+  OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
+                      admission_->IssueForNode(request.certificate_request(), node.serial));
+  node.key_id = chain.front().key_id();
+  std::lock_guard lock(mutex_);
+  const auto before = registry_->Find(node.serial);
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+  OB_ASSIGN_OR_RETURN(const Proof proof,
+                      Prove(caller, request, node, before.ok() ? &*before : nullptr, now));
+  const bool is_same = proof == Proof::kCertificate || proof == Proof::kKey;
+  if (!is_same) {
+    const bool was_just_let_in = before.ok() && !before->key_id.empty() &&
+                                 before->key_id != node.key_id &&
+                                 now.unix_ms - before->since.unix_ms < kJoinsWithinMs;
+    if (was_just_let_in || admission_->IsHere(node.serial))
+      return absl::PermissionDeniedError(
+          absl::StrCat(kSerialTaken,
+                       ": a node of this serial number is here; if that is another machine, "
+                       "`outboard node rm ",
+                       node.serial, "` on the gateway's"));
+  }
+  if (proof == Proof::kClaim)
+    OB_RETURN_IF_ERROR(registry_->SpendClaim(request.claim(), node.serial, node.key_id, now));
+  OB_RETURN_IF_ERROR(admission_->RecordNode(chain.front()));
+  OB_RETURN_IF_ERROR(registry_->Enrolled(node, now));
+  int replaced = 0;
+  // The certificate that renews this one stays good until it expires: calls that are open have it.
+  if (!is_same) {
+    OB_ASSIGN_OR_RETURN(replaced, admission_->RevokeOthers(node.serial, node.key_id));
+  }
+  const std::string macs = absl::StrJoin(node.facts.mac(), ",");
+  telemetry::LogInfo("node_enrolled", {{"node", node.serial},
+                                       {"proof", ToString(proof)},
+                                       {"address", node.address},
+                                       {"key", node.key_id},
+                                       {"uuid", node.facts.uuid()},
+                                       {"mac", macs},
+                                       {"image", node.facts.image()},
+                                       {"kernel", node.facts.kernel()},
+                                       {"cores", node.facts.cores()},
+                                       {"revoked", replaced}});
+  return chain;
+}
+
+absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const grpc::AuthContext& caller,
+                                                          const proto::EnrolNodeRequest& request,
+                                                          const NodeRow& node,
+                                                          const NodeRow* before, WallTime now) {
+  const bool has_certificate = tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty();
+  if (has_certificate) {
+    if (const absl::Status status = admission_->Check(caller); !status.ok())
+      return absl::UnauthenticatedError(absl::StrCat(kCertificateRefused, ": ", status.message()));
+    if (admission_->NodeOf(caller) == node.serial && before != nullptr &&
+        before->state == NodeState::kEnrolled)
+      return Proof::kCertificate;
+  }
+  OB_ASSIGN_OR_RETURN(const WorkerAdmission::KeyIs key, admission_->FindKey(node.key_id));
+  // A machine that was replaced or removed does not come back by the key that it had.
+  if (key == WorkerAdmission::KeyIs::kRevoked)
+    return absl::UnauthenticatedError(absl::StrCat(
+        kCertificateRefused, ": a certificate of this key was revoked; start the machine again"));
+  if (key == WorkerAdmission::KeyIs::kGood && before != nullptr && before->key_id == node.key_id)
+    return Proof::kKey;
+  if (!request.claim().empty()) {
+    OB_RETURN_IF_ERROR(registry_->CheckClaim(request.claim(), node.serial, node.key_id, now));
+    return Proof::kClaim;
+  }
+  if (before != nullptr && before->is_expected) return Proof::kExpected;
+  OB_ASSIGN_OR_RETURN(const bool is_approved, registry_->IsApproved(node.serial, node.key_id));
+  if (is_approved) return Proof::kApproved;
+  OB_RETURN_IF_ERROR(registry_->NoteWaiting(node, now));
+  return absl::UnavailableError(
+      absl::StrCat(kWaitingForApproval, ": waiting for approval: `outboard node approve ",
+                   node.serial, " --key ", node.key_id.substr(0, 8), "` on the gateway's machine"));
+}
+
+}  // namespace outboard::gateway

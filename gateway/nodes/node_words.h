@@ -1,0 +1,29 @@
+// The fixed word that a refusal of a node begins with, before a colon: for the node's console, the
+// log and tests. docs/fleet.md has a row for each.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace outboard::gateway {
+
+inline constexpr char kClaimUnknown[] = "claim_unknown";  // nobody made it, or it was replaced
+inline constexpr char kClaimUsed[] = "claim_used";        // by another key
+inline constexpr char kClaimExpired[] = "claim_expired";  // after 15 minutes
+inline constexpr char kClaimOtherSerial[] = "claim_other_serial";  // it is for another node
+inline constexpr char kSerialTaken[] = "serial_taken";  // the node of this serial is there
+inline constexpr char kWaitingForApproval[] = "waiting_for_approval";
+inline constexpr char kTooManyWait[] = "too_many_wait";
+inline constexpr char kCertificateRefused[] = "certificate_refused";  // expired, or revoked
+
+// "claim_used" of "claim_used: the claim ..."; "" where there is none.
+inline std::string_view NodeWord(std::string_view message) {
+  const size_t colon = message.find(": ");
+  if (colon == std::string_view::npos) return {};
+  const std::string_view word = message.substr(0, colon);
+  return word.find(' ') == std::string_view::npos ? word : std::string_view();
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,200 @@
+// `outboard boot`: what it serves to machines that boot over the network, and to whom it says no.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "cli/node/boot_script.h"
+#include "cli/node/boot_server.h"
+#include "tests/support/http.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::cli {
+namespace {
+
+using test::Ask;
+using test::Get;
+
+std::string Sha256Of(const std::string& path) { return ReadBootFile(path).value().digest; }
+
+class BootTest : public ::testing::Test {
+ protected:
+  BootTest() {
+    Write("vmlinuz", "a kernel");
+    for (int i = 0; i < 200'000; ++i) initramfs_ += "initramfs " + std::to_string(i) + "\n";
+    Write("initramfs", initramfs_);
+    WriteSums();
+  }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::trunc | std::ios::binary) << text;
+  }
+  void WriteSums() {
+    Write("SHA256SUMS", Sha256Of(folder_ / "vmlinuz") + "  vmlinuz\n" +
+                            Sha256Of(folder_ / "initramfs") + "  initramfs\n");
+  }
+  void Serve() {
+    BootServerOptions options{.listen = "127.0.0.1:0",
+                              .image = ReadBootImage(folder_.path()).value(),
+                              .files = {},
+                              .script = {.gateway = "10.0.2.2:6668", .append = "console=ttyS0"},
+                              .claim_for = [this](const std::string& serial) {
+                                std::lock_guard lock(mutex_);
+                                asked_.push_back(serial);
+                                return std::exchange(claims_[serial], "");
+                              }};
+    image_ = options.image;
+    auto server = BootServer::Start(std::move(options));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::string InitramfsPath() const { return "/sha256/" + image_.initramfs.digest; }
+
+  const test::TempFolder folder_;
+  std::string initramfs_;
+  BootImage image_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> claims_;
+  std::vector<std::string> asked_;
+  std::unique_ptr<BootServer> server_;
+};
+
+TEST_F(BootTest, TheScripts_NameTheFilesByDigest) {
+  Serve();
+  const std::string first = Get(server_->address(), "/boot.ipxe", "Connection: close\r\n");
+  EXPECT_TRUE(first.starts_with("#!ipxe\n")) << first;
+  EXPECT_NE(first.find("node.ipxe?serial=${serial:uristring}"), std::string::npos);
+  const std::string second =
+      Get(server_->address(), "/node.ipxe?serial=S%2f7&uuid=ab&mac=52-54", "Connection: close\r\n");
+  EXPECT_NE(second.find("kernel sha256/" + image_.kernel.digest + " initrd=outboard.img"),
+            std::string::npos)
+      << second;
+  EXPECT_NE(second.find("initrd --name outboard.img sha256/" + image_.initramfs.digest),
+            std::string::npos);
+  EXPECT_NE(second.find("outboard.gateway=10.0.2.2:6668"), std::string::npos);
+  EXPECT_NE(second.find("outboard.image=" + image_.digest), std::string::npos);
+  EXPECT_NE(second.find(" console=ttyS0"), std::string::npos);
+  EXPECT_EQ(second.find("outboard.claim"), std::string::npos);
+  EXPECT_EQ(asked_, std::vector<std::string>{"S_7"});
+}
+
+TEST_F(BootTest, AClaim_GoesToItsSerialAlone_Once) {
+  claims_["s-1"] = "ob_claim_1";
+  Serve();
+  const auto script = [&](const std::string& query) {
+    return Get(server_->address(), "/node.ipxe?" + query, "Connection: close\r\n");
+  };
+  EXPECT_EQ(script("serial=s-2").find("claim"), std::string::npos);
+  EXPECT_EQ(script("").find("claim"), std::string::npos);
+  EXPECT_EQ(script("serial=%0aoutboard.claim=x").find("claim=x"), std::string::npos);
+  // Whoever only looks does not take it.
+  Ask(server_->address(),
+      "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(script("serial=s-1").find(" outboard.claim=ob_claim_1 "), std::string::npos);
+  EXPECT_EQ(script("serial=s-1").find("claim"), std::string::npos);
+}
+
+TEST_F(BootTest, AFile_IsServedWhole_AndInParts) {
+  Serve();
+  EXPECT_EQ(Get(server_->address(), InitramfsPath(), "Connection: close\r\n"), initramfs_);
+  const auto ask = [&](const std::string& headers, const std::string& method = "GET ") {
+    return Ask(server_->address(), method + InitramfsPath() + " HTTP/1.1\r\nHost: x\r\n" + headers +
+                                       "Connection: close\r\n\r\n");
+  };
+  const std::string part = ask("Range: bytes=10-19\r\n");
+  EXPECT_TRUE(part.starts_with("HTTP/1.1 206 ")) << part;
+  EXPECT_TRUE(part.ends_with("\r\n\r\n" + initramfs_.substr(10, 10)));
+  EXPECT_NE(part.find("Content-Range: bytes 10-19/" + std::to_string(initramfs_.size())),
+            std::string::npos)
+      << part;
+  EXPECT_TRUE(ask("Range: bytes=-5\r\n").ends_with(initramfs_.substr(initramfs_.size() - 5)));
+  EXPECT_TRUE(ask("Range: bytes=999999999-\r\n").starts_with("HTTP/1.1 416 "));
+  // The parts of another file are of no use.
+  const std::string whole = ask("Range: bytes=10-19\r\nIf-Range: \"another\"\r\n");
+  EXPECT_TRUE(whole.starts_with("HTTP/1.1 200 "));
+  EXPECT_TRUE(whole.ends_with(initramfs_));
+  const std::string head = ask("", "HEAD ");
+  EXPECT_NE(head.find("Content-Length: " + std::to_string(initramfs_.size())), std::string::npos);
+  EXPECT_TRUE(head.ends_with("\r\n\r\n"));
+}
+
+TEST_F(BootTest, NothingElse_IsServed) {
+  Serve();
+  for (const char* path :
+       {"/", "/vmlinuz", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS", "/SHA256SUMS"}) {
+    const std::string answer = Ask(
+        server_->address(), std::string("GET ") + path + " HTTP/1.1\r\nConnection: close\r\n\r\n");
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << path << answer;
+  }
+  EXPECT_TRUE(Ask(server_->address(),
+                  "POST /boot.ipxe HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                  .starts_with("HTTP/1.1 405 "));
+  // Too long a header, and what is no HTTP: no answer.
+  EXPECT_EQ(Ask(server_->address(),
+                "GET /boot.ipxe HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n"),
+            "");
+  EXPECT_EQ(Ask(server_->address(), std::string("\x16\x03\x01\x02\x00", 5) + "\r\n\r\n"), "");
+}
+
+TEST_F(BootTest, AnImageThatIsNotWhatItSays_IsRefused) {
+  Write("initramfs", initramfs_ + "x");
+  const auto image = ReadBootImage(folder_.path());
+  ASSERT_EQ(image.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(image.status().message());
+  EXPECT_NE(message.find("expects "), std::string::npos) << message;
+  EXPECT_NE(message.find("found " + Sha256Of(folder_ / "initramfs")), std::string::npos);
+  WriteSums();
+  EXPECT_TRUE(ReadBootImage(folder_.path()).ok());
+  Write("SHA256SUMS", Sha256Of(folder_ / "vmlinuz") + "  vmlinuz\n");
+  EXPECT_FALSE(ReadBootImage(folder_.path()).ok());
+  std::filesystem::remove(folder_ / "SHA256SUMS");
+  EXPECT_FALSE(ReadBootImage(folder_.path()).ok());
+}
+
+TEST(BootScript, Ranges) {
+  const struct {
+    std::string header;
+    int64_t begin, end;  // -1: the whole
+  } cases[] = {
+      {"bytes=0-9", 0, 10},
+      {"bytes=90-", 90, 100},
+      {"bytes=-10", 90, 100},
+      {"bytes=-200", 0, 100},
+      {"bytes=95-200", 95, 100},
+      {"bytes=100-", 100, 100},
+      {"bytes=200-300", 100, 100},
+      {"bytes=-0", 100, 100},
+      {"", -1, -1},
+      {"bytes=", -1, -1},
+      {"bytes=-", -1, -1},
+      {"bytes=9-0", -1, -1},
+      {"bytes=0-1,5-6", -1, -1},
+      {"bytes=+1-2", -1, -1},
+      {"lines=0-1", -1, -1},
+      {"bytes=0-99999999999999999999999", -1, -1},
+  };
+  for (const auto& c : cases) {
+    const auto range = ParseRange(c.header, 100);
+    EXPECT_EQ(range.has_value(), c.begin >= 0) << c.header;
+    if (!range.has_value() || c.begin < 0) continue;
+    EXPECT_EQ(range->begin, static_cast<uint64_t>(c.begin)) << c.header;
+    EXPECT_EQ(range->end, static_cast<uint64_t>(c.end)) << c.header;
+  }
+}
+
+TEST(BootScript, AMachineWithoutASerialNumber_GoesByWhatProcess1TakesToo) {
+  EXPECT_EQ(ParseBootQuery("serial=&uuid=ab-1&mac=52-54").serial, "ab-1");
+  EXPECT_EQ(ParseBootQuery("serial=Not%20Specified&uuid=&mac=52-54").serial, "mac-52-54");
+  EXPECT_EQ(ParseBootQuery("x").serial, "");
+  EXPECT_EQ(ParseBootQuery("serial=%zz%4&uuid").serial, "zz_4");
+}
+
+TEST(BootScript, WordsForTheKernel_AreWords) {
+  EXPECT_TRUE(CheckWords("--append", "console=ttyS0,115200 panic=10").ok());
+  for (const std::string& bad : {std::string("a\nboot"), std::string("${x}"), std::string(600, 'x'),
+                                 std::string("outboard.claim=x"), std::string("rdinit=/bin/sh")})
+    EXPECT_EQ(CheckWords("--append", bad).code(), absl::StatusCode::kInvalidArgument) << bad;
+}
+
+}  // namespace
+}  // namespace outboard::cli

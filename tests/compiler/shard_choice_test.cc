@@ -1,0 +1,181 @@
+// What the choice of a spread knows of memory: state that has no room is stored in parts, and what
+// has none even then is refused.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/spec.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/shard/memory.h"
+#include "compiler/shard/shard.h"
+#include "tests/compiler/schedule_programs.h"
+
+namespace outboard::test {
+namespace {
+
+using shard::Layout;
+using shard::MemoryTrace;
+using shard::Mesh;
+using shard::Spread;
+
+TEST(MemoryTrace, AValue_LivesUntilItIsReadForTheLastTime) {
+  MemoryTrace trace;
+  const int in = trace.AddInput({100, 100}, /*donated=*/false);
+  const int first = trace.Add({.bytes = 10, .sources = {in}});
+  const int second = trace.Add({.bytes = 20, .sources = {first}});  // 130; then `first` goes
+  const int third = trace.Add({.bytes = 5, .sources = {second}});   // 125
+  trace.Keep(third, {5, 5});
+  EXPECT_EQ(trace.peak_bytes(), 130);
+  EXPECT_EQ(trace.kept_bytes(), 105);
+}
+
+TEST(MemoryTrace, WhatIsComputedWhereItIsRead_KeepsItsSources) {
+  MemoryTrace trace;
+  const int sum = trace.Add({.bytes = 10});
+  const int doubled = trace.Add({.sources = {sum}});
+  const int other = trace.Add({.bytes = 50});
+  const int last = trace.Add({.bytes = 1, .sources = {doubled, other}});
+  trace.Keep(last, {1, 1});
+  EXPECT_EQ(trace.peak_bytes(), 61);
+}
+
+TEST(MemoryTrace, AResult_TakesThePlaceOfADonatedInput) {
+  for (const bool donated : {false, true}) {
+    MemoryTrace trace;
+    const int in = trace.AddInput({100, 100}, donated);
+    const int next = trace.Add({.sources = {in}});
+    trace.Keep(next, {100, 100});
+    EXPECT_EQ(trace.peak_bytes(), donated ? 100 : 200);
+    EXPECT_EQ(trace.kept_bytes(), donated ? 100 : 200);
+  }
+}
+
+TEST(MemoryTrace, ABody_TakesItsRoomWhileItIsCalled) {
+  MemoryTrace trace;
+  const int call = trace.Add({.bytes = 10, .within = 30});
+  trace.Keep(call, {10, 10});
+  EXPECT_EQ(trace.peak_bytes(), 40);
+}
+
+constexpr int64_t kMiB = 1 << 20;
+
+// Four weights of 1 MiB, made of nothing.
+const UOp* Weights(Graph& g) {
+  std::vector<const UOp*> weights;
+  for (int i = 0; i < 4; ++i) {
+    const UOp* const counted = Cast(g, Iota(g, DType::kI64, 1024 * 256), DType::kF32);
+    weights.push_back(Reshape(
+        g, Mul(g, counted, Full(g, ConstFloat(g, DType::kF32, i + 1), counted->shape)),
+        {1024, 256}));
+  }
+  return Sink(g, weights);
+}
+
+// A step on one of 4 MiB.
+const UOp* Halved(Graph& g) {
+  const UOp* const w = Param(g, 0, DType::kF32, {1024, 1024});
+  return Sink(g, {Mul(g, w, Full(g, ConstFloat(g, DType::kF32, 0.5), w->shape))});
+}
+
+TEST(ShardChoice, State_IsCutWhereItHasNoRoomWhole) {
+  for (const bool has_room : {true, false}) {
+    Graph g;
+    const shard::ShardOptions options{.memory = {.bytes = has_room ? 8 * kMiB : 2 * kMiB}};
+    const auto first = ShardGraph(g, Weights(g), Mesh{{4}}, {}, options);
+    ASSERT_TRUE(first.ok()) << first.status();
+    for (const Layout& layout : first->results) EXPECT_EQ(layout.is_whole(), has_room);
+    const auto step = ShardGraph(g, Halved(g), Mesh{{4}}, {}, options);
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(step->results[0].is_whole(), has_room);
+    EXPECT_LE(step->report.kept_bytes, static_cast<double>(options.memory.bytes));
+    // As the next step finds it.
+    const auto next = ShardGraph(g, Halved(g), Mesh{{4}}, step->results, options);
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->results, step->results);
+  }
+}
+
+TEST(ShardChoice, AnotherModelInTheSession_LeavesLessRoom) {
+  Graph g;
+  const auto beside = [&](int64_t held) {
+    return ShardGraph(g, Halved(g), Mesh{{4}}, {},
+                      {.memory = {.bytes = 8 * kMiB, .held_bytes = held}});
+  };
+  EXPECT_TRUE(beside(0)->results[0].is_whole());
+  EXPECT_FALSE(beside(6 * kMiB)->results[0].is_whole());
+  EXPECT_EQ(beside(8 * kMiB).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ShardChoice, StateThatDoesNotFitEvenWhenCut_IsRefusedWithTheNumbers) {
+  for (const Spread spread : {Spread::kAuto, Spread::kFsdp, Spread::kData}) {
+    Graph g;
+    const auto sharded = ShardGraph(g, Weights(g), Mesh{{4}}, {},
+                                    {.spread = spread, .memory = {.bytes = kMiB / 2}});
+    ASSERT_EQ(sharded.status().code(), absl::StatusCode::kResourceExhausted);
+    const std::string message(sharded.status().message());
+    const int64_t needed = spread == Spread::kData ? 4 * kMiB : kMiB;
+    for (const std::string& part : {absl::StrCat(needed), absl::StrCat("has ", kMiB / 2),
+                                    absl::StrCat("8 devices would do")})
+      EXPECT_TRUE(absl::StrContains(message, part)) << part << ": " << message;
+  }
+  Graph g;
+  const auto hopeless = ShardGraph(g, Weights(g), Mesh{{4}}, {}, {.memory = {.bytes = 100}});
+  EXPECT_TRUE(absl::StrContains(hopeless.status().message(), "No number")) << hopeless.status();
+}
+
+// A result that is fetched cannot be cut; one with a VAR counts with its least length.
+TEST(ShardChoice, WhatMayBeShort_IsNotRefused) {
+  Graph g;
+  const Dim rows(Var(g, 0, 1, 1 << 20));
+  const UOp* const x = Param(g, 0, DType::kF32, {rows, Dim(16)});
+  const auto sharded = ShardGraph(g, Sink(g, {Add(g, x, x)}), Mesh{{4}}, {},
+                                  {.results = {Layout{}}, .memory = {.bytes = kMiB}});
+  EXPECT_TRUE(sharded.ok()) << sharded.status();
+}
+
+// Real steps: in a tight memory auto chooses parts, and computes what one device does.
+TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
+  for (const char* name : {"mnist_step", "gpt_step_12_layers"}) {
+    Graph g;
+    std::vector<int64_t> donated;
+    const UOp* sink = nullptr;
+    for (const Program& program : Programs())
+      if (program.name == name) sink = RecordProgram(g, program, Size::kReal, &donated);
+    shard::ShardOptions options;
+    options.state.resize(ParamsOf(sink).size());
+    for (const int64_t slot : donated) options.state[slot] = true;
+    options.donated = options.state;
+    options.results = {Layout{}};
+    const auto roomy = ValueOrDie(ShardGraph(g, sink, Mesh{{8}}, {}, options));
+    const auto alone = ValueOrDie(ShardGraph(g, sink, Mesh{{1}}, {}, options));
+    std::printf("%s: %.1f MB of memory, %.1f kept; on one device %.1f\n", name,
+                roomy.report.memory_bytes / 1e6, roomy.report.kept_bytes / 1e6,
+                alone.report.memory_bytes / 1e6);
+    // What the schedule for one device takes, beside its inputs.
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, HostTarget()));
+    double held = static_cast<double>(schedule.arena_bytes);
+    for (const UOp* param : ParamsOf(sink))
+      held += static_cast<double>(ElementCount(param->shape)) * ByteWidth(param->dtype);
+    std::printf("  its schedule takes %.1f MB\n", held / 1e6);
+    EXPECT_GT(alone.report.memory_bytes, 0.6 * held) << name;
+    EXPECT_LT(alone.report.memory_bytes, 3 * held) << name;
+
+    double state = 0;
+    for (const int64_t slot : donated) {
+      const UOp* const param = ParamsOf(sink)[slot];
+      state += static_cast<double>(ElementCount(param->shape)) * ByteWidth(param->dtype);
+    }
+    options.memory.bytes = static_cast<int64_t>(roomy.report.kept_bytes - state / 2);
+    const auto tight = ValueOrDie(ShardGraph(g, sink, Mesh{{8}}, {}, options));
+    EXPECT_TRUE(absl::StrContains(tight.report.choice, "state in parts")) << tight.report.choice;
+    EXPECT_LE(tight.report.kept_bytes, static_cast<double>(options.memory.bytes)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace outboard::test

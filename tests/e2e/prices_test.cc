@@ -1,0 +1,110 @@
+// A price file, with real processes: classes, the join test, another file at SIGHUP, and what
+// operators see of it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tests/support/cluster.h"
+#include "tests/support/step.h"
+
+namespace outboard {
+namespace {
+
+using test::Eventually;
+using test::Outboard;
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// One class of everything, with these rates and this price for RUN.
+std::string FileOf(const std::string& rates, const std::string& run) {
+  return "{\"classes\": [\n {\"name\": \"any\", \"hardware\": [\"*\"], \"rates\": {" + rates +
+         "},\n  \"usd_per_hour\": {\"run\": " + run + ", \"held\": 0.9, \"parked\": 0.36}}]}\n";
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+class PricesTest : public ::testing::Test {
+ protected:
+  std::string file() const { return cluster_.folder() / "prices.json"; }
+  std::string Log() { return cluster_.gateway().err(); }
+  test::Cluster cluster_;
+};
+
+TEST_F(PricesTest, AFleetWithClasses_ServesAtTheirPrices_AndReadsAnotherFile) {
+  Write(file(), FileOf("\"gflops\": 0.001, \"memory_gb_per_s\": 0.001", "3.6"));
+  cluster_.StartUp(1, "--prices " + file());
+  session::SessionOptions options = cluster_.Options();
+  options.device_class = "any";
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status() << Log();
+  ASSERT_TRUE(test::Step(**session).ok());
+  EXPECT_EQ((*session)->stats().price_per_hour_micro_usd, 3'600'000u);
+
+  const std::string data = " --data " + cluster_.data();
+  const auto devices = Outboard("device ls --json" + data);
+  EXPECT_EQ(devices.code, 0) << devices.err;
+  EXPECT_TRUE(Has(devices.out, "\"class\":\"any\"")) << devices.out;
+  EXPECT_TRUE(Has(devices.out, "\"state\":\"held\"")) << devices.out;
+  EXPECT_TRUE(Has(devices.out, "\"account_name\":\"default\"")) << devices.out;
+  const auto top = Outboard("top --count 2 --interval 0.1" + data);
+  EXPECT_EQ(top.code, 0) << top.err;
+  EXPECT_TRUE(Has(top.out, "devices of any: 1 of 1 in use")) << top.out;
+
+  Write(file(), FileOf("", "-1"));
+  cluster_.gateway().Signal(SIGHUP);
+  EXPECT_TRUE(Eventually([&] { return Has(Log(), "event=prices_refused"); })) << Log();
+  EXPECT_TRUE(Has(Log(), "line 3")) << Log();
+  EXPECT_TRUE(Has(Outboard("price show" + data).out, "$3.600000"));
+  Write(file(), FileOf("", "7.2"));
+  cluster_.gateway().Signal(SIGHUP);
+  EXPECT_TRUE(Eventually([&] { return Has(Outboard("price show" + data).out, "$7.200000"); }))
+      << Log();
+
+  ASSERT_TRUE(test::Step(**session).ok());
+  EXPECT_EQ((*session)->stats().price_per_hour_micro_usd, 3'600'000u) << "it keeps its price";
+  EXPECT_TRUE((*session)->Close().ok());
+  auto next = Session::Connect(options);
+  ASSERT_TRUE(next.ok()) << next.status() << Log();
+  EXPECT_EQ((*next)->stats().price_per_hour_micro_usd, 7'200'000u);
+  EXPECT_TRUE((*next)->Close().ok());
+  const auto usage = Outboard("usage --by key,state --json" + data);
+  EXPECT_EQ(usage.code, 0) << usage.err;
+  EXPECT_TRUE(Has(usage.out, "\"state\": \"run\"")) << usage.out;
+  EXPECT_FALSE(Has(usage.out, "\"key\": \"\"")) << usage.out;
+
+  options.device_class = "none-such";
+  EXPECT_EQ(Session::Connect(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PricesTest, AWorkerThatFallsShort_IsRefusedAndEnds) {
+  Write(file(), FileOf("\"gflops\": 1e9", "1"));
+  cluster_.StartGateway("--prices " + file());
+  const test::Ended worker =
+      Outboard("worker --gateway " + cluster_.fleet_target() + " --fleet-secret-file " +
+               cluster_.data() + "/fleet.secret --identity-file " + cluster_.folder().path() +
+               "/identity");
+  EXPECT_EQ(worker.code, 2) << worker.err;
+  EXPECT_TRUE(Has(worker.err, "falls short")) << worker.err;
+  EXPECT_TRUE(Has(worker.err, "event=device_measured")) << worker.err;
+  EXPECT_TRUE(Eventually([&] { return Has(Log(), "event=worker_refused"); })) << Log();
+}
+
+TEST_F(PricesTest, AWrongFile_StartsNoGateway) {
+  Write(file(), "{\"classes\": [\n{}]}");
+  const test::Ended ended = Outboard("gateway --listen 127.0.0.1:0 --prices " + file() +
+                                     " --data " + cluster_.data());
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(Has(ended.err, "line 2")) << ended.err;
+}
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,207 @@
+// The price file at the driver: who may join, what a client may ask for and is told, and what
+// becomes of another file.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/prices/price_list.h"
+#include "tests/gateway/core_driver_world.h"
+
+namespace outboard::gateway {
+namespace {
+
+std::shared_ptr<const PriceList> List(const std::string& classes) {
+  auto list = ParsePriceList("{\"classes\": [" + classes + "]}");
+  EXPECT_TRUE(list.ok()) << list.status();
+  return std::make_shared<const PriceList>(*std::move(list));
+}
+
+constexpr char kAny[] =
+    R"({"name": "any", "hardware": ["small"], "usd_per_hour": {"run": 3.6, "held": 1.8, )"
+    R"("parked": 0.36, "stored": 0.036}})";
+constexpr char kFast[] =
+    R"({"name": "fast", "hardware": ["quick"], "rates": {"gflops": 100, "memory_gb_per_s": 10}, )"
+    R"("usd_per_hour": {"run": 7.2}})";
+
+class WatchedEnd final : public WorkerEndpoint {
+ public:
+  void Send(proto::GatewayCommand command) override { sent.push_back(std::move(command)); }
+  void End(absl::Status why) override { ended = std::move(why); }
+  bool asked() const { return !sent.empty() && sent.back().has_measure(); }
+  bool welcome() const { return !sent.empty() && sent.back().has_welcome(); }
+  std::vector<proto::GatewayCommand> sent;
+  absl::Status ended;
+};
+
+// Without the worker of CoreDriverTest, which has joined before there is a list.
+class DriverPrices : public CoreDriverTest {
+ protected:
+  DriverPrices() { worker_port_.OnGone(); }
+
+  static proto::WorkerEvent Registration(const std::string& hardware, bool measures = true) {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("w");
+    reg.set_identity(std::string(kWorkerIdentityBytes, 'z'));
+    reg.set_measures(measures);
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    reg.add_devices()->set_hardware_class(hardware);
+    return event;
+  }
+  static proto::WorkerEvent Measured(double gflops, double memory) {
+    proto::WorkerEvent event;
+    proto::DeviceRates& rates = *event.mutable_measured()->add_rates();
+    rates.set_gflops(gflops);
+    rates.set_memory_gb_per_s(memory);
+    return event;
+  }
+  WatchedEnd end_;
+  WorkerPort port_{&driver_, &end_};
+};
+
+TEST_F(DriverPrices, AClassWithoutRates_JoinsAtOnce) {
+  ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
+  port_.OnEvent(Registration("small"));
+  EXPECT_TRUE(end_.welcome());
+  port_.OnGone();
+}
+
+TEST_F(DriverPrices, ADeviceOfNoClass_IsRefused) {
+  ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
+  port_.OnEvent(Registration("unheard-of"));
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(end_.ended.message()).find("unheard-of"), std::string::npos);
+  EXPECT_EQ(driver_.devices_total(), 0u);
+}
+
+TEST_F(DriverPrices, JoinTest_OneThatReachesItsClass_Joins) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  port_.OnEvent(Registration("quick"));
+  ASSERT_TRUE(end_.asked());
+  EXPECT_EQ(driver_.devices_total(), 0u) << "not before it is measured";
+  proto::WorkerEvent beat;
+  beat.mutable_heartbeat()->set_beat(1);
+  port_.OnEvent(beat);
+  EXPECT_EQ(end_.sent.size(), 1u) << "who has not joined is not answered";
+  port_.OnEvent(Measured(95, 12));
+  EXPECT_TRUE(end_.welcome());
+  EXPECT_EQ(driver_.devices_total(), 1u);
+  port_.OnGone();
+}
+
+TEST_F(DriverPrices, JoinTest_OneThatFallsShort_IsRefused) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  port_.OnEvent(Registration("quick"));
+  ASSERT_TRUE(end_.asked());
+  port_.OnEvent(Measured(50, 12));
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(end_.ended.message()).find("GFLOP/s"), std::string::npos) << end_.ended;
+  EXPECT_EQ(driver_.devices_total(), 0u);
+}
+
+TEST_F(DriverPrices, JoinTest_FiguresThatAreNone_AreRefused) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const proto::WorkerEvent& event :
+       {Measured(nan, 12), Measured(-1, 12), Measured(0, 0), proto::WorkerEvent([] {
+          proto::WorkerEvent failed;
+          failed.mutable_measured()->set_failed("it ended by signal 9");
+          return failed;
+        }())}) {
+    WatchedEnd end;
+    WorkerPort port(&driver_, &end);
+    port.OnEvent(Registration("quick"));
+    ASSERT_TRUE(end.asked());
+    port.OnEvent(event);
+    EXPECT_EQ(end.ended.code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+TEST_F(DriverPrices, JoinTest_AWorkerFromBefore_IsRefused) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  port_.OnEvent(Registration("quick", /*measures=*/false));
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// A worker whose connection broke is back within seconds, with sessions on its devices.
+TEST_F(DriverPrices, JoinTest_OneThatWasMeasured_IsNotMeasuredAgain) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  proto::WorkerEvent again = Registration("quick");
+  *again.mutable_register_()->mutable_devices(0)->mutable_rates() =
+      Measured(95, 12).measured().rates(0);
+  port_.OnEvent(again);
+  EXPECT_TRUE(end_.welcome());
+  port_.OnGone();
+  again.mutable_register_()->mutable_devices(0)->mutable_rates()->set_gflops(1);
+  WatchedEnd end;
+  WorkerPort port(&driver_, &end);
+  port.OnEvent(again);
+  EXPECT_EQ(end.ended.code(), absl::StatusCode::kFailedPrecondition) << "but checked";
+}
+
+TEST_F(DriverPrices, AListWithoutAClassInUse_IsRefusedAndTheOldOneStays) {
+  ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
+  port_.OnEvent(Registration("small"));
+  const absl::Status status = driver_.SetPrices(List(kFast));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("any"), std::string::npos);
+  EXPECT_NE(driver_.prices()->Find("any"), nullptr);
+  EXPECT_TRUE(driver_.SetPrices(List(std::string(kAny) + "," + kFast)).ok());
+  port_.OnGone();
+  EXPECT_TRUE(driver_.SetPrices(List(kFast)).ok()) << "it is in use no more";
+}
+
+TEST_F(DriverPrices, AClient_IsToldItsClassAndWhatItCosts) {
+  ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
+  port_.OnEvent(Registration("small"));
+  proto::ClientFrame open = OpenFrame();
+  open.mutable_items(0)->mutable_open()->set_device_class("any");
+  Open(client_port_, open);
+  const proto::Assign* assign = nullptr;
+  for (const proto::GatewayCommand& command : end_.sent)
+    if (command.has_assign()) assign = &command.assign();
+  ASSERT_NE(assign, nullptr);
+  ASSERT_TRUE(Attach(executor_port_, *assign).ok());
+  RunAll(writes_.jobs);
+  RunAll(writes_.jobs);
+  ASSERT_FALSE(executor_.sent.empty());
+  proto::ServerFrame opened;
+  opened.set_epoch(1);
+  opened.add_items()->mutable_opened()->set_price_class("lie");
+  executor_port_.OnFrame(std::move(opened));
+  ASSERT_FALSE(client_.sent.empty());
+  const proto::Opened& told = client_.sent.back().items(0).opened();
+  EXPECT_EQ(told.price_class(), "any");
+  EXPECT_EQ(told.price_per_hour_micro_usd(), 3'600'000u);
+  EXPECT_EQ(told.held_per_hour_micro_usd(), 1'800'000u);
+  EXPECT_EQ(told.parked_per_hour_micro_usd(), 360'000u);
+  EXPECT_EQ(told.stored_per_hour_micro_usd(), 36'000u);
+  ASSERT_FALSE(writes_.rows.empty());
+  EXPECT_EQ(writes_.rows.back().price_class, "any");
+  EXPECT_EQ(writes_.rows.back().idle_prices.stored, MicroUsd{36'000});
+  client_port_.OnGone();
+  port_.OnGone();
+}
+
+TEST_F(DriverPrices, AClassThatThereIsNot_IsRefusedByName) {
+  proto::ClientFrame open = OpenFrame();
+  open.mutable_items(0)->mutable_open()->set_device_class("large");
+  Open(client_port_, open);
+  ASSERT_FALSE(client_.ends.empty());
+  EXPECT_EQ(client_.ends.back().code(), absl::StatusCode::kInvalidArgument) << "there is no list";
+  ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
+  ClientEnd end;
+  ClientPort port(&driver_, &host_, &auth_, &end, {});
+  Open(port, open);
+  ASSERT_FALSE(end.ends.empty());
+  EXPECT_EQ(end.ends.back().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(end.ends.back().message()).find("any"), std::string::npos);
+  port.OnGone();
+}
+
+}  // namespace
+}  // namespace outboard::gateway

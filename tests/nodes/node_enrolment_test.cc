@@ -1,0 +1,285 @@
+// Nodes enrol at a gateway by claim, expectation and approval; each error has its word; one that is
+// removed is gone within seconds. The node's worker is `outboard worker --node-folder`, as
+// process 1 starts it.
+#include "gateway/nodes/node_enrolment.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/session/link/grpc_link.h"
+#include "client/session/protection.h"
+#include "gateway/nodes/node_words.h"
+#include "gateway/tls/authority_files.h"
+#include "proto/fleet.grpc.pb.h"
+#include "tests/support/cluster.h"
+#include "wire/status.h"
+#include "wire/tls/authority.h"
+#include "wire/tls/private_file.h"
+
+namespace outboard::test {
+namespace {
+
+using gateway::NodeWord;
+using Identity = std::shared_ptr<const tls::KeyAndChain>;
+
+class NodeTest : public ::testing::Test {
+ protected:
+  void StartGateway(const std::string& more = "") {
+    cluster_.StartGateway("--tls " + more);
+    authority_.emplace(gateway::ReadAuthority(cluster_.data()).value());
+  }
+  std::string Fingerprint() const { return authority_->certificate().fingerprint().ToString(); }
+  Ended Node(const std::string& args) {
+    return Outboard("node " + args + " --data " + cluster_.data());
+  }
+  std::string Claim(const std::string& serial) {
+    const Ended made = Node("claim --serial " + serial);
+    EXPECT_EQ(made.code, 0) << made.err;
+    return made.out.substr(0, made.out.find('\n'));
+  }
+  std::unique_ptr<proto::Fleet::Stub> Fleet(const Identity& identity = nullptr) {
+    auto protection = session::Protection::Trusting("", Fingerprint(), {}).value();
+    protection.identity = identity;
+    return proto::Fleet::NewStub(session::MakeChannel(cluster_.fleet_target(), protection));
+  }
+  absl::Status EnrolKey(const tls::PrivateKey& key, const std::string& serial,
+                        const std::string& claim, const Identity& with = nullptr,
+                        Identity* enrolled = nullptr) {
+    proto::EnrolNodeRequest request;
+    request.set_certificate_request(tls::MakeRequest(key).value());
+    request.mutable_facts()->set_serial(serial);
+    request.mutable_facts()->add_mac("52:54:00:12:34:56");
+    request.set_claim(claim);
+    grpc::ClientContext context;
+    proto::EnrolReply reply;
+    const absl::Status status = wire::FromGrpc(Fleet(with)->EnrolNode(&context, request, &reply));
+    if (status.ok() && enrolled != nullptr)
+      *enrolled = std::make_shared<const tls::KeyAndChain>(tls::KeyAndChain{
+          key, tls::Certificate::ParseAll("its", reply.certificate_chain()).value()});
+    return status;
+  }
+  absl::Status Enrol(const std::string& serial, const std::string& claim,
+                     const Identity& with = nullptr, Identity* enrolled = nullptr) {
+    return EnrolKey(tls::PrivateKey::Generate().value(), serial, claim, with, enrolled);
+  }
+  static std::string Word(const absl::Status& status) {
+    return std::string(NodeWord(std::string(status.message())));
+  }
+  absl::Status Log(const Identity& identity, const std::string& line) {
+    grpc::ClientContext context;
+    proto::NodeLogRequest request;
+    request.add_lines(line);
+    proto::NodeLogReply reply;
+    return wire::FromGrpc(Fleet(identity)->NodeLog(&context, request, &reply));
+  }
+  // Without a fleet secret: a node joins by its certificate alone.
+  absl::Status Join(const Identity& identity) {
+    grpc::ClientContext context;
+    const auto stub = Fleet(identity);
+    const auto stream = stub->Join(&context);
+    proto::WorkerEvent of_no_device;
+    of_no_device.mutable_register_();
+    stream->Write(of_no_device);
+    for (proto::GatewayCommand command; stream->Read(&command);) {
+    }
+    return wire::FromGrpc(stream->Finish());
+  }
+  // The worker of a node, as process 1 starts it.
+  std::string NodeFolder(const std::string& serial, const std::string& claim) {
+    const std::string folder = cluster_.folder() / ("node-" + serial);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/log") << "from the first second\n";
+    if (claim.empty()) return folder;
+    EXPECT_TRUE(
+        tls::WriteFile(folder + "/claim", claim, /*is_secret=*/true, tls::Replace::kYes).ok());
+    return folder;
+  }
+  std::string WorkerArgs(const std::string& serial, const std::string& claim) {
+    return "worker --gateway " + cluster_.fleet_target() + " --tls-fingerprint " + Fingerprint() +
+           " --name " + serial + " --node-folder " + NodeFolder(serial, claim);
+  }
+  session::SessionOptions Options() {
+    session::SessionOptions options = cluster_.Options();
+    options.protection = session::Protection::Trusting("", Fingerprint(), {}).value();
+    return options;
+  }
+
+  Cluster cluster_;
+  std::optional<tls::Authority> authority_;
+};
+
+// The table of errors (docs/fleet.md): a fixed word for each, and the log has the facts.
+TEST_F(NodeTest, EachRefusal_HasItsWord) {
+  StartGateway();
+  const std::string claim = Claim("s-1"), other = Claim("s-2");
+  const tls::PrivateKey key = tls::PrivateKey::Generate().value();
+  Identity first;
+  const auto refused = [&](const absl::Status& status, absl::StatusCode code, const char* word) {
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_EQ(Word(status), word) << status;
+  };
+  using enum absl::StatusCode;
+  refused(Enrol("s-1", other), kPermissionDenied, gateway::kClaimOtherSerial);
+  refused(Enrol("s-1", "ob_claim_" + std::string(64, '0')), kPermissionDenied,
+          gateway::kClaimUnknown);
+  refused(Enrol("s-3", ""), kUnavailable, gateway::kWaitingForApproval);
+  ASSERT_TRUE(EnrolKey(key, "s-1", claim, nullptr, &first).ok());
+  // That answer was lost: its key gets another, and nobody else's does.
+  EXPECT_TRUE(EnrolKey(key, "s-1", claim).ok());
+  refused(Enrol("s-1", claim), kPermissionDenied, gateway::kClaimUsed);
+  // Two nodes of one serial number: the first has just been let in.
+  refused(Enrol("s-1", Claim("s-1")), kPermissionDenied, gateway::kSerialTaken);
+  // It renews by what it has, under its own serial number alone.
+  EXPECT_TRUE(Enrol("s-1", "", first).ok());
+  refused(Enrol("s-4", "", first), kUnavailable, gateway::kWaitingForApproval);
+  const auto expired = std::make_shared<const tls::KeyAndChain>(
+      authority_
+          ->Issue({.common_name = "node:s-1", .purpose = tls::Purpose::kWorker, .lifetime_s = -10})
+          .value());
+  refused(Enrol("s-1", "", expired), kUnauthenticated, gateway::kCertificateRefused);
+  EXPECT_EQ(Enrol("", "").code(), kInvalidArgument);
+  EXPECT_EQ(Enrol("../s", "").code(), kInvalidArgument);
+  const std::string log = cluster_.gateway().err();
+  for (const char* has : {"event=node_refused", "word=claim_used", "52:54:00:12:34:56",
+                          "event=node_enrolled", "proof=claim"})
+    EXPECT_NE(log.find(has), std::string::npos) << has << "\n" << log;
+  EXPECT_EQ(log.find(claim), std::string::npos);
+}
+
+TEST_F(NodeTest, AnotherMachine_IsLetInOnlyWhereTheFirstIsGone_WhoseCertificateThenEnds) {
+  StartGateway();
+  ASSERT_EQ(Node("expect --serial s-1").code, 0);
+  Identity first, second;
+  ASSERT_TRUE(Enrol("s-1", "", nullptr, &first).ok());
+  EXPECT_EQ(Word(Enrol("s-1", "")), gateway::kSerialTaken);
+  EXPECT_TRUE(Log(first, "here").ok());
+  // After so long it should have joined, and has not.
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(gateway::NodeEnrolment::kJoinsWithinMs + 500));
+  ASSERT_TRUE(Enrol("s-1", "", nullptr, &second).ok());
+  EXPECT_TRUE(Eventually([&] { return absl::IsUnauthenticated(Log(first, "still here")); }));
+  EXPECT_EQ(Word(EnrolKey(first->key, "s-1", "")), gateway::kCertificateRefused);
+  EXPECT_TRUE(Log(second, "now here").ok());
+  const Ended logs = Node("logs s-1");
+  EXPECT_TRUE(logs.out.starts_with("here\n") && logs.out.ends_with("now here\n")) << logs.out;
+}
+
+TEST_F(NodeTest, ANodeThatWaits_IsListed_AndServesOnceApproved) {
+  StartGateway();
+  const tls::PrivateKey key = tls::PrivateKey::Generate().value();
+  EXPECT_EQ(Word(EnrolKey(key, "s-1", "")), gateway::kWaitingForApproval);
+  const Ended listed = Node("ls");
+  EXPECT_NE(listed.out.find("s-1  waiting for approval since"), std::string::npos) << listed.out;
+  EXPECT_NE(listed.out.find("52:54:00:12:34:56"), std::string::npos);
+  EXPECT_EQ(Node("approve s-2").code, 1);
+  EXPECT_EQ(Node("approve s-1").code, 0);
+  EXPECT_EQ(Word(Enrol("s-1", "")), gateway::kWaitingForApproval);  // another key
+  EXPECT_TRUE(EnrolKey(key, "s-1", "").ok());
+  EXPECT_NE(Node("ls --json").out.find("\"state\": \"enrolled\""), std::string::npos);
+}
+
+TEST_F(NodeTest, ACertificateOfANode_IsNoFleetSecret) {
+  StartGateway();
+  Identity node;
+  ASSERT_TRUE(Enrol("s-1", Claim("s-1"), nullptr, &node).ok());
+  // Let in, and then it speaks no protocol.
+  EXPECT_EQ(Join(node).code(), absl::StatusCode::kFailedPrecondition);
+  // Whoever enrols as a worker needs the secret, and gets no node's name with it.
+  proto::EnrolRequest request;
+  request.set_certificate_request(tls::MakeRequest(tls::PrivateKey::Generate().value()).value());
+  for (const std::string& name : {std::string("gpu-1"), std::string("node:s-1")}) {
+    request.set_name(name);
+    for (const bool has_secret : {false, true}) {
+      grpc::ClientContext context;
+      const std::string secret = Words(ReadFile(cluster_.data() + "/fleet.secret")).front();
+      if (has_secret) context.AddMetadata("authorization", "Bearer " + secret);
+      proto::EnrolReply reply;
+      const absl::Status status = wire::FromGrpc(Fleet(node)->Enrol(&context, request, &reply));
+      EXPECT_EQ(status.ok(), has_secret && name == "gpu-1") << name << has_secret << status;
+    }
+  }
+  // A worker's certificate makes no node.
+  const auto worker = std::make_shared<const tls::KeyAndChain>(
+      authority_->Issue({.common_name = "outboard worker", .purpose = tls::Purpose::kWorker})
+          .value());
+  EXPECT_EQ(Log(worker, "x").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Join(worker).code(), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(NodeTest, ItsWorker_EnrolsByClaim_ServesAndIsBilled_AndEndsWhenRemoved) {
+  StartGateway();
+  const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
+  {
+    auto session = Session::Connect(Options());
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE(Step(**session).ok());
+    EXPECT_TRUE((*session)->Close().ok());
+  }
+  const std::string usage = Outboard("usage --json --data " + cluster_.data()).out;
+  EXPECT_NE(usage.find("\"cost"), std::string::npos) << usage;
+  EXPECT_TRUE(Eventually([&] {
+    return Node("logs s-1").out.starts_with("from the first second\n");
+  })) << Node("logs s-1").err;
+  // Started again, its claim is spent and its certificate good.
+  EXPECT_EQ(worker->Stop(SIGINT), 0) << worker->err();
+  const auto again = cluster_.Start(WorkerArgs("s-1", ""));
+  {
+    auto session = Session::Connect(Options());
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE(Step(**session).ok());
+    EXPECT_TRUE((*session)->Close().ok());
+  }
+  const auto removed_at = std::chrono::steady_clock::now();
+  EXPECT_EQ(Node("rm s-1").code, 0);
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(again->pid()); }));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - removed_at;
+  std::printf("a node that was removed ended after %.1f s\n", took.count());
+  EXPECT_NE(again->Wait(), 0);
+  EXPECT_NE(Node("ls").err.find("no machine"), std::string::npos) << Node("ls").out;
+  // It made a key of its own for the next start, and waits under it.
+  const Ended waits = RunToEnd([&] {
+    std::vector<std::string> argv = {OUTBOARD_BINARY};
+    for (std::string& word : Words(WorkerArgs("s-1", ""))) argv.push_back(std::move(word));
+    std::filesystem::remove(cluster_.folder() / "node-s-1/claim");
+    return argv;
+  }());
+  EXPECT_NE(waits.code, 0);
+  EXPECT_NE(waits.err.find(gateway::kWaitingForApproval), std::string::npos) << waits.err;
+}
+
+TEST_F(NodeTest, ItsCertificate_IsRenewedAtTwoThirds_WithoutAClaim) {
+  StartGateway("--worker-certificate-life 6");
+  const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
+  const auto enrolled = [&] {
+    size_t count = 0;
+    const std::string log = cluster_.gateway().err();
+    for (size_t at = 0; (at = log.find("event=node_enrolled", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  EXPECT_TRUE(Eventually([&] { return enrolled() >= 3; })) << cluster_.gateway().err();
+  EXPECT_NE(cluster_.gateway().err().find("proof=certificate"), std::string::npos);
+  auto session = Session::Connect(Options());
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(Step(**session).ok());
+}
+
+TEST_F(NodeTest, OfAnotherGateway_ItBelievesNothing) {
+  StartGateway();
+  std::string args = WorkerArgs("s-1", Claim("s-1"));
+  args.replace(args.find(Fingerprint()), Fingerprint().size(), "sha256:" + std::string(64, 'a'));
+  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  for (std::string& word : Words(args)) argv.push_back(std::move(word));
+  const Ended ended = RunToEnd(argv);
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(cluster_.gateway().err().find("node_enrolled"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace outboard::test

@@ -1,0 +1,306 @@
+// Searches for Opts on a GPU, whose driver is the tests' own (tests/gpu/driver): its events tell
+// what work costs by what it does, so that searches end the same in every run.
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/copies.h"
+#include "compiler/ir/build.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/rewrite/bind.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/search/neighbours.h"
+#include "gtest/gtest.h"
+#include "tests/support/device.h"
+#include "tests/support/temp_folder.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/tuning/tuner.h"
+
+namespace outboard::worker {
+namespace {
+
+// Answers as the compiler does, but for what `instead` has an answer to.
+class Compilers final : public KernelCompiler {
+ public:
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const KernelSource> kernels) override {
+    sources.insert(sources.end(), kernels.begin(), kernels.end());
+    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_.Compile(kernels);
+    for (size_t i = 0; instead && i < kernels.size(); ++i)
+      if (compiled[i].ok()) instead(kernels[i], *compiled[i]);
+    return compiled;
+  }
+  const Target& target() const override { return compiler_.target(); }
+
+  std::vector<KernelSource> sources;
+  std::function<void(const KernelSource& source, CompiledKernel& compiled)> instead;
+
+ private:
+  InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
+};
+
+const UOp* Product(Graph& g, DType dtype, int64_t m, int64_t k, int64_t n) {
+  const UOp* x = Expand(g, Reshape(g, Param(g, 0, dtype, {m, k}), {m, k, 1}), {m, k, n});
+  const UOp* w = Expand(g, Reshape(g, Param(g, 1, dtype, {k, n}), {1, k, n}), {m, k, n});
+  if (dtype != DType::kF32) x = Cast(g, x, DType::kF32), w = Cast(g, w, DType::kF32);
+  return Sink(g, {Reduce(g, Op::kAdd, Mul(g, x, w), {1})});
+}
+
+// The update of three parameters of one shape: one launch.
+const UOp* Updates(Graph& g) {
+  std::vector<const UOp*> results;
+  for (int64_t i = 0; i < 3; ++i) {
+    const UOp* const p = Param(g, 2 * i, DType::kF32, {40, 64});
+    const UOp* const d = Param(g, 2 * i + 1, DType::kF32, {40, 64});
+    results.push_back(Add(g, p, Mul(g, d, d)));
+  }
+  return Sink(g, results);
+}
+
+void UseFakeDriver() {
+  setenv("OUTBOARD_DEVICE", "cuda", 1);
+  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
+}
+
+// Runs the graph on inputs of few digits, and returns all results.
+std::vector<float> Answer(Engine& engine, const UOp* sink) {
+  std::vector<DeviceArrayPtr> inputs;
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op != Op::kParam) continue;
+    const auto slot = static_cast<size_t>(ParamOf(node).slot());
+    if (inputs.size() <= slot) inputs.resize(slot + 1);
+    auto array = ValueOrDie(engine.NewArray(node->dtype, DimsAt(node->shape, {}).value()));
+    const int64_t width = ByteWidth(node->dtype);
+    std::string bytes(static_cast<size_t>(array->bytes()), '\0');
+    for (int64_t i = 0; i * width < array->bytes(); ++i)
+      StoreFloat(node->dtype, static_cast<double>((i * 7 + node->int_value()) % 16 - 8) / 8,
+                 bytes.data() + i * width);
+    test::SetBytes(*array, bytes);
+    inputs[slot] = std::move(array);
+  }
+  std::vector<float> all;
+  const auto results = engine.Run(EncodeGraph(sink)->id, sink, inputs, {});
+  EXPECT_TRUE(results.ok()) << results.status();
+  if (!results.ok()) return all;
+  for (const DeviceArrayPtr& result : *results) {
+    const std::vector<float> values = test::FloatsOf(*result);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+class GpuTuner : public ::testing::Test {
+ protected:
+  GpuTuner() { UseFakeDriver(); }
+
+  std::unique_ptr<Engine> NewEngine(int beam, KernelCompiler* idle = nullptr) {
+    return MakeCompiledEngine(
+        compilers(), test::MakeDevice(1 << 26),
+        {.store = store_.get(), .idle_compiler = idle, .beam = beam});
+  }
+  Compilers* compilers() {
+    if (!compilers_.has_value()) compilers_.emplace();
+    return &*compilers_;
+  }
+  void ExpectRight(const std::vector<float>& got, const UOp* sink) {
+    const auto reference = MakeReferenceEngine(test::MakeDevice(1 << 26));
+    const std::vector<float> want = Answer(*reference, sink);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-3 * (1 + std::fabs(want[i]))) << i;
+  }
+  Tuning TheOnlyOne() {
+    std::vector<Tuning> all = ValueOrDie(store_->List());
+    EXPECT_EQ(all.size(), 1u);
+    return all.empty() ? Tuning{} : std::move(all[0]);
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<TuningFile> store_ = ValueOrDie(TuningFile::Open(folder_ / "kernels.db"));
+  std::optional<Compilers> compilers_;
+};
+
+TEST_F(GpuTuner, BeamOnTheStepsPath_FindsFasterOptsThanTheFirst) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
+  ExpectRight(Answer(*NewEngine(2), sink), sink);
+  const Tuning found = TheOnlyOne();
+  EXPECT_EQ(found.width, 2);
+  EXPECT_EQ(found.key.hardware, compilers()->target().Fingerprint());
+  EXPECT_GT(found.trials.size(), 10u);
+  ASSERT_NE(found.best(), nullptr);
+  EXPECT_LE(found.best()->time_ns, found.trials[0].time_ns);
+  // Another process, which does not search.
+  compilers()->sources.clear();
+  ExpectRight(Answer(*NewEngine(0), sink), sink);
+  ASSERT_EQ(compilers()->sources.size(), 1u);
+  EXPECT_EQ(compilers()->sources[0].opts, codegen::OptsToString(found.best()->opts));
+}
+
+// The first trial is what steps were computed with before, and others have other tiles.
+TEST_F(GpuTuner, ProductsByMatrixUnits_AreTunedByTheirTiles) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kBF16, 64, 64, 64);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  const Tuning found = TheOnlyOne();
+  ASSERT_EQ(found.trials[0].opts.size(), 1u);
+  EXPECT_EQ(found.trials[0].opts[0].kind, codegen::OptKind::kMma);
+  std::set<int64_t> tiles;
+  for (const search::Trial& trial : found.trials)
+    if (trial.works() && trial.opts.size() == 1 && trial.opts[0].kind == codegen::OptKind::kMma)
+      tiles.insert(trial.opts[0].amount);
+  EXPECT_GE(tiles.size(), 4u);
+}
+
+TEST_F(GpuTuner, KernelsInSeveralCopies_AreTunedAsTheyRun) {
+  Graph g;
+  const UOp* const sink = Updates(g);
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  const Tuning found = TheOnlyOne();
+  EXPECT_EQ(found.width, 1);
+  ASSERT_NE(found.best(), nullptr);
+  size_t together = 0;
+  for (const KernelSource& source : compilers()->sources) {
+    Graph decoded;
+    const UOp* const kernel = ValueOrDie(DecodeGraph(decoded, source.encoding, Level::kKernel));
+    together += CopiesOf(kernel) == 3;
+  }
+  EXPECT_EQ(together, compilers()->sources.size());
+}
+
+TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
+  std::string wrong;  // the first list that somebody tries beside the first and the plain one
+  std::optional<CompiledKernel> other;
+  compilers()->instead = [&](const KernelSource& source, CompiledKernel& compiled) {
+    if (!source.opts.has_value() || source.opts->find("UNROLL") == std::string::npos) return;
+    if (wrong.empty()) wrong = *source.opts;
+    if (*source.opts != wrong) return;
+    // Everything is one more than it should be.
+    const size_t store = compiled.object.find("st.global");
+    ASSERT_NE(store, std::string::npos);
+    const size_t end = compiled.object.find(';', store);
+    const size_t value = compiled.object.rfind("%f", end);
+    ASSERT_NE(value, std::string::npos);
+    const std::string name = compiled.object.substr(
+        value, compiled.object.find_first_of(",};\n", value) - value);
+    compiled.object.insert(store, "add.rn.f32 " + name + ", " + name + ", 0f3F800000;\n\t");
+  };
+  ExpectRight(Answer(*NewEngine(1), sink), sink);
+  ASSERT_FALSE(wrong.empty());
+  for (const search::Trial& trial : TheOnlyOne().trials)
+    if (codegen::OptsToString(trial.opts) == wrong) {
+      EXPECT_FALSE(trial.verified);
+      EXPECT_TRUE(!trial.works() || !trial.exact) << "the wrong one counts as one that works";
+    }
+}
+
+const auto kNobody = [] { return false; };
+const auto kSomebody = [] { return true; };
+
+TEST_F(GpuTuner, InIdleTime_TheSessionsOwnDeviceSearches) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
+  Compilers idle;
+  const auto engine = NewEngine(0, &idle);
+  ExpectRight(Answer(*engine, sink), sink);
+  EXPECT_TRUE(ValueOrDie(store_->List()).empty());
+  engine->SearchForBetterKernels(kSomebody);
+  EXPECT_TRUE(ValueOrDie(store_->List()).empty());
+  // A Run comes after some candidates.
+  int asked = 0;
+  engine->SearchForBetterKernels([&] { return ++asked > 8; });
+  const size_t some = TheOnlyOne().trials.size();
+  EXPECT_GT(some, 1u);
+  EXPECT_EQ(TheOnlyOne().width, 0);
+  engine->SearchForBetterKernels(kNobody);  // goes on
+  const Tuning found = TheOnlyOne();
+  EXPECT_GT(found.trials.size(), some);
+  EXPECT_EQ(found.width, kIdleSearchWidth);
+  idle.sources.clear();
+  engine->SearchForBetterKernels(kNobody);
+  EXPECT_TRUE(idle.sources.empty()) << "searched for twice";
+  engine->TakeVersions();
+  engine->UseBetterKernels(kNobody);
+  const std::vector<KernelVersion> versions = engine->TakeVersions();
+  ASSERT_EQ(versions.size(), 1u);
+  EXPECT_EQ(versions[0].opts, codegen::OptsToString(found.best()->opts));
+  ExpectRight(Answer(*engine, sink), sink);
+}
+
+// ---- candidates that end the process ------------------------------------------------------------
+
+// Of every candidate whose Opts have a WARP, the stores go far beyond their buffers.
+void BreakStores(const KernelSource& source, CompiledKernel& compiled) {
+  if (!source.opts.has_value() || source.opts->find("WARP") == std::string::npos) return;
+  const size_t store = compiled.object.find("st.global");
+  const size_t open = compiled.object.find('[', store), close = compiled.object.find(']', open);
+  compiled.object.replace(open, close - open, "[1099511627776");
+}
+
+// What a process does that meets them: it searches until its device is lost. Returns 3 then.
+int SearchUntilLost(const std::string& path) {
+  UseFakeDriver();
+  Compilers compilers;
+  compilers.instead = BreakStores;
+  const auto store = ValueOrDie(TuningFile::Open(path));
+  const auto engine = MakeCompiledEngine(&compilers, test::MakeDevice(1 << 26),
+                                         {.store = store.get(), .beam = 1});
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
+  std::vector<DeviceArrayPtr> inputs;
+  for (const auto& dims : {std::vector<int64_t>{24, 40}, {40, 32}})
+    inputs.push_back(ValueOrDie(engine->NewArray(DType::kF32, dims)));
+  const bool ran = engine->Run(EncodeGraph(sink)->id, sink, inputs, {}).ok();
+  return ran ? 0 : engine->device().health().ok() ? 1 : 3;
+}
+
+TEST(GpuTunerDeathTest, ACandidateThatEndsTheProcess_IsNotTriedAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string path = ::testing::TempDir() + "/gpu_tuner_crash.db";
+  std::remove(path.c_str());
+  // Each process strikes one of them; at last one comes through.
+  int ends = 0;
+  for (bool lost = true; lost && ends < 40; ++ends) {
+    const std::string program = ::testing::internal::GetArgvs()[0];
+    setenv("GPU_TUNER_STORE", path.c_str(), 1);
+    const int status =
+        std::system((program + " --gtest_filter=GpuTunerDeathTest.DISABLED_Search "
+                               "--gtest_also_run_disabled_tests > /dev/null 2>&1")
+                        .c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_NE(WEXITSTATUS(status), 1);
+    lost = WEXITSTATUS(status) == 3;
+  }
+  EXPECT_GT(ends, 1);
+  EXPECT_LT(ends, 40);
+  const auto store = ValueOrDie(TuningFile::Open(path));
+  const std::vector<Tuning> all = ValueOrDie(store->List());
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].width, 1);
+  int struck = 0;
+  for (const search::Trial& trial : all[0].trials) {
+    const bool has = codegen::OptsToString(trial.opts).find("WARP") != std::string::npos;
+    if (has) EXPECT_FALSE(trial.works()) << codegen::OptsToString(trial.opts);
+    struck += has ? 1 : 0;
+  }
+  EXPECT_GE(struck, 1);
+}
+TEST(GpuTunerDeathTest, DISABLED_Search) {
+  if (const char* const path = std::getenv("GPU_TUNER_STORE")) _exit(SearchUntilLost(path));
+}
+
+}  // namespace
+}  // namespace outboard::worker

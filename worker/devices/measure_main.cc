@@ -1,0 +1,121 @@
+#include "worker/devices/measure_main.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/cores.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "runtime/device.h"
+#include "runtime/devices.h"
+#include "worker/compile/compile_box.h"
+#include "worker/devices/device_rates.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/engine/device_target.h"
+#include "worker/executor/executor_main.h"
+
+namespace outboard::worker {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The best of so many: others may use the machine, and the first is cold.
+constexpr int kRuns = 6;
+// A size is large enough once it takes so long: then starting it does not count.
+constexpr double kLongEnoughS = 0.004;
+
+constexpr int64_t kProductMin = 1024, kProductMax = 8192;
+constexpr int64_t kArrayMin = int64_t{1} << 24, kArrayMax = int64_t{1} << 28;  // floats
+
+// f32[n, n] times f32[n, n].
+const UOp* Product(Graph& g, int64_t n) {
+  const UOp* const a =
+      Expand(g, Reshape(g, Param(g, 0, DType::kF32, {n, n}), {n, n, 1}), {n, n, n});
+  const UOp* const b =
+      Expand(g, Reshape(g, Param(g, 1, DType::kF32, {n, n}), {1, n, n}), {n, n, n});
+  return Sink(g, {Reshape(g, Reduce(g, Op::kAdd, Mul(g, a, b), {1}), {n, n})});
+}
+
+const UOp* Doubled(Graph& g, int64_t n) {
+  const UOp* const x = Param(g, 0, DType::kF32, {n});
+  return Sink(g, {Add(g, x, x)});
+}
+
+// Seconds of the fastest of kRuns runs, on arrays of zeros of these dimensions.
+absl::StatusOr<double> Fastest(Engine& engine, const UOp* sink, int inputs,
+                               const std::vector<int64_t>& dims) {
+  OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
+  std::vector<DeviceArrayPtr> arrays;
+  for (int i = 0; i < inputs; ++i) {
+    OB_ASSIGN_OR_RETURN(std::shared_ptr<DeviceArray> array, engine.NewArray(DType::kF32, dims));
+    OB_RETURN_IF_ERROR(engine.device().Fill(array->address(), 0, array->bytes()));
+    arrays.push_back(std::move(array));
+  }
+  double fastest = 1e9;
+  for (int i = 0; i < kRuns; ++i) {
+    const Clock::time_point begin = Clock::now();
+    OB_RETURN_IF_ERROR(engine.Run(encoded.id, sink, arrays, {}).status());
+    fastest = std::min(fastest, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return fastest;
+}
+
+absl::StatusOr<proto::DeviceRates> Measure() {
+  const std::string kind = ExecutorOptionsFromEnvironment().device;
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Device> device, runtime::MakeDevice(kind, {}));
+  CompileBox compiler({.target = TargetOf(device->properties())});
+  const std::unique_ptr<Engine> engine = MakeCompiledEngine(&compiler, std::move(device), {});
+  proto::DeviceRates rates;
+  for (int64_t n = kProductMin; n <= kProductMax; n *= 2) {
+    Graph g;
+    OB_ASSIGN_OR_RETURN(const double seconds, Fastest(*engine, Product(g, n), 2, {n, n}));
+    const auto side = static_cast<double>(n);
+    rates.set_gflops(std::max(rates.gflops(), 2 * side * side * side / seconds / 1e9));
+    if (seconds > kLongEnoughS) break;
+  }
+  for (int64_t n = kArrayMin; n <= kArrayMax; n *= 4) {
+    Graph g;
+    OB_ASSIGN_OR_RETURN(const double seconds, Fastest(*engine, Doubled(g, n), 1, {n}));
+    const double bytes = 2.0 * static_cast<double>(n) * sizeof(float);
+    rates.set_memory_gb_per_s(std::max(rates.memory_gb_per_s(), bytes / seconds / 1e9));
+    if (seconds > kLongEnoughS) break;
+  }
+  return rates;
+}
+
+}  // namespace
+
+int MeasureMain(const std::string& cores) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::vector<int> numbers;
+  for (const absl::string_view text : absl::StrSplit(cores, ',', absl::SkipEmpty())) {
+    int core = -1;
+    if (absl::SimpleAtoi(text, &core)) numbers.push_back(core);
+  }
+  if (!numbers.empty()) {
+    const cpu_set_t set = CoreMask(numbers);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) std::perror("outboard: sched_setaffinity");
+  }
+  const absl::StatusOr<proto::DeviceRates> rates = Measure();
+  if (!rates.ok()) {
+    std::fprintf(stderr, "outboard: the device cannot be measured: %s\n",
+                 std::string(rates.status().message()).c_str());
+    return 1;
+  }
+  std::fputs(RatesLine(*rates).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace outboard::worker
