@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/common.h"
-#include "cli/page_server.h"
+#include "cli/viz/page_server.h"
 #include "gateway/base/limits.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/core/events.h"
@@ -99,6 +99,8 @@ struct AccountFlags {
   std::string expires;                     // key create: "30d" or a time; empty: never
   std::vector<std::string> from;           // key create: ranges of addresses; empty: anywhere
   bool json = false;
+  bool verify = false;                     // invoice
+  std::string month;                       // archive
   std::string on_off;                      // account share-tuning
   std::string amount;                      // credit, cap, account: US dollars, or a word
   std::string by;                          // usage: "key,session,day"; empty: by session
@@ -125,6 +127,11 @@ int RunAccountCreditLimit(const AccountFlags& flags);
 int RunCreditAdd(const AccountFlags& flags);
 int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
 int RunUsage(const AccountFlags& flags);
+// Prints the entries of `flags.tenant`, or checks them (docs/money.md); exit code 1: they are not
+// what they should be.
+int RunInvoice(const AccountFlags& flags);
+int RunAudit(const AccountFlags& flags);  // of all accounts
+int RunArchive(const AccountFlags& flags);  // moves the closed month `month` to its file
 
 // `outboard ps` and `stop`: sessions of the account of $CLOUD_KEY at a gateway.
 

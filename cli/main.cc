@@ -304,12 +304,24 @@ int Main(int argc, char** argv) {
   cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
   for (Command command : {credit_add, cap_set})
     command.Add("--tenant", &account.tenant, "The account").ShowDefault();
+  Command invoice = app.Subcommand(
+      "invoice", "List what an account was charged and credited, or check it (docs/money.md)");
+  invoice.Add("--verify", &account.verify,
+              "Compute every line and the chain of hashes anew, and compare them with what the "
+              "gateway signed before; exit code 1 if anything differs");
+  invoice.Add("--tenant", &account.tenant, "The account, without --gateway").ShowDefault();
+  Command audit = app.Subcommand(
+      "audit", "Check the whole ledger of a data folder; exit code 1 if it does not verify");
+  Command archive = app.Subcommand(
+      "archive", "Move a closed month of the ledger to a file of its own (docs/money.md)");
+  archive.Add("month", &account.month, "The month, like 2026-10").Required();
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
             "2026-01-31T12:00:00Z (default: all)");
-  usage.Add("--gateway", &account.gateway,
-            "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  for (Command command : {usage, invoice})
+    command.Add("--gateway", &account.gateway,
+                "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   usage.Add("--by", &account.by,
             "Sums by some of account, key, session, day and state, as in key,day (default: the "
             "sessions, one by one)");
@@ -326,11 +338,13 @@ int Main(int argc, char** argv) {
       .Between(0, 1'000'000);
   for (Command command :
        {create, list, revoke, usage, suspend, resume, share_tuning, account_list, account_create,
-        account_limit, account_show, credit_add, cap_set, price_show, device_list, top}) {
+        account_limit, account_show, credit_add, cap_set, price_show, device_list, top,
+        invoice, audit, archive}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage, account_create, account_limit, account_show,
-                          credit_add, cap_set, price_show, device_list, top})
+                          credit_add, cap_set, price_show, device_list, top, invoice,
+                          audit, archive})
     command.Add("--json", &account.json, "Print JSON");
 
   SessionFlags listed;
@@ -497,6 +511,9 @@ int Main(int argc, char** argv) {
   if (account_show.Given()) return RunAccountShow(account);
   if (credit_add.Given()) return RunCreditAdd(account);
   if (cap_set.Given()) return RunCapSet(account);
+  if (invoice.Given()) return RunInvoice(account);
+  if (audit.Given()) return RunAudit(account);
+  if (archive.Given()) return RunArchive(account);
   if (usage.Given()) return RunUsage(account);
   if (ps.Given()) return RunPs(listed);
   if (stop.Given()) return RunStop(listed);

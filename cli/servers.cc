@@ -29,6 +29,7 @@
 #include "telemetry/log.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
+#include "worker/receipts/lease_counter.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
 
@@ -256,6 +257,8 @@ int RunWorker(const ServerFlags& given) {
     telemetry::LogWarning("no_identity_kept", {{"message", why}});
     identity = worker::NewIdentity();
   }
+  const auto receipt_key = worker::OpenReceiptKey(IdentityPath(flags), *identity);
+  if (!receipt_key.ok()) return Report(receipt_key.status());
   const auto node_log =
       is_node ? std::make_shared<NodeLogStream>(flags.node_folder) : nullptr;
   const auto connect = [&, node_log](std::shared_ptr<const tls::KeyAndChain> certificate) {
@@ -296,6 +299,7 @@ int RunWorker(const ServerFlags& given) {
                                .fleet_secret = join->secret,
                                .identity = *identity,
                                .executor = {},
+                               .receipt_key = *receipt_key,
                                .search = ChooseIdleSearch(flags),
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,

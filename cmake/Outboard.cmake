@@ -63,7 +63,7 @@ function(ob_test name)
   # Modifications, since a test's own ENVIRONMENT may come later; programs that the test starts inherit them.
   # What was measured on this machine, and whatever is measured while it idles, is no test's business.
   set(environment "OUTBOARD_KERNEL_STORE=set:" "OUTBOARD_IDLE_SEARCH=set:0"
-    "OUTBOARD_BLOB_CACHE=set:${PROJECT_BINARY_DIR}/tests/blobs" "OUTBOARD_FILE_INDEX=set:")
+    "OUTBOARD_BLOB_CACHE=set:${PROJECT_BINARY_DIR}/tests/blobs" "OUTBOARD_FILE_INDEX=set:" "CLOUD_HEADS=set:0")
   if(OUTBOARD_SANITIZE)
     math(EXPR A_TIMEOUT "5 * ${A_TIMEOUT}")
     list(APPEND environment

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 
 namespace outboard::storage {
 namespace {
@@ -206,11 +207,20 @@ absl::Status Database::Execute(const char* sql) {
   return result == SQLITE_OK ? absl::OkStatus() : ToStatus(handle_, result);
 }
 
-absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()>& body) {
+absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()>& body,
+                                   std::string_view failpoint) {
   OB_CHECK(sqlite3_get_autocommit(handle_) != 0);
+  const auto pass = [&](const char* where) {
+    if (!failpoint.empty()) PassFailpoint(absl::StrCat(std::string(failpoint), where));
+  };
   OB_RETURN_IF_ERROR(Execute(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+  pass(".begin");
   absl::Status status = body();
-  if (status.ok()) status = Execute("COMMIT");
+  if (status.ok()) {
+    pass(".commit");
+    status = Execute("COMMIT");
+    if (status.ok()) pass(".done");
+  }
   // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
   // SQLite ends the transaction all the same.
   if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)Execute("ROLLBACK");

@@ -97,8 +97,10 @@ class Database {
 
   // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it. kWrite takes the
   // write lock at once, so that data read by `body` is still current when it writes. Not nestable.
+  // `failpoint` not empty: passes <failpoint>.begin, .commit and .done (base/failpoint.h).
   enum class Mode { kRead, kWrite };
-  absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body);
+  absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body,
+                           std::string_view failpoint = {});
 
   // Brings the tables of `component` to version steps.size(), running steps[version..] in one
   // transaction. FAILED_PRECONDITION: the file is of a newer version.

@@ -15,7 +15,7 @@ constexpr Names kLookups[] = {"hit", "miss"};
 constexpr Names kSessionEnds[] = {"closed", "lost"};
 constexpr Names kWorkerLosses[] = {"disconnected", "silent"};
 constexpr Names kOffences[] = {"other_session", "claim", "future_epoch", "unsent_item",
-                               "device_time"};
+                               "device_time",   "receipt", "receipt_conflict"};
 constexpr Names kDeviceUses[] = {"busy", "free", "out_of_service"};
 constexpr Names kVerdicts[] = {"known", "passed", "refused"};
 constexpr Names kExecutorEnds[] = {"orderly", "crashed", "step_too_long", "device_failed",
@@ -36,7 +36,8 @@ constexpr Names kMethods[] = {
     "Fleet.EnrolNode", "Fleet.NodeLog", "Blobs.Missing", "Blobs.Upload", "Blobs.Commit",
     "Blobs.List", "Blobs.Download", "Store.List", "Store.Get", "Store.Set", "Store.Remove",
     "Store.Pin", "Store.Usage", "Account.CreateKey", "Account.ListKeys", "Account.RevokeKey",
-    "Account.Usage", "Account.ListSessions", "Account.StopSession", "Fleet.JoinAtClients"};
+    "Account.Usage", "Account.Invoice", "Account.ListSessions", "Account.StopSession",
+    "Fleet.JoinAtClients"};
 constexpr Names kCodeNames[kCodes] = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
@@ -46,7 +47,7 @@ constexpr Names kCodeNames[kCodes] = {
 static_assert(std::size(kRefusals) == static_cast<size_t>(Refusal::kOther) + 1);
 static_assert(std::size(kMethods) == static_cast<size_t>(CallMethod::kRefusedJoin) + 1);
 static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEnd::kOther) + 1);
-static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kDeviceTime) + 1);
+static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kReceiptConflict) + 1);
 static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kShelved) + 1);
 
 // Hardware classes come from workers; accounts are numbered.
@@ -229,6 +230,10 @@ constexpr std::array<MetricInfo, kMetrics> kTable = {{
      "Charges that were written to the ledger."},
     {Metric::kPostingsRefused, "outboard_postings_refused_total", kCounter, kInGateway,
      "Accounts whose charges the ledger refused; their leases stop. An operator has to look."},
+    {Metric::kLedgerAudits, "outboard_ledger_audits_total", kCounter, kInGateway,
+     "Audits of the whole ledger: one at the start, and one every hour."},
+    {Metric::kLedgerAuditFailed, "outboard_ledger_audit_failed", kGauge, kInGateway,
+     "1 if the last audit found that the ledger does not verify: no session is opened then."},
     {Metric::kChargedTime,
      "outboard_charged_device_seconds_total",
      kCounter,

@@ -77,6 +77,8 @@ enum class Metric : uint16_t {
   // ---- the gateway: money
   kPostings,
   kPostingsRefused,
+  kLedgerAudits,
+  kLedgerAuditFailed,
   kChargedTime,
   kChargedUsd,
   kLedgerQueue,
@@ -123,7 +125,15 @@ enum class Lookup { kHit, kMiss };                            // in a cache
 enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnded
 enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
 // Of kWorkerOffences: what a worker did that an honest one does not (docs/runbook.md).
-enum class WorkerOffence { kOtherSession, kClaim, kFutureEpoch, kUnsentItem, kDeviceTime };
+enum class WorkerOffence {
+  kOtherSession,
+  kClaim,
+  kFutureEpoch,
+  kUnsentItem,
+  kDeviceTime,
+  kReceipt,         // not signed by it, or not of its device
+  kReceiptConflict  // two with one number, or one that counts less than one before
+};
 enum class DeviceUse { kBusy, kFree, kOutOfService };         // of kDevices
 enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
 // Of kExecutorsEnded.
@@ -199,6 +209,7 @@ enum class CallMethod {
   kListKeys,
   kRevokeKey,
   kUsage,
+  kInvoice,
   kListSessions,
   kStopSession,
   kRefusedJoin  // of a worker at the address for clients

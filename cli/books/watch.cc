@@ -1,5 +1,5 @@
-// `outboard price show`, `device ls`, `top` and `usage --by`: what an operator looks at, in the data
-// folder of a gateway that runs or, for usage, that has run.
+// `outboard price show`, `device ls`, `top` and `usage --by`: what an operator looks at, in the
+// data folder of a gateway that runs or, for usage, that has run.
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -429,6 +429,10 @@ absl::Status RemoteSession::EndStream(bool leave) {
   core_.FillStats(last);
   lock.unlock();
   internal::ReportEndedSession(last.cost_micro_usd);
+  {
+    std::lock_guard heads_lock(heads_mutex_);
+    if (auto line = heads_seen_.End()) Tell(*line);
+  }
   if (options_.trace != nullptr) options_.trace->WriteIfChanged();
   progress_.reset();
   over_progress_ = false;

@@ -33,6 +33,7 @@
 #include "client/session/console.h"
 #include "client/session/core/session_core.h"
 #include "client/session/forks.h"
+#include "client/session/heads/heads_seen.h"
 #include "client/session/link/link.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/link/silence_watch.h"
@@ -150,6 +151,8 @@ class RemoteSession final : public Session, private LinkListener {
   const Birthplace birthplace_;
   const SessionOptions options_;
   Teller teller_{options_.tell};
+  HeadsSeen heads_seen_{options_.heads_file, options_.target};  // under heads_mutex_
+  std::mutex heads_mutex_;                                       // never with mutex_
   const uint32_t trace_session_;  // its number in the trace
   std::string target_;            // empty over a link of the caller's
   std::unique_ptr<Bulk> bulk_;    // nullptr over such a link

@@ -107,6 +107,10 @@ absl::Status RemoteSession::Resume(std::optional<uint64_t> max_cost_micro_usd) {
 
 void RemoteSession::OnFrame(proto::ServerFrame frame) {
   std::vector<std::string> lines;
+  if (!options_.heads_file.empty()) {
+    std::lock_guard lock(heads_mutex_);
+    if (auto line = heads_seen_.Note(frame, Clock::now())) lines.push_back(*std::move(line));
+  }
   {
     std::lock_guard lock(mutex_);
     if (options_.trace != nullptr) options_.trace->Came(trace_session_, frame);

@@ -17,6 +17,7 @@
 #include "client/session/address.h"
 #include "client/trace/trace.h"
 #include "wire/limits.h"
+#include "wire/proof/head_file.h"
 #include "wire/session_name.h"
 
 namespace outboard::session {
@@ -124,6 +125,7 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
   if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
   OB_ASSIGN_OR_RETURN(options.protection, Protection::FromEnvironment());
+  options.heads_file = signing::HeadFilePath();
   if (const std::string_view most = Variable("CLOUD_MAX_COST"); !most.empty()) {
     const absl::StatusOr<int64_t> micros = ParseMicros(most);
     // "CLOUD_MAX_COST=0" would not mean "no bound" to everybody.

@@ -71,6 +71,9 @@ struct SessionOptions {
   // session's; a connection may wait until it returns, so it must not wait for the session. Empty:
   // "outboard: <line>" on stderr.
   std::function<void(const std::string& line)> tell;
+  // The file in which the gateway's signed ledger heads are kept (client/session/heads/heads_seen.h);
+  // empty: none.
+  std::string heads_file = {};
   // Receives the spans of client, gateway and worker (client/trace/trace.h); nullptr: no trace.
   // Must outlive the session.
   trace::Trace* trace = nullptr;
@@ -86,10 +89,9 @@ struct SessionOptions {
   // CLOUD_DEVICES=8 sets `devices`;
   // CLOUD_MAX_COST=2.50 sets `max_cost_micro_usd`, in US dollars; CLOUD_QUEUE_S=60 sets
   // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`;
-  // CLOUD_SESSION_NAME, CLOUD_ATTACH and CLOUD_FORK_OF set `name`, `attach` and `fork_of`; PROFILE
-  // sets `trace`.
-  // `queue_timeout`, in seconds; CLOUD_GANG=NAME:8 sets `gang` and `gang_size`; CLOUD_CLASS
-  // sets `device_class`; CLOUD_MEMORY=8GB sets `device_memory_bytes`; PROFILE sets `trace`.
+  // CLOUD_SESSION_NAME, CLOUD_ATTACH and CLOUD_FORK_OF set `name`, `attach` and `fork_of`;
+  // CLOUD_CLASS sets `device_class`; CLOUD_MEMORY=8GB sets `device_memory_bytes`;
+  // CLOUD_HEADS=FILE sets `heads_file` (wire/proof/head_file.h), 0 unsets it; PROFILE sets `trace`.
   // OUTBOARD_BIN names the binary for a private worker if it is neither beside the program nor on
   // PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); a

@@ -25,7 +25,7 @@ struct Column {
 constexpr Column kColumns[] = {
     {UsageBy::kAccount, "account", "IFNULL(t.name, CAST(e.tenant AS TEXT))"},
     {UsageBy::kKey, "key", "IFNULL(r.key_id, '')"},
-    {UsageBy::kSession, "session", "lower(hex(e.session))"},
+    {UsageBy::kSession, "session", "lower(hex(u.session))"},
     {UsageBy::kDay, "day", "date(e.at_ms / 1000, 'unixepoch')"},
     {UsageBy::kState, "state",
      "CASE e.use WHEN 0 THEN 'run' WHEN 1 THEN 'held' WHEN 2 THEN 'parked' ELSE 'stored' END"}};
@@ -84,11 +84,13 @@ absl::Status UsageBreakdown::Read(const std::vector<UsageBy>& by, WallTime since
       db_->Prepare(absl::StrCat(
           "SELECT ", absl::StrJoin(columns, ", "), ", SUM((e.use < 2) * ", ms,
           "), SUM((e.use >= 2) * ", ms,
-          "), SUM(l.amount) FROM ledger_entry e "
-          "JOIN ledger_line l ON l.entry = e.number AND l.line = 1 "
-          "LEFT JOIN lease r ON r.session = e.session AND r.grant_number = e.grant_number "
+          // Of a month in a file of its own (ArchiveMonth), the ledger has the amount itself.
+          "), SUM(COALESCE(l.amount, e.archived_amount)) FROM ledger_entry e "
+          "JOIN ledger_use u ON u.entry = e.number "
+          "LEFT JOIN ledger_line l ON l.entry = e.number AND l.line = 1 "
+          "LEFT JOIN lease r ON r.session = u.session AND r.grant_number = e.grant_number "
           "LEFT JOIN tenant t ON t.id = e.tenant "
-          "WHERE e.session IS NOT NULL AND e.at_ms >= ?1 GROUP BY ", order, " ORDER BY ",
+          "WHERE e.tenant IS NOT NULL AND e.at_ms >= ?1 GROUP BY ", order, " ORDER BY ",
           order)));
   parts.Bind(1, since.unix_ms);
   for (;;) {

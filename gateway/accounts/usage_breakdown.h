@@ -19,6 +19,7 @@
 
 namespace outboard::gateway {
 
+// What sums are by.
 enum class UsageBy { kAccount, kKey, kSession, kDay, kState };
 
 // "key,session,day": some of account, key, session, day, state, each once.

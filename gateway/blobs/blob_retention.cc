@@ -254,14 +254,83 @@ void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
 std::vector<wire::Hash> BlobRetention::Replace(Session& uses, uint64_t seq,
                                                const std::vector<wire::Hash>& snapshot) {
   std::vector<wire::Hash> free = std::exchange(uses.snapshot, snapshot);
+  Claim(uses, snapshot, free);
+  ForgetPuts(uses, seq, free);
+  return free;
+}
+
+void BlobRetention::Claim(Session& uses, const std::vector<wire::Hash>& snapshot,
+                          std::vector<wire::Hash>& free) {
   for (const wire::Hash& root : snapshot) {
     const auto found = uses.uploaded.find(root);
     if (found == uses.uploaded.end()) continue;
     uses.uploaded.erase(found);
     free.push_back(root);
   }
-  ForgetPuts(uses, seq, free);
-  return free;
+}
+
+void BlobRetention::KeepPart(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
+                             uint64_t seq, Write write, Done done) {
+  auto roots = SnapshotRoots(tenant, manifest);
+  if (!roots.ok()) return done(roots.status());
+  const std::span<const wire::Hash> waited = *roots;
+  store_->WhenDurable(tenant, waited, [=, this, roots = *roots](absl::Status status) {
+    std::vector<wire::Hash> free = roots;
+    {
+      std::lock_guard lock(sessions_mutex_);
+      const auto uses = sessions_.find(session);
+      if (uses == sessions_.end()) status.Update(Ended());
+      if (status.ok()) {
+        auto& parts = uses->second.parts;
+        const bool is_new = parts.try_emplace({seq, manifest}, roots).second;
+        if (is_new) free.clear();  // else it was sent twice
+        Claim(uses->second, roots, free);
+        while (parts.size() > kSnapshotPartsMax) {
+          free.insert(free.end(), parts.begin()->second.begin(), parts.begin()->second.end());
+          parts.erase(parts.begin());
+        }
+      }
+    }
+    store_->Unprotect(tenant, free);
+    status.ok() ? write(done) : done(std::move(status));
+  });
+}
+
+void BlobRetention::PartsKept(const SessionId& session, uint64_t seq,
+                              const std::vector<wire::Hash>& manifests) {
+  std::vector<wire::Hash> free;
+  TenantId tenant;
+  {
+    std::lock_guard lock(sessions_mutex_);
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end()) return;
+    Session& uses = found->second;
+    tenant = uses.tenant;
+    free = std::exchange(uses.forgotten, {});
+    free.insert(free.end(), uses.snapshot.begin(), uses.snapshot.end());
+    uses.snapshot.clear();
+    while (!uses.parts.empty() && uses.parts.begin()->first.first <= seq) {
+      const auto part = uses.parts.extract(uses.parts.begin());
+      const auto& [item, manifest] = part.key();
+      const bool is_in = item == seq && std::ranges::count(manifests, manifest) > 0;
+      std::vector<wire::Hash>& to = is_in ? uses.snapshot : free;
+      to.insert(to.end(), part.mapped().begin(), part.mapped().end());
+    }
+    ForgetPuts(uses, seq, free);
+  }
+  store_->Unprotect(tenant, free);
+}
+
+void BlobRetention::ForgetParts(const SessionId& session, uint64_t seq) {
+  std::lock_guard lock(sessions_mutex_);
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  Session& uses = found->second;
+  const auto behind = std::ranges::find_if(
+      uses.parts, [&](const auto& entry) { return entry.first.first > seq; });
+  for (auto part = behind; part != uses.parts.end(); ++part)
+    uses.forgotten.insert(uses.forgotten.end(), part->second.begin(), part->second.end());
+  uses.parts.erase(behind, uses.parts.end());
 }
 
 void BlobRetention::KeepCheckpoint(TenantId tenant, const SessionId& session,
@@ -329,6 +398,8 @@ void BlobRetention::EndSession(const SessionId& session) {
     tenant = uses.tenant;
     free = uses.snapshot;
     for (const auto& [seq, root] : uses.puts) free.push_back(root);
+    for (const auto& [key, part] : uses.parts) free.insert(free.end(), part.begin(), part.end());
+    free.insert(free.end(), uses.forgotten.begin(), uses.forgotten.end());
     free.insert(free.end(), uses.uploaded.begin(), uses.uploaded.end());
   }
   store_->Unprotect(tenant, free);

@@ -82,6 +82,13 @@ class BlobRetention final : public BlobUses {
   using Write = std::function<void(Done written)>;
   void KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
                     uint64_t seq, Write write, Done done);
+  // The same of one rank of several, whose part this is. The session's snapshot is another once
+  // PartsKept says so; until then the part is kept beside the last one, kSnapshotPartsMax at most.
+  void KeepPart(TenantId tenant, const SessionId& session, const wire::Hash& manifest, uint64_t seq,
+                Write write, Done done);
+  void PartsKept(const SessionId& session, uint64_t seq,
+                 const std::vector<wire::Hash>& manifests) override;
+  void ForgetParts(const SessionId& session, uint64_t seq) override;
   // Stores `manifest`, a checkpoint, under `name`.
   void KeepCheckpoint(TenantId tenant, const SessionId& session, const std::string& name,
                       const wire::Hash& manifest, Done done);
@@ -99,6 +106,9 @@ class BlobRetention final : public BlobUses {
     std::vector<wire::Hash> snapshot;     // its manifest and the blobs that the manifest names
     std::map<uint64_t, wire::Hash> puts;  // by seq
     std::multiset<wire::Hash> uploaded;   // by its worker, not named yet
+    // Of its ranks, behind the last snapshot: by item and manifest.
+    std::map<std::pair<uint64_t, wire::Hash>, std::vector<wire::Hash>> parts;
+    std::vector<wire::Hash> forgotten;  // those of parts, until it is time to wait for a disk
   };
   BlobRetention(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
       : store_(store), names_(std::move(names)), now_(std::move(now)) {}
@@ -114,6 +124,9 @@ class BlobRetention final : public BlobUses {
   // Returns the roots that the new snapshot makes unnecessary.
   static std::vector<wire::Hash> Replace(Session& uses, uint64_t seq,
                                          const std::vector<wire::Hash>& snapshot);
+  // Takes what a snapshot names out of `uses.uploaded`, and adds it to `free`.
+  static void Claim(Session& uses, const std::vector<wire::Hash>& snapshot,
+                    std::vector<wire::Hash>& free);
   void Forget(TenantId tenant, const SessionId& session, std::span<const wire::Hash> uploaded);
 
   BlobStore* const store_;

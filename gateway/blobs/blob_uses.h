@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,6 +31,12 @@ class BlobUses {
   // again, so their blobs may go. NOT_FOUND: the blob; ABORTED: the session has ended.
   virtual absl::Status UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
                                uint64_t seq, uint64_t behind_seq) = 0;
+  // These parts, which the session's ranks have stored of item `seq`, are its last snapshot.
+  virtual void PartsKept(const SessionId& session, uint64_t seq,
+                         const std::vector<wire::Hash>& manifests) = 0;
+  // Its ranks begin again with the last snapshot: parts of items behind `seq`, which that holds,
+  // become none.
+  virtual void ForgetParts(const SessionId& session, uint64_t seq) = 0;
 };
 
 }  // namespace outboard::gateway

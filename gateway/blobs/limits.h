@@ -19,6 +19,8 @@ inline constexpr size_t kStoreNamesPerPage = 2'000;  // 2,000 * (255 + 80) bytes
 inline constexpr int kCheckpointEntriesMax = 16'384;
 inline constexpr size_t kCheckpointBytesMax = size_t{900} << 10;  // of its manifest
 inline constexpr size_t kSnapshotBytesMax = size_t{64} << 20;     // of its manifest
+// Of a session's ranks, that are no snapshot yet: of several items, while one is being completed.
+inline constexpr size_t kSnapshotPartsMax = 256;
 inline constexpr size_t kSnapshotEntryBytesMax = size_t{1} << 20;
 
 }  // namespace outboard::gateway

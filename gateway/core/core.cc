@@ -26,7 +26,10 @@
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
 //   G15 The queue knows what each account holds, and what each worker has free unless it is stale.
 //   G16 A session of several devices has an executor for each, all or none of them: it goes live
-//       when all have attached, and ends when one of them does, since it has no snapshots.
+//       when all have attached. When one of them ends, all do: what the others hold is of no use
+//       without its part. A new placement, of all of them, begins with the last snapshot, which has
+//       the parts of all at one item; where there is none to go on from (G8) the session ends, and
+//       its client hears of rank, device and worker.
 //   G17 Of the sessions of a tenant no two have the same name.
 //   G18 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
 //       STORED exactly in kShelved (use_states.cc).
@@ -257,7 +260,6 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.seats.empty() == sits) return "G2: seats of " + id.Hex();
     if (s.is_spread() && (!s.is_group() || in({State::kParked}))) return "G2: spread: " + id.Hex();
     if (holds && s.slots_held() != s.devices_wanted) return "G16: devices of " + id.Hex();
-    if (s.is_group() && s.recoverable) return "G16: " + id.Hex();
     size_t ranks = 0;
     for (const Seat& seat : s.seats) {
       ranks += seat.attached.size();

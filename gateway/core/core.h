@@ -72,6 +72,10 @@ class GatewayCore {
   void Drain() { draining_ = true; }
 
   size_t session_count() const { return sessions_.size(); }
+  // What an account used before this core was made, decayed to `now`: its place in the queue.
+  void RememberUse(TenantId account, double device_s, MonoTime now) {
+    queue_.RememberUse(account, device_s, now);
+  }
   size_t worker_count() const { return workers_.size(); }
   uint32_t devices_total() const;
   uint32_t devices_busy() const;
@@ -102,6 +106,8 @@ class GatewayCore {
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
     bool serves_groups = false;
+    bool has_collectives = false;
+    bool groups_recover = false;
     bool spans = false;  // WorkerJoined::spans
     std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
@@ -120,6 +126,9 @@ class GatewayCore {
     std::string spread;
     std::vector<Seat> seats;  // of its executors
     std::string node;         // of its worker, or of the last one
+    // Of one on several devices, since its first epoch: whether they hold parts of its state, which
+    // others can go on with that do, too.
+    std::optional<bool> has_parts;
     uint64_t placement = 0;   // of the last Assign
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
@@ -319,6 +328,8 @@ class GatewayCore {
                    Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
+  void EndOne(const SessionId& id, absl::Status why, SessionRowState row,
+              const std::string& lease_end, Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
   bool Adopt(const HeldExecutor& held, WorkerId worker, Out& out);

@@ -150,6 +150,8 @@ struct WorkerJoined {
   bool exclusive = false;
   bool snapshots_when_asked = false;  // it knows RequestSnapshot
   bool serves_groups = false;         // it starts executors for several devices of a session
+  bool has_collectives = false;       // these share a session's work, and hold parts of its state
+  bool groups_recover = false;        // and take snapshots of an item that they are told
   bool spans = false;  // these exchange data with those of other workers that span
   std::optional<TenantId> owner = {};  // the one account that sees it; nothing: it is rented out
 };
@@ -284,7 +286,7 @@ struct SnapshotShared {  // answers ShareSnapshot
 struct EndSession {  // by its account
   SessionId session;
 };
-struct SnapshotKept {  // by the session's executor; its blobs are on disk
+struct SnapshotKept {  // by the session's executor, or all of them; its blobs are on disk
   SessionId session;
   std::string root;
   uint64_t seq = 0;  // of the last item it includes
@@ -335,6 +337,7 @@ struct Assign {  // with a fresh attach token
   // Of a session on several workers: an Assign for each, one after the other, in this order.
   uint32_t first_rank = 0;             // of `devices`
   std::vector<GroupPart> parts = {};   // empty: this worker has all
+  uint64_t snapshot_seq = 0;  // of the snapshot that they begin with
 };
 struct DropExecutor {  // it serves the session no more; its later frames are ignored
   SessionId session;
@@ -356,6 +359,7 @@ struct Live {
   MicroUsd price_per_hour;  // of each of its slots
   bool recoverable = false;
   std::string snapshot_root;  // initial state of a new executor; empty: no state
+  uint64_t snapshot_seq = 0;  // its last item
   std::string name = {};
   std::string price_class = {};  // empty: there is no price file
   IdlePrices idle_prices = {};
@@ -455,6 +459,8 @@ struct WriteLease {
   std::string end;  // why it ended; empty at grant
   UseState use = UseState::kRun;
   std::string key_id = {}, price_class = {};
+  std::vector<Seat> seats;  // with the slots that it has, or had
+  MonoTime at;              // from when, or until when, the meter runs
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
                             IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,

@@ -122,7 +122,10 @@ void GatewayCore::CheckFunds(Session& session, Out& out) {
   CheckReplay(session, out);
   const int64_t left_ns = FundsLeftNs(session);
   if (!session.stopped.ok()) {
-    if (left_ns <= 0) Overrun(session, out);
+    // What runs again after a pause, and is refused, has steps in flight that nobody was told of.
+    const bool just_began =
+        funds.funded_ms == 0 && now_.ns - session.leased.ns <= options_.stop_lead_ns;
+    if (left_ns <= 0 && !just_began) Overrun(session, out);
     return;
   }
   const bool may_ask =

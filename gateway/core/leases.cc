@@ -33,7 +33,7 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
   telemetry::Count(telemetry::Metric::kGrants);
   const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
   out.push_back(WriteLease{lease, session.tenant, devices, worker, "", use, session.key_id,
-                           session.price->price_class});
+                           session.price->price_class, session.seats, now_});
 }
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why,
@@ -52,7 +52,8 @@ void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const 
   PostCharges(std::move(charges), out);
   EndHoldOf(session, out);
   const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
-  out.push_back(WriteLease{lease, session.tenant, devices, worker, why, session.use});
+  out.push_back(WriteLease{lease, session.tenant, devices, worker, why, session.use, {}, {},
+                           session.seats, now_});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {

@@ -2,6 +2,7 @@
 // what follows when a worker or an executor is lost (G2, G8, G9). Who gets a device is in
 // waiting.cc.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,8 +59,14 @@ void GatewayCore::GoLiveIfReady(Session& session, Out& out) {
 // What a client was told once not to keep, it has let go of: recoverable never comes back.
 void GatewayCore::GoLive(Session& session, Out& out) {
   const bool first = session.epoch == 0;
+  const auto recovers = [&](const Seat& seat) {  // G16
+    return !session.is_group() || workers_.at(seat.worker).groups_recover;
+  };
   session.recoverable = options_.snapshot_ns > 0 && session.client_recovers &&
-                        !session.is_group() && (first || session.recoverable);  // G16
+                        std::ranges::all_of(session.seats, recovers) &&
+                        (first || session.recoverable);
+  if (session.is_group())
+    session.has_parts = workers_.at(session.seats.front().worker).has_collectives;
   session.state = State::kLive;
   session.snapshot_asked.reset();
   session.since = session.idle_since = now_;
@@ -75,7 +82,8 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
                      session.price->run, session.recoverable, session.snapshot_root,
-                     session.name, session.price->price_class, session.price->idle});
+                     session.snapshot_seq, session.name, session.price->price_class,
+                     session.price->idle});
   // What the client before had done is not this one's to send again.
   if (std::exchange(session.is_attached, false)) AskForSnapshot(session, out);
 }
@@ -90,7 +98,13 @@ void GatewayCore::GoDetached(Session& session, Out& out) {
 void GatewayCore::Park(Session& session, Out& out) {
   // Its process would stay on the device beside the next one's: it goes to disk, or keeps it.
   if (IsExclusive(session)) {
-    if (!session.recoverable) return;
+    // Without snapshots it keeps its device, for its client to come back to, unless that may not.
+    if (!session.recoverable) {
+      if (session.denied)
+        End(session.id, absl::PermissionDeniedError("its client's key no longer stands"),
+            SessionRowState::kClosed, "idle", out);
+      return;
+    }
     AskForSnapshot(session, out);
     if (!IsReadyToGo(session)) return;  // the next tick comes here again
     StopLease(session, /*lost=*/false, "idle", out);
@@ -148,8 +162,8 @@ void GatewayCore::PutAway(Session& session, Out& out) {
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
 // memory, and what else is there is for parked ones. Returns those that have to go to disk before
 // `placed` gets these slots (nullptr, none: as it is): first those that can go now, of these those
-// whose clients left first. One that cannot go on elsewhere, or whose client waits for a device,
-// stays.
+// whose clients left first, and last those that have no snapshots, which end. One whose client
+// waits for a device stays.
 std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
                                                          const std::vector<uint32_t>& taken,
                                                          const Session* placed) {
@@ -169,12 +183,11 @@ std::vector<GatewayCore::Session*> GatewayCore::InTheWay(WorkerId worker,
       continue;
     parked += session.memory_bytes;
     const bool waits = IsSome(session.conn) && !session.sleeping;
-    if (session.recoverable && !waits && session.memory_bytes > 0)
-      may_go.push_back(&session);
+    if (!waits && session.memory_bytes > 0) may_go.push_back(&session);
   }
   std::sort(may_go.begin(), may_go.end(), [&](const Session* a, const Session* b) {
-    return std::pair(!IsReadyToGo(*a), a->client_left) <
-           std::pair(!IsReadyToGo(*b), b->client_left);
+    return std::tuple(!a->recoverable, !IsReadyToGo(*a), a->client_left) <
+           std::tuple(!b->recoverable, !IsReadyToGo(*b), b->client_left);
   });
   size_t go = 0;
   for (; go < may_go.size() && parked > allowed; ++go) parked -= may_go[go]->memory_bytes;
@@ -189,15 +202,28 @@ bool GatewayCore::MakeRoomFor(WorkerId worker, const std::vector<uint32_t>& take
   bool can_go = true;
   for (Session* session : in_the_way) {
     AskForSnapshot(*session, out);
-    can_go &= IsReadyToGo(*session);
+    can_go &= !session->recoverable || IsReadyToGo(*session);
   }
   if (!can_go) return false;
-  for (Session* session : in_the_way) PutAway(*session, out);
+  for (Session* session : in_the_way) {
+    if (session->recoverable)
+      PutAway(*session, out);
+    else
+      EndOne(session->id, absl::ResourceExhaustedError("its memory was needed"),
+             SessionRowState::kClosed, "idle", out);
+  }
   return true;
 }
 
 void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row,
                       const std::string& lease_end, Out& out) {
+  EndOne(id, std::move(why), row, lease_end, out);
+  PlaceQueue(out);
+}
+
+// And gives what it had to nobody.
+void GatewayCore::EndOne(const SessionId& id, absl::Status why, SessionRowState row,
+                         const std::string& lease_end, Out& out) {
   Session& session = sessions_.at(id);
   StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
@@ -216,7 +242,6 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
   }
   out.push_back(Forget{id});
   sessions_.erase(id);
-  PlaceQueue(out);
 }
 
 // ---- what is lost

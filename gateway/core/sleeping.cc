@@ -20,8 +20,9 @@ void GatewayCore::CheckSleep(Session& session, Out& out) {
   if (options_.sleep_ns == 0) return;
   const int64_t idle_ns = now_.ns - session.idle_since.ns;
   const int64_t left_ns = options_.sleep_ns - kTicksNs - idle_ns;
-  // The process of an exclusive device would keep it; an old client knows no second Opened.
-  const bool may_sleep = session.client_recovers && (!IsExclusive(session) || session.recoverable);
+  // What cannot go to disk would keep its memory for as long as it slept, or its process the
+  // device.
+  const bool may_sleep = session.recoverable;
   if (session.busy || session.awaits || left_ns > options_.sleep_lead_ns || !may_sleep) {
     session.sleep_told = false;
     session.snapshot_asked.reset();

@@ -205,7 +205,11 @@ bool GatewayCore::TryPlaceOne(Session& session, std::optional<Parts> parts, Out&
 
 // A worker from before sessions of several devices starts one executor.
 bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
-  return !session.is_group() || workers_.at(worker).serves_groups;
+  if (!session.is_group()) return true;
+  const Worker& candidate = workers_.at(worker);
+  if (!candidate.serves_groups) return false;
+  if (session.epoch == 0 || !session.recoverable) return true;
+  return candidate.groups_recover && candidate.has_collectives == session.has_parts;  // G16
 }
 
 // Devices that it did not lose, if there are enough.
@@ -252,7 +256,7 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   for (const Seat& seat : session.seats)
     out.push_back(Assign{seat.worker, session.id, session.tenant, session.placement, seat.slots,
                          session.refused, session.mesh, session.spread,
-                         FirstRankOn(session, seat.worker), all});
+                         FirstRankOn(session, seat.worker), all, session.snapshot_seq});
 }
 
 // ---- those who wait -----------------------------------------------------------------------------

@@ -19,6 +19,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.exclusive = event.exclusive;
   worker.snapshots_when_asked = event.snapshots_when_asked;
   worker.serves_groups = event.serves_groups;
+  worker.has_collectives = event.has_collectives;
+  worker.groups_recover = event.groups_recover;
   worker.owner = event.owner;
   worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();

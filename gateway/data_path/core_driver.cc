@@ -5,7 +5,8 @@
 //   D3  An epoch is announced to the client once its row is on disk: a restarted gateway begins no
 //       epoch twice.
 //   D4  An executor attaches, stores snapshots and sends frames only with the token of the
-//       session's last Assign.
+//       session's last Assign. The snapshot of several ranks has the parts of all, of one item and
+//       one Assign.
 //   D5  An endpoint is used only while its connection has an entry here, or its relay knows it.
 //   D6  Values leave on one stream, which ends with each epoch.
 //   D7  A worker that was set aside gets no session until an operator lifts it, also after a
@@ -48,6 +49,7 @@
 #include "wire/limits.h"
 #include "wire/merkle.h"
 #include "wire/status_code.h"
+#include "wire/proof/signing_key.h"
 #include "wire/version.h"
 
 namespace outboard::gateway {
@@ -371,10 +373,12 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
-             reg.has_collectives(), DataAddressOf(reg)});
+             reg.has_collectives(), reg.groups_recover(), DataAddressOf(reg)});
   workers_.at(id)->speeds =
       shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
                           1e-9 * static_cast<double>(reg.link_message_ns()));
+  if (reg.receipt_key().size() == signing::kPublicKeyBytes)
+    workers_.at(id)->receipt_key = reg.receipt_key();
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
@@ -384,7 +388,9 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   }
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
-  event.spans = !workers_.at(id)->data_address.empty();
+  event.has_collectives = reg.has_collectives();
+  event.groups_recover = reg.groups_recover();
+  event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   for (const proto::Device& device : reg.devices()) {
     workers_.at(id)->device_bytes.push_back(device.memory_bytes());
@@ -442,12 +448,16 @@ void CoreDriver::OnDraining(WorkerId worker) {
 void CoreDriver::OnTick() {
   std::lock_guard lock(mutex_);
   TellProgress();
+  for (const auto& [id, session] : sessions_)
+    if (session->relay != nullptr) session->relay->CheckSnapshot();
   TakeOffences();
   TellOverdueEndings();
   EndTheSilent();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
-  if (++ticks_ % kKeyCheckTicks != 0) return;
+  ++ticks_;
+  KeepReceiptsInTime();
+  if (ticks_ % kKeyCheckTicks != 0) return;
   CheckKeys();
   LookAtQuarantine();
 }

@@ -26,12 +26,15 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/ledger/device_time.h"
+#include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
 
 namespace outboard::proto {
 class Device;
 class Heartbeat;
 class Open;
+class Receipt;
 class Register;
 class DeviceOut;
 class SessionEnded;
@@ -66,6 +69,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
+  bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 
 class CoreDriver {
@@ -77,6 +81,10 @@ class CoreDriver {
 
   // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
+
+  // Every reply that reports a cost carries the account's last head of `heads`, which outlives the
+  // driver. Call before any connection; without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
 
   // Reads who is set aside, and writes there who will be; `quarantine` outlives the driver. Call
   // before any worker can join. Without it they are remembered as long as the process lives.
@@ -104,6 +112,9 @@ class CoreDriver {
   // whose executors ended with that process.
   void Restore(const TakenOver& taken, const Usage& past);
   void Remember(const SessionRow& lost);
+  // What accounts used of late, in device-seconds (Ledger::RecentUse): who waits keeps its share
+  // over a restart.
+  void RememberUse(const std::map<TenantId, double>& used);
 
   // Call about every kTickMs: checks deadlines and charges leases.
   void OnTick();
@@ -146,6 +157,8 @@ class CoreDriver {
                      const Identity* owner = nullptr);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
+  // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
+  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool at_once);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
@@ -163,13 +176,16 @@ class CoreDriver {
   // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
   //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
-  // Makes this snapshot the one that a replacement executor starts from. `done` is called once the
-  // session's row names it, or with an error:
+  // Makes this snapshot the one that a replacement executor starts from; of a session on several
+  // devices the parts of all ranks do, together. `done` is called once the session's row names it,
+  // of a part that others are missing beside at once, or with an error:
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
-                    std::function<void(absl::Status)> done);
+                    std::function<void(absl::Status)> done, uint32_t rank = 0);
+  // The executors that it has, or is to have; 0: no such session.
+  uint32_t ExecutorsOf(SessionId session) const;
 
   // ---- shutdown
   void Drain();
@@ -214,6 +230,11 @@ class CoreDriver {
   void Do(WriteSession& action);
   void Do(WriteLease& action);
 
+  void TellLease(const WriteLease& action, const Seat& seat);
+  void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
+  void KeepReceipts();
+  void KeepReceiptsInTime();
+
   // Of a worker that is known: counts what it did, and sets it aside where that is proof.
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
   void TakeOffences();
@@ -237,12 +258,14 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
-  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker) const;
+  std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
+  absl::Status KeepPart(SessionId id, Session& session, uint32_t rank, const std::string& root,
+                        uint64_t seq);
   void TellGone(ExecutorGone gone);
   void TellProgress();
   void TellProgress(SessionId id, const Session& session);
@@ -268,6 +291,7 @@ class CoreDriver {
   const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;
   DriverObserver* observer_;  // never null
+  const LedgerHeads* heads_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -282,6 +306,9 @@ class CoreDriver {
   std::set<TenantId> sharing_;
   std::set<ConnId> beginning_;  // clients whose session's first row is being written
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
+  DeviceTime device_time_;
+  struct Receipts;
+  std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
   std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;

@@ -52,6 +52,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->SetRuns(session.runs);
+  session.relay->SetHeads(heads_);
   session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
@@ -76,8 +77,9 @@ void CoreDriver::Do(Welcome& action) {
   worker->endpoint->Send(std::move(command));
 }
 
-// Nothing: every rank computes all.
-std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) const {
+// Nothing: every rank computes all. Where a session goes on, its arrays lie as they did.
+std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worker& worker) {
+  if (auto known = Entry(assign.session).runs; known != nullptr) return known;
   bool exchange = worker.has_collectives;
   for (const GroupPart& part : assign.parts) {
     const Worker* const partner = FindWorker(part.worker);
@@ -88,7 +90,8 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
   auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
-                                          spread.value_or(shard::Spread::kAuto), sharder_.get());
+                                          spread.value_or(shard::Spread::kAuto), sharder_.get(),
+                                          /*gathers_fetched=*/worker.groups_recover);
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
   shard::DeviceSpeeds speeds = worker.speeds;
@@ -151,6 +154,10 @@ Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
   // The relay is there before the worker can know the session.
   BeginRelay(assign.session, assign.tenant, RanksOf(assign), /*replays=*/true);
   Entry(assign.session).attach_hash = HashOf(token);
+  if (RanksOf(assign) > 1) {
+    Entry(assign.session).parts.emplace(static_cast<uint32_t>(RanksOf(assign)));
+    blobs_->ForgetParts(assign.session, assign.snapshot_seq);
+  }
   if (!assign.parts.empty()) Entry(assign.session).group_token = token;
   return token;
 }
@@ -225,6 +232,7 @@ void CoreDriver::Connect(const Live& live) {
        .snapshot_ms =
            live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
        .snapshot_root = live.snapshot_root,
+       .snapshot_seq = live.snapshot_seq,
        .max_cost = MaxCostOf(client->open),
        .name = live.name},
       client->open);
@@ -333,15 +341,9 @@ void CoreDriver::Do(EndClient& action) {
       observer_->OnClientEnded({action.session.value_or(SessionId{}), client->identity.tenant,
                                 client->port->request_id()},
                                action.why);
+    const auto head = heads_ != nullptr ? heads_->Of(client->identity.tenant) : nullptr;
     Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
-                   relay ? relay->done_seq() : 0, action.is_kept);
-  });
-}
-
-void CoreDriver::Do(gateway::Post& action) {
-  writes_->Post(std::move(action.charges), [this](TenantId tenant, const absl::Status& why) {
-    std::lock_guard lock(mutex_);
-    Tell(PostingRefused{tenant, why});
+                   relay ? relay->done_seq() : 0, action.is_kept, head.get());
   });
 }
 
@@ -363,6 +365,9 @@ void CoreDriver::Do(gateway::EndHold& action) { writes_->EndHold(action.lease); 
 absl::Status CoreDriver::WriteTrouble() const {
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
+  if (absl::IsDataLoss(trouble))  // what is wrong is for its operator
+    return absl::UnavailableError(
+        "the gateway's ledger does not verify: it opens no sessions until its operator has looked");
   return absl::UnavailableError(
       absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
                    trouble.message()));
@@ -418,20 +423,6 @@ void CoreDriver::Do(WriteSession& action) {
                        /*lost=*/row.state == SessionRowState::kLost);
   }
   writes_->Write(std::move(row));
-}
-
-void CoreDriver::Do(WriteLease& action) {
-  if (!action.end.empty()) return writes_->EndLease(action.lease, action.end);
-  LeaseRow row;
-  row.lease = action.lease;
-  row.tenant = action.tenant;
-  row.devices = action.devices;
-  row.worker = NameOf(action.worker);
-  row.granted_at = host_->WallNow();
-  row.use = action.use;
-  row.key_id = action.key_id;
-  row.price_class = action.price_class;
-  writes_->Grant(std::move(row));
 }
 
 }  // namespace outboard::gateway

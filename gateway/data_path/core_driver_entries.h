@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/shard/shard.h"
 #include "absl/strings/ascii.h"
@@ -17,6 +18,7 @@
 #include "gateway/data_path/ports.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
 
@@ -45,6 +47,7 @@ struct CoreDriver::Worker {
   std::string identity;  // the hash of what it showed, in hex
   uint32_t protocol;     // negotiated version
   bool has_collectives;  // its executors exchange what a graph says
+  bool groups_recover;   // as in Register
   std::string data_address;  // where its partners connect; empty: it has none
   shard::DeviceSpeeds speeds = {};          // of its links, as it measured them
   std::vector<uint64_t> device_bytes = {};  // memory of each device; 0: not known
@@ -52,6 +55,7 @@ struct CoreDriver::Worker {
   std::string key_id = {};             // with which it joined, likewise
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
+  std::string receipt_key = {};  // verifies its receipts; empty: it writes none
 };
 
 // The driver's entry for a session.
@@ -63,8 +67,11 @@ struct CoreDriver::Session {
   };
   std::shared_ptr<Relay> relay;   // D1
   bool is_connecting = false;     // from Do(Live) to Connect (D3)
-  Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
-  std::shared_ptr<GroupRuns> runs;  // of a session on several devices, since its Assign
+  Relay::KernelUsesOfRanks kernel_uses;  // of the last relay, while `relay` is null
+  // Of a session on several devices, since its Assign. What is known of its arrays outlives a
+  // placement, what its ranks have kept does not.
+  std::shared_ptr<GroupRuns> runs;
+  std::optional<SnapshotParts> parts;
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign
@@ -75,6 +82,11 @@ struct CoreDriver::Session {
   std::optional<Ending> ending;
   std::set<std::string> had_by;  // identities of the workers that were given it
   bool is_restored = false;      // others may have been given it by the gateway before this one
+};
+
+struct CoreDriver::Receipts {
+  WorkerId from;
+  std::vector<proto::Receipt> receipts;  // the last two
 };
 
 struct CoreDriver::Aside {

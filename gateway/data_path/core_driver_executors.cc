@@ -2,7 +2,9 @@
 // core_driver.cc). Of a session on several devices the first rank that ends is the cause of what
 // follows.
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/base/limits.h"
@@ -12,6 +14,7 @@
 #include "gateway/data_path/relay.h"
 #include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
+#include "wire/merkle.h"
 #include "wire/status_code.h"
 
 namespace outboard::gateway {
@@ -60,23 +63,56 @@ absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
   return session->relay->tenant();
 }
 
+uint32_t CoreDriver::ExecutorsOf(SessionId id) const {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  return session != nullptr && session->relay != nullptr ? session->relay->ranks() : 0;
+}
+
 void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
-                              std::function<void(absl::Status)> done) {
+                              std::function<void(absl::Status)> done, uint32_t rank) {
   absl::Status refused;
   {
     std::lock_guard lock(mutex_);
-    const Session* const session = Find(id);
+    Session* const session = Find(id);
     if (!core_.Has(id)) {
       refused = absl::NotFoundError("the session has ended");
     } else if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
                !core_.MayKeep(id, seq)) {
       refused = absl::AbortedError("the session continues elsewhere, or from a later snapshot");
+    } else if (session->relay->ranks() > 1) {
+      refused = KeepPart(id, *session, rank, root, seq);
     } else {
       Tell(SnapshotKept{id, root, seq});
       if (!planted_.kept_before_written) return writes_->Then(std::move(done));
     }
   }
   done(std::move(refused));
+}
+
+// A snapshot of one item, or none: the parts of another one are of no use beside it.
+absl::Status CoreDriver::KeepPart(SessionId id, Session& session, uint32_t rank,
+                                  const std::string& root, uint64_t seq) {
+  const std::optional<wire::Hash> manifest = wire::HashFromBytes(root);
+  if (!manifest || rank >= session.relay->ranks())
+    return absl::InvalidArgumentError(
+        absl::StrCat("a part of rank ", rank, " of ", session.relay->ranks()));
+  if (!session.parts.has_value()) session.parts.emplace(session.relay->ranks());  // it was adopted
+  session.relay->PartKept(rank, seq);
+  if (!session.parts->Add(rank, seq, *manifest)) return absl::OkStatus();
+  const std::vector<wire::Hash> parts = session.parts->whole();
+  Tell(SnapshotKept{id, RootOfParts(parts), seq});
+  writes_->Then([this, id, seq, parts](const absl::Status& written) {
+    if (!written.ok()) return;
+    std::shared_ptr<Relay> relay;
+    {
+      std::lock_guard lock(mutex_);
+      if (const Session* const now = Find(id)) relay = now->relay;
+    }
+    if (relay != nullptr) relay->SnapshotDurable(seq);
+    host_->Post([blobs = blobs_, id, seq, parts] { blobs->PartsKept(id, seq, parts); });
+  });
+  return absl::OkStatus();
 }
 
 // ---- their ends ---------------------------------------------------------------------------------
@@ -93,7 +129,12 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
                     .seq = ended.seq(),
                     .rank = ended.rank()};
   CheckSpoken(worker, *id);
+  if (planted_.old_placement) gone.placement = 0;
   Session* const session = Find(*id);
+  // Of several ranks the first is the cause.
+  if (session != nullptr && session->ending.has_value() && session->ending->rank != gone.rank &&
+      session->ending->report.has_value())
+    return;
   const bool streams =
       session != nullptr && session->relay != nullptr && session->relay->has_executor(gone.rank);
   if (!streams) return TellGone(std::move(gone));

@@ -84,6 +84,9 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
   observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
   if (kind == kOtherSession)
     return SetAside(*worker, "it spoke for a session that it was never given");
+  if (kind == kReceiptConflict)
+    return SetAside(*worker, "it signed two receipts that contradict each other");
+  if (kind == kReceipt) return;     // of a lease that the books name otherwise, or forgot
   if (kind == kClaim) return;       // its file may be a copy, of a worker that had the session
   if (kind == kDeviceTime) return;  // where this machine slept, all of its workers seem too quick
   ForgetOldSuspicions();

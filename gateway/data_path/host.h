@@ -16,6 +16,10 @@
 #include "absl/status/statusor.h"
 #include "gateway/core/events.h"
 
+namespace outboard::proto {
+class Receipt;
+}  // namespace outboard::proto
+
 namespace outboard::gateway {
 
 struct Admitted;
@@ -52,6 +56,10 @@ class WriteQueue {
   virtual void Write(SessionRow row) = 0;
   virtual void Grant(LeaseRow row) = 0;
   virtual void EndLease(LeaseId lease, std::string why) = 0;
+  // Keeps receipts of workers, whose signatures have been checked; calls `refused`, later, for each
+  // one that contradicts what is kept, or is not its worker's to write.
+  using ReceiptRefused = std::function<void(const proto::Receipt&, const absl::Status&)>;
+  virtual void KeepReceipts(std::vector<proto::Receipt>, ReceiptRefused) {}
   // Runs `job` when all earlier writes are on disk. With an error: the gateway stops before all
   // writes were made.
   virtual void Then(std::function<void(absl::Status)> job) = 0;

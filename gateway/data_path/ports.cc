@@ -267,8 +267,15 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       proto::GatewayCommand ack;
       ack.mutable_heartbeat_ack()->set_beat(event.heartbeat().beat());
       endpoint_->Send(std::move(ack));
+      if (event.heartbeat().receipts_size() > 0)
+        driver_->OnReceipts(worker_,
+                            {event.heartbeat().receipts().begin(), event.heartbeat().receipts().end()},
+                            /*at_once=*/false);
       break;
     }
+    case proto::WorkerEvent::kReceipt:
+      driver_->OnReceipts(worker_, {event.receipt()}, /*at_once=*/true);
+      break;
     case proto::WorkerEvent::kSessionEnded:
       driver_->OnSessionEnded(worker_, event.session_ended());
       break;

@@ -4,11 +4,14 @@
 //   R2  No byte of a graph is passed on before the whole is verified (OnGraph); a partially
 //       received graph is discarded with its stream.
 //   R3  A paused side is resumed once: when the other side has drained, or when that disconnects.
-//   R4  While the session can be recovered, kernel_uses_ has those that a replacement executor must
-//       replay: since the last snapshot, in bytes that fit into an Open.
+//   R4  While the session can be recovered, a rank's kernel_uses has those that a replacement of it
+//       must replay: since the last snapshot, in bytes that fit into an Open.
 //   R5  busy() is true exactly while an item of this epoch was sent and is not done.
 //   R6  Every rank gets the same items in the same order: a frame passes only while all are there,
 //       and the client hears nothing of an epoch before all have opened it.
+//   R7  Ranks that begin with a snapshot have all applied the same items; they are told of the next
+//       one between the same two items. Where there are ranks, durable_seq is the gateway's to say:
+//       it has the parts of all.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch
@@ -28,7 +31,6 @@
 namespace outboard::gateway {
 
 namespace {
-constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
 constexpr size_t kSavesAwaitedMax = 64;  // as many answers as an executor keeps
 constexpr size_t kDeviceClassBytesMax = 64;                       // of a label
 // A device cannot have worked for longer than there was time, but two clocks differ, and what was
@@ -58,13 +60,14 @@ Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission
       clock_(clock),
       trace_(std::move(clock)),
       executors_(ranks),
-      answers_(ranks > 1 ? std::make_unique<RankAnswers>(ranks) : nullptr) {}
+      answers_(ranks > 1 ? std::make_unique<RankAnswers>(ranks) : nullptr),
+      asks_(ranks) {}
 
 // ---- the driver ---------------------------------------------------------------------------------
 
 void Relay::SetExecutor(ExecutorEndpoint* executor, uint32_t rank) {
   std::lock_guard lock(mutex_);
-  executors_.at(rank) = {executor};
+  executors_.at(rank).Replace(executor);
 }
 
 Relay::RankStream* Relay::Find(const ExecutorEndpoint* executor) {
@@ -101,23 +104,33 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   start_ = start;
   DropGraph();
   trace_.Begin(open.trace());
-  if (!has_all()) return;  // one has just gone; the driver will hear of it
-  proto::ClientFrame frame;
-  frame.set_epoch(start_.epoch);
-  proto::Open& out = *frame.add_items()->mutable_open();
-  out = open;
-  out.clear_resume_token();
-  out.set_session_id(session_.Bytes());
-  out.set_snapshot_ms(start.snapshot_ms);
-  out.set_snapshot_root(start.snapshot_root);
-  // A client whose worker was replaced on its live stream said long ago which kernel uses it knew;
-  // a gateway that was started again knows what the client says.
-  if (std::exchange(replays_, false) && !kernel_uses_.empty()) {
-    out.clear_kernel_uses();
-    for (const auto& [key, entry] : kernel_uses_) *out.add_kernel_uses() = entry;
+  is_fresh_ = std::exchange(replays_, false);
+  if (answers_ != nullptr) {
+    asks_.Begin(start.snapshot_ms, clock_().ns / 1'000'000);
+    asks_.Durable(start.snapshot_seq);
   }
-  if (kernel_uses_.empty()) NoteKernelUses(open.kernel_uses());
-  SendToAll(std::move(frame));
+  if (!has_all()) return;  // one has just gone; the driver will hear of it
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    RankStream& to = executors_[rank];
+    proto::ClientFrame frame;
+    frame.set_epoch(start_.epoch);
+    proto::Open& out = *frame.add_items()->mutable_open();
+    out = open;
+    out.clear_resume_token();
+    out.set_session_id(session_.Bytes());
+    out.set_snapshot_ms(answers_ == nullptr ? start.snapshot_ms : 0);
+    out.set_snapshots_when_told(answers_ != nullptr && start.snapshot_ms > 0);
+    out.set_snapshot_root(PartOfRoot(start.snapshot_root, rank, ranks()));
+    // A client whose worker was replaced on its live stream said long ago which kernel uses it
+    // knew; a gateway that was started again knows what the client says. Those of ranks it never
+    // hears.
+    if (answers_ != nullptr || (is_fresh_ && !to.kernel_uses.empty())) {
+      out.clear_kernel_uses();
+      for (const auto& [key, entry] : to.kernel_uses) *out.add_kernel_uses() = entry;
+    }
+    if (answers_ == nullptr && to.kernel_uses.empty()) NoteKernelUses(to, open.kernel_uses());
+    to.endpoint->Send(std::move(frame));
+  }
 }
 
 void Relay::DropClient(ClientEndpoint* client) {
@@ -139,7 +152,7 @@ void Relay::DropGraph() {
 void Relay::DropExecutor(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
   if (RankStream* const rank = Find(executor); rank != nullptr) {
-    *rank = {};
+    rank->Replace(nullptr);
     ResumeClient();  // what it says goes nowhere, but its Close must be heard
   }
 }
@@ -183,6 +196,10 @@ bool Relay::is_streaming() const {
 void Relay::RequestSnapshot() {
   std::lock_guard lock(mutex_);
   if (!has_all()) return;
+  if (answers_ != nullptr) {
+    asks_.RequestNow();
+    return AskForSnapshotIfDue();
+  }
   proto::ClientFrame frame;
   frame.set_epoch(start_.epoch);
   frame.add_items()->mutable_take_snapshot();
@@ -206,37 +223,6 @@ void Relay::SetBill(const Bill& bill) {
   bill_ = bill;
 }
 
-Relay::KernelUses Relay::TakeKernelUses() {
-  std::lock_guard lock(mutex_);
-  kernel_uses_bytes_ = 0;
-  return std::exchange(kernel_uses_, {});
-}
-
-void Relay::GiveKernelUses(KernelUses kernel_uses, bool replays) {
-  std::lock_guard lock(mutex_);
-  kernel_uses_ = std::move(kernel_uses);
-  kernel_uses_bytes_ = 0;
-  for (const auto& [key, entry] : kernel_uses_) kernel_uses_bytes_ += entry.ByteSizeLong();
-  replays_ = replays;
-}
-
-// Of a session that cannot go on elsewhere nobody asks; a client ends one that has too many.
-void Relay::NoteKernelUses(
-    const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses) {
-  for (const proto::KernelUse& entry : kernel_uses) {
-    if (!start_.recoverable || kernel_uses_bytes_ > kKernelUsesBytesMax) return;
-    if (kernel_uses_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
-      kernel_uses_bytes_ += entry.ByteSizeLong();
-  }
-}
-
-void Relay::ForgetKernelUses(uint64_t durable_seq) {
-  while (!kernel_uses_.empty() && kernel_uses_.begin()->first.first <= durable_seq) {
-    kernel_uses_bytes_ -= kernel_uses_.begin()->second.ByteSizeLong();
-    kernel_uses_.erase(kernel_uses_.begin());
-  }
-}
-
 uint64_t Relay::epoch() const {
   std::lock_guard lock(mutex_);
   return start_.epoch;
@@ -253,7 +239,8 @@ std::optional<telemetry::WorkerOffence> Relay::TakeOffence() {
 }
 
 void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                    uint64_t epoch, uint64_t through_seq, bool is_kept) {
+                    uint64_t epoch, uint64_t through_seq, bool is_kept,
+                    const proto::LedgerHead* head) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -261,6 +248,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
   done.set_seconds_billed(static_cast<uint64_t>(bill.ms / 1000));
   done.set_billed_ms(static_cast<uint64_t>(bill.ms));
   done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
+  if (head != nullptr) *done.mutable_head() = *head;
   if (!why.ok()) {
     proto::Failed& failed = *frame.add_items()->mutable_failed();
     failed.set_code(static_cast<uint32_t>(why.code()));
@@ -310,12 +298,13 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
         absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
   }
   telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kIn, bytes);
-  uint64_t last_seq = 0, acknowledged_seq = 0, runs = 0;
+  uint64_t last_seq = 0, acknowledged_seq = 0, runs = 0, put_bytes = 0;
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
     if (item.has_take_snapshot())
       return absl::InvalidArgumentError("TakeSnapshot is a gateway's to send");
-    if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0)
+    if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0 ||
+        item.run().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
     if (item.has_keep() && executors_.size() > 1)
       return absl::UnimplementedError("names for arrays of a session on several devices");
@@ -324,6 +313,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     last_seq = std::max(last_seq, item.seq());
     acknowledged_seq = std::max<uint64_t>(acknowledged_seq, item.ack().through_seq());
     runs += item.has_run();
+    put_bytes += item.put().data().size();
   }
   uint64_t epoch = frame.epoch();
   proto::ClientFrame out;
@@ -380,6 +370,10 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   if (runs > 0) telemetry::Count(telemetry::Metric::kSteps, runs);
   trace_.Up(came_ns, last_seq, items);  // before the answer can come
   if (out.items_size() > 0) SendToAll(std::move(out));
+  if (answers_ != nullptr) {
+    asks_.Sent(sent_seq_, put_bytes);
+    AskForSnapshotIfDue();
+  }
   for (RankStream& rank : executors_) pause |= rank.full = rank.endpoint->AskDrained();
   client_paused_ = pause;
   return absl::OkStatus();
@@ -416,15 +410,13 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       }
       if (done.through_seq() > done_seq_) {
         done_seq_ = done.through_seq();
-        if (runs_ != nullptr) runs_->Done(done_seq_);
+        if (runs_ != nullptr && !start_.recoverable) runs_->Done(done_seq_);
       }
-      done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
-      done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
-      done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
-      done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
-      CountDeviceTime(done.device_time_us());
-      NoteKernelUses(done.kernel_uses());
-      ForgetKernelUses(done.durable_seq());
+      FillDone(done);
+      if (answers_ == nullptr) {
+        NoteKernelUses(*from, done.kernel_uses());
+        ForgetKernelUses(done.durable_seq());
+      }
       trace_.Down(came_ns, done);
       if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
     } else if (item.has_failed()) {
@@ -484,7 +476,16 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
 bool Relay::Merge(RankStream& from, proto::ServerFrame& frame) {
   const bool had_opened = answers_->all_opened();
   const auto rank = static_cast<uint32_t>(&from - executors_.data());
-  const absl::Status status = answers_->Merge(rank, sent_seq_, frame);
+  for (const proto::ServerItem& item : frame.items()) {
+    if (!item.has_done()) continue;
+    NoteKernelUses(from, item.done().kernel_uses());
+    asks_.Missed(rank, item.done().snapshot_missed());
+  }
+  absl::Status status = answers_->Merge(rank, sent_seq_, frame);
+  const bool opens = !had_opened && answers_->all_opened();
+  if (opens && HaveParted())
+    status.Update(absl::InternalError("the ranks do not begin with the same item"));
+  if (opens) asks_.Sent(answers_->least_done(), 0);
   if (answers_->TakeLie()) offence_ = telemetry::WorkerOffence::kUnsentItem;
   if (!status.ok()) {
     failure_ = status;
@@ -492,7 +493,7 @@ bool Relay::Merge(RankStream& from, proto::ServerFrame& frame) {
       if (each.endpoint != nullptr) each.endpoint->End(absl::OkStatus());
     return false;
   }
-  if (!had_opened && answers_->all_opened()) ResumeExecutors();
+  if (opens) ResumeExecutors();
   return true;
 }
 
@@ -536,6 +537,19 @@ void Relay::CountDeviceTime(uint64_t device_us) {
   if (device_us_ && device_us > *device_us_)
     telemetry::CountAt(telemetry::Metric::kDeviceTime, device_class_, device_us - *device_us_);
   device_us_ = device_us;
+}
+
+void Relay::FillDone(proto::Done& done) {
+  done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
+  done.set_seconds_billed(static_cast<uint64_t>(bill_.ms / 1000));
+  done.set_billed_ms(static_cast<uint64_t>(bill_.ms));
+  done.set_device_time_us(BelievedDeviceUs(done.device_time_us()));
+  CountDeviceTime(done.device_time_us());
+  done.clear_snapshot_missed();
+  done.clear_head();  // the gateway's alone
+  if (heads_ != nullptr)
+    if (const auto head = heads_->Of(tenant_); head != nullptr) *done.mutable_head() = *head;
+  if (answers_ != nullptr) done.set_durable_seq(asks_.durable_seq());  // R7
 }
 
 // A Done may hold pieces of several values; they keep their order on either stream.

@@ -35,7 +35,9 @@
 #include "gateway/data_path/observer.h"
 #include "gateway/data_path/relay_trace.h"
 #include "gateway/groups/group_runs.h"
+#include "gateway/groups/group_snapshots.h"
 #include "gateway/groups/rank_answers.h"
+#include "gateway/proof/heads.h"
 #include "proto/cloud.pb.h"
 #include "telemetry/metric.h"
 
@@ -52,6 +54,7 @@ struct EpochStart {
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;
+  uint64_t snapshot_seq = 0;  // of its last item
   std::optional<MicroUsd> max_cost = {};  // that the session is held to
   std::string name = {};                  // the session's
 };
@@ -69,13 +72,20 @@ class Relay {
   // Of a session on several devices, before any frame: writes its graphs for its ranks. Without it
   // every rank gets the client's graphs, and computes all of them.
   void SetRuns(std::shared_ptr<GroupRuns> runs) { runs_ = std::move(runs); }
+  // Before any frame: whose signed head every Done carries. Without it none does.
+  void SetHeads(const LedgerHeads* heads) { heads_ = heads; }
   void SetExecutor(ExecutorEndpoint* executor, uint32_t rank = 0);
   // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
   // Disconnect the argument if it is the current one; nullptr: the current one.
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
-  void RequestSnapshot();  // of the executor, whatever its epoch
+  void RequestSnapshot();  // of the executor, whatever its epoch; of several once they can
+  // Of a session on several devices. What has become of a snapshot that its ranks were told to
+  // take: a rank has kept its part; all parts are kept, and the session's row says so.
+  void PartKept(uint32_t rank, uint64_t seq);
+  void SnapshotDurable(uint64_t seq);
+  void CheckSnapshot();  // at every tick: tells the ranks to take one, if it is due
   void EndExecutor();      // closes its stream, or those of all ranks
   bool has_executor(uint32_t rank = 0) const;
   uint32_t ranks() const { return static_cast<uint32_t>(executors_.size()); }
@@ -87,11 +97,14 @@ class Relay {
   // it has it already.
   using KernelUses =
       std::map<std::pair<uint64_t, std::string>, proto::KernelUse>;  // by seq and kernel
-  KernelUses TakeKernelUses();
-  void GiveKernelUses(KernelUses kernel_uses, bool replays);
+  using KernelUsesOfRanks = std::vector<KernelUses>;  // by rank; empty: of none
+  KernelUsesOfRanks TakeKernelUses();
+  void GiveKernelUses(KernelUsesOfRanks kernel_uses, bool replays);
   // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
+  // `head`: as every Done has it; null: none.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
-                      uint64_t epoch, uint64_t through_seq, bool is_kept = false);
+                      uint64_t epoch, uint64_t through_seq, bool is_kept = false,
+                      const proto::LedgerHead* head = nullptr);
   bool busy() const { return sent_seq_ > done_seq_; }
   bool awaits_saved() const;  // the answer of a Save
   bool is_opening() const;    // the client has not had the answer to its Open
@@ -136,9 +149,13 @@ class Relay {
   struct RankStream;
   RankStream* Find(const ExecutorEndpoint* executor);
   bool Merge(RankStream& from, proto::ServerFrame& frame);
-  void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
+  void NoteKernelUses(RankStream& rank,
+                      const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
   void ForgetKernelUses(uint64_t durable_seq);
+  void AskForSnapshotIfDue();
+  bool HaveParted() const;
   void NoteDone(const proto::ServerFrame& frame);
+  void FillDone(proto::Done& done);  // with what the gateway knows
   void SendLarge(proto::Done& done);
   void CountDevice(const proto::Opened& opened);
   uint64_t BelievedDeviceUs(uint64_t device_us);
@@ -149,6 +166,7 @@ class Relay {
   BlobUses* const blobs_;
   GraphAdmission* const gate_;
   GraphBytes* graphs_ = nullptr;
+  const LedgerHeads* heads_ = nullptr;
   DriverObserver* const observer_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   const RelayTrace::Clock clock_;
@@ -159,11 +177,16 @@ class Relay {
     ExecutorEndpoint* endpoint = nullptr;
     bool paused = false;  // what it sends is not read
     bool full = false;    // its queue is to drain
+    KernelUses kernel_uses = {};  // since the last snapshot
+    size_t kernel_uses_bytes = 0;
+    // Of another endpoint, which has that rank now.
+    void Replace(ExecutorEndpoint* by) { endpoint = by, paused = full = false; }
   };
   ClientEndpoint* client_ = nullptr;
   std::vector<RankStream> executors_;    // by rank
   std::unique_ptr<RankAnswers> answers_;  // null: there is one rank
   std::shared_ptr<GroupRuns> runs_;       // null: all ranks get what the client sends
+  SnapshotAsks asks_;                     // of several ranks
   ValuesEndpoint* values_ = nullptr;
   bool client_paused_ = false;
   EpochStart start_;
@@ -171,8 +194,6 @@ class Relay {
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // partially received from client_
   GraphBytes::Held graph_held_;         // of graph_bytes_
-  KernelUses kernel_uses_;              // since the last snapshot
-  size_t kernel_uses_bytes_ = 0;
   size_t device_class_ = 0;             // label of telemetry::Metric::kDeviceTime
   std::optional<uint64_t> device_us_;   // that were counted; none: it is not known yet
   uint64_t believed_from_us_ = 0;       // the device time that was known at believed_since_
@@ -181,6 +202,7 @@ class Relay {
   bool opened_ = false;  // the executor has answered this epoch's Open
   std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
+  bool is_fresh_ = false;  // this epoch began with new executors
 };
 
 }  // namespace outboard::gateway

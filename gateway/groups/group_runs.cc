@@ -1,6 +1,7 @@
 // Invariants
 //   L1  handles_ has what the items up to seen_seq_ define, and items_ what was written for those
-//       of them that not all ranks are known to have applied.
+//       of them that ranks may have to apply: that not all are known to have applied, or where the
+//       session can go on elsewhere, that no snapshot holds.
 //   L2  A graph leaves before the first item of an epoch that names it.
 #include "gateway/groups/group_runs.h"
 
@@ -160,10 +161,16 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
     use.results.resize(static_cast<size_t>(run.outputs_size()));
     use.results[output] = layout;
   };
+  // What is fetched, or stacked with what other repetitions left. The next repetition takes what it
+  // is carried as its first did: where that is in parts, a value is made whole behind the last.
+  const auto is_carried = [&](uint32_t output) {
+    return std::ranges::any_of(run.carry(),
+                               [&](const proto::Carry& carry) { return carry.output() == output; });
+  };
   for (const proto::Carry& carry : run.carry())
     if (carry.input() < use.inputs.size()) want(carry.output(), use.inputs[carry.input()]);
-  // What is fetched, or stacked with what other repetitions left.
-  for (const uint32_t output : run.fetch()) want(output, {});
+  for (const uint32_t output : run.fetch())
+    if (!gathers_fetched_ || !is_carried(output)) want(output, {});
   for (const uint32_t output : run.stack()) want(output, {});
   use.speeds = speeds_;
   if (memory_.bytes > 0) {
@@ -247,7 +254,11 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
     }
     Define(run.outputs(i), std::move(defined));
   }
-  if (written != nothing) items_[seq] = {.run = std::move(written)};
+  if (written == nothing) return true;
+  Item& item = items_[seq] = {.run = std::move(written)};
+  for (const uint32_t output : run.fetch())
+    if (output < item.run->results.size() && !item.run->results[output].layout.is_whole())
+      item.whole[output] = sharder_->Gather(tenant_, mesh_, item.run->results[output]);
   return true;
 }
 
@@ -272,6 +283,7 @@ void GroupRuns::Rewrite(proto::ClientFrame& frame,
       if (item.has_fetch() && index < static_cast<uint32_t>(item.fetch().handles_size()))
         whole = item.mutable_fetch()->add_whole();
       if (item.has_save()) whole = item.mutable_save()->add_whole();
+      if (item.has_run()) whole = item.mutable_run()->add_whole();
       if (whole == nullptr) continue;
       send(graph);
       whole->set_index(index);

@@ -7,12 +7,13 @@
 //             rank keeps its rows
 //   Run       names the written graph; an input or result that is state, fetched or carried into
 //             the next repetition is told to who writes it
-//   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in cloud.proto)
+//   Fetch, Save   of an array that is cut name the graph that makes it whole (Whole in
+//             cloud.proto), and Runs for values that they are asked for
 //   Release, donated inputs   end a handle
 //
 // An item is looked at once: what it means depends on the items before it, and a client that comes
-// back sends again what some ranks have not applied. Until all have, it is remembered what was
-// written for it.
+// back sends again what some ranks have not applied, or others are to apply again behind a
+// snapshot. Until that is over, it is remembered what was written for it.
 //
 // Limits: those of an executor, which ends the session: handles, graphs and their bytes.
 // Threads: any. Calls with a frame come in the order of the frames.
@@ -41,8 +42,14 @@ namespace outboard::gateway {
 
 class GroupRuns {
  public:
-  GroupRuns(TenantId tenant, shard::Mesh mesh, shard::Spread spread, GraphSharder* sharder)
-      : tenant_(tenant), mesh_(std::move(mesh)), spread_(spread), sharder_(sharder) {}
+  // `gathers_fetched`: the ranks know Run.whole.
+  GroupRuns(TenantId tenant, shard::Mesh mesh, shard::Spread spread, GraphSharder* sharder,
+            bool gathers_fetched = true)
+      : tenant_(tenant),
+        mesh_(std::move(mesh)),
+        spread_(spread),
+        sharder_(sharder),
+        gathers_fetched_(gathers_fetched) {}
 
   // A graph of the client's that was verified.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
@@ -62,7 +69,7 @@ class GroupRuns {
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
   void Restart();                   // a new epoch: what was sent may not have arrived
-  void Done(uint64_t through_seq);  // all ranks have applied the items up to this one
+  void Done(uint64_t through_seq);  // no rank is sent the items up to this one again
   struct Original {
     std::string graph_id;                       // the client's
     std::optional<shard::RefusedNode> refused;  // of it, where it could not be written
@@ -102,6 +109,7 @@ class GroupRuns {
   const shard::Mesh mesh_;
   const shard::Spread spread_;
   GraphSharder* const sharder_;
+  const bool gathers_fetched_;
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, Handle> handles_;

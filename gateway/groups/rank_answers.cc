@@ -21,6 +21,38 @@ void RankAnswers::Acknowledged(uint64_t through_seq) {
   failed_.erase(failed_.begin(), failed_.upper_bound(through_seq));
 }
 
+uint64_t RankAnswers::most_opened() const {
+  uint64_t most = 0;
+  for (const Rank& rank : ranks_) most = std::max(most, rank.opened_seq);
+  return most;
+}
+
+bool RankAnswers::opened_alike() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [&](const Rank& rank) { return rank.opened_seq == ranks_[0].opened_seq; });
+}
+
+proto::Done RankAnswers::last_done() const {
+  proto::Done done;
+  done.set_through_seq(told_seq_);
+  AddWork(done);
+  return done;
+}
+
+void RankAnswers::AddWork(proto::Done& done) const {
+  uint64_t device_time_us = 0, kernels = 0, operations = 0, bytes_accessed = 0;
+  for (const Rank& each : ranks_) {
+    device_time_us += each.device_time_us;
+    kernels += each.kernels;
+    operations += each.operations;
+    bytes_accessed += each.bytes_accessed;
+  }
+  done.set_device_time_us(device_time_us);
+  done.set_kernels_launched(kernels);
+  done.set_operations(operations);
+  done.set_bytes_accessed(bytes_accessed);
+}
+
 uint64_t RankAnswers::LeastDone() const {
   return std::min_element(ranks_.begin(), ranks_.end(),
                           [](const Rank& a, const Rank& b) { return a.done_seq < b.done_seq; })
@@ -74,17 +106,7 @@ bool RankAnswers::OnDone(uint32_t rank, uint64_t sent_seq, proto::Done& done) {
   from.kernels = std::max(from.kernels, done.kernels_launched());
   from.operations = std::max(from.operations, done.operations());
   from.bytes_accessed = std::max(from.bytes_accessed, done.bytes_accessed());
-  uint64_t device_time_us = 0, kernels = 0, operations = 0, bytes_accessed = 0;
-  for (const Rank& each : ranks_) {
-    device_time_us += each.device_time_us;
-    kernels += each.kernels;
-    operations += each.operations;
-    bytes_accessed += each.bytes_accessed;
-  }
-  done.set_device_time_us(device_time_us);
-  done.set_kernels_launched(kernels);
-  done.set_operations(operations);
-  done.set_bytes_accessed(bytes_accessed);
+  AddWork(done);
   done.clear_kernel_uses();
   done.set_durable_seq(0);
   if (rank != 0) {

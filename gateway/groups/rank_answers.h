@@ -5,7 +5,7 @@
 //   values       rank 0's, as they come; no other rank sends any
 //   Failed       of each item the first one; of a Fetch or Save rank 0's
 //   spans        rank 0's
-//   kernel uses  none: no session of several devices begins again on other executors
+//   kernel uses, durable_seq   none: each rank has its own, which the relay keeps for its successor
 //   Saved, Need  rank 0's
 //
 // All ranks apply the same items. If a Run or Put failed on some ranks and not on others, what they
@@ -34,6 +34,13 @@ class RankAnswers {
   // A new epoch: every rank opens again.
   void Restart();
   bool all_opened() const { return opened_ == ranks_.size(); }
+  // Once all have opened: the last item that any had applied by then, and whether it was that of
+  // all.
+  uint64_t most_opened() const;
+  bool opened_alike() const;
+  uint64_t least_done() const { return LeastDone(); }
+  // What was last said to be done, and the work of all ranks until then.
+  proto::Done last_done() const;
 
   // Replaces the items of `frame`, which came from `rank`, by those for the client; there may be
   // none. Before all ranks have opened, items are retained and come with the last Opened.
@@ -64,6 +71,7 @@ class RankAnswers {
   bool OnFailed(uint32_t rank, const proto::Failed& failed);         // the same
   absl::Status CheckFailures();
   uint64_t LeastDone() const;
+  void AddWork(proto::Done& done) const;
 
   std::vector<Rank> ranks_;
   size_t opened_ = 0;

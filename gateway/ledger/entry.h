@@ -1,5 +1,5 @@
 // A ledger entry in memory, the bytes that its hash covers, and the checks for a well-formed entry.
-// No I/O. Internal to gateway/ledger.
+// No I/O. Of gateway/ledger, and of those who check what it wrote (gateway/proof).
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,12 @@ struct EntryBody {
   std::vector<LedgerLine> lines;
   std::optional<Charge> charge;  // of a use entry; its amount is that of the revenue line
   int64_t unit_ms = 1;           // of the charge's range in key and hash; 1000 in older entries
+};
+
+struct PostedEntry {
+  int64_t number = 0;
+  WallTime at;
+  EntryBody body;
 };
 
 // True for the name of a possible account. "tenant:<id>" has no leading zeros, so that one account

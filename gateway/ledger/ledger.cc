@@ -9,10 +9,12 @@
 #include "gateway/ledger/ledger.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/held_charges.h"
 #include "gateway/ledger/ledger_schema.h"
@@ -177,6 +179,7 @@ class Appender {
           .Bind(15, static_cast<int64_t>(charge.use));
     }
     OB_RETURN_IF_ERROR(add_entry_.Run());
+    PassFailpoint("ledger.entry.numbered");
     for (size_t line = 0; line < body.lines.size(); ++line) {
       OB_ASSIGN_OR_RETURN(const int64_t account, AddToBalance(body.lines[line]));
       add_line_.Reset();
@@ -185,6 +188,7 @@ class Appender {
                              .Bind(3, account)
                              .Bind(4, body.lines[line].amount.value)
                              .Run());
+      PassFailpoint("ledger.entry.line");
     }
     return Posting{.number = head_.number};
   }
@@ -208,6 +212,7 @@ class Appender {
     OB_ASSIGN_OR_RETURN(const MicroUsd balance, Add(MicroUsd{account_.Int(1)}, line.amount));
     set_balance_.Reset();
     OB_RETURN_IF_ERROR(set_balance_.Bind(1, balance.value).Bind(2, id).Run());
+    PassFailpoint("ledger.entry.balance");
     return id;
   }
 
@@ -242,6 +247,7 @@ absl::Status PostAccount(Database& db, Appender& appender, std::span<const Charg
     OB_RETURN_IF_ERROR(db.Execute("ROLLBACK TO account"));
     break;
   }
+  PassFailpoint("ledger.account.posted");
   return db.Execute("RELEASE account");
 }
 
@@ -257,7 +263,7 @@ absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const En
       postings.push_back(posting);
     }
     return appender.Finish();
-  }));
+  }, "ledger.post"));
   return postings;
 }
 
@@ -272,7 +278,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
     if (absl::IsInternal(status)) return Damaged("the tables are not those of a ledger");
     if (!status.ok()) return status;
   }
-  return std::unique_ptr<Ledger>(new Ledger(std::move(db)));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return std::unique_ptr<Ledger>(new Ledger(std::move(db), folder.empty() ? "." : folder));
 }
 
 absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {
@@ -315,7 +322,7 @@ absl::StatusOr<std::vector<AccountPosting>> Ledger::PostEach(std::span<const Cha
     for (size_t i = 0; i < accounts.size(); ++i)
       OB_RETURN_IF_ERROR(PostAccount(*db_, appender, by_account[i], now, accounts[i].status));
     return appender.Finish();
-  }));
+  }, "ledger.post_each"));
   return accounts;
 }
 

@@ -35,6 +35,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -107,11 +108,29 @@ struct AccountPosting {
   absl::Status status;
 };
 
+// What the chain of an account's own entries is made of (wire/proof/signed_head.h).
+struct ChainLink {
+  int64_t number = 0;
+  WallTime at;
+  std::string body_hash;  // 32 bytes
+};
+struct ChainLinks {
+  std::vector<ChainLink> links;
+  int64_t last_entry = 0;   // of the ledger, at the same moment
+  std::string ledger_hash;  // its hash
+};
+
+// An entry as it was posted, with everything that its hash covers (gateway/ledger/entry.h).
+struct PostedEntry;
+
 struct VerifyReport {
   int64_t entries = 0;
   int64_t lines = 0;
+  int64_t archived = 0;   // of the entries, those that are in files of their months
   std::string head_hash;  // hex; equal heads mean equal histories
 };
+
+class MonthFiles;
 
 class Ledger {
  public:
@@ -193,8 +212,31 @@ class Ledger {
   absl::StatusOr<std::vector<Usage>> UsageOfSessions(std::span<const SessionId> sessions,
                                                      const EntryRange& entries = {});
 
+  // Returns what each tenant used of late: device-seconds, of which those that were charged a
+  // half-life before `now` count half, and so on; those of more than kRecentHalfLives before, not.
+  static constexpr int kRecentHalfLives = 8;
+  absl::StatusOr<std::map<TenantId, double>> RecentUse(WallTime now, double half_life_s);
+
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
+
+  // Returns the links of the entries in which the account has a line, with numbers above `after`,
+  // oldest first, at most `limit`; and the head of the ledger. Fewer than `limit`: these are all.
+  absl::StatusOr<ChainLinks> LinksOf(TenantId tenant, int64_t after, int64_t limit);
+  // Returns the same entries in full. At most kStatementRowsMax.
+  absl::StatusOr<std::vector<PostedEntry>> EntriesOf(TenantId tenant, int64_t after, int64_t limit);
+  // Returns the hash of entry `number`; of 0: 32 zero bytes. NOT_FOUND: there is no such entry.
+  absl::StatusOr<std::string> HashOfEntry(int64_t number);
+
+  // Moves what the entries of a closed month say into its file beside this one
+  // (gateway/ledger/ledger_archive.h): those of leases whose last charge was in that month. Number,
+  // stamp and hashes of each stay, so that the chain, the heads that were signed, usage and balances
+  // are what they were; EntriesOf reads the file, StatementOf does not. Idempotent; may be broken off
+  // anywhere. Returns how many entries moved.
+  // Errors: INVALID_ARGUMENT     not a month like "2026-10"
+  //         FAILED_PRECONDITION  it is not over at `now`
+  //         DATA_LOSS            its file holds something else; nothing moves then
+  absl::StatusOr<int64_t> ArchiveMonth(std::string_view month, WallTime now);
 
   // Reads everything and checks L1 to L7, L9 and L10. DATA_LOSS names the first entry or account
   // that breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
@@ -202,8 +244,12 @@ class Ledger {
   absl::StatusOr<VerifyReport> Verify();
 
  private:
-  explicit Ledger(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+  Ledger(std::unique_ptr<storage::Database> db, std::string folder)
+      : folder_(std::move(folder)), db_(std::move(db)) {}
+  absl::Status Move(MonthFiles& files, const std::string& month,
+                    const std::vector<int64_t>& numbers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::string folder_;  // where the file is, and those of months
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
 };

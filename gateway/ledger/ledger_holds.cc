@@ -318,13 +318,14 @@ absl::StatusOr<HoldAnswer> Ledger::Hold(const HoldRequest& request, MicroUsd cre
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(answer, HoldIn(*db_, request, credit_limit));
     return absl::OkStatus();
-  }));
+  }, "ledger.hold"));
   return answer;
 }
 
 absl::Status Ledger::EndHold(const LeaseId& lease) {
   absl::MutexLock lock(&mutex_);
-  return db_->Transaction(Database::Mode::kWrite, [&] { return EndHolds(*db_, lease); });
+  return db_->Transaction(Database::Mode::kWrite, [&] { return EndHolds(*db_, lease); },
+                          "ledger.end_hold");
 }
 
 absl::StatusOr<int64_t> Ledger::EndAllHolds() {
@@ -339,7 +340,7 @@ absl::StatusOr<int64_t> Ledger::EndAllHolds() {
     count.Reset();
     OB_RETURN_IF_ERROR(db_->Execute("DELETE FROM ledger_hold"));
     return db_->Execute("UPDATE ledger_budget SET held = 0 WHERE held <> 0");
-  }));
+  }, "ledger.end_all_holds"));
   return leases;
 }
 
@@ -364,7 +365,7 @@ absl::Status Ledger::SetCap(BudgetScope scope, std::string_view name, std::optio
     set.Bind(1, Number(scope)).BindText(2, name);
     cap.has_value() ? set.Bind(3, cap->value) : set.BindNull(3);
     return set.Run();
-  });
+  }, "ledger.set_cap");
 }
 
 absl::Status Ledger::SetCreditLimit(TenantId tenant, std::optional<MicroUsd> limit) {
@@ -381,7 +382,7 @@ absl::Status Ledger::SetCreditLimit(TenantId tenant, std::optional<MicroUsd> lim
     set.BindText(1, NameOf(tenant));
     limit.has_value() ? set.Bind(2, limit->value) : set.BindNull(2);
     return set.Run();
-  });
+  }, "ledger.set_credit_limit");
 }
 
 absl::StatusOr<SpendBudget> Ledger::BudgetOf(BudgetScope scope, std::string_view name) {

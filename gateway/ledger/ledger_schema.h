@@ -195,6 +195,28 @@ BEGIN
     WHERE e.number = NEW.entry AND e.session IS NOT NULL;
 END;
 )sql",
+    // Entries of closed months (ledger_archive.h) keep number, stamp and hashes, tenant, lease number and range;
+    // their month's file has the rest. Their keys are "use/#<number>", which nobody posts.
+    R"sql(
+ALTER TABLE ledger_entry ADD COLUMN archived TEXT;
+ALTER TABLE ledger_entry ADD COLUMN archived_amount INTEGER;
+CREATE INDEX ledger_entry_archived ON ledger_entry(number) WHERE archived IS NOT NULL;
+CREATE TABLE ledger_archived_sum(
+  month TEXT NOT NULL,
+  account INTEGER NOT NULL REFERENCES ledger_account(id),
+  amount INTEGER NOT NULL,
+  PRIMARY KEY(month, account)
+) STRICT, WITHOUT ROWID;
+DROP TRIGGER ledger_entry_fixed;
+CREATE TRIGGER ledger_entry_fixed BEFORE UPDATE ON ledger_entry
+  WHEN OLD.archived IS NOT NULL OR NEW.archived IS NULL OR NEW.number <> OLD.number
+    OR NEW.at_ms <> OLD.at_ms OR NEW.body_hash <> OLD.body_hash OR NEW.hash <> OLD.hash
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+DROP TRIGGER ledger_line_kept;
+CREATE TRIGGER ledger_line_kept BEFORE DELETE ON ledger_line
+  WHEN NOT EXISTS(SELECT 1 FROM ledger_entry WHERE number = OLD.entry AND archived IS NOT NULL)
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+)sql",
 };
 
 }  // namespace outboard::gateway

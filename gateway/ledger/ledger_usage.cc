@@ -1,5 +1,6 @@
 // Usage: differences of the sums that are stored with each use entry.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -95,6 +96,26 @@ class UseSums {
 absl::StatusOr<int64_t> Ledger::LastEntry() {
   absl::MutexLock lock(&mutex_);
   return HeadNumber(*db_);
+}
+
+absl::StatusOr<std::map<TenantId, double>> Ledger::RecentUse(WallTime now, double half_life_s) {
+  absl::MutexLock lock(&mutex_);
+  const auto window_ms = static_cast<int64_t>(kRecentHalfLives * half_life_s * 1000);
+  OB_ASSIGN_OR_RETURN(const int64_t ahead,
+                      LastEntryBefore(*db_, WallTime{now.unix_ms - window_ms}));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db_->Prepare("SELECT tenant, at_ms, unit_ms * (to_s - from_s) FROM "
+                                   "ledger_entry WHERE number > ? AND tenant IS NOT NULL AND use < 2"));
+  query.Bind(1, ahead);
+  std::map<TenantId, double> used;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return used;
+    // Stamped by a clock that was ahead: as of now.
+    const auto ago_ms = static_cast<double>(std::max<int64_t>(0, now.unix_ms - query.Int(1)));
+    used[TenantId{query.Int(0)}] +=
+        static_cast<double>(query.Int(2)) / 1000 * std::exp2(-ago_ms / 1000 / half_life_s);
+  }
 }
 
 absl::StatusOr<Usage> Ledger::UsageOf(TenantId tenant, const EntryRange& entries) {

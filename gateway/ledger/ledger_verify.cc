@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/ledger/ledger_archive.h"
 
 namespace outboard::gateway {
 namespace {
@@ -50,13 +51,80 @@ absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
       .use = static_cast<UseState>(row.Int(15))};
 }
 
+// L5 and L7 of an entry with this body, behind one with `hash` and `last_at`.
+absl::Status Follow(const Statement& entry, int64_t number, const std::string& body_hash,
+                    std::string& hash, WallTime& last_at) {
+  const WallTime at{entry.Int(2)};
+  if (at < last_at) return BrokenEntry("L7", number, "is stamped before the one ahead of it");
+  if (body_hash.size() != kHashBytes) return BrokenEntry("L5", number, "has no hash");
+  last_at = at;
+  hash = EntryHash(hash, number, at, body_hash);
+  if (entry.Blob(13) != hash)
+    return BrokenEntry("L5", number, "does not follow from the one ahead of it");
+  return absl::OkStatus();
+}
+
+// An entry whose month's file has it. What that says is compared with its hash, and nothing else is
+// here.
+absl::Status VerifyMoved(MonthFiles& files, const Statement& entry, Statement& lines,
+                         int64_t number) {
+  OB_ASSIGN_OR_RETURN(const EntryBody body,
+                      files.Read(std::string(entry.Text(16)), number, entry.Blob(4)));
+  if (entry.Int(5) != body.charge->tenant.value ||
+      entry.Int(11) * entry.Int(14) != body.charge->from_ms ||
+      entry.Int(12) * entry.Int(14) != body.charge->to_ms)
+    return BrokenEntry("L4", number, "is not what its file says");
+  lines.Reset();
+  OB_ASSIGN_OR_RETURN(const bool line, lines.Bind(1, number).Step());
+  if (line) return BrokenEntry("L5", number, "has lines, and so has its file");
+  return absl::OkStatus();
+}
+
+// The files themselves, and that their sums are those that balances count on.
+absl::Status VerifyMonths(Database& db, MonthFiles& files) {
+  OB_ASSIGN_OR_RETURN(Statement months,
+                      db.Prepare("SELECT archived, COUNT(*), SUM(archived_amount) FROM ledger_entry "
+                                 "WHERE archived IS NOT NULL GROUP BY archived"));
+  OB_ASSIGN_OR_RETURN(
+      Statement sums,
+      db.Prepare("SELECT SUM(s.amount), SUM(CASE WHEN a.name = 'revenue' THEN s.amount END) FROM "
+                 "ledger_archived_sum s JOIN ledger_account a ON a.id = s.account WHERE month = ?"));
+  OB_ASSIGN_OR_RETURN(
+      Statement tenants,
+      db.Prepare("SELECT e.tenant, SUM(e.archived_amount), (SELECT s.amount FROM "
+                 "ledger_archived_sum s JOIN ledger_account a ON a.id = s.account WHERE "
+                 "s.month = ?1 AND a.name = 'tenant:' || e.tenant) FROM ledger_entry e "
+                 "WHERE e.archived = ?1 GROUP BY e.tenant"));
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, months.Step());
+    if (!more) return absl::OkStatus();
+    const std::string month(months.Text(0));
+    const auto broken = [&] {
+      return Broken("L6", absl::StrCat("the sums of ", month, " are not those of its entries"));
+    };
+    OB_ASSIGN_OR_RETURN(const int64_t entries, files.Verify(month));
+    // A move that was broken off leaves some of a file's entries here, too.
+    if (entries < months.Int(1)) return broken();
+    sums.Reset();
+    OB_ASSIGN_OR_RETURN(const bool summed, sums.BindText(1, month).Step());
+    if (!summed || sums.Int(0) != 0 || sums.Int(1) != months.Int(2)) return broken();
+    tenants.Reset();
+    tenants.BindText(1, month);
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool tenant, tenants.Step());
+      if (!tenant) break;
+      if (tenants.IsNull(2) || tenants.Int(2) != -tenants.Int(1)) return broken();
+    }
+  }
+}
+
 // L1, L2 (by the key that belongs to the body), L4, L5, L7.
-absl::Status VerifyEntries(Database& db, VerifyReport& report) {
+absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report) {
   OB_ASSIGN_OR_RETURN(
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use FROM ledger_entry "
+          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use, archived FROM ledger_entry "
           "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
@@ -71,6 +139,12 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
     if (number != report.entries + 1) return BrokenEntry("L5", report.entries + 1, "is missing");
     report.entries = number;
 
+    if (!entries.IsNull(16)) {
+      OB_RETURN_IF_ERROR(VerifyMoved(files, entries, lines, number));
+      ++report.archived;
+      OB_RETURN_IF_ERROR(Follow(entries, number, std::string(entries.Blob(4)), hash, last_at));
+      continue;
+    }
     EntryBody body{.key = std::string(entries.Text(1)), .memo = std::string(entries.Text(3))};
     lines.Reset();
     lines.Bind(1, number);
@@ -104,12 +178,7 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
 
     const std::string body_hash = BodyHash(body);
     if (entries.Blob(4) != body_hash) return BrokenEntry("L5", number, "is not what was hashed");
-    const WallTime at{entries.Int(2)};
-    if (at < last_at) return BrokenEntry("L7", number, "is stamped before the one ahead of it");
-    last_at = at;
-    hash = EntryHash(hash, number, at, body_hash);
-    if (entries.Blob(13) != hash)
-      return BrokenEntry("L5", number, "does not follow from the one ahead of it");
+    OB_RETURN_IF_ERROR(Follow(entries, number, body_hash, hash, last_at));
   }
 
   OB_ASSIGN_OR_RETURN(Statement head,
@@ -170,7 +239,8 @@ absl::Status VerifyBalances(Database& db) {
   OB_ASSIGN_OR_RETURN(Statement accounts,
                       db.Prepare("SELECT id, name, balance FROM ledger_account ORDER BY id"));
   OB_ASSIGN_OR_RETURN(Statement lines,
-                      db.Prepare("SELECT amount FROM ledger_line WHERE account = ?"));
+                      db.Prepare("SELECT amount FROM ledger_line WHERE account = ?1 UNION ALL "
+                                 "SELECT amount FROM ledger_archived_sum WHERE account = ?1"));
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, accounts.Step());
     if (!more) return absl::OkStatus();
@@ -266,7 +336,7 @@ absl::Status VerifyHolds(Database& db) {
 absl::Status VerifyUse(Database& db) {
   OB_ASSIGN_OR_RETURN(
       Statement count,
-      db.Prepare("SELECT (SELECT COUNT(*) FROM ledger_entry WHERE session IS NOT NULL), "
+      db.Prepare("SELECT (SELECT COUNT(*) FROM ledger_entry WHERE tenant IS NOT NULL), "
                  "(SELECT COUNT(*) FROM ledger_use)"));
   OB_ASSIGN_OR_RETURN(const bool counted, count.Step());
   OB_CHECK(counted);
@@ -274,19 +344,19 @@ absl::Status VerifyUse(Database& db) {
   if (count.Int(0) != count.Int(1)) return broken();
   // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
   for (const char* sql :
-       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, u.ms, "
-        "u.amount "
-        "FROM ledger_use u "
-        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.session IS NOT NULL "
-        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, "
-        "u.tenant_ms, u.tenant_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
-        "AND e.tenant = u.tenant "
-        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), l.amount, "
-        "u.session_ms, u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
-        "AND e.session = u.session "
-        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
+       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
+        "e.archived_amount), u.ms, u.amount FROM ledger_use u "
+        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant IS NOT NULL "
+        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
+        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
+        "e.archived_amount), u.tenant_ms, u.tenant_amount FROM ledger_use u "
+        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant = u.tenant "
+        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
+        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
+        "e.archived_amount), u.session_ms, u.session_amount FROM ledger_use u "
+        "CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "AND (e.session = u.session OR e.archived IS NOT NULL) "
+        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
         "ORDER BY u.session, u.entry"}) {
     OB_ASSIGN_OR_RETURN(const int64_t entries, VerifySums(db, sql));
     if (entries != count.Int(0)) return broken();
@@ -299,9 +369,11 @@ absl::Status VerifyUse(Database& db) {
 absl::StatusOr<VerifyReport> Ledger::Verify() {
   absl::MutexLock lock(&mutex_);
   VerifyReport report;
+  MonthFiles files(folder_);
   const absl::Status status = db_->Transaction(Database::Mode::kRead, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(VerifyStructure(*db_));
-    OB_RETURN_IF_ERROR(VerifyEntries(*db_, report));
+    OB_RETURN_IF_ERROR(VerifyEntries(*db_, files, report));
+    OB_RETURN_IF_ERROR(VerifyMonths(*db_, files));
     OB_RETURN_IF_ERROR(VerifyRanges(*db_));
     OB_RETURN_IF_ERROR(VerifyBalances(*db_));
     OB_RETURN_IF_ERROR(VerifyUse(*db_));

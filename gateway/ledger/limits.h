@@ -21,6 +21,7 @@ inline constexpr size_t kLinesPerEntryMax = 16;
 inline constexpr size_t kNameBytesMax = 100;  // names of tenants, keys, workers, accounts
 inline constexpr size_t kMemoBytesMax = 200;
 inline constexpr size_t kStatementRowsMax = 1000;     // in one page
+inline constexpr int64_t kInvoiceEntriesMax = 1000;   // likewise; some 300 KB
 inline constexpr size_t kKeysPerTenantMax = 1000;     // that stand: neither revoked nor expired
 inline constexpr size_t kDeadKeysPerTenantMax = 500;  // of the others, the last; all fit one reply
 inline constexpr size_t kKeyRangesMax = 8;            // of addresses from which a key may be used

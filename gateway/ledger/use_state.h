@@ -1,4 +1,5 @@
-// What a session that costs something does, and what an hour of it costs.
+// What a session that costs something does, and what an hour of it costs: with a device it runs or
+// only has it, without one its state is parked with a worker or stored by the gateway.
 #pragma once
 
 #include <cstdint>

@@ -83,6 +83,7 @@ void GatewayFigures::Sample(Samples& samples) const {
   const LedgerWriter::Figures ledger = ledger_->figures();
   samples.Set(Metric::kLedgerQueue, static_cast<double>(ledger.queued));
   samples.Largest(Metric::kLedgerBlocked, ledger.blocked ? 1 : 0);
+  samples.Largest(Metric::kLedgerAuditFailed, ledger.audit_failed ? 1 : 0);
 
   std::map<int64_t, double> sessions, ms, micro_usd;
   for (const auto& [account, count] : census.by_tenant)

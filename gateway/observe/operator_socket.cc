@@ -10,11 +10,14 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "gateway/base/clock.h"
 #include "gateway/data_path/core_driver.h"
@@ -24,8 +27,7 @@ namespace outboard::gateway {
 
 namespace {
 
-using Json = nlohmann::json;
-
+const std::string kNull = "null";
 constexpr char kQuestion[] = "state\n";
 constexpr size_t kAnswerBytesMax = 64 << 20;
 
@@ -65,19 +67,48 @@ void GiveUpAfter(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-Json ClassesOf(const PriceList& prices) {
-  Json classes = Json::array();
-  for (const PriceClass& of : prices.classes)
-    classes.push_back({{"name", of.name},
-                       {"hardware", of.hardware},
-                       {"memory_bytes", of.memory_bytes},
-                       {"gflops", of.rates.gflops},
-                       {"memory_gb_per_s", of.rates.memory_gb_per_s},
-                       {"run_micro_usd", of.run.value},
-                       {"held_micro_usd", of.idle.held.value_or(of.run).value},
-                       {"parked_micro_usd", of.idle.parked.value},
-                       {"stored_micro_usd", of.idle.stored.value}});
-  return classes;
+// A string of JSON, in ASCII.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      absl::StrAppend(&quoted, "\\", std::string(1, c));
+    else if (absl::ascii_isprint(static_cast<unsigned char>(c)))
+      quoted.push_back(c);
+    else
+      absl::StrAppend(&quoted, "\\u00", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+  }
+  return quoted + "\"";
+}
+
+// A list or an object of JSON, between these brackets.
+std::string Joined(const std::vector<std::string>& parts, const char* begin, const char* end) {
+  return absl::StrCat(begin, absl::StrJoin(parts, ","), end);
+}
+
+// A member of an object, whose value is JSON already.
+std::string Member(const char* name, const std::string& value) {
+  return absl::StrCat("\"", name, "\":", value);
+}
+std::string Member(const char* name, int64_t value) { return Member(name, absl::StrCat(value)); }
+
+std::string ClassesOf(const PriceList& prices) {
+  std::vector<std::string> classes;
+  for (const PriceClass& of : prices.classes) {
+    std::vector<std::string> hardware;
+    for (const std::string& each : of.hardware) hardware.push_back(Quoted(each));
+    classes.push_back(Joined({Member("name", Quoted(of.name)),
+                              Member("hardware", Joined(hardware, "[", "]")),
+                              Member("memory_bytes", absl::StrCat(of.memory_bytes)),
+                              Member("gflops", absl::StrCat(of.rates.gflops)),
+                              Member("memory_gb_per_s", absl::StrCat(of.rates.memory_gb_per_s)),
+                              Member("run_micro_usd", of.run.value),
+                              Member("held_micro_usd", of.idle.held.value_or(of.run).value),
+                              Member("parked_micro_usd", of.idle.parked.value),
+                              Member("stored_micro_usd", of.idle.stored.value)},
+                             "{", "}"));
+  }
+  return Joined(classes, "[", "]");
 }
 
 }  // namespace
@@ -88,42 +119,37 @@ std::string OperatorSocketPath(const std::string& data_folder) {
 
 std::string FleetJson(const FleetView& view, const PriceList* prices, MicroUsd price_per_hour,
                       WallTime now) {
-  Json devices = Json::array(), sessions = Json::array();
+  std::vector<std::string> devices, sessions;
   for (const DeviceView& of : view.devices)
-    devices.push_back({{"worker", of.worker},
-                       {"device", of.device},
-                       {"class", of.slot.price_class},
-                       {"hardware", of.slot.device_class},
-                       {"memory_bytes", of.slot.memory_bytes},
-                       {"state", of.state},
-                       {"owner", of.owner ? Json(of.owner->value) : Json(nullptr)},
-                       {"session", of.session ? Json(of.session->Hex()) : Json(nullptr)},
-                       {"per_hour_micro_usd", of.slot.price_per_hour.value}});
+    devices.push_back(
+        Joined({Member("worker", Quoted(of.worker)), Member("device", of.device),
+                Member("class", Quoted(of.slot.price_class)),
+                Member("hardware", Quoted(of.slot.device_class)),
+                Member("memory_bytes", absl::StrCat(of.slot.memory_bytes)),
+                Member("state", Quoted(of.state)),
+                Member("owner", of.owner ? absl::StrCat(of.owner->value) : kNull),
+                Member("session", of.session ? Quoted(of.session->Hex()) : kNull),
+                Member("per_hour_micro_usd", of.slot.price_per_hour.value)},
+               "{", "}"));
   for (const SessionView& of : view.sessions) {
-    Json one = {{"session", of.session.Hex()},
-                {"account", of.account.value},
-                {"state", of.state},
-                {"state_seconds", of.state_s},
-                {"devices", of.devices},
-                {"worker", of.worker},
-                {"class", of.price_class},
-                {"per_hour_micro_usd", of.per_hour.value},
-                {"billed_ms", of.bill.ms},
-                {"cost_micro_usd", of.bill.amount.value},
-                {"before", nullptr},
-                {"expected_seconds", nullptr}};
-    if (of.place.has_value()) {
-      one["before"] = of.place->before;
-      if (of.place->expected_s.has_value()) one["expected_seconds"] = *of.place->expected_s;
-    }
-    sessions.push_back(std::move(one));
+    const bool is_expected = of.place.has_value() && of.place->expected_s.has_value();
+    sessions.push_back(Joined(
+        {Member("session", Quoted(of.session.Hex())), Member("account", of.account.value),
+         Member("state", Quoted(of.state)), Member("state_seconds", of.state_s),
+         Member("devices", of.devices), Member("worker", Quoted(of.worker)),
+         Member("class", Quoted(of.price_class)),
+         Member("per_hour_micro_usd", of.per_hour.value), Member("billed_ms", of.bill.ms),
+         Member("cost_micro_usd", of.bill.amount.value),
+         Member("before", of.place ? absl::StrCat(of.place->before) : kNull),
+         Member("expected_seconds", is_expected ? absl::StrCat(*of.place->expected_s) : kNull)},
+        "{", "}"));
   }
-  const Json all = {{"at", now.unix_ms / 1000},
-                    {"price_per_hour_micro_usd", price_per_hour.value},
-                    {"classes", prices == nullptr ? Json(nullptr) : ClassesOf(*prices)},
-                    {"devices", std::move(devices)},
-                    {"sessions", std::move(sessions)}};
-  return all.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return Joined({Member("at", now.unix_ms / 1000),
+                 Member("price_per_hour_micro_usd", price_per_hour.value),
+                 Member("classes", prices == nullptr ? kNull : ClassesOf(*prices)),
+                 Member("devices", Joined(devices, "[", "]")),
+                 Member("sessions", Joined(sessions, "[", "]"))},
+                "{", "}");
 }
 
 class OperatorSocket::Impl {

@@ -267,6 +267,11 @@ void DeviceQueue::Took(TenantId id, uint32_t devices, MonoTime now) {
   Rerank(id, now);
 }
 
+void DeviceQueue::RememberUse(TenantId id, double device_s, MonoTime now) {
+  shares_.Add(id, device_s, now);
+  if (accounts_.contains(id)) Rerank(id, now);
+}
+
 void DeviceQueue::Gave(TenantId id, uint32_t devices, MonoTime now) {
   const auto it = accounts_.find(id);
   if (it == accounts_.end()) return;

@@ -78,6 +78,8 @@ class DeviceQueue {
   // An account holds so many more devices, or fewer.
   void Took(TenantId account, uint32_t devices, MonoTime now);
   void Gave(TenantId account, uint32_t devices, MonoTime now);
+  // What an account used before this queue was made, decayed to `now`.
+  void RememberUse(TenantId account, double device_s, MonoTime now);
   uint32_t HeldBy(TenantId account) const;
   // Whether the quota of its account allows it.
   bool MayHold(const DeviceRequest& request) const {

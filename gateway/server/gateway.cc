@@ -36,6 +36,10 @@
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
 #include "gateway/observe/operator_socket.h"
+#include "gateway/proof/auditor.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/receipt_rows.h"
+#include "gateway/queue/fair_shares.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
 #include "gateway/server/fleet_secret.h"
@@ -50,6 +54,7 @@
 #include "gateway/tls/server_certificates.h"
 #include "gateway/tls/trusted_proxy.h"
 #include "gateway/tls/worker_admission.h"
+#include "telemetry/counters.h"
 #include "telemetry/log.h"
 #include "wire/limits.h"
 #include "wire/tls/credentials.h"
@@ -57,6 +62,10 @@
 namespace outboard::gateway {
 
 namespace {
+
+constexpr std::chrono::hours kAuditEvery{1};
+// Most ledgers are read within this; of a larger one the gateway starts meanwhile.
+constexpr std::chrono::seconds kFirstAuditWithin{2};
 
 // A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
 // threads that take turns; and the thread that tells it of time.
@@ -202,11 +211,18 @@ class Gateway::Impl {
     // Those of the gateway before this one: no lease runs yet (docs/decisions/080-holds.md).
     OB_ASSIGN_OR_RETURN(const int64_t holds, ledger_->EndAllHolds());
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
-    ledger_writer_ =
-        std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(), options_.credit_limit);
+    OB_ASSIGN_OR_RETURN(signing::SigningKey key,
+                        signing::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
+    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
+    heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key));
+    ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(),
+                                                    options_.credit_limit, heads_.get(),
+                                                    receipts_.get());
+    BeginAudits(path);
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());
     driver_->SetObserver(&driver_log_);
+    driver_->SetHeads(heads_.get());
     if (options_.prices != nullptr) OB_RETURN_IF_ERROR(driver_->SetPrices(options_.prices));
     OB_ASSIGN_OR_RETURN(quarantine_, QuarantineRows::Open(path));
     OB_RETURN_IF_ERROR(driver_->SetQuarantine(quarantine_.get()));
@@ -222,7 +238,32 @@ class Gateway::Impl {
     return Serve();
   }
 
+  // A ledger that does not verify stays served: people see their usage, and sessions end in order;
+  // but none is opened.
+  void BeginAudits(const std::string& path) {
+    auditor_ = std::make_unique<Auditor>(
+        [folder = options_.data_folder, path] { return Audit(folder, path); },
+        [this](const absl::StatusOr<AuditReport>& report) {
+          telemetry::Count(telemetry::Metric::kLedgerAudits);
+          // What cannot be read now says nothing of what it holds.
+          if (report.ok() || absl::IsDataLoss(report.status()))
+            ledger_writer_->SetAudit(report.status());
+          if (!report.ok())
+            telemetry::LogError("ledger_audit_failed",
+                                {{"message", report.status().ToString()},
+                                 {"effect", absl::IsDataLoss(report.status())
+                                                ? "no session is opened"
+                                                : "the next audit tries again"}});
+          else
+            telemetry::LogInfo("ledger_audited", {{"entries", report->ledger.entries}});
+        },
+        kAuditEvery);
+    auditor_->AwaitFirst(kFirstAuditWithin);
+  }
+
   absl::Status TakeOver() {
+    OB_ASSIGN_OR_RETURN(const auto used, ledger_->RecentUse(WallNow(), FairShares::kHalfLifeS));
+    driver_->RememberUse(used);
     if (!options_.executors_outlive) {
       auto lost = rows_->LoseAllLive(WallNow(), /*but_named=*/true);
       if (!lost.ok()) return lost.status();
@@ -257,7 +298,8 @@ class Gateway::Impl {
   }
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
-    if (row.snapshot_root.empty()) return absl::OkStatus();
+    // A session on several devices ends with the gateway (CoreDriver::LoseGroup).
+    if (row.snapshot_root.empty() || row.devices > 1) return absl::OkStatus();
     const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
     if (!root) return absl::DataLossError("its name is damaged");
     return blob_retention_->RestoreSnapshot(row.tenant, row.session, *root);
@@ -289,7 +331,8 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                driver_.get(), door_.get(), &turns_);
+                                                heads_.get(), receipts_.get(), driver_.get(),
+                                                door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
@@ -379,6 +422,7 @@ class Gateway::Impl {
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
     watches_.clear();
+    auditor_.reset();
     operators_.reset();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->CloseLocalSocket();
@@ -422,7 +466,10 @@ class Gateway::Impl {
   std::unique_ptr<AccountLimits> account_limits_;
   std::unique_ptr<KeyDoor> door_;
   std::unique_ptr<FleetDoor> fleet_door_;
+  std::unique_ptr<HeadSigner> heads_;
+  std::unique_ptr<ReceiptRows> receipts_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
+  std::unique_ptr<Auditor> auditor_;
   DriverLog driver_log_;
   std::unique_ptr<QuarantineRows> quarantine_;
   std::unique_ptr<CoreDriver> driver_;

@@ -5,8 +5,12 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
+#include "base/failpoint.h"
 #include "base/thread_slice.h"
 #include "gateway/base/clock.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/receipt_rows.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 
@@ -21,8 +25,14 @@ bool IsPassing(const absl::Status& status) {
 }
 }  // namespace
 
-LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit)
-    : ledger_(ledger), rows_(rows), credit_limit_(credit_limit), thread_([this] { Work(); }) {}
+LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit,
+                           HeadSigner* heads, ReceiptRows* receipts)
+    : ledger_(ledger),
+      rows_(rows),
+      credit_limit_(credit_limit),
+      heads_(heads),
+      receipts_(receipts),
+      thread_([this] { Work(); }) {}
 LedgerWriter::~LedgerWriter() { Stop(); }
 
 void LedgerWriter::Post(std::vector<Charge> charges, Refused refused) {
@@ -46,7 +56,16 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
     refused(account.tenant, account.status);
   }
   CountPosted(charges, not_posted);
+  for (const AccountPosting& account : *accounts) SignHead(account.tenant);
   return absl::OkStatus();
+}
+
+// A bill without it is no worse than it was: the next posting tries again.
+void LedgerWriter::SignHead(TenantId tenant) {
+  if (heads_ == nullptr) return;
+  if (absl::Status status = heads_->RefreshSome(tenant); !status.ok())
+    telemetry::LogWarning("head_not_signed",
+                          {{"account", tenant.value}, {"message", status.ToString()}});
 }
 
 // What the ledger refuses is an answer, too; only what may pass is tried again.
@@ -54,6 +73,7 @@ void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> the
   Add({[this, request = std::move(request), then = std::move(then)] {
          auto answer = ledger_->Hold(request, credit_limit_);
          if (IsPassing(answer.status()) && !stopping()) return answer.status();
+         if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr) SignHead(request.tenant);
          then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
          return absl::OkStatus();
        },
@@ -68,7 +88,23 @@ void LedgerWriter::Write(SessionRow row) {
   Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr, nullptr});
 }
 void LedgerWriter::Grant(LeaseRow row) {
-  Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr, nullptr});
+  Add({[this, row = std::move(row)]() -> absl::Status {
+         // First, so that a retry reserves no second number. They are the same then.
+         if (receipts_ != nullptr)
+           OB_RETURN_IF_ERROR(receipts_->NameDevices(row.lease, row.physical_devices));
+         return rows_->GrantLease(row).status();
+       },
+       nullptr, nullptr});
+}
+void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) {
+  if (receipts_ == nullptr) return;
+  Add({[this, receipts = std::move(receipts), refused = std::move(refused)]() -> absl::Status {
+         OB_ASSIGN_OR_RETURN(const std::vector<KeptReceipt> kept, receipts_->Keep(receipts));
+         for (size_t i = 0; i < kept.size(); ++i)
+           if (!kept[i].status.ok()) refused(receipts[i], kept[i].status);
+         return absl::OkStatus();
+       },
+       nullptr, nullptr});
 }
 void LedgerWriter::EndLease(LeaseId lease, std::string why) {
   // Stamped here: the write may wait for the disk.
@@ -105,12 +141,17 @@ void LedgerWriter::CountPosted(const std::vector<Charge>& charges, const std::se
 
 LedgerWriter::Figures LedgerWriter::figures() const {
   std::lock_guard lock(mutex_);
-  return {jobs_.size(), !trouble_.ok(), charged_};
+  return {jobs_.size(), !trouble_.ok(), !audit_.ok(), charged_};
 }
 
 absl::Status LedgerWriter::trouble() const {
   std::lock_guard lock(mutex_);
-  return trouble_;
+  return trouble_.ok() ? audit_ : trouble_;
+}
+
+void LedgerWriter::SetAudit(absl::Status audit) {
+  std::lock_guard lock(mutex_);
+  audit_ = std::move(audit);
 }
 
 void LedgerWriter::Add(Job job) {
@@ -139,7 +180,9 @@ void LedgerWriter::Work() {
     absl::Status status;
     if (job.write != nullptr) {
       const auto begin = std::chrono::steady_clock::now();
+      PassFailpoint("writer.before_write");
       status = job.write();
+      PassFailpoint("writer.after_write");
       telemetry::ObserveNs(
           telemetry::Metric::kLedgerWriteTime,
           std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());

@@ -27,10 +27,16 @@
 
 namespace outboard::gateway {
 
+class HeadSigner;
+class ReceiptRows;
+
 class LedgerWriter final : public WriteQueue {
  public:
-  // `credit_limit`: of accounts that have none of their own.
-  LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit = kNoCreditLimit);
+  // `credit_limit`: of accounts that have none of their own. `heads`, null or outliving the writer,
+  // signs the ledger's head for each account that was written to. `receipts`, likewise: without it
+  // none is kept.
+  LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit = kNoCreditLimit,
+               HeadSigner* heads = nullptr, ReceiptRows* receipts = nullptr);
   ~LedgerWriter() override;  // as Stop
 
   void Post(std::vector<Charge> charges, Refused refused) override;
@@ -39,13 +45,18 @@ class LedgerWriter final : public WriteQueue {
   void Write(SessionRow row) override;
   void Grant(LeaseRow row) override;
   void EndLease(LeaseId lease, std::string why) override;
+  void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
-  absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED
+  absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
+  // What the last audit found. An error: trouble() is that, so that the gateway opens no session;
+  // what runs is billed and ends as before.
+  void SetAudit(absl::Status audit);
   // For people who watch the gateway.
   struct Figures {
     size_t queued = 0;
     bool blocked = false;
+    bool audit_failed = false;
     std::map<int64_t, Usage> charged;  // by tenant, since the start
   };
   Figures figures() const;
@@ -64,15 +75,18 @@ class LedgerWriter final : public WriteQueue {
   void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
   absl::Status PostEach(const std::vector<Charge>& charges, const Refused& refused);
+  void SignHead(TenantId tenant);
   void CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but);
 
   Ledger* const ledger_;
   SessionRows* const rows_;
   const MicroUsd credit_limit_;
+  HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
-  absl::Status trouble_, given_up_;
+  absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
   bool stopping_ = false;
   std::thread thread_;

@@ -10,6 +10,8 @@
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/proof/head_signer.h"
+#include "gateway/proof/invoice_page.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
 #include "gateway/tls/fleet_door.h"
@@ -181,6 +183,9 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
         reply->set_billed_ms(static_cast<uint64_t>(page->total->device_ms));
         reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
         reply->set_balance_micro_usd(balance->value);
+        auto head = heads_->Refresh(who.tenant);
+        if (!head.ok()) return head.status();
+        *reply->mutable_head() = *head->head;
         return absl::OkStatus();
       });
 }
@@ -219,6 +224,16 @@ AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
         reply->set_session_id(stopped->first.Hex());
         reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
         return absl::OkStatus();
+      });
+}
+
+grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountService::ServeInvoice(
+    grpc::CallbackServerContext* context) {
+  return AnswerInTurn<proto::InvoiceRequest, proto::InvoiceReply>(
+      CallMethod::kInvoice, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      [this](const Identity& who, const proto::InvoiceRequest* request,
+             proto::InvoiceReply* reply) {
+        return InvoicePage(*ledger_, *heads_, *receipts_, who.tenant, request->after(), *reply);
       });
 }
 
@@ -343,26 +358,33 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const TenantId tenant = admitted.identity.tenant;
     turns_->pool.Post(AccountOf(admitted), [=, this] {
-      KeepFor(tenant, *caller.session, caller.token, *manifest, *request, done);
+      KeepFor(tenant, caller, *manifest, *request, done);
     });
   };
   return new Call(CallMethod::kKeep, context, &turns_->requests, let_in, keep);
 }
 
-void FleetService::KeepFor(TenantId tenant, SessionId session, Token token,
-                           const wire::Hash& manifest, const proto::KeepRequest& request,
+void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
+                           const proto::KeepRequest& request,
                            const std::function<void(absl::Status)>& done) {
+  const SessionId session = *caller.session;
   if (request.what() == proto::KeepRequest::CHECKPOINT)
     return blob_retention_->KeepCheckpoint(tenant, session, request.name(), manifest, done);
-  const auto write = [this, session, token, root = request.manifest_root(),
+  const auto write = [this, session, token = caller.token, rank = caller.rank,
+                      root = request.manifest_root(),
                       seq = request.seq()](const BlobRetention::Done& written) {
-    driver_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
-      written(status);
-      // Nobody else lets go of what was kept for a session that has ended
-      // meanwhile.
-      if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
-    });
+    driver_->KeepSnapshot(
+        session, token, root, seq,
+        [this, session, written](absl::Status status) {
+          written(status);
+          // Nobody else lets go of what was kept for a session that has ended
+          // meanwhile.
+          if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
+        },
+        rank);
   };
+  if (driver_->ExecutorsOf(session) > 1)
+    return blob_retention_->KeepPart(tenant, session, manifest, request.seq(), write, done);
   blob_retention_->KeepSnapshot(tenant, session, manifest, request.seq(), write, done);
 }
 

@@ -19,6 +19,7 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_calls.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/server/caller.h"
 #include "gateway/streams/stall_watch.h"
 #include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
@@ -34,6 +35,8 @@ class CoreDriver;
 class FleetDoor;
 class WorkerAdmission;
 class DriverHost;
+class HeadSigner;
+class ReceiptRows;
 
 // Sessions as bytes: a frame is looked at before it is parsed.
 class CloudService final
@@ -60,10 +63,13 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 CoreDriver* driver, KeyDoor* door, Turns* turns)
+                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver, KeyDoor* door,
+                 Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
+        heads_(heads),
+        receipts_(receipts),
         driver_(driver),
         door_(door),
         turns_(turns) {
@@ -73,6 +79,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
     Serve(3, &AccountService::ServeUsage);
     Serve(4, &AccountService::ServeListSessions);
     Serve(5, &AccountService::ServeStopSession);
+    Serve(6, &AccountService::ServeInvoice);
   }
   grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>* ServeCreateKey(
       grpc::CallbackServerContext* context);
@@ -86,12 +93,16 @@ class AccountService final : public StreamedService<proto::Account::Service> {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>* ServeStopSession(
       grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* ServeInvoice(
+      grpc::CallbackServerContext* context);
 
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
   absl::Mutex usage_mutex_;
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
+  HeadSigner* const heads_;
+  ReceiptRows* const receipts_;
   CoreDriver* const driver_;
   KeyDoor* const door_;
   Turns* const turns_;
@@ -153,7 +164,7 @@ class FleetService final : public StreamedFleet {
   std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
   // Who looks at the caller's fleet secret; null for a node, whose certificate is in its place.
   FleetDoor* DoorFor(const grpc::CallbackServerContext& context) const;
-  void KeepFor(TenantId tenant, SessionId session, Token token, const wire::Hash& manifest,
+  void KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
                const proto::KeepRequest& request, const std::function<void(absl::Status)>& done);
 
   BlobRetention* const blob_retention_;

@@ -1,5 +1,6 @@
 #include "tests/bench/group_figures.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +25,8 @@
 #include "compiler/ir/encoding.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/processes.h"
+#include "tests/support/row_sums.h"
 
 namespace outboard::bench {
 namespace {
@@ -76,6 +81,61 @@ class Chain {
   session::RunRequest request_;
 };
 
+// How soon the others are free when a partner is killed in a collective, and how soon the step that
+// was lost has its value. A session each, since one that loses many executors is ended.
+void LossFigures() {
+  constexpr int kLosses = 20, kStepsBefore = 30;
+  const Cloud cloud(1, {}, {"--devices", "2", "--snapshot-every", "1"});
+  std::vector<double> abort_ms, recover_s;
+  int unequal = 0;
+  std::vector<std::string> undisturbed;
+  for (int loss = -1; loss < kLosses; ++loss) {
+    session::SessionOptions options;
+    options.target = cloud.target();
+    options.key = cloud.key();
+    options.devices = 2;
+    options.spread = "data";
+    test::RowSums program(ValueOrDie(Session::Connect(options)));
+    std::vector<std::string> values;
+    for (int i = 0; i < kStepsBefore; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // snapshots are taken meanwhile
+      values.push_back(ValueOrDie(program.Step()));
+    }
+    if (loss < 0) {
+      values.push_back(ValueOrDie(program.Step()));
+      undisturbed = std::move(values);
+    } else {
+      std::vector<int> ranks;  // and the spare one, which is the youngest
+      while (ranks.size() != 3) ranks = test::DescendantsNamed(cloud.pid(), "executor");
+      std::sort(ranks.begin(), ranks.end());
+      kill(ranks[1], SIGSTOP);
+      std::thread step([&] { values.push_back(ValueOrDie(program.Step())); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits
+      const Clock::time_point begin = Clock::now();
+      const auto since = [&] {
+        return std::chrono::duration<double>(Clock::now() - begin).count();
+      };
+      kill(ranks[1], SIGKILL);
+      while (test::IsAlive(ranks[0])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      abort_ms.push_back(1e3 * since());
+      step.join();
+      recover_s.push_back(since());
+      unequal += values != undisturbed;
+    }
+    OB_CHECK_OK(program.session().Close());
+  }
+  Report("group_abort_ms_p99", Quantile(abort_ms, 0.99), "ms",
+         absl::StrFormat("median %.0f", Quantile(abort_ms, 0.5)),
+         absl::StrFormat("%d times, of two devices one is killed in a collective: until the "
+                         "other's process is gone",
+                         kLosses));
+  Report("group_recover_s", Quantile(recover_s, 1), "s",
+         absl::StrFormat("median %.2f", Quantile(recover_s, 0.5)),
+         absl::StrFormat("the most of %d: until the step has its value, from a snapshot", kLosses));
+  Report("group_recover_mismatches", unequal, "", "",
+         absl::StrFormat("of %d such runs, against one that nothing happened to", kLosses));
+}
+
 }  // namespace
 
 void GroupFigures() {
@@ -121,6 +181,7 @@ void GroupFigures() {
          "of one program on one and on two devices");
   OB_CHECK_OK(one->Close());
   OB_CHECK_OK(two->Close());
+  LossFigures();
 }
 
 namespace {

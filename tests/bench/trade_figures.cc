@@ -17,6 +17,7 @@
 #include "tests/bench/fork_figures.h"
 #include "tests/bench/report.h"
 #include "tests/gateway/support.h"
+#include "tests/sim/fleet.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -75,8 +76,29 @@ void PostingFigures() {
   const std::chrono::duration<double> passed = Clock::now() - begin;
   Report("ledger_postings_per_s", static_cast<double>(kLeases * kRounds) / passed.count(), "1/s",
          "", absl::StrFormat("durable; %d accounts in a heartbeat", kAccounts));
+  const Clock::time_point audit_begin = Clock::now();
+  const gateway::VerifyReport audit = ValueOrDie(ledger->Verify());
+  const std::chrono::duration<double> audited = Clock::now() - audit_begin;
+  Report("audit_entries_per_s", static_cast<double>(audit.entries) / audited.count(), "1/s", "",
+         absl::StrFormat("%d entries, everything computed anew", audit.entries));
   Report("ledger_holds_per_s", static_cast<double>(kLeases) / holds.count(), "1/s", "",
          "durable, each in a transaction of its own");
+}
+
+// With all checks after every event, money included (tests/sim/books.h).
+void SimulatorFigure() {
+  constexpr int64_t kEvents = 1'000'000;
+  int64_t events = 0;
+  uint64_t seed = 0;
+  const Clock::time_point begin = Clock::now();
+  while (events < kEvents) {
+    sim::Fleet fleet(++seed, sim::Planted::kNone);
+    OB_CHECK(fleet.Run().empty());
+    events += fleet.world().steps();
+  }
+  const std::chrono::duration<double> passed = Clock::now() - begin;
+  Report("simulated_events_per_s", static_cast<double>(events) / passed.count(), "1/s", "",
+         absl::StrFormat("%d worlds with faults; every invariant checked after each event", seed));
 }
 
 void ShortLeaseFigure() {
@@ -277,6 +299,7 @@ int64_t ReplayBilledMs() {
 
 void TradeFigures() {
   PostingFigures();
+  SimulatorFigure();
   ShortLeaseFigure();
   constexpr int64_t kIntervals = 1'000'000;
   // In memory: a disk would take an hour for as many transactions.

@@ -109,6 +109,58 @@ TEST_F(EnvironmentTest, DevicesAreANumber) {
   unsetenv("CLOUD_DEVICES");
 }
 
+TEST_F(EnvironmentTest, WaitsAreSeconds) {
+  unsetenv("CLOUD_QUEUE_S");
+  EXPECT_EQ(With("1", nullptr, nullptr)->queue_timeout, std::nullopt);
+  for (const auto& [text, ms] : {std::pair{"0", 0}, {"60", 60'000}, {"0.25", 250},
+                                 {"1000000", 1'000'000'000}}) {
+    setenv("CLOUD_QUEUE_S", text, 1);
+    const auto options = With("1", nullptr, nullptr);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->queue_timeout, std::chrono::milliseconds(ms)) << text;
+    EXPECT_EQ(With("0", nullptr, nullptr)->queue_timeout, std::nullopt);  // of a cloud alone
+  }
+  for (const char* odd : {"-1", "1000001", "nan", "inf", "soon", "5 s", "1e99", " "}) {
+    setenv("CLOUD_QUEUE_S", odd, 1);
+    const absl::Status status = With("1", nullptr, nullptr).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << odd;
+    EXPECT_NE(status.message().find("CLOUD_QUEUE_S"), std::string::npos) << status;
+  }
+  unsetenv("CLOUD_QUEUE_S");
+}
+
+TEST_F(EnvironmentTest, GangsHaveANameAndASize) {
+  unsetenv("CLOUD_GANG");
+  EXPECT_EQ(With("1", nullptr, nullptr)->gang, "");
+  const struct {
+    const char *text, *gang;
+    uint32_t size;
+  } right[] = {{"sweep7:8", "sweep7", 8}, {"a:b:2", "a:b", 2}, {"pair:1", "pair", 1}};
+  for (const auto& [text, gang, size] : right) {
+    setenv("CLOUD_GANG", text, 1);
+    const auto options = With("1", nullptr, nullptr);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->gang, gang);
+    EXPECT_EQ(options->gang_size, size);
+  }
+  for (const char* odd : {"pair", ":2", "pair:", "pair:0", "pair:-1", "pair:two", "pair:1.5",
+                          "pair:99999999999", ":"}) {
+    setenv("CLOUD_GANG", odd, 1);
+    const absl::Status status = With("1", nullptr, nullptr).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << odd;
+    EXPECT_NE(status.message().find("CLOUD_GANG"), std::string::npos) << status;
+  }
+  unsetenv("CLOUD_GANG");
+}
+
+TEST_F(EnvironmentTest, HeadsAreKeptForACloudAlone) {
+  setenv("CLOUD_HEADS", "/tmp/heads", 1);
+  EXPECT_EQ(With("1", nullptr, nullptr)->heads_file, "/tmp/heads");
+  EXPECT_EQ(With("0", nullptr, nullptr)->heads_file, "");
+  setenv("CLOUD_HEADS", "0", 1);
+  EXPECT_EQ(With("1", nullptr, nullptr)->heads_file, "");
+}
+
 TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {
   test::ExpectAsDocumented("`CLOUD_HOST` without a port", With("1", "box", "k").status());
   test::ExpectAsDocumented("`CLOUD_HOST` with a bad port", With("1", "box:x", "k").status());

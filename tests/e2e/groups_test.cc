@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/e2e/lost_test.h"
+#include "tests/support/row_sums.h"
 
 namespace outboard {
 namespace {
@@ -175,8 +177,9 @@ TEST_F(GroupsTest, StateThatHasNoRoomWhole_IsStoredInParts) {
             StatusCode::kResourceExhausted);
 }
 
+// Without snapshots.
 TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {
-  cluster_.StartUp(1, "--devices 2");
+  cluster_.StartUp(1, "--devices 2 --snapshot-every 0");
   auto session = ConnectTo(2);
   ASSERT_NE(session, nullptr);
   ASSERT_TRUE(Step(*session).ok());
@@ -193,6 +196,88 @@ TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {
   auto next = ConnectTo(2);
   ASSERT_NE(next, nullptr);
   EXPECT_TRUE(Step(*next).ok());
+}
+
+class LostRankTest : public GroupsTest {
+ protected:
+  std::unique_ptr<test::RowSums> Open() {
+    session::SessionOptions options = cluster_.Options();
+    options.devices = 2;
+    options.spread = "data";
+    return std::make_unique<test::RowSums>(ValueOrDie(Session::Connect(options)));
+  }
+  // Those of the ranks; the youngest is the spare one.
+  std::vector<int> Ranks() {
+    std::vector<int> executors;
+    EXPECT_TRUE(Eventually([&] {
+      executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
+      return executors.size() == 3;
+    }));
+    std::sort(executors.begin(), executors.end());
+    executors.pop_back();
+    return executors;
+  }
+};
+
+TEST_F(LostRankTest, ARankThatIsKilled_InACollectiveAndBetween_ChangesNoBit) {
+  cluster_.StartUp(1, "--devices 2 --no-idle-search --snapshot-every 1");
+  constexpr int kSteps = 60;
+  std::vector<std::string> expected;
+  {
+    auto undisturbed = Open();
+    for (int i = 0; i < kSteps; ++i) expected.push_back(ValueOrDie(undisturbed->Step()));
+    ASSERT_TRUE(undisturbed->session().Close().ok());
+  }
+  auto program = Open();
+  for (int i = 0; i < kSteps; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that there are snapshots
+    if (i == 30) {
+      const std::vector<int> ranks = Ranks();
+      kill(ranks.at(1), SIGKILL);
+      EXPECT_TRUE(Eventually([&] { return !test::IsAlive(ranks[0]); })) << "it has no partner";
+    }
+    absl::StatusOr<std::string> value;
+    if (i != 50) {
+      value = program->Step();
+    } else {
+      const std::vector<int> ranks = Ranks();
+      kill(ranks.at(1), SIGSTOP);
+      std::atomic<bool> has_value = false;
+      std::thread step([&] {
+        value = program->Step();
+        has_value = true;
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_FALSE(has_value) << "no step is without the other rank";
+      kill(ranks[1], SIGKILL);
+      EXPECT_TRUE(Eventually([&] { return !test::IsAlive(ranks[0]); }));
+      step.join();
+    }
+    ASSERT_TRUE(value.ok()) << i << ": " << value.status();
+    EXPECT_EQ(*value, expected[i]) << "step " << i;
+  }
+  EXPECT_TRUE(program->session().Close().ok());
+}
+
+TEST_F(LostRankTest, ATrainingOnTwoDevices_WhoseWorkerIsKilled_GoesOnWithAnother) {
+  cluster_.StartUp(2, "--devices 2 --no-idle-search --snapshot-every 1");
+  auto undisturbed = StartTraining("2", "2000");
+  ASSERT_EQ(undisturbed->Wait(), 0) << undisturbed->err();
+  auto training = StartTraining("2", "2000");
+  ASSERT_TRUE(Eventually([&] { return training->out().find("step 400:") != std::string::npos; }))
+      << training->err();
+  // The one whose ranks they are.
+  for (const char* name : {"--name local-0", "--name local-1"})
+    for (const int worker : DescendantsNamed(cluster_.gateway().pid(), name))
+      if (DescendantsNamed(worker, "executor").size() == 3) kill(worker, SIGKILL);
+  ASSERT_EQ(training->Wait(), 0) << training->err();
+  const auto result = [](const std::string& out) {
+    const size_t weights = out.find("weights ");
+    return out.substr(0, out.find('\n', weights));
+  };
+  EXPECT_EQ(result(training->out()), result(undisturbed->out()));
+  test::ExpectAsDocumented("A worker or an executor is lost, and the gateway takes snapshots",
+                           training->err());
 }
 
 TEST_F(GroupsTest, AWorkerThatStandsStill_CostsNothing) {

@@ -296,7 +296,7 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
   for (const std::string command :
        {"",           "up",       "gateway",    "worker",   "serve",           "key",
         "key create", "key list", "key revoke", "account",  "account suspend", "usage",
-        "credit add", "cap set",  "account show", "account create",
+        "credit add", "cap set",  "account show", "account create", "invoice", "audit", "archive",
         "push",       "pull",     "store",      "store ls", "store rm",        "store pin",
         "store du",   "cache",    "trace",      "viz"}) {
     const test::Ended ended = Outboard(command + " --help");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/e2e/lost_test.h"
+#include "tests/support/row_sums.h"
 
 namespace outboard {
 namespace {
@@ -32,8 +33,8 @@ class SeveralWorkersTest : public LostTest {
                           cluster_.data() + "/fleet.secret --name " + name + " --identity-file " +
                           (cluster_.folder() / name) + " --no-idle-search " + more);
   }
-  void StartNodes(int nodes, int devices) {
-    cluster_.StartGateway();
+  void StartNodes(int nodes, int devices, const std::string& snapshots = "--snapshot-every 1") {
+    cluster_.StartGateway(snapshots);
     for (int i = 0; i < nodes; ++i)
       nodes_.push_back(StartNode(
           i, "--data-address 127.0.0.1:0 --devices " + std::to_string(devices)));
@@ -97,7 +98,7 @@ TEST_F(SeveralWorkersTest, ATraining_OnThreeWorkersOfTwoDevicesHasThemToo) {
 
 // In the middle of its steps, so most likely in a collective.
 TEST_F(SeveralWorkersTest, ALostWorker_FreesAllOthersAndIsNamed) {
-  StartNodes(3, 1);
+  StartNodes(3, 1, "--snapshot-every 0");
   auto training = StartTraining("3", "1000000");
   ASSERT_TRUE(Eventually([&] { return training->out().find("step 20:") != std::string::npos; }))
       << training->err();
@@ -121,7 +122,7 @@ TEST_F(SeveralWorkersTest, ALostWorker_FreesAllOthersAndIsNamed) {
 }
 
 TEST_F(SeveralWorkersTest, ALostExecutor_IsNamedWithItsWorker) {
-  StartNodes(2, 1);
+  StartNodes(2, 1, "--snapshot-every 0");
   auto session = ConnectTo(2);
   ASSERT_NE(session, nullptr);
   ASSERT_TRUE(Step(*session).ok());
@@ -132,6 +133,51 @@ TEST_F(SeveralWorkersTest, ALostExecutor_IsNamedWithItsWorker) {
   EXPECT_EQ(why.code(), StatusCode::kUnavailable);
   test::ExpectAsDocumented("A device of several is lost", why);
   EXPECT_NE(why.message().find("(device 0 of node-1#"), std::string::npos) << why;
+}
+
+// With snapshots it costs a moment, and no bit: first an executor, then the whole worker, whose
+// part another one takes over.
+TEST_F(SeveralWorkersTest, WhatIsLost_IsReplacedAndChangesNoBit) {
+  StartNodes(3, 1);
+  const auto open = [&] {
+    session::SessionOptions options = cluster_.Options();
+    options.devices = 2;
+    options.spread = "data";
+    return std::make_unique<test::RowSums>(ValueOrDie(Session::Connect(options)));
+  };
+  constexpr int kSteps = 60;
+  std::vector<std::string> expected;
+  {
+    auto undisturbed = open();
+    for (int i = 0; i < kSteps; ++i) expected.push_back(ValueOrDie(undisturbed->Step()));
+    ASSERT_TRUE(undisturbed->session().Close().ok());
+  }
+  ASSERT_TRUE(Eventually([&] {
+    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+      return DescendantsNamed(node->pid(), "executor").size() == 1;
+    });
+  }));
+  auto program = open();
+  for (int i = 0; i < kSteps; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that there are snapshots
+    if (i == 30 || i == 50) {
+      ASSERT_TRUE(Eventually([&] {
+        return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+          return DescendantsNamed(node->pid(), "executor").size() == 2;
+        });
+      }));
+      const auto node = std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+        return DescendantsNamed(node->pid(), "executor").size() == 2;
+      });
+      std::vector<int> executors = DescendantsNamed((*node)->pid(), "executor");
+      std::sort(executors.begin(), executors.end());
+      kill(i == 30 ? executors.front() : (*node)->pid(), SIGKILL);
+    }
+    const absl::StatusOr<std::string> value = program->Step();
+    ASSERT_TRUE(value.ok()) << i << ": " << value.status();
+    EXPECT_EQ(*value, expected[i]) << "step " << i;
+  }
+  EXPECT_TRUE(program->session().Close().ok());
 }
 
 // Alone it has too few devices.

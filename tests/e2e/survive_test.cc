@@ -2,6 +2,7 @@
 // the last bit, and nobody is billed for the time between.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,6 +93,57 @@ TEST_F(SurviveTest, AWorkerThatIsKilledWhileAnotherIsThere) {
   kill(first[0], SIGKILL);
   EXPECT_EQ(training->Wait(), 0) << training->err();
   EXPECT_EQ(ResultOf(*training), expected);
+}
+
+// SIGTERM: it says so, its session goes on elsewhere from a snapshot, and it ends in order.
+TEST_F(SurviveTest, AWorkerThatIsToldToEndWhileAnotherIsThere) {
+  cluster_.StartGateway("--snapshot-every 3600");  // none but the one that the drain asks for
+  cluster_.key();
+  auto first = cluster_.StartWorker("--no-idle-search --name first");
+  const std::string expected = Undisturbed();
+  auto training = StartTraining();
+  AwaitStep(*training, 300);
+  auto second = cluster_.StartWorker("--no-idle-search --name second");
+  EXPECT_EQ(first->Stop(SIGTERM), 0) << first->err();
+  EXPECT_NE(first->err().find("worker_drained"), std::string::npos) << first->err();
+  EXPECT_NE(first->err().find("is_empty=true"), std::string::npos) << first->err();
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(ResultOf(*training), expected);
+}
+
+// Workers count too: what is billed is within what they signed, and the client can check it.
+TEST_F(SurviveTest, TheBillOfAWorkerThatIsKilledVerifies) {
+  cluster_.StartGateway("--snapshot-every 1");
+  const std::string key = cluster_.key(), heads = cluster_.folder() / "heads";
+  auto worker = cluster_.StartWorker("--no-idle-search");
+  auto training = std::make_unique<test::Process>(
+      std::vector<std::string>{SMALL_TRAINER_BINARY, kSteps},
+      std::vector<std::string>{"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY=" + key,
+                               "CLOUD_HEADS=" + heads});
+  AwaitStep(*training, 500);
+  worker->Stop(SIGKILL);
+  worker = cluster_.StartWorker("--no-idle-search");
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_TRUE(std::filesystem::exists(heads));
+  const std::vector<std::string> environment = {"CLOUD_KEY=" + key, "CLOUD_HEADS=" + heads};
+  const auto verify = [&] {
+    return test::Outboard("invoice --verify --json --gateway " + cluster_.target(), environment);
+  };
+  ASSERT_TRUE(Eventually([&] {  // the last receipt is under way for a moment
+    return verify().out.find("\"leases_with_receipts\": 2") != std::string::npos;
+  })) << verify().out
+      << verify().err;
+  EXPECT_EQ(verify().code, 0) << verify().err;
+  EXPECT_EQ(verify().out.find("\"heads_compared\": 0}"), std::string::npos) << verify().out;
+  EXPECT_EQ(test::Outboard("audit --data " + cluster_.data()).code, 0);
+  // A head of a ledger that the gateway has not: as after it was put back.
+  cluster_.gateway().Stop(SIGTERM);
+  for (const char* file : {"outboard.db", "outboard.db-wal", "outboard.db-shm", "audited-head"})
+    std::filesystem::remove(cluster_.data() + "/" + file);
+  EXPECT_EQ(test::Outboard("key create --data " + cluster_.data()).code, 0);
+  const auto found = test::Outboard("invoice --verify --data " + cluster_.data(), environment);
+  EXPECT_EQ(found.code, 1) << found.out;
+  EXPECT_NE(found.err.find("the end is cut"), std::string::npos) << found.err;
 }
 
 // Gateway and worker at once: what is left is the client and the data folder.

@@ -327,6 +327,42 @@ TEST_F(SessionRowsTest, ARowFollowsItsSession) {
   EXPECT_TRUE(rows->ListLive()->empty());
 }
 
+// A gateway that is started again with another price file charges what the session began with.
+TEST_F(SessionRowsTest, ARowKeepsThePricesOfItsSession) {
+  SessionRow row = Row(7);
+  row.price_per_hour = MicroUsd{2'500'000};
+  row.price_class = "large";
+  row.idle_prices = {.held = MicroUsd{0}, .parked = MicroUsd{20'000}, .stored = MicroUsd{1}};
+  row.name = "run7";
+  ASSERT_TRUE(rows->Put(row).ok());
+  EXPECT_EQ(*rows->Get(row.session), row);
+  row.idle_prices.held.reset();
+  row.epoch = 2;
+  ASSERT_TRUE(rows->Put(row).ok());
+  EXPECT_EQ(*rows->Get(row.session), row);
+}
+
+TEST_F(SessionRowsTest, ALeaseOfStateAloneIsNoTimeOfDevices) {
+  ASSERT_TRUE(rows->Put(Row(7)).ok());
+  for (const UseState use : {UseState::kRun, UseState::kHeld, UseState::kParked}) {
+    LeaseRow lease = Lease(7);
+    lease.use = use;
+    lease.key_id = "k";
+    lease.price_class = "small";
+    const uint64_t grant = *rows->GrantLease(lease);
+    ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, grant}, "idle", After(10)).ok());
+  }
+  const auto leases = rows->LeasesOf(SessionId{1, 7});
+  ASSERT_EQ(leases->size(), 3u);
+  EXPECT_EQ(leases->at(2).use, UseState::kParked);
+  EXPECT_EQ(leases->at(2).key_id, "k");
+  EXPECT_EQ(leases->at(2).price_class, "small");
+  const auto page = rows->ListTimes({.now = After(20), .limit = 10});
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->sessions.size(), 1u);
+  EXPECT_EQ(page->sessions[0].held_ms, 20'000);
+}
+
 TEST_F(SessionRowsTest, Errors) {
   ASSERT_TRUE(rows->Put(Row(7, 5)).ok());
   EXPECT_TRUE(absl::IsAborted(rows->Put(Row(7, 4))));  // an older owner

@@ -328,6 +328,40 @@ TEST_F(SessionsTest, ASnapshotTakesThePlaceOfTheOneBefore) {
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
 }
 
+TEST_F(SessionsTest, PartsAreASnapshotOnceAllOfOneItemAreThere) {
+  const auto keep = [&](const wire::Hash& manifest, uint64_t seq) {
+    std::optional<absl::Status> told;
+    blob_retention_->KeepPart(
+        kA, kSession, manifest, seq, [](const BlobRetention::Done& written) { written({}); },
+        [&](absl::Status status) { told = status; });
+    while (store_->SyncSome()) continue;
+    return told.value();
+  };
+  const wire::Hash a5 = Snapshot({"a5", "both"}), b5 = Snapshot({"b5", "both"});
+  ASSERT_TRUE(keep(a5, 5).ok() && keep(b5, 5).ok());
+  ASSERT_TRUE(keep(a5, 5).ok()) << "an answer was lost";
+  blob_retention_->PartsKept(kSession, 5, {a5, b5});
+  const wire::Hash a9 = Snapshot({"a9"}), a12 = Snapshot({"a12"}), b12 = Snapshot({"b12"});
+  ASSERT_TRUE(keep(a9, 9).ok());
+  ASSERT_TRUE(keep(a12, 12).ok());
+  EXPECT_TRUE(IsThere("a5") && IsThere("b5") && IsThere("both") && IsThere("a9"));
+  ASSERT_TRUE(keep(b12, 12).ok());
+  blob_retention_->PartsKept(kSession, 12, {a12, b12});
+  for (const char* gone : {"a5", "b5", "both", "a9"}) EXPECT_FALSE(IsThere(gone)) << gone;
+  const wire::Hash lost = Snapshot({"a15"}), other = Snapshot({"of a rank that went on"});
+  ASSERT_TRUE(keep(lost, 15).ok());
+  blob_retention_->ForgetParts(kSession, 12);
+  EXPECT_TRUE(IsThere("a12") && IsThere("b12"));
+  const wire::Hash a15 = Snapshot({"a15 again"}), b15 = Snapshot({"b15"});
+  ASSERT_TRUE(keep(a15, 15).ok() && keep(b15, 15).ok() && keep(other, 15).ok());
+  blob_retention_->PartsKept(kSession, 15, {a15, b15});
+  EXPECT_TRUE(IsThere("a15 again") && IsThere("b15"));
+  for (const char* gone : {"a12", "b12", "a15", "of a rank that went on"})
+    EXPECT_FALSE(IsThere(gone)) << gone;
+  blob_retention_->EndSession(kSession);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+}
+
 TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
   ASSERT_TRUE(Keep(Snapshot({"w1"}), 5).ok());
   EXPECT_EQ(Keep(Snapshot({"w2"}), 9, absl::AbortedError("gone on elsewhere")).code(),

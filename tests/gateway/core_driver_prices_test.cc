@@ -203,5 +203,49 @@ TEST_F(DriverPrices, AClassThatThereIsNot_IsRefusedByName) {
   port.OnGone();
 }
 
+// ---- machines of an account's own ----------------------------------------------------------------
+
+TEST_F(DriverPrices, AnOwnMachine_JoinsWithoutAClassAndIsToldOfNoSocket) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  driver_.SetLocalSocket("a socket");
+  port_.SetOwner(Identity{TenantId{1}, "k"});
+  port_.OnEvent(Registration("unheard-of", /*measures=*/false));
+  ASSERT_TRUE(end_.welcome());
+  EXPECT_EQ(end_.sent.back().welcome().local_socket(), "");
+  proto::ClientFrame open = OpenFrame();
+  open.mutable_items(0)->mutable_open()->set_device_class("own");
+  Open(client_port_, open);
+  ASSERT_FALSE(end_.sent.empty());
+  EXPECT_TRUE(end_.sent.back().has_assign());
+  EXPECT_TRUE(driver_.SetPrices(List(kAny)).ok()) << "own is no class of a file";
+  client_port_.OnGone();
+  port_.OnGone();
+}
+
+TEST_F(DriverPrices, AnOwnMachine_IsCutOffWithItsKey) {
+  port_.SetOwner(Identity{TenantId{1}, "k"});
+  port_.OnEvent(Registration("small"));
+  ASSERT_TRUE(end_.welcome());
+  auth_.refused = "k";
+  for (int64_t i = 0; i < kKeyCheckTicks; ++i) Tick(200);
+  RunAll(host_.jobs);
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kUnauthenticated);
+  port_.OnGone();
+}
+
+TEST_F(DriverPrices, OwnMachines_AreBounded) {
+  std::vector<std::unique_ptr<WatchedEnd>> ends;
+  std::vector<std::unique_ptr<WorkerPort>> ports;
+  for (size_t i = 0; i <= kOwnWorkersMax; ++i) {
+    ends.push_back(std::make_unique<WatchedEnd>());
+    ports.push_back(std::make_unique<WorkerPort>(&driver_, ends.back().get()));
+    ports.back()->SetOwner(Identity{TenantId{1}, "k"});
+    ports.back()->OnEvent(Registration("small"));
+    EXPECT_EQ(ends.back()->welcome(), i < kOwnWorkersMax) << i;
+  }
+  EXPECT_EQ(ends.back()->ended.code(), absl::StatusCode::kResourceExhausted);
+  for (const auto& port : ports) port->OnGone();
+}
+
 }  // namespace
 }  // namespace outboard::gateway

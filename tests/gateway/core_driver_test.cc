@@ -338,5 +338,103 @@ TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {
   EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kUnavailable);
 }
 
+// A session on two devices, whose ranks keep their parts.
+class DriverGroupTest : public CoreDriverTest {
+ protected:
+  DriverGroupTest() {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("two");
+    reg.set_identity(std::string(kWorkerIdentityBytes, 'b'));
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    for (int i = 0; i < 2; ++i) reg.add_devices()->set_hardware_class("large");
+    reg.set_serves_groups(true);
+    reg.set_groups_recover(true);
+    two_port_.OnEvent(event);
+    proto::ClientFrame frame = OpenFrame();
+    frame.mutable_items(0)->mutable_open()->set_devices(2);
+    Open(client_port_, std::move(frame));
+    RunAll(writes_.jobs);
+    AttachBoth(executor_port_, next_port_);
+    RunAll(writes_.jobs);
+  }
+  void AttachBoth(ExecutorPort& zero, ExecutorPort& one) {
+    assign_ = *two_.assign();
+    id_ = *SessionId::FromBytes(assign_.session_id());
+    token_ = *TokenFromBytes(assign_.attach_token());
+    EXPECT_TRUE(zero.Attach(id_, token_, 0).ok());
+    EXPECT_TRUE(one.Attach(id_, token_, 1).ok());
+  }
+  absl::Status Keep(uint32_t rank, uint64_t seq, char letter, std::optional<Token> token = {}) {
+    std::optional<absl::Status> told;
+    driver_.KeepSnapshot(id_, token.value_or(token_), std::string(32, letter), seq,
+                         [&](absl::Status status) { told = status; }, rank);
+    return told.value();
+  }
+  std::string SnapshotRow() {
+    RunAll(writes_.jobs), RunAll(host_.jobs);
+    return writes_.rows.back().snapshot_root;
+  }
+
+  WorkerEnd two_;
+  WorkerPort two_port_{&driver_, &two_};
+  ExecutorEnd third_, fourth_;
+  ExecutorPort third_port_{&driver_, &third_}, fourth_port_{&driver_, &fourth_};
+  proto::Assign assign_;
+  SessionId id_;
+  Token token_;
+};
+
+TEST_F(DriverGroupTest, ASnapshot_IsOneWhenAllPartsOfOneItemAreKept) {
+  EXPECT_TRUE(Keep(0, 5, 'a').ok());
+  EXPECT_TRUE(Keep(1, 6, 'b').ok());
+  EXPECT_EQ(SnapshotRow(), "");
+  EXPECT_TRUE(Keep(1, 5, 'c').ok());
+  EXPECT_EQ(SnapshotRow(), std::string(32, 'a') + std::string(32, 'c'));
+  EXPECT_EQ(blobs_.kept_seq, 5u);
+  EXPECT_EQ(blobs_.kept.size(), 2u);
+  EXPECT_FALSE(Keep(2, 7, 'd').ok()) << "there is no such rank";
+}
+
+TEST_F(DriverGroupTest, PartsOfTwoPlacements_AreNoSnapshot) {
+  EXPECT_TRUE(Keep(0, 5, 'a').ok());
+  const Token old = token_;
+  proto::WorkerEvent event;
+  proto::SessionEnded& ended = *event.mutable_session_ended();
+  ended.set_session_id(assign_.session_id());
+  ended.set_placement(assign_.placement());
+  ended.set_rank(1);
+  ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  two_port_.OnEvent(event);
+  next_port_.Leave();
+  ASSERT_NE(two_.assign()->placement(), assign_.placement());
+  EXPECT_TRUE(executor_.ended) << "the other one";
+  executor_port_.Leave();
+  AttachBoth(third_port_, fourth_port_);
+  EXPECT_EQ(Keep(1, 5, 'b', old).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(Keep(1, 5, 'c').ok());
+  EXPECT_EQ(SnapshotRow(), "") << "rank 0's is of the placement before";
+  EXPECT_TRUE(Keep(0, 5, 'd').ok());
+  EXPECT_EQ(SnapshotRow(), std::string(32, 'd') + std::string(32, 'c'));
+}
+
+// Word of how the others end comes after the first, and is not the cause.
+TEST_F(DriverGroupTest, OfSeveralEnds_TheFirstIsTheCause) {
+  const auto report = [&](uint32_t rank, absl::StatusCode code) {
+    proto::WorkerEvent event;
+    proto::SessionEnded& ended = *event.mutable_session_ended();
+    ended.set_session_id(assign_.session_id());
+    ended.set_placement(assign_.placement());
+    ended.set_rank(rank);
+    ended.set_code(static_cast<uint32_t>(code));
+    ended.set_message("rank says");
+    two_port_.OnEvent(event);
+  };
+  report(1, absl::StatusCode::kUnavailable);
+  report(0, absl::StatusCode::kInternal);
+  next_port_.Leave();
+  EXPECT_NE(two_.assign()->placement(), assign_.placement()) << "it goes on";
+}
+
 }  // namespace
 }  // namespace outboard::gateway

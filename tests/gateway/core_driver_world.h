@@ -52,7 +52,14 @@ class Writes final : public WriteQueue {
   }
   void EndHold(LeaseId) override {}
   void Write(SessionRow row) override { rows.push_back(std::move(row)); }
-  void Grant(LeaseRow) override {}
+  void Grant(LeaseRow row) override { leases.push_back(std::move(row)); }
+  void KeepReceipts(std::vector<proto::Receipt> more, ReceiptRefused refused) override {
+    for (const proto::Receipt& receipt : more) {
+      receipts.push_back(receipt);
+      if (!receipts_refused.ok())
+        jobs.push_back([receipt, refused, why = receipts_refused] { refused(receipt, why); });
+    }
+  }
   void EndLease(LeaseId, std::string) override {}
   void Then(std::function<void(absl::Status)> job) override {
     jobs.push_back([job = std::move(job)] { job(absl::OkStatus()); });
@@ -60,6 +67,9 @@ class Writes final : public WriteQueue {
   void ThenOrAtOnce(std::function<void()> job) override { jobs.push_back(std::move(job)); }
   absl::Status trouble() const override { return trouble_; }
   std::vector<SessionRow> rows;
+  std::vector<LeaseRow> leases;
+  std::vector<proto::Receipt> receipts;
+  absl::Status receipts_refused;  // what becomes of each
   Jobs jobs;
   absl::Status trouble_;
 };
@@ -99,7 +109,15 @@ class Blobs final : public BlobUses {
   absl::Status UseBlob(TenantId, const SessionId&, const wire::Hash&, uint64_t, uint64_t) override {
     return absl::NotFoundError("");
   }
+  void PartsKept(const SessionId&, uint64_t seq,
+                 const std::vector<wire::Hash>& manifests) override {
+    kept_seq = seq;
+    kept = manifests;
+  }
+  void ForgetParts(const SessionId&, uint64_t) override {}
   int ended = 0;
+  uint64_t kept_seq = 0;
+  std::vector<wire::Hash> kept;
 };
 
 class ClientEnd final : public ClientEndpoint {
@@ -152,11 +170,12 @@ class CoreDriverTest : public ::testing::Test {
   ~CoreDriverTest() override { EXPECT_EQ(driver_.CheckInvariants(), ""); }
 
   // A worker called "gpu" whose identity is `letter`, 32 times.
-  static void Join(WorkerPort& port, char letter) {
+  static void Join(WorkerPort& port, char letter, const std::string& receipt_key = "") {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();
     reg.set_name("gpu");
     reg.set_identity(std::string(kWorkerIdentityBytes, letter));
+    reg.set_receipt_key(receipt_key);
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     reg.add_devices()->set_hardware_class("small");
     port.OnEvent(event);

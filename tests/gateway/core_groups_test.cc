@@ -16,7 +16,8 @@ struct GroupWorld : test::World {
 
   void JoinOf(uint64_t worker, uint32_t devices, std::vector<HeldExecutor> held = {},
               bool serves_groups = true, bool spans = false,
-              const std::string& device_class = "") {
+              const std::string& device_class = "", bool groups_recover = false,
+              bool has_collectives = true) {
     Tell(WorkerJoined{
         .worker = WorkerId{worker},
         .name = "box#" + std::to_string(worker),
@@ -24,11 +25,19 @@ struct GroupWorld : test::World {
             devices, DeviceSlot{.device_class = device_class, .price_per_hour = kPrice}),
         .node = "node" + std::to_string(worker % 10),
         .held = std::move(held),
+        .snapshots_when_asked = true,
         .serves_groups = serves_groups,
+        .has_collectives = has_collectives,
+        .groups_recover = groups_recover,
         .spans = spans});
   }
   void JoinSpanning(uint64_t worker, uint32_t devices, const std::string& device_class = "") {
     JoinOf(worker, devices, {}, /*serves_groups=*/true, /*spans=*/true, device_class);
+  }
+  // Whose groups go on elsewhere.
+  void JoinRecovering(uint64_t worker, uint32_t devices, bool has_collectives = true) {
+    JoinOf(worker, devices, {}, /*serves_groups=*/true, /*spans=*/false, "",
+           /*groups_recover=*/true, has_collectives);
   }
   template <typename T>
   std::vector<T> All() const {
@@ -123,6 +132,82 @@ TEST(CoreGroups, AWorkerFromBefore_GetsNoGroup) {
   EXPECT_EQ(w.Get<Assign>(), nullptr);
   w.OpenOn(2, 1);
   EXPECT_NE(w.Get<Assign>(), nullptr);
+}
+
+struct SavedGroup : GroupWorld {
+  SavedGroup() {
+    JoinRecovering(1, 2);
+    id = OpenOn(1, 2);
+    AttachAll(id, 2);
+    EXPECT_TRUE(Get<Live>()->recoverable);
+    Tell(SnapshotKept{id, "roots", 5});
+    Tell(SessionProgress{id, true, 8});
+  }
+  void Lose(uint32_t rank, uint64_t placement = 1) {
+    Tell(ExecutorGone{.session = id,
+                      .why = absl::UnavailableError("killed by signal 9"),
+                      .placement = placement,
+                      .rank = rank});
+  }
+  SessionId id;
+};
+
+TEST(CoreGroups, ALostRank_MovesAllToANewPlacementWithTheLastSnapshot) {
+  SavedGroup w;
+  w.Lose(1);
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr) << "of the others";
+  ASSERT_NE(w.Get<Moving>(), nullptr);
+  EXPECT_NE(w.Get<Moving>()->text.find("rank 1 of 2"), std::string::npos) << w.Get<Moving>()->text;
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 2u);
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->snapshot_seq, 5u);
+  EXPECT_TRUE(w.core.Awaits(w.id, 0) && w.core.Awaits(w.id, 1));
+  w.AttachAll(w.id, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "roots");
+  EXPECT_EQ(w.Get<Live>()->snapshot_seq, 5u);
+}
+
+TEST(CoreGroups, G9TheEndOfAReplacedRank_IsNotThatOfItsSuccessor) {
+  SavedGroup w;
+  w.Lose(1);
+  w.AttachAll(w.id, 2);
+  w.Lose(0, /*placement=*/1);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  w.Lose(0, /*placement=*/2);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 3u);
+}
+
+TEST(CoreGroups, AGroupThatHoldsParts_GoesOnWhereOthersDo) {
+  SavedGroup w;
+  w.JoinRecovering(3, 2, /*has_collectives=*/false);
+  w.JoinOf(4, 2);
+  w.Tell(WorkerSetAside{WorkerId{1}});
+  EXPECT_EQ(w.Get<Assign>(), nullptr) << "these would take a part for the whole, or save nothing";
+  w.JoinRecovering(5, 2);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker.value, 5u);
+}
+
+TEST(CoreGroups, AClientThatKeepsNothing_HearsOfTheLoss) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  const SessionId id{0, 1};
+  w.Tell(ClientOpen{.conn = ConnId{1},
+                    .tenant = test::kTenant,
+                    .devices = 2,
+                    .session = id,
+                    .resume_hash = Token{1, 1},
+                    .recovers = false});
+  w.AttachAll(id, 2);
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+  w.Tell(ExecutorGone{.session = id, .why = absl::UnavailableError("killed"), .rank = 1});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(CoreGroups, ALostRank_EndsTheGroupAndIsNamed) {

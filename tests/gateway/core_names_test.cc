@@ -330,7 +330,6 @@ TEST(GatewayCoreNames, AForkEndsWithItsClientItsParentOrItsTime) {
 }
 
 TEST(GatewayCoreNames, WithoutSnapshotsThereIsNoFork) {
-  NamesWorld w(2);
   test::World plain;
   plain.Join(1, 2);
   plain.OpenLive(1);

@@ -152,6 +152,33 @@ TEST(GatewayCoreParked, OfTwoTheOneThatIsSavedGoes) {
   EXPECT_TRUE(w.core.HasSeat(unsaved));
 }
 
+// Two in one worker's memory would be more than it has.
+TEST(GatewayCoreParked, WhatHasNoSnapshotsEndsWhenItsMemoryIsNeeded) {
+  test::World w;
+  w.Tell(WorkerJoined{WorkerId{1}, "w#", {DeviceSlot{.memory_bytes = kGib}}, "node", {}});
+  const SessionId id = w.OpenLive(1);
+  w.Tell(WorkerHeartbeat{WorkerId{1}, {id}, {kGib / 2}});
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_TRUE(w.core.HasSeat(id)) << "nobody needs it";
+  w.Open(2);
+  EXPECT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_FALSE(w.core.Has(id));
+}
+
+// Whoever holds a key that was revoked comes back no more, and would pay for a quarter of an hour.
+TEST(GatewayCoreParked, ADeniedSessionWithoutSnapshotsGivesAnExclusiveDeviceBack) {
+  test::World w;
+  WorkerJoined joined{WorkerId{1}, "w#", {DeviceSlot{.memory_bytes = kGib}}, "node", {}};
+  joined.exclusive = true;
+  w.Tell(joined);
+  const SessionId id = w.OpenLive(1);
+  w.Tell(ClientDenied{ConnId{1}, absl::UnauthenticatedError("revoked")});
+  w.Pass(2, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_FALSE(w.core.Has(id));
+}
+
 TEST(GatewayCoreParked, AClientThatComesBackInTimeFindsItsExecutor) {
   ParkedWorld w;
   const SessionId parked = w.OpenAndPark(1, 7);

@@ -239,7 +239,9 @@ TEST(CorePrices, WhatNoDeviceHas_IsRefusedAfterTheLimit) {
 // ---- money ---------------------------------------------------------------------------------------
 
 struct FundedWorld : PricesWorld {
-  FundedWorld() { asks_money = true; }
+  explicit FundedWorld(CoreOptions options = Snapshots()) : PricesWorld(options) {
+    asks_money = true;
+  }
   const TakeHold* Asked() const {
     const TakeHold* last = nullptr;
     for (const Action& action : actions)
@@ -300,6 +302,32 @@ TEST(CorePrices, StateThatNobodyPaysFor_IsKeptForNothing) {
   EXPECT_FALSE(w.IdleUntilAsked(id, 300).has_value()) << "it is asked for once";
   EXPECT_TRUE(w.core.Has(id));
   EXPECT_EQ(w.Posted().count(UseState::kParked), 0u);
+}
+
+// At a limit the step that ends a pause ends, too, and the state stays: also where there are no
+// snapshots.
+TEST(CorePrices, WorkAfterAPause_ThatNobodyPaysFor_EndsItsStepsAndIsParked) {
+  FundedWorld w{CoreOptions()};
+  const SessionId id = w.Open(1);
+  w.Answer(*w.Asked(), kHoldMs);
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.Work(id, 1);
+  const auto held = w.IdleUntilAsked(id, 10);
+  ASSERT_TRUE(held.has_value());
+  w.Answer(*held, kHoldMs);
+  w.Step(id, 0.4, /*works=*/false, /*busy=*/true);
+  const TakeHold* run = nullptr;
+  for (const Action& action : w.history)
+    if (const auto* const take = std::get_if<TakeHold>(&action)) run = take;
+  ASSERT_NE(run, nullptr);
+  ASSERT_EQ(run->request.prices_per_hour, std::vector<MicroUsd>{PerSecond(1000)});
+  w.Answer(TakeHold(*run), 0, absl::ResourceExhaustedError("the cap"));
+  w.Step(id, 2, /*works=*/false, /*busy=*/true);
+  EXPECT_TRUE(w.core.Has(id));
+  w.Step(id, 1, /*works=*/true);
+  w.Idle(id, 1);
+  EXPECT_TRUE(w.core.Has(id)) << "parked, for when it is paid for again";
+  EXPECT_EQ(w.core.devices_busy(), 0u);
 }
 
 TEST(CorePrices, AParkedSessionWhoseWorkerIsLost_PaysUpToTheLastSignOfLife) {

@@ -157,6 +157,17 @@ TEST(GatewayCoreSleeping, AnExclusiveDeviceWithoutSnapshotsIsKept) {
   EXPECT_EQ(w.core.devices_busy(), 1u);
 }
 
+// It could never go to disk: nobody would pay for the memory that it holds, for as long as it
+// slept.
+TEST(GatewayCoreSleeping, WhatHasNoSnapshotsKeepsItsDevice) {
+  SleepingWorld w{CoreOptions{}};
+  w.JoinOne(1);
+  const SessionId id = w.OpenLive(1);
+  w.Idle(id, 300);
+  EXPECT_EQ(w.Count<SleepBegins>(), 0);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+}
+
 TEST(GatewayCoreSleeping, ParkedStateGoesToDiskAfterTenMinutes) {
   SleepingWorld w;
   w.JoinOne(1);

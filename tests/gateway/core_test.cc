@@ -269,11 +269,14 @@ TEST(GatewayCore, TheParkedSessionWhoseClientLeftFirstGoesFirst) {
   EXPECT_TRUE(w.core.HasSeat(second)) << "a quarter of a GiB is for parked ones";
 }
 
-TEST(GatewayCore, AParkedSessionThatCannotGoOnElsewhereStays) {
-  MemoryWorld w(1);
-  const SessionId old = w.OpenAndPark(1, kGib, /*recovers=*/false);
+// Its client may never come back, and a worker has no more memory than it has.
+TEST(GatewayCore, AParkedSessionThatCannotGoOnElsewhereEndsWhenItsMemoryIsNeeded) {
+  MemoryWorld w(2);
+  const SessionId old = w.OpenAndPark(1, kGib / 2, /*recovers=*/false);
   w.OpenLive(2);
   EXPECT_TRUE(w.core.HasSeat(old));
+  w.OpenLive(3);
+  EXPECT_FALSE(w.core.Has(old));
 }
 
 // Its key was revoked, say: nothing more is billed, and another key of the account goes on.

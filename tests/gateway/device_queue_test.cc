@@ -509,5 +509,18 @@ TEST(DeviceQueue, RandomShopsConserveDevices) {
   }
 }
 
+// As after a restart: who used much before it is behind who did not.
+TEST(DeviceQueueTest, UseBeforeTheQueue_CountsInItsOrder) {
+  Shop shop({Pool(1, 1)});
+  shop.queue.RememberUse(kAnna, 1000, shop.now);
+  shop.Open(1, kAnna);
+  shop.Open(2, kBert);
+  EXPECT_EQ(shop.Start(), (std::vector<uint64_t>{2}));
+  shop.Leave(2);
+  shop.queue.RememberUse(kBert, 5000, shop.now);  // also of one that is known already
+  shop.Open(3, kBert);
+  EXPECT_EQ(shop.Start(), (std::vector<uint64_t>{1}));
+}
+
 }  // namespace
 }  // namespace outboard::gateway

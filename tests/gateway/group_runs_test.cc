@@ -105,6 +105,48 @@ TEST_F(GroupRunsTest, AnItemThatIsSentAgain_IsWrittenAsBefore) {
   EXPECT_EQ(again.items(0).run().graph_id(), run.items(0).run().graph_id());
 }
 
+// Behind a snapshot, what all ranks have applied is applied again.
+TEST_F(GroupRunsTest, AnItemIsKept_UntilNoRankCanNeedIt) {
+  proto::ClientFrame put = Put(1, 1), run = Run(2, 1, 2);
+  Pass(put), Pass(run);
+  runs_.Done(1);
+  proto::ClientFrame again = Run(2, 1, 2);
+  Pass(again);
+  EXPECT_EQ(again.items(0).run().graph_id(), run.items(0).run().graph_id());
+  runs_.Done(2);
+  proto::ClientFrame late = Run(2, 1, 2);
+  Pass(late);
+  EXPECT_EQ(late.items(0).run().graph_id(), graph_.id.ToBytes());
+}
+
+// The next repetition takes it in parts, as the first one did; the value is whole.
+TEST_F(GroupRunsTest, ACarriedResultThatIsFetched_StaysInPartsAndIsMadeWhole) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);  // it is state
+  Pass(runs, step);
+  proto::ClientFrame fetch;
+  fetch.add_items()->set_seq(3);
+  fetch.mutable_items(0)->mutable_fetch()->add_handles(2);
+  Written gathers;
+  ASSERT_TRUE(runs.Prepare(true, fetch).ok());
+  runs.Rewrite(fetch, gathers);
+  ASSERT_EQ(fetch.items(0).fetch().whole_size(), 1) << "the first Run's result is cut";
+  proto::ClientFrame repeated = Run(4, 2, 3);
+  proto::Run& run = *repeated.mutable_items(0)->mutable_run();
+  run.set_repeat(3);
+  run.add_carry();  // output 0 into input 0
+  run.add_fetch(0);
+  Written written;
+  ASSERT_TRUE(runs.Prepare(true, repeated).ok());
+  runs.Rewrite(repeated, written);
+  ASSERT_EQ(run.whole_size(), 1);
+  EXPECT_EQ(run.whole(0).index(), 0u);
+  EXPECT_EQ(run.whole(0).graph_id(), fetch.items(0).fetch().whole(0).graph_id());
+}
+
 TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
   proto::ClientFrame run = Run(1, 1, 2);
   run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));

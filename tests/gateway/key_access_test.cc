@@ -48,6 +48,7 @@ const std::map<std::string, Scopes> kScopesOf = {
     {"Account/ListKeys", KeyScope::kAdmin},
     {"Account/RevokeKey", KeyScope::kAdmin},
     {"Account/Usage", KeyScope::kUsage},
+    {"Account/Invoice", KeyScope::kUsage},
     {"Account/ListSessions", {KeyScope::kRun, KeyScope::kUsage}},
     {"Account/StopSession", KeyScope::kRun},
 };

@@ -191,5 +191,30 @@ TEST(LedgerUsage, AWriterFromBeforeTheSums_KeepsThemToo) {
             ledger->UsageOfSession(DeviceOf(1).lease.session)->device_ms);
 }
 
+TEST(LedgerUsage, RecentUse_CountsHalfAfterAHalfLife) {
+  TempDir dir;
+  const auto ledger = OpenLedger(dir.File("books.db"));
+  constexpr double kHalfLifeS = 3600;
+  const auto at = [](double hours) {
+    return WallTime{kNoon.unix_ms + static_cast<int64_t>(hours * 3'600'000)};
+  };
+  int64_t seconds = 0;
+  for (const double hours : {-9.0, -2.0, -1.0, 0.0}) {  // the first is forgotten
+    ASSERT_TRUE(PostHeld(*ledger,
+                         std::vector<Charge>{ChargeFor(DeviceOf(1), seconds, seconds + 80),
+                                             ChargeFor(DeviceOf(2), seconds / 10,
+                                                       seconds / 10 + 8, 2)},
+                         at(hours))
+                    .ok());
+    seconds += 80;
+  }
+  const auto used = ledger->RecentUse(at(0), kHalfLifeS);
+  ASSERT_TRUE(used.ok()) << used.status();
+  ASSERT_EQ(used->size(), 2u);
+  EXPECT_NEAR(used->at(TenantId{1}), 80 * (1 + 0.5 + 0.25), 1e-6);
+  EXPECT_NEAR(used->at(TenantId{2}), 8 * (1 + 0.5 + 0.25), 1e-6);
+  EXPECT_TRUE(ledger->RecentUse(at(100), kHalfLifeS)->empty());
+}
+
 }  // namespace
 }  // namespace outboard::gateway::test

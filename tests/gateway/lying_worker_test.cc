@@ -7,6 +7,7 @@
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/data_path/observer.h"
 #include "tests/gateway/core_driver_world.h"
+#include "wire/proof/receipt.h"
 
 namespace outboard::gateway {
 namespace {
@@ -240,6 +241,101 @@ TEST_F(LyingWorkerTest, HonestDeviceTimeIsBelieved) {
   Say(executor_port_, DoneOf(0, 99'000'000));
   EXPECT_EQ(client_.sent.back().items(0).done().device_time_us(), 99'000'000u);
   EXPECT_TRUE(watcher_.offences.empty());
+}
+
+// A worker that writes receipts, and its session.
+class ReceiptsTest : public LyingWorkerTest {
+ protected:
+  ReceiptsTest() {
+    worker_port_.OnGone();
+    Join(counting_port_, 'c', key_.public_key());
+    Open();
+    EXPECT_TRUE(Attach(executor_port_, *counting_.assign()).ok());
+    RunAll(writes_.jobs);
+  }
+  const proto::LeaseChange* LastChange() const {
+    const proto::LeaseChange* last = nullptr;
+    for (const proto::GatewayCommand& command : counting_.sent)
+      if (command.has_lease_change()) last = &command.lease_change();
+    return last;
+  }
+  proto::Receipt ReceiptOf(uint64_t number, uint64_t usable_ms) const {
+    proto::Receipt receipt;
+    receipt.set_session_id(counting_.assign()->session_id());
+    receipt.set_grant(1);
+    receipt.set_number(number);
+    receipt.set_usable_ms(usable_ms);
+    receipt.set_physical_device(signing::PhysicalDevice(key_.public_key(), 0));
+    signing::Sign(key_, receipt);
+    return receipt;
+  }
+  // At once, as the last one of a lease.
+  void Tell(const proto::Receipt& receipt) {
+    proto::WorkerEvent event;
+    *event.mutable_receipt() = receipt;
+    counting_port_.OnEvent(event);
+    RunAll(host_.jobs);
+    RunAll(writes_.jobs);
+    RunAll(host_.jobs);
+  }
+  const signing::SigningKey key_ = signing::SigningKey::Make();
+  WorkerEnd counting_;
+  WorkerPort counting_port_{&driver_, &counting_};
+};
+
+TEST_F(ReceiptsTest, WorkerIsToldOfItsLeases_AndTheyNameTheirDevices) {
+  ASSERT_NE(LastChange(), nullptr);
+  EXPECT_FALSE(LastChange()->ends());
+  EXPECT_EQ(LastChange()->session_id(), counting_.assign()->session_id());
+  EXPECT_EQ(LastChange()->grant(), 1u);
+  EXPECT_EQ(LastChange()->devices_size(), 1);
+  EXPECT_EQ(LastChange()->places_size(), 1);
+  ASSERT_EQ(writes_.leases.size(), 1u);
+  EXPECT_EQ(writes_.leases[0].physical_devices,
+            std::vector<std::string>{signing::PhysicalDevice(key_.public_key(), 0)});
+  proto::ClientFrame close;
+  close.set_epoch(1);
+  close.add_items()->mutable_close();
+  client_port_.OnFrame(std::move(close));
+  RunAll(host_.jobs);
+  EXPECT_TRUE(LastChange()->ends());
+}
+
+TEST_F(ReceiptsTest, ReceiptsOfBeats_AreKeptEveryFewSeconds_TheLastOfALeaseAtOnce) {
+  proto::WorkerEvent event;
+  event.mutable_heartbeat()->set_beat(1);
+  *event.mutable_heartbeat()->add_receipts() = ReceiptOf(1, 1000);
+  counting_port_.OnEvent(event);
+  RunAll(host_.jobs);
+  EXPECT_TRUE(writes_.receipts.empty());
+  for (int i = 0; i < 30; ++i) Tick(200);
+  ASSERT_EQ(writes_.receipts.size(), 1u);
+  Tell(ReceiptOf(2, 1500));
+  ASSERT_EQ(writes_.receipts.size(), 2u);
+  EXPECT_EQ(writes_.receipts[1].number(), 2u);
+  EXPECT_TRUE(watcher_.offences.empty());
+}
+
+TEST_F(ReceiptsTest, WhoContradictsItsReceipts_IsSetAside) {
+  writes_.receipts_refused = absl::AbortedError("came before with other content");
+  Tell(ReceiptOf(1, 1000));
+  EXPECT_EQ(watcher_.offences, std::vector<std::string>{"receipt_conflict"});
+  EXPECT_EQ(watcher_.set_aside.size(), 1u);
+  EXPECT_TRUE(LastChange()->ends());  // its leases stop
+}
+
+TEST_F(ReceiptsTest, ReceiptOfAnotherKeyOrContent_IsDropped) {
+  proto::Receipt changed = ReceiptOf(1, 1000);
+  changed.set_usable_ms(2000);
+  Tell(changed);
+  proto::Receipt others = ReceiptOf(1, 1000);
+  const signing::SigningKey other = signing::SigningKey::Make();
+  others.set_physical_device(signing::PhysicalDevice(other.public_key(), 0));
+  signing::Sign(other, others);
+  Tell(others);
+  EXPECT_TRUE(writes_.receipts.empty());
+  EXPECT_EQ(watcher_.offences, (std::vector<std::string>{"receipt", "receipt"}));
+  EXPECT_TRUE(watcher_.set_aside.empty());
 }
 
 }  // namespace

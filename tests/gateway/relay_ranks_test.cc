@@ -22,6 +22,7 @@ struct Executor final : ExecutorEndpoint {
   bool AskDrained() override { return full; }
   void ResumeReading() override { ++resumed; }
   std::vector<proto::ClientFrame> got;
+  proto::Open opened;
   bool ended = false, full = false;
   int resumed = 0;
 };
@@ -164,6 +165,88 @@ TEST_F(RelayRanksTest, AWrittenGraph_GoesAheadOfItsRunAndNotTheClients) {
     ASSERT_EQ(rank.got[2].items_size(), 2);
     EXPECT_EQ(rank.got[2].items(1).run().graph_id(), written.id());
   }
+}
+
+class RelaySnapshotTest : public RelayRanksTest {
+ protected:
+  RelaySnapshotTest() { Begin(1, "", 0); }
+  void Begin(uint64_t epoch, const std::string& root, uint64_t seq) {
+    relay_.Connect(&client_,
+                   {.epoch = epoch,
+                    .recoverable = true,
+                    .snapshot_ms = 2000,
+                    .snapshot_root = root,
+                    .snapshot_seq = seq},
+                   {});
+    for (Executor& rank : ranks_) rank.opened = rank.got.back().items(0).open(), rank.got.clear();
+  }
+  bool OpenedAt(uint32_t rank, uint64_t seq) {
+    return From(rank,
+                [&](proto::ServerItem& item) { item.mutable_opened()->set_applied_seq(seq); });
+  }
+};
+
+TEST_F(RelaySnapshotTest, R7AllRanksAreTold_BetweenTheSameItems) {
+  Opened(0), Opened(1);
+  Run(1);
+  relay_.RequestSnapshot();
+  Run(2);
+  for (const Executor& rank : ranks_) {
+    EXPECT_TRUE(rank.opened.snapshots_when_told());
+    EXPECT_EQ(rank.opened.snapshot_ms(), 0u);
+    ASSERT_EQ(rank.got.size(), 3u);
+    const proto::TakeSnapshot& told = rank.got[1].items(0).take_snapshot();
+    EXPECT_EQ(told.seq(), 1u);
+    EXPECT_EQ(told.number(), 1u);
+  }
+}
+
+TEST_F(RelaySnapshotTest, TheClient_HearsOfTheWholeSnapshotAlone) {
+  Opened(0), Opened(1);
+  Run(1);
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    From(rank, [](proto::ServerItem& item) {
+      item.mutable_done()->set_through_seq(1);
+      item.mutable_done()->set_durable_seq(1);
+      item.mutable_done()->set_snapshot_missed(3);
+    });
+  EXPECT_EQ(client_.got.back().items(0).done().durable_seq(), 0u) << "of its part";
+  EXPECT_EQ(client_.got.back().items(0).done().snapshot_missed(), 0u);
+  relay_.SnapshotDurable(1);
+  EXPECT_EQ(client_.got.back().items(0).done().durable_seq(), 1u);
+  EXPECT_EQ(client_.got.back().items(0).done().through_seq(), 1u);
+}
+
+TEST_F(RelaySnapshotTest, ANewRank_BeginsWithItsPartAndItsKernels) {
+  Opened(0), Opened(1);
+  Run(6);
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    From(rank, [&](proto::ServerItem& item) {
+      item.mutable_done()->set_through_seq(6);
+      proto::KernelUse& use = *item.mutable_done()->add_kernel_uses();
+      use.set_seq(6);
+      use.set_kernel("kernel of rank " + std::to_string(rank));
+    });
+  Relay next{SessionId{1, 2}, TenantId{1}, nullptr, &gate_, MonoNow, nullptr, 2};
+  next.GiveKernelUses(relay_.TakeKernelUses(), /*replays=*/true);
+  for (uint32_t rank = 0; rank < 2; ++rank) next.SetExecutor(&ranks_[rank], rank);
+  const std::string parts = std::string(32, 'a') + std::string(32, 'b');
+  next.Connect(&client_,
+               {.epoch = 2, .recoverable = true, .snapshot_ms = 2000, .snapshot_root = parts}, {});
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const proto::Open& open = ranks_[rank].got.back().items(0).open();
+    EXPECT_EQ(open.snapshot_root(), std::string(32, rank == 0 ? 'a' : 'b'));
+    ASSERT_EQ(open.kernel_uses_size(), 1);
+    EXPECT_EQ(open.kernel_uses(0).kernel(), "kernel of rank " + std::to_string(rank));
+  }
+}
+
+TEST_F(RelaySnapshotTest, R7NewRanksThatBeginAtDifferentItems_EndTheSession) {
+  relay_.GiveKernelUses({}, /*replays=*/true);
+  Begin(1, "", 0);
+  OpenedAt(0, 5), OpenedAt(1, 6);
+  EXPECT_EQ(relay_.failure().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
 }
 
 TEST_F(RelayRanksTest, RanksThatDisagree_EndTheSession) {

@@ -209,19 +209,20 @@ TEST_F(RelayTest, APlanThatNobodyWillAskForIsNotKept) {
   frame.add_items()->mutable_done()->add_kernel_uses()->set_seq(3);
   bool pause = false;
   relay_.FromExecutor(&executor_, frame, pause);
-  EXPECT_TRUE(relay_.TakeKernelUses().empty());
+  EXPECT_TRUE(relay_.TakeKernelUses().at(0).empty());
 
   // And one is kept once, and not for ever.
   relay_.Connect(&first_, {.epoch = 1, .recoverable = true}, {});
   for (int i = 0; i < 2; ++i) relay_.FromExecutor(&executor_, frame, pause);
-  EXPECT_EQ(relay_.TakeKernelUses().size(), 1u);
+  EXPECT_EQ(relay_.TakeKernelUses().at(0).size(), 1u);
   proto::KernelUse* entry = frame.mutable_items(0)->mutable_done()->mutable_kernel_uses(0);
   entry->set_kernel(std::string(1000, 'k'));
   for (uint64_t seq = 1; seq < 2000; ++seq) {
     entry->set_seq(seq);
     relay_.FromExecutor(&executor_, frame, pause);
   }
-  EXPECT_LT(relay_.TakeKernelUses().size(), wire::kFrameBytesMax / 1000);  // it fits into an Open
+  // It fits into an Open.
+  EXPECT_LT(relay_.TakeKernelUses().at(0).size(), wire::kFrameBytesMax / 1000);
 }
 
 // A side that has read many frames at once tells them all; its pause ends once.

@@ -32,6 +32,7 @@ class Client {
     const UOp* const y = Param(g, 1, DType::kF32, {2});
     for (const UOp* const sink : {Sink(g, {Add(g, x, y), Mul(g, x, y)}), Sink(g, {Mul(g, x, y)})})
       graphs_.push_back(*EncodeGraph(sink));
+    for (uint32_t rank = 0; rank < devices && devices > 1; ++rank) of_ranks_[rank] = {};
   }
 
   void Start() {
@@ -246,18 +247,20 @@ class Client {
     Flush();
   }
 
-  // G16: a session of several devices ends with the first of them that is lost.
+  // A gateway that is started again does not know how the ranks of a session share its arrays.
   bool MayBeLost(const absl::Status& why) {
-    if (devices_ == 1 || why.ok()) return false;
-    const std::map<std::string, int>& counts = world_->counts();
-    const bool has_cause = counts.contains("lost") || counts.contains("stopped");
-    if (!has_cause || (!absl::IsUnavailable(why) && !absl::IsNotFound(why))) return false;
+    if (devices_ == 1 || !absl::IsNotFound(why)) return false;
+    if (!world_->counts().contains("gateway lost")) return false;
     world_->Count("group lost");
     return true;
   }
 
   void Flush() {
     if (connection_ == nullptr) return;
+    const std::string& session = core_.opened().session_id();  // empty before it is open
+    if (!session.empty())
+      for (const auto& [rank, value] : std::exchange(expected_, {}))
+        gateway_->expected().Add(session, rank, value);
     for (proto::ClientFrame& frame : core_.TakeFrames()) connection_->SendUp(std::move(frame));
   }
 
@@ -342,6 +345,7 @@ class Client {
       if (world_->OneIn(40)) bytes->resize(kLargeBytes, 'x');
       const int64_t dims[] = {static_cast<int64_t>(bytes->size()) / 4};
       core_.Put(next_handle_, static_cast<uint32_t>(DType::kF32), dims, bytes);
+      for (auto& [rank, values] : of_ranks_) values[next_handle_] = *bytes;
       values_[next_handle_++] = *bytes;
     } else if (kind == 1) {
       const uint64_t handle = Some();
@@ -392,8 +396,24 @@ class Client {
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
     if (rekeeps) NoteKept(*seq);
     for (const uint32_t i : request.fetch) awaited_.push_back({*seq, i, results[i]});
+    ExpectOfRanks(graph, request);
     if (!request.donate.empty()) values_.erase(request.inputs[0]);
     for (const std::string& result : results) values_[next_handle_++] = result;
+  }
+
+  // What ranks hold beside the first comes to nobody, until a later result shows it.
+  void ExpectOfRanks(const EncodedGraph& graph, const session::RunRequest& request) {
+    for (uint32_t rank = 0; rank < devices_ && devices_ > 1; ++rank) {
+      std::map<uint64_t, std::string>& values = of_ranks_[rank];
+      const std::vector<std::string_view> inputs = {values.at(request.inputs[0]),
+                                                    values.at(request.inputs[1])};
+      std::vector<std::string> results;
+      for (uint32_t i = 0; i < request.outputs.size(); ++i) {
+        results.push_back(ValueOf(graph.id.ToBytes(), i, inputs, rank));
+        expected_.emplace_back(rank, results.back());
+      }
+      for (size_t i = 0; i < results.size(); ++i) values[request.outputs[i]] = results[i];
+    }
   }
 
   // The final state is the result of all items together.
@@ -422,6 +442,8 @@ class Client {
   int made_ = 0;
   uint64_t next_handle_ = 1;
   std::map<uint64_t, std::string> values_;  // the expected contents of the handles
+  std::map<uint32_t, std::map<uint64_t, std::string>> of_ranks_;  // by rank, also of ended handles
+  std::vector<std::pair<uint32_t, std::string>> expected_;  // by ranks, and not sent
   std::vector<Awaited> awaited_;
   std::vector<Save> saves_;
   std::vector<KeptName> kept_;  // by this process

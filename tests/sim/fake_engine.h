@@ -1,8 +1,10 @@
 // An engine without arithmetic: a result is a hash of the graph, its index and the inputs' bytes,
 // so that a Run that is dropped, applied twice or given other inputs changes everything computed
-// later. Donated inputs are overwritten at once, as real results may do.
+// later. Donated inputs are overwritten at once, as real results may do. Each rank of a session on
+// several devices has other results; a group that has ended has none.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +23,8 @@ inline uint64_t HashOf(std::string_view bytes, uint64_t hash = 0xcbf29ce48422232
 
 // Values are 8 bytes, f32[2].
 inline std::string ValueOf(std::string_view graph_id, uint32_t index,
-                           const std::vector<std::string_view>& inputs) {
-  uint64_t hash = HashOf(graph_id) + index;
+                           const std::vector<std::string_view>& inputs, uint32_t rank = 0) {
+  uint64_t hash = HashOf(graph_id) + index + 1000 * rank;
   for (const std::string_view input : inputs) hash = HashOf(input, hash);
   return std::string(reinterpret_cast<const char*>(&hash), sizeof(hash));
 }
@@ -33,15 +35,23 @@ class FakeEngine final : public worker::Engine {
       : Engine(ValueOrDie(
             runtime::MakeDevice(runtime::kCpu, {.threads = 1, .memory_bytes_max = 1 << 28}))) {}
 
+  uint32_t rank = 0;
+  std::function<void(const std::string& value)> on_result;
+
   absl::StatusOr<std::vector<worker::DeviceArrayPtr>> Run(
       const GraphId& id, const UOp* sink, std::vector<worker::DeviceArrayPtr> inputs,
       std::span<const Binding>, std::span<const int64_t> donated) override {
+    if (group() != nullptr) {
+      const absl::Status status = group()->status();
+      if (!status.ok()) return status;
+    }
     std::vector<std::string> held;
     for (const worker::DeviceArrayPtr& input : inputs) held.push_back(test::BytesOf(*input));
     const std::vector<std::string_view> bytes(held.begin(), held.end());
     std::vector<worker::DeviceArrayPtr> results;
     for (uint32_t i = 0; i < sink->src.size(); ++i) {
-      const std::string value = ValueOf(id.ToBytes(), i, bytes);
+      const std::string value = ValueOf(id.ToBytes(), i, bytes, rank);
+      if (on_result) on_result(value);
       absl::StatusOr<std::shared_ptr<worker::DeviceArray>> result = NewArray(DType::kF32, {2});
       if (!result.ok()) return result.status();
       test::SetBytes(**result, value);

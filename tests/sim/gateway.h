@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,24 @@ class NoBlobs final : public gateway::BlobUses {
                        uint64_t) override {
     return absl::NotFoundError("no such blob");
   }
+  void PartsKept(const gateway::SessionId&, uint64_t, const std::vector<wire::Hash>&) override {}
+  void ForgetParts(const gateway::SessionId&, uint64_t) override {}
+};
+
+// What each rank of the sessions on several devices is to compute, in whatever order, as often as
+// it has to.
+class ExpectedResults {
+ public:
+  void Add(const std::string& session, uint32_t rank, const std::string& value) {
+    values_[{session, rank}].insert(value);
+  }
+  bool Has(const std::string& session, uint32_t rank, const std::string& value) const {
+    const auto found = values_.find({session, rank});
+    return found != values_.end() && found->second.contains(value);
+  }
+
+ private:
+  std::map<std::pair<std::string, uint32_t>, std::set<std::string>> values_;
 };
 
 // An adapter's half of a connection: incoming messages are queued while the port pauses; now and
@@ -158,7 +177,7 @@ class Gateway {
   }
   void Crash() {
     world_->ExecutorTrace("gateway crashes");
-    world_->Count("lost");
+    world_->Count("gateway lost");
     for (const auto& side : process_->clients) Die(*side->connection);
     for (const auto& side : process_->workers) Die(*side->connection);
     for (const auto& side : process_->executors) Die(*side->connection);
@@ -186,21 +205,23 @@ class Gateway {
     return true;
   }
   // Fleet.Keep: calls `done` with OK when it is on disk; never, if the gateway crashes.
-  void Keep(gateway::SessionId session, gateway::Token token, const worker::PersistRequest& request,
-            std::function<void(absl::Status)> done) {
+  void Keep(gateway::SessionId session, gateway::Token token, uint32_t rank,
+            const worker::PersistRequest& request, std::function<void(absl::Status)> done) {
     const absl::StatusOr<gateway::TenantId> tenant = process_->driver.TenantOf(session, token);
     if (!tenant.ok()) return done(tenant.status());
     const std::string root = blobs_.Keep(request);
     world_->Count("snapshot kept");
     if (!request.checkpoint) {
       kept_[session] = std::max(kept_[session], request.seq);
-      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done));
+      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done),
+                                           rank);
     }
     checkpoints_[request.name] = root;
     done(absl::OkStatus());
   }
   const test::MemoryStore& blobs() const { return blobs_; }
   Books& books() { return disk_.books; }
+  ExpectedResults& expected() { return expected_; }
   // Returns the bytes of the checkpoint saved under `name`.
   std::map<std::string, std::string> Checkpoint(const std::string& name) const {
     std::map<std::string, std::string> values;
@@ -220,12 +241,16 @@ class Gateway {
     const auto found = kept_.find(session);
     return found == kept_.end() ? 0 : found->second;
   }
-  // True if its executor was asked for a snapshot long enough ago, or could not be asked.
+  // True if its executor was asked for a snapshot long enough ago, or could not be asked. Several
+  // are asked again and again, and not before their client has opened all of them.
   bool HadTimeToSave(gateway::SessionId session) const {
     const auto& executors = process_->executors;
     const auto executor = std::find_if(executors.rbegin(), executors.rend(),
                                        [&](const auto& side) { return side->session == session; });
-    return executor == executors.rend() ||
+    const bool is_group = std::ranges::any_of(executors, [&](const auto& side) {
+      return side->session == session && side->rank > 0;
+    });
+    return executor == executors.rend() || is_group ||
            ((*executor)->asked && world_->now() - *(*executor)->asked > kSavesWithin);
   }
 
@@ -308,8 +333,9 @@ class Gateway {
           gateway_(gateway),
           host_(&gateway->process_->host),
           port_(&gateway->process_->driver, this) {}
-    bool Begin(gateway::SessionId of, gateway::Token token, uint32_t rank) {
+    bool Begin(gateway::SessionId of, gateway::Token token, uint32_t of_rank) {
       session = of;
+      rank = of_rank;
       if (!port_.Attach(session, token, rank).ok()) return false;
       inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
@@ -345,6 +371,7 @@ class Gateway {
     const std::shared_ptr<ExecutorConnection> connection;
     gateway::SessionId session;
     std::optional<int64_t> asked;  // for a snapshot, the last time
+    uint32_t rank = 0;
 
    private:
     void Gone() {
@@ -453,7 +480,8 @@ class Gateway {
             .kept_before_written = planted == Planted::kKeptBeforeWritten,
             .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
             .never_wakes = planted == Planted::kNeverWakes,
-            .bill_replay = planted == Planted::kBillReplay};
+            .bill_replay = planted == Planted::kBillReplay,
+            .old_placement = planted == Planted::kOldPlacement};
   }
 
   template <typename Any>
@@ -483,6 +511,7 @@ class Gateway {
         EndReplay(session);
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
+          if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");
           replays_[session] = world_->now();
         }
       }
@@ -522,6 +551,7 @@ class Gateway {
   // State that survives a crash.
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
+  ExpectedResults expected_;
   test::MemoryStore blobs_;
 };
 

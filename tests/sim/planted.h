@@ -19,6 +19,9 @@ enum class Planted {
   kForgetVoid,             // what is held for a lease is not given back at its end
   kSkipFence,              // writes of a gateway that has crashed still arrive
   kBillReplay,             // what is repeated after a fault is charged
+  kSnapshotsDiffer,        // ranks of one session take their snapshots at different items
+  kOldPlacement,           // the end of a rank that was replaced is taken for that of its successor
+  kFailedRankGoesOn,       // a rank applies items after its group has ended
 };
 
 }  // namespace outboard::sim

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gateway/base/token.h"
+#include "runtime/collective/loopback.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/gateway.h"
 #include "wire/version.h"
@@ -48,15 +49,33 @@ class Worker {
     if (found == executors_.end()) return std::nullopt;
     return std::pair(found->second->placement, found->second->core->applied_seq());
   }
-  // Stops one of its executors, if there are any; the others of its session end with it.
+  // Stops one of its executors, if there are any. The others of its session have no partner then,
+  // and end when the gateway says so, or their supervisor: whose word of them comes late.
   void CrashExecutor() {
     if (executors_.empty()) return;
     auto executor = executors_.begin();
     if (devices_ > 2) std::advance(executor, world_->Draw() % executors_.size());
     world_->ExecutorTrace(node_, ": an executor crashes");
     world_->Count("lost");
-    TellEnded(executor->first, executor->second->placement);
-    EndSession(executor->first.first);
+    const Key key = executor->first;
+    const uint64_t placement = executor->second->placement;
+    TellEnded(key, placement);
+    const std::vector<Key> keys = KeysOf(key.first);
+    if (keys.size() == 1) return EndSession(key.first);
+    executor->second->engine.group()->Abort(absl::UnavailableError("its process has ended"));
+    EndExecutor(key);
+    world_->After(world_->Between(0, 3000) * kMs, [this, keys, placement] {
+      for (const Key& other : keys)
+        if (const auto at = executors_.find(other);
+            at != executors_.end() && at->second->placement == placement)
+          EndExecutor(other);
+    });
+    for (const Key& other : keys)
+      if (other != key)
+        world_->After(world_->Between(1, 8000) * kMs, [this, other, placement, joined = joined_] {
+          if (joined == joined_)
+            TellEnded(other, placement, absl::InternalError("it has lost its partner"));
+        });
   }
   void CutControl() {
     world_->ExecutorTrace(node_, ": the connection to the gateway breaks");
@@ -90,8 +109,19 @@ class Worker {
     if (!up_) return;
     const gateway::SessionId session = *gateway::SessionId::FromBytes(assign.session_id());
     EndSession(session);
-    for (uint32_t i = 0; i < static_cast<uint32_t>(assign.devices_size()); ++i)
-      Begin(assign, {session, assign.group().first_rank() + i});
+    const auto ranks = static_cast<uint32_t>(assign.devices_size());
+    for (uint32_t rank = 0; rank < ranks; ++rank) Begin(assign, {session, rank});
+    if (ranks == 1) return;
+    auto group = collective::MakeLoopback({ranks});
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      FakeEngine& engine = executors_.at({session, rank})->engine;
+      engine.JoinGroup(std::move(group[rank]));
+      engine.rank = rank;
+      engine.on_result = [this, bytes = assign.session_id(), rank](const std::string& value) {
+        if (!gateway_->expected().Has(bytes, rank, value))
+          world_->Broken("rank ", rank, " computes what it was not asked for");
+      };
+    }
   }
   void Begin(const proto::Assign& assign, Key key) {
     auto executor = std::make_unique<Executor>();
@@ -101,7 +131,9 @@ class Worker {
     executor->devices = {assign.devices().begin(), assign.devices().end()};
     worker::ExecutorOptions options;
     options.planted = {.ack_before_store = planted_ == Planted::kAckBeforeStore,
-                       .no_seq_check = planted_ == Planted::kReplayWithoutSeqCheck};
+                       .no_seq_check = planted_ == Planted::kReplayWithoutSeqCheck,
+                       .snapshot_late = planted_ == Planted::kSnapshotsDiffer,
+                       .goes_on_alone = planted_ == Planted::kFailedRankGoesOn};
     executor->core = std::make_unique<worker::ExecutorCore>(&executor->engine, options);
     executor->core->SetRank(key.second);
     executor->alive = std::make_shared<bool>(true);
@@ -137,25 +169,27 @@ class Worker {
     return keys;
   }
   void EndSession(gateway::SessionId session) {
-    for (const Key& key : KeysOf(session)) {
-      const auto executor = executors_.find(key);
-      if (executor->second->connection != nullptr) Leave(*executor->second->connection);
-      executors_.erase(executor);
-    }
+    for (const Key& key : KeysOf(session)) EndExecutor(key);
+  }
+  void EndExecutor(Key key) {
+    const auto executor = executors_.find(key);
+    if (executor->second->connection != nullptr) Leave(*executor->second->connection);
+    executors_.erase(executor);
   }
   template <typename Any>
   static void Leave(Any& connection) {
     connection.dialler.open = false;
     connection.Break();
   }
-  void TellEnded(Key key, uint64_t placement) {
+  void TellEnded(Key key, uint64_t placement,
+                 const absl::Status& why = absl::UnavailableError("the executor ended")) {
     if (control_ == nullptr) return;
     proto::WorkerEvent event;
     proto::SessionEnded& ended = *event.mutable_session_ended();
     ended.set_session_id(key.first.Bytes());
     ended.set_rank(key.second);
-    ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
-    ended.set_message("the executor ended");
+    ended.set_code(static_cast<uint32_t>(why.code()));
+    ended.set_message(std::string(why.message()));
     ended.set_placement(placement);
     control_->SendUp(std::move(event));
   }
@@ -193,7 +227,7 @@ class Worker {
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
     reg.set_serves_groups(true);
-    reg.set_data_address("10.0.0.7:4000");  // nobody connects: every rank computes all
+    reg.set_groups_recover(true);
     for (uint32_t i = 0; i < devices_; ++i) {
       proto::Device& device = *reg.add_devices();
       device.set_hardware_class("simulated");
@@ -297,9 +331,10 @@ class Worker {
     if (control_ == nullptr || !gateway_->up() || world_->OneIn(10))
       return answer(absl::UnavailableError("not there"));
     const std::weak_ptr<bool> alive = executor.alive;
-    gateway_->Keep(key.first, executor.token, *request, [alive, answer](const absl::Status& kept) {
-      if (!alive.expired()) answer(kept);
-    });
+    gateway_->Keep(key.first, executor.token, key.second, *request,
+                   [alive, answer](const absl::Status& kept) {
+                     if (!alive.expired()) answer(kept);
+                   });
   }
   void Stored(Key key, uint64_t id, bool kept) {
     Executor& executor = *executors_.at(key);

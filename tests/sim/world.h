@@ -39,9 +39,12 @@ class World {
     const Event event = std::move(const_cast<Event&>(events_.top()));
     events_.pop();
     now_ = event.at;
+    ++steps_;
     event.what();
     return true;
   }
+
+  int64_t steps() const { return steps_; }  // events that have run
 
   // ---- chance
   uint64_t Draw() { return random_(); }
@@ -79,6 +82,7 @@ class World {
   };
 
   int64_t now_ = 0;
+  int64_t steps_ = 0;
   uint64_t next_ = 0;
   std::priority_queue<Event> events_;
   std::mt19937_64 random_;

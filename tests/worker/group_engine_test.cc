@@ -333,6 +333,36 @@ TEST(GroupEngines, ARankThatCannotPlan_IsSaidByAllAndTheGroupGoesOn) {
   group.ExpectAsInterpreted(sink, params);
 }
 
+// What one rank's snapshot holds is given back before the Run launches anything; the other rank
+// notices nothing.
+TEST(GroupEngines, ARankWithoutRoom_MakesSomeBeforeItBegins) {
+  Group group({2});
+  Graph g;
+  constexpr int64_t kNumbers = 1 << 21;
+  const UOp* const x = Param(g, 0, DType::kI32, Shape{kNumbers});
+  const UOp* const sink = Sink(g, {Make(g, Op::kAllReduce, Add(g, x, x), {kAdd, 2, 1})});
+  const GroupTensors params = ParamsFor(group, DType::kI32, {kNumbers}, 1, 1);
+  GroupTensors results;
+  for (const absl::Status& status : group.Run(sink, params, results)) ASSERT_TRUE(status.ok());
+  const GroupTensors expected = results;
+  std::vector<std::shared_ptr<DeviceArray>> held;  // until there is no more
+  for (;;) {
+    auto array = group.engine(1).NewArray(DType::kI32, {kNumbers / 8});
+    if (!array.ok()) break;
+    held.push_back(*std::move(array));
+  }
+  held.resize(held.size() - 9);  // room for the input alone
+  bool asked = false;
+  group.engine(1).SetMakeRoom([&] {
+    asked = true;
+    held.clear();
+  });
+  for (const absl::Status& status : group.Run(sink, params, results))
+    EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(results, expected);
+}
+
 TEST(GroupEngines, AnAbortedCollective_FreesAllWithOneCause) {
   for (const bool reference : {false, true}) {
     Group group({3}, reference);

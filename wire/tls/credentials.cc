@@ -11,7 +11,9 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "wire/tls/authority.h"
 #include "wire/tls/limits.h"
 
 namespace outboard::tls {
@@ -49,6 +51,17 @@ class ServerCheck final : public tls_of_grpc::ExternalCertificateVerifier {
   const Trust trust_;
 };
 
+// gRPC reads the system's roots also where it is not to verify by them, and makes no connection
+// where there are none, as on a bare machine. This one it reads instead; nobody has its key, and
+// nothing is verified by it.
+const std::string& UnusedRoot() {
+  static const std::string* const pem = [] {
+    const auto authority = Authority::Generate("unused");
+    return new std::string(authority.ok() ? authority->certificate().ToPem() : "");
+  }();
+  return *pem;
+}
+
 }  // namespace
 
 void RequireTls13() {
@@ -67,12 +80,14 @@ std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const std::string& h
   options.set_check_call_host(false);
   options.set_certificate_verifier(
       tls_of_grpc::ExternalCertificateVerifier::Create<ServerCheck>(host, trust));
+  std::vector<tls_of_grpc::IdentityKeyCertPair> own;
   if (identity != nullptr) {
-    options.set_certificate_provider(std::make_shared<tls_of_grpc::StaticDataCertificateProvider>(
-        std::vector<tls_of_grpc::IdentityKeyCertPair>{
-            {identity->key.ToPem(), identity->ChainToPem()}}));
+    own.push_back({identity->key.ToPem(), identity->ChainToPem()});
     options.watch_identity_key_cert_pairs();
   }
+  options.set_certificate_provider(
+      std::make_shared<tls_of_grpc::StaticDataCertificateProvider>(UnusedRoot(), std::move(own)));
+  options.watch_root_certs();
   return tls_of_grpc::TlsCredentials(options);
 }
 

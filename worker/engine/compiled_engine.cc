@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <list>
 #include <optional>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/copies.h"
 #include "compiler/ir/limits.h"
-#include "compiler/ir/print.h"
-#include "compiler/program/online/plan.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "telemetry/counters.h"
@@ -20,21 +15,16 @@
 #include "worker/engine/idle_search.h"
 #include "worker/engine/kernels_in_use.h"
 #include "worker/engine/memory_need.h"
+#include "worker/engine/plan_maker.h"
 #include "worker/engine/planned_launches.h"
 #include "worker/engine/repeat.h"
 #include "worker/engine/transfers.h"
 #include "worker/executor/failed_node.h"
-#include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
-  if (status.ok() || result == kNoResult) return status;
-  return AboutNode(status, sink, sink->src[result]);
-}
 
 class CompiledEngine final : public Engine {
  public:
@@ -43,19 +33,11 @@ class CompiledEngine final : public Engine {
       : Engine(std::move(device)),
         compiler_(compiler),
         debug_(options.debug),
-        scores_(options.scores),
         watch_(options.launch_watch),
-        target_(compiler->target()),
         kernels_(&this->device(), options.store, options.idle_compiler,
                  compiler->target().Fingerprint()),
-        idle_search_(options, &this->device(), target_) {
-    if (options.store != nullptr)
-      tuner_.emplace(
-          options.store, options.candidates != nullptr ? options.candidates : compiler,
-          &this->device(),
-          TunerOptions{.width = options.beam, .report = options.debug >= 1, .target = target_,
-                       .watch = watch_});
-  }
+        maker_(compiler, &this->device(), options, &kernels_),
+        idle_search_(options, &this->device(), compiler->target()) {}
 
   std::string kind() const override { return device().properties().kind; }
 
@@ -286,6 +268,14 @@ class CompiledEngine final : public Engine {
   absl::Status CheckRoom(const ExecutionPlan& plan, const UOp* sink,
                          const std::vector<std::vector<int64_t>>& dims_of,
                          const std::vector<DeviceArrayPtr>& inputs) const {
+    const absl::Status room = LookForRoom(plan, sink, dims_of, inputs);
+    if (!absl::IsResourceExhausted(room) || !make_room_) return room;
+    make_room_();
+    return LookForRoom(plan, sink, dims_of, inputs);
+  }
+  absl::Status LookForRoom(const ExecutionPlan& plan, const UOp* sink,
+                           const std::vector<std::vector<int64_t>>& dims_of,
+                           const std::vector<DeviceArrayPtr>& inputs) const {
     MemoryNeed need;
     int64_t largest = plan.schedule.arena_bytes;
     int about = plan.largest_temporary;
@@ -414,169 +404,18 @@ class CompiledEngine final : public Engine {
                                          std::span<const int64_t> donated) {
     const PlanKey key(id, donated);
     if (ExecutionPlan* const known = plans_.Find(key); known != nullptr) return known;
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan, MakePlan(sink, donated));
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan,
+                        maker_.Make({.sink = sink, .donated = donated, .tuned = group() == nullptr,
+                                     .trace = trace_}));
     ++stats_.plans_made;
     return plans_.Add(key, std::move(plan));
   }
 
-  using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
-
-  // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
-  // of this plan are held by it alone, so that they go with it. One in several copies may be
-  // refused, since each can be launched alone.
-  absl::Status MakeKernels(Graph& graph, const schedule::Schedule& schedule, const UOp* sink,
-                           const std::vector<int>& results, std::vector<WantedKernel>& wanted,
-                           Kernels& kernels, size_t& count) {
-    std::vector<KernelSource> missing;
-    std::vector<std::string> missing_names;
-    std::vector<size_t> missing_places;  // in `wanted`
-    std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
-    std::vector<size_t> tuned_places;
-    // Ranks that looked into the store at different times could compute different bits.
-    const bool is_tuned = tuner_.has_value() && group() == nullptr;
-    if (is_tuned) tuner_->BeginPlan();
-    for (size_t w = 0; w < wanted.size(); ++w) {
-      WantedKernel& one = wanted[w];
-      const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
-      if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
-      OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
-      one.id = encoded.id;
-      const auto [place, fresh] = kernels.try_emplace(encoded.id);
-      if (!fresh) continue;  // a twin
-      place->second = kernels_.Find(encoded.id);
-      if (place->second != nullptr) continue;
-      missing_places.push_back(w);
-      missing.push_back({std::move(encoded.bytes), std::nullopt});
-      const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
-      missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
-      if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value()) {
-        missing.back().opts = *pinned;
-      } else if (is_tuned) {
-        tuned.push_back({ast, missing_names.back()});
-        tuned_places.push_back(missing.size() - 1);
-      }
-    }
-    if (!tuned.empty()) {
-      std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
-      for (size_t i = 0; i < tuned.size(); ++i) missing[tuned_places[i]].opts = std::move(opts[i]);
-    }
-    const uint64_t compile_ns = trace_ != nullptr ? trace_->Now() : 0;
-    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
-    // A store may have been written by another build, or by anybody.
-    for (size_t i = 0; i < missing.size(); ++i) {
-      if (compiled[i].ok() || !missing[i].opts.has_value()) continue;
-      missing[i].opts = std::nullopt;
-      compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
-    }
-    if (trace_ != nullptr)
-      trace_->Add("compile", compile_ns,
-                  absl::StrCat(missing.size(), " of ", wanted.size(), " kernels"));
-    // Returns whether one that failed may be left out.
-    const auto refuse = [&](size_t i) {
-      const WantedKernel& one = wanted[missing_places[i]];
-      if (one.copies == 1) return false;
-      for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
-      return true;
-    };
-    const auto about = [&](const absl::Status& status, size_t i) {
-      return AboutResult(
-          status, sink,
-          results[schedule.kernels[wanted[missing_places[i]].first].buffers[0]]);
-    };
-    std::vector<CompiledKernel> objects;
-    std::vector<size_t> places;  // of objects, in `missing`
-    for (size_t i = 0; i < missing.size(); ++i) {
-      if (!compiled[i].ok() && refuse(i)) continue;
-      OB_RETURN_IF_ERROR(about(compiled[i].status(), i));
-      objects.push_back(*std::move(compiled[i]));
-      places.push_back(i);
-    }
-    std::vector<runtime::LoadedKernel> loaded = device().LoadAll(objects);
-    for (size_t o = 0; o < objects.size(); ++o) {
-      const size_t i = places[o];
-      if (!loaded[o].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
-        missing[i].opts = std::nullopt;
-        const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
-        if (plain.ok()) loaded[o] = device().Load(*plain);
-      }
-      if (!loaded[o].ok() && refuse(i)) continue;
-      OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
-      const GraphId& id = wanted[missing_places[i]].id;
-      kernels[id] = kernels_.Add(id, std::move(missing[i]), std::move(missing_names[i]),
-                                 *std::move(loaded[o]));
-      ++count;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
-                                                          std::span<const int64_t> donated) {
-    const TraceSpan span(trace_, "plan");
-    const Clock::time_point start = Clock::now();
-    Graph graph;
-    auto plan = std::make_unique<ExecutionPlan>();
-    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, target_, donated, ScheduleOptionsOf()));
-    if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
-
-    const std::vector<int> results = ResultsOf(schedule);
-    std::vector<WantedKernel> wanted = WantedBy(schedule);
-    Kernels kernels;
-    size_t compiled = 0;
-    OB_RETURN_IF_ERROR(MakeKernels(graph, schedule, sink, results, wanted, kernels, compiled));
-    if (std::ranges::any_of(wanted, &WantedKernel::refused)) {
-      wanted = OneByOne(wanted);
-      OB_RETURN_IF_ERROR(MakeKernels(graph, schedule, sink, results, wanted, kernels, compiled));
-    }
-    for (const WantedKernel& one : wanted) {
-      const std::shared_ptr<KernelInUse>& kernel = kernels.at(one.id);
-      plan->launches.push_back({kernel, BuffersOf(schedule, one, *kernel->loaded),
-                                results[schedule.kernels[one.first].buffers[0]]});
-    }
-    int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
-    for (size_t b = 0; b < schedule.buffers.size(); ++b) {
-      const schedule::ScheduledBuffer& buffer = schedule.buffers[b];
-      if (buffer.kind == schedule::ScheduledBuffer::Kind::kOutput) {
-        result_bytes += buffer.bytes();
-        if (schedule.over[buffer.index] != schedule::kNoInput) in_place_bytes += buffer.bytes();
-      } else if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
-                 buffer.bytes() > largest) {
-        largest = buffer.bytes();
-        plan->largest_temporary = results[b];
-      }
-    }
-    const size_t count = schedule.kernels.size();
-    schedule.kernels.clear();  // their graph ends with this function
-    plan->schedule = std::move(schedule);
-    NumberByLaunch(wanted, plan->schedule.steps);
-    if (debug_ >= 1)
-      std::fprintf(stderr,
-                   "plan: %zu kernels, %zu compiled, %zu launches, %.1f MB of temporaries, "
-                   "%.1f MB of results, %.1f of them in place, %.1f ms\n",
-                   count, compiled, plan->launches.size(),
-                   static_cast<double>(plan->schedule.arena_bytes) / 1e6,
-                   static_cast<double>(result_bytes) / 1e6,
-                   static_cast<double>(in_place_bytes) / 1e6,
-                   std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    return plan;
-  }
-
-  schedule::ScheduleOptions ScheduleOptionsOf() const {
-    schedule::ScheduleOptions options{.scores = scores_};
-    if (target_.kind == TargetKind::kCuda)
-      options.computes_scores = [this](const UOp* kernel) {
-        return program::ComputesScores(kernel, target_);
-      };
-    return options;
-  }
-
   KernelCompiler* compiler_;
   int debug_;
-  const schedule::ScorePolicy scores_;
   LaunchWatch* const watch_;
-  const Target target_;
-  std::optional<Tuner> tuner_;
   KernelsInUse kernels_;
+  PlanMaker maker_;
   IdleSearch idle_search_;
   KnownPlans plans_;
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often

@@ -83,6 +83,10 @@ class Engine {
   // nullptr: no group. Any thread may call its Abort while a Run waits.
   collective::Collective* group() const { return collective_.get(); }
 
+  // In a group: called where memory lacks before a Run launches anything, and gives back what it
+  // can. Nothing: there is nothing to give back.
+  void SetMakeRoom(std::function<void()> make_room) { make_room_ = std::move(make_room); }
+
   // Evaluates `sink` (verified, of tensor level, or in a group of device level) on `inputs`,
   // in the order of its PARAM slots;
   // returns the results in the order of its sources. `id` is the graph's id, the key of caches.
@@ -141,6 +145,7 @@ class Engine {
   absl::Status EndGroupIfFailed(absl::Status status);
 
   EngineStats stats_;
+  std::function<void()> make_room_;
   ExecutorTrace* trace_ = nullptr;
 
  private:

@@ -5,10 +5,13 @@
 //   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
 //       again after a reconnection.
 //   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
-//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot.
+//   E6  Frames of another epoch than the last Open's are dropped, but for a TakeSnapshot that names
+//       no item.
 //   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
 //       to them that is not acknowledged. durable_seq is reported when it is stored, not before. No
 //       snapshot is taken while a Save has no answer: a restored session has no unfinished Save.
+//       A rank of several takes one of exactly the item that the gateway names, or none: it holds
+//       the arrays between that item and the next.
 //   E9  An answer to an item up to received_seq_ is not sent again, not even by a replay.
 //
 //   new --Open--> open --Close--> ended
@@ -89,7 +92,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     if (item.has_open()) {
       OnOpen(item.open(), frame.epoch());
     } else if (item.has_take_snapshot()) {
-      OnTakeSnapshot();
+      OnTakeSnapshot(item.take_snapshot(), frame.epoch());
     } else if (!open_) {
       EndSession(absl::FailedPreconditionError("a session must begin with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
@@ -103,7 +106,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
 }
 
 void ExecutorCore::FinishAnswers() {
-  if (applied_seq_ > told_seq_ && !ended_) SendDone();
+  if ((applied_seq_ > told_seq_ || missed_is_news_) && !ended_) SendDone();
   out_.Flush();
   out_.SetTarget(nullptr);
 }
@@ -139,16 +142,20 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
       open.trace() && options_.now_ns ? std::make_unique<ExecutorTrace>(options_.now_ns) : nullptr;
   engine_->SetTrace(trace_.get());
   out_.SetEpoch(epoch);
+  KeepWaiting();
   state_.ForgetPutUnderWay();
   graphs_.DropIncomplete();
-  waiting_.clear();
   needed_.clear();
-  needed_blob_.clear();
   opened_by_ = open;
   received_seq_ = std::max(received_seq_, open.received_seq());
   schedule_.SetInterval(open.snapshot_ms());
+  if (open.snapshots_when_told()) schedule_.SetWhenTold();
+  told_.Clear();
+  told_request_.reset();
+  told_last_ = told_missed_ = 0;
+  missed_is_news_ = false;
   if (restoration_ != nullptr) return;  // it goes on, and answers the last Open
-  inbox_.Forget();
+  if (waiting_.empty()) inbox_.Forget();
   if (first && !open.snapshot_root().empty()) {
     restoration_ = std::make_unique<Restoration>(open.snapshot_root(), &inbox_);
     return;
@@ -157,6 +164,27 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
     if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
   SendOpened();
+  if (needed_blob_.empty()) Drain();
+}
+
+// The client sends again what is not applied. In a group other ranks may be in the middle of an
+// item that waits here, and hear of no Open before they are through: what is here whole stays, and
+// is skipped when it comes again.
+void ExecutorCore::KeepWaiting() {
+  size_t kept = 0;
+  uint64_t seq = 0, bytes = 0;
+  for (size_t i = 0; engine_->group() != nullptr && i < waiting_.size(); ++i) {
+    const proto::ClientItem& item = waiting_[i];
+    if (std::exchange(seq, item.seq()) != item.seq()) bytes = 0;
+    bytes += item.put().data().size();
+    const bool lacks = item.has_put() && item.put().blob_root().empty() &&
+                       bytes < item.put().total_bytes();  // another piece
+    if (!lacks) kept = i + 1;
+  }
+  if (state_.put_under_way() != 0) kept = 0;
+  waiting_.resize(kept);
+  kept_seq_ = waiting_.empty() ? 0 : waiting_.back().seq();
+  if (waiting_.empty()) needed_blob_.clear();
 }
 
 void ExecutorCore::SendOpened() {
@@ -238,10 +266,17 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
 
 // The answer says how far everything is durable: the gateway may have been started again, and know
 // neither.
-void ExecutorCore::OnTakeSnapshot() {
+void ExecutorCore::OnTakeSnapshot(const proto::TakeSnapshot& told, uint64_t epoch) {
   if (!open_ || restoration_ != nullptr) return;  // there is no state yet, or a snapshot has it all
-  schedule_.RequestNow();
-  SendDone();
+  if (partner_left_) return;                      // in the middle of an item
+  if (told.seq() == 0) {
+    schedule_.RequestNow();
+    return SendDone();
+  }
+  if (epoch != epoch_ || told.number() <= told_last_) return;  // E6, or a frame that came twice
+  told_last_ = told.number();
+  told_ = told;
+  TakeToldSnapshot();
 }
 
 void ExecutorCore::OnClose() {
@@ -251,6 +286,7 @@ void ExecutorCore::OnClose() {
 }
 
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
+  if (item.seq() <= kept_seq_) return;  // KeepWaiting: it is here, or applied
   waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
   if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
     return EndSession(
@@ -307,7 +343,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
         return false;
       }
       const TraceSpan span(trace_.get(), "run");
-      outcome = state_.Run(seq, item.run(), *graph);
+      outcome = state_.Run(seq, item.run(), *graph, WholeGraphsOf(item.run().whole()));
       break;
     }
     case proto::ClientItem::kPut: {
@@ -349,6 +385,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   }
   if (outcome.applied) applied_seq_ = seq;
   schedule_.Applied(item);
+  TakeToldSnapshot();
   if (trace_ != nullptr && trace_->wants_done()) SendDone();
   return true;
 }
@@ -358,7 +395,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
 bool ExecutorCore::GroupHasEnded() {
   if (engine_->group() == nullptr) return false;
   const absl::Status status = engine_->group()->status();
-  if (status.ok()) return false;
+  if (status.ok() || options_.planted.goes_on_alone) return false;
   if (collective::AbortedRank(status) == rank_)
     EndSession(status);
   else
@@ -441,6 +478,8 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   done->set_through_seq(applied_seq_);
   AddStats(*done);
   done->set_durable_seq(schedule_.durable_seq());
+  done->set_snapshot_missed(told_missed_);
+  missed_is_news_ = false;
   AddKernelUses(*done);
   return done;
 }

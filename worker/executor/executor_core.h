@@ -59,6 +59,8 @@ class FrameWriter {
 struct PlantedBugs {
   bool ack_before_store = false;  // reports a snapshot as durable when it is begun
   bool no_seq_check = false;      // applies items again that were applied before
+  bool snapshot_late = false;     // a rank's snapshot has items behind the one that was told
+  bool goes_on_alone = false;     // a rank applies items after its group has ended
 };
 
 struct ExecutorOptions {
@@ -127,7 +129,11 @@ class ExecutorCore {
   void KnowKernelUses();
   absl::Status Restored();
   void OnGraph(const proto::Graph& piece);
-  void OnTakeSnapshot();
+  void OnTakeSnapshot(const proto::TakeSnapshot& told, uint64_t epoch);
+  void TakeToldSnapshot();
+  void MissToldSnapshot(uint64_t number);
+  void FillSnapshot(PersistRequest& request);
+  void KeepWaiting();  // of a stream that another one has replaced
   void OnClose();
   void OnSequenced(proto::ClientItem item);
   void Drain();
@@ -182,17 +188,26 @@ class ExecutorCore {
   EngineStats restored_;                      // of the executors before, up to the snapshot
   SnapshotSchedule schedule_;
   std::deque<std::shared_ptr<PersistRequest>> saves_;  // not taken yet
+  // Of a rank of several: the snapshot that it is to take, 0: none; the last number that it heard
+  // of in this epoch; the last that it has not stored; and one that is taken, and not written yet.
+  proto::TakeSnapshot told_;
+  uint64_t told_last_ = 0, told_missed_ = 0;
+  bool missed_is_news_ = false;
+  std::shared_ptr<PersistRequest> told_request_;
   uint64_t next_store_ = 1;
   // The request that was taken and not answered yet; only the adapter holds its arrays.
   struct Storing {
     uint64_t id, seq, total_bytes;
     bool checkpoint;
+    uint64_t told;   // number of TakeSnapshot; 0: by its own schedule
+    uint64_t epoch;  // of that
   };
   std::optional<Storing> storing_;
   size_t kernel_uses_told_ = 0;  // of the kernel use log
   std::set<std::pair<uint64_t, std::string>>
       known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
+  uint64_t kept_seq_ = 0;                  // those up to here came in an earlier epoch
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   std::string needed_blob_;                // or the blob

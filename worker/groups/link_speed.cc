@@ -71,6 +71,7 @@ absl::StatusOr<LinkSpeed> MeasureLink() {
 void DescribeGroups(int devices, proto::Register& entry) {
   entry.set_serves_groups(true);
   entry.set_has_collectives(true);
+  entry.set_groups_recover(true);
   if (devices < 2) return;
   static const absl::StatusOr<LinkSpeed> speed = MeasureLink();
   if (!speed.ok()) {

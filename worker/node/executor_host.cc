@@ -131,6 +131,7 @@ class ExecutorHost::Impl {
                    .works = [this] { return works_.load(); },
                    .on_stuck = [this](const absl::Status& why) { Misbehaved(why); }}),
         blobs_({.assign = options_.assign,
+                .rank = options_.rank,
                 .fleet_secret = options_.fleet_secret,
                 .channels = options_.bulk,
                 .cache = options_.blob_cache,
@@ -245,6 +246,18 @@ class ExecutorHost::Impl {
     shutdown(executor_.fd(), SHUT_RDWR);  // ReadEvents ends it
   }
 
+  // Of this worker.
+  uint32_t Device() const {
+    const auto rank = static_cast<int>(options_.rank);
+    return rank < options_.assign.devices_size() ? options_.assign.devices(rank) : 0;
+  }
+
+  void NoteActivity(bool works) {
+    works_ = works;
+    if (options_.leases != nullptr)
+      options_.leases->Works(options_.assign.session_id(), Device(), works);
+  }
+
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::NodeEvent event;
@@ -260,7 +273,7 @@ class ExecutorHost::Impl {
       }
       if (event.has_counts()) AddCounts(event.counts());
       if (event.has_trouble()) trouble_ = event.trouble();
-      if (event.has_activity()) works_ = event.activity().working();
+      if (event.has_activity()) NoteActivity(event.activity().working());
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(SearchName(), ++spells);
@@ -276,6 +289,7 @@ class ExecutorHost::Impl {
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    if (options_.leases != nullptr) options_.leases->Gone(options_.assign.session_id(), Device());
     if (options_.output != nullptr) options_.output->Finish();
     options_.kernels.reset();                      // its boxes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2

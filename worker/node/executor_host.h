@@ -25,6 +25,7 @@
 #include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
+#include "worker/receipts/lease_counter.h"
 #include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {
@@ -37,6 +38,7 @@ struct ExecutorHostOptions {
   BlobCache* blob_cache = nullptr;
   std::vector<std::shared_ptr<grpc::Channel>> bulk;  // to the gateway, for blobs
   IdleSearcher* searcher = nullptr;                  // notified of items; may be nullptr
+  LeaseCounter* leases = nullptr;  // notified of when it works; may be nullptr
   // Compiles for the executor; the host tells it the account.
   std::unique_ptr<KernelService> kernels;
   AccountFiles files;

@@ -11,10 +11,12 @@
 namespace outboard::worker {
 
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
+                                                                 uint32_t rank,
                                                                  const std::string& fleet_secret) {
   std::vector<std::pair<std::string, std::string>> metadata = {
       {"outboard-session", absl::BytesToHexString(assign.session_id())},
       {"outboard-token", absl::BytesToHexString(assign.attach_token())}};
+  if (rank > 0) metadata.emplace_back("outboard-rank", absl::StrCat(rank));
   metadata.emplace_back("authorization", absl::StrCat("Bearer ", fleet_secret));
   return metadata;
 }
@@ -22,9 +24,8 @@ std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::As
 GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, uint32_t rank,
                        const std::string& fleet_secret, int fd)
     : fd_(fd) {
-  for (const auto& [name, value] : SessionMetadata(assign, fleet_secret))
+  for (const auto& [name, value] : SessionMetadata(assign, rank, fleet_secret))
     context_.AddMetadata(name, value);
-  if (rank > 0) context_.AddMetadata("outboard-rank", absl::StrCat(rank));
   stream_ = fleet.Attach(&context_);
   up_ = std::thread([this] { Up(); });
   down_ = std::thread([this] { Down(); });

@@ -38,6 +38,7 @@ class GrpcAttach {
 
 // Returns the gRPC metadata that authorises a worker to act for a session.
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
+                                                                 uint32_t rank,
                                                                  const std::string& fleet_secret);
 
 }  // namespace outboard::worker

@@ -40,7 +40,7 @@ void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>&
 
 SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
   connections_.channels = options_.channels;
-  connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
+  connections_.metadata = SessionMetadata(options_.assign, options_.rank, options_.fleet_secret);
 }
 
 SessionBlobs::~SessionBlobs() {

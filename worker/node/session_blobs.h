@@ -32,6 +32,7 @@ namespace outboard::worker {
 
 struct SessionBlobsOptions {
   proto::Assign assign;
+  uint32_t rank = 0;  // of the executor
   std::string fleet_secret;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;

@@ -80,7 +80,8 @@ class Supervisor::Impl {
                   .reference = executors_.reference,
                   .count_max = options_.devices,
                   .memory_bytes_max = options_.memory_bytes_max}),
-        accounts_(KernelsOf(options_)) {
+        accounts_(KernelsOf(options_)),
+        leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
@@ -122,9 +123,8 @@ class Supervisor::Impl {
         LogNotJoined(status);
         continue;
       }
-      if (status.code() == absl::StatusCode::kUnauthenticated ||
-          status.code() == absl::StatusCode::kPermissionDenied ||
-          status.code() == absl::StatusCode::kFailedPrecondition) {
+      if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+          absl::IsFailedPrecondition(status)) {
         EndSessions();
         spare_.Stop();
         return status;
@@ -220,8 +220,8 @@ class Supervisor::Impl {
     proto::GatewayCommand command;
     bool has_welcome = false;
     while (stream->Read(&command)) {
-      Reap();  // first, so that an ended session is not mistaken for one that was assigned
-               // again
+      for (const proto::WorkerEvent& event : leases_.On(command)) Tell(event);
+      Reap();  // before what follows: an ended session may be assigned again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = IsNode(options_.enrolment.get()) ? "" : command.welcome().local_socket();
@@ -305,6 +305,7 @@ class Supervisor::Impl {
     entry.set_one_account(one_account_);
     DescribeGroups(options_.devices, entry);
     if (options_.links != nullptr) entry.set_data_address(options_.links->address());
+    leases_.AddTo(entry);
     devices_.Describe(CoresOfEach(), entry);
     std::lock_guard lock(mutex_);
     for (const auto& [id, executors] : sessions_) {
@@ -332,6 +333,7 @@ class Supervisor::Impl {
         event.mutable_heartbeat()->add_memory_bytes(executors->memory_bytes());
       }
       lock.unlock();
+      leases_.AddTo(*event.mutable_heartbeat());
       Tell(event);
       lock.lock();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
@@ -355,8 +357,7 @@ class Supervisor::Impl {
       if (const std::string how = spare_.Stop(); how == absl::StrCat("exited with ", kExitNoDevice))
         OnDeviceFailure(spare_.device(), DeviceFailure::kNotThere, 0,
                         "an executor could not have it (its log says why)");
-    const std::optional<uint32_t> free = FirstFreeDevice();
-    if (free.has_value()) StartSpareOn(*free);
+    if (const std::optional<uint32_t> free = FirstFreeDevice()) StartSpareOn(*free);
   }
 
   void StartSpareOn(uint32_t device) {
@@ -378,7 +379,6 @@ class Supervisor::Impl {
     return IsHeld(device) ||
            (assigning_ != nullptr && std::ranges::count(assigning_->devices(), device) > 0);
   }
-
   // nullopt: none, of GPUs.
   std::optional<uint32_t> FirstFreeDevice() {
     const auto devices = static_cast<uint32_t>(options_.devices);
@@ -456,6 +456,7 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
+    session.leases = &leases_;
     session.kernels = spare_.TakeKernels();
     session.stored_file = StoredFile::MakeOrNone(blob_cache_->folder());
     session.output = spare_.TakeOutput();
@@ -502,9 +503,7 @@ class Supervisor::Impl {
     Tell(event);
   }
 
-  void OnRelease(const std::string& id) {
-    TakeSession(id).reset();  // joins its threads
-  }
+  void OnRelease(const std::string& id) { TakeSession(id).reset(); }  // joins its threads
 
   std::unique_ptr<SessionExecutors> TakeSession(const std::string& id) {
     std::lock_guard lock(mutex_);
@@ -566,6 +565,7 @@ class Supervisor::Impl {
   SpareExecutor spare_;
   const proto::Assign* assigning_ = nullptr;  // the one that begins; of Run's thread
   AccountKernels accounts_;
+  LeaseCounter leases_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

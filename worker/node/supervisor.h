@@ -16,10 +16,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "wire/proof/signing_key.h"
 #include "worker/groups/group_links.h"
 #include "worker/node/enrolment.h"
 
@@ -38,6 +40,8 @@ struct SupervisorOptions {
   std::string identity = {};
   std::vector<std::string>
       executor;  // command line of an executor; empty: this program with "executor"
+  // Signs what this worker counts of leases (worker/receipts/lease_counter.h); nothing: a new key.
+  std::optional<signing::SigningKey> receipt_key = std::nullopt;
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
   // search.
   std::vector<std::string> search;

@@ -22,6 +22,7 @@ struct PersistRequest {
   uint64_t id = 0;   // 1, 2, 3 ... in a session
   uint64_t seq = 0;  // of a snapshot: the last item it includes; of a checkpoint: the Save
   uint64_t epoch = 0;
+  uint64_t told = 0;  // of a snapshot that the gateway asked for: the number of that TakeSnapshot
   bool checkpoint = false;
   std::string name;  // of a checkpoint
   proto::SessionSnapshot snapshot;

@@ -22,16 +22,21 @@ constexpr size_t kSavesWaitingMax = kSaveAnswersMax;
 std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
   if (!open_ || ended_ || restoration_ != nullptr || storing_) return nullptr;
   std::shared_ptr<PersistRequest> request;
-  if (!saves_.empty()) {
+  if (told_request_ != nullptr) {
+    request = std::move(told_request_);
+    if (options_.planted.snapshot_late && rank_ != 0) {
+      request->arrays.clear();
+      request->snapshot.Clear();
+      FillSnapshot(*request);
+      request->snapshot.set_seq(request->seq);
+    }
+  } else if (!saves_.empty()) {
     request = std::move(saves_.front());
     saves_.pop_front();
   } else if (schedule_.Due(now_ms)) {
     request = std::make_shared<PersistRequest>();
     request->seq = applied_seq_;
-    request->snapshot.set_seq(applied_seq_);
-    AddStats(request->snapshot);
-    state_.AddTo(*request);
-    unacknowledged_.AddTo(*request);
+    FillSnapshot(*request);
     schedule_.Begun(now_ms);
     if (options_.planted.ack_before_store) schedule_.Stored(/*stored=*/true, now_ms);
   } else {
@@ -39,7 +44,8 @@ std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
   }
   request->id = next_store_++;
   request->epoch = epoch_;
-  storing_ = Storing{request->id, request->seq, request->total_bytes(), request->checkpoint};
+  storing_ = Storing{request->id,         request->seq,  request->total_bytes(),
+                     request->checkpoint, request->told, epoch_};
   state_.SetHeld(request, options_.let_go);
   return request;
 }
@@ -68,11 +74,43 @@ void ExecutorCore::OnStored(const proto::Stored& stored, int64_t now_ms, const S
                            code == absl::StatusCode::kResourceExhausted);
     }
     AnswerSave(std::move(answer));
+  } else if (done.told > 0) {
+    // The gateway knows of what is kept: it has all parts, or not.
+    if (stored.code() != 0 && done.epoch == epoch_) MissToldSnapshot(done.told);
   } else {
     schedule_.Stored(stored.code() == 0, now_ms);
     if (stored.code() == 0) SendDone();
   }
   FinishAnswers();
+}
+
+void ExecutorCore::FillSnapshot(PersistRequest& request) {
+  request.snapshot.set_seq(applied_seq_);
+  AddStats(request.snapshot);
+  state_.AddTo(request);
+  unacknowledged_.AddTo(request);
+}
+
+// E8. What is being stored already is not waited for: the next item would change the arrays.
+void ExecutorCore::TakeToldSnapshot() {
+  if (told_.number() == 0 || applied_seq_ < told_.seq()) return;
+  const proto::TakeSnapshot told = std::exchange(told_, {});
+  const bool has_passed = applied_seq_ > told.seq();
+  if (has_passed || storing_ || told_request_ != nullptr || !saves_.empty())
+    return MissToldSnapshot(told.number());
+  told_request_ = std::make_shared<PersistRequest>();
+  told_request_->seq = told.seq();
+  told_request_->told = told.number();
+  FillSnapshot(*told_request_);
+  // One that nobody writes yet is given up.
+  state_.SetHeld(told_request_, [this] {
+    if (std::exchange(told_request_, nullptr) != nullptr) MissToldSnapshot(told_last_);
+  });
+}
+
+void ExecutorCore::MissToldSnapshot(uint64_t number) {
+  told_missed_ = std::max(told_missed_, number);
+  missed_is_news_ = true;
 }
 
 std::optional<int64_t> ExecutorCore::wake_ms() const {

@@ -66,7 +66,8 @@ absl::Status SessionState::CheckRun(const proto::Run& run) const {
   return names_.Check(run);
 }
 
-Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph) {
+Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
+                          const WholeGraphs& whole) {
   telemetry::Count(telemetry::Metric::kWorkerSteps);
   Outcome outcome;
   absl::Status status = graph.status;
@@ -98,7 +99,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
     if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
   }
   names_.Follow(run);  // E10
-  std::vector<DeviceArrayPtr> outputs;
+  std::vector<DeviceArrayPtr> outputs, fetched;
   if (status.ok()) {
     std::vector<Binding> bindings;
     for (const proto::Binding& binding : run.bindings())
@@ -116,6 +117,12 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
         status = results.status();
     }
   }
+  for (const uint32_t i : run.fetch()) {
+    if (!status.ok()) break;
+    absl::StatusOr<DeviceArrayPtr> value = Whole(whole, i, outputs[i]);
+    status = value.status();
+    if (value.ok()) fetched.push_back(*std::move(value));
+  }
   if (!status.ok()) {
     outcome.answers.push_back(Fail(seq, cause_seq, status,
                                    {run.outputs().data(), static_cast<size_t>(run.outputs_size())},
@@ -123,8 +130,9 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
     return outcome;
   }
   for (int i = 0; i < run.outputs_size(); ++i) handles_[run.outputs(i)].array = outputs[i];
-  for (const uint32_t i : run.fetch())
-    outcome.answers.push_back(Answer{outputs[i], i, run.outputs(i), {}});
+  for (int i = 0; i < run.fetch_size(); ++i)
+    outcome.answers.push_back(
+        Answer{std::move(fetched[i]), run.fetch(i), run.outputs(run.fetch(i)), {}});
   return outcome;
 }
 
@@ -134,17 +142,20 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
     std::span<const int64_t> donated, absl::Status& session) {
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
-  // While what is being stored may be what memory lacks, inputs are kept for a second try.
+  // While what is being stored may be what memory lacks, inputs are kept for a second try. In a
+  // group what one rank tries again the others do not: there the engine makes room before it
+  // begins.
   std::vector<DeviceArrayPtr> again;
-  if (!held_.expired()) again = inputs;
+  const bool is_group = engine_->group() != nullptr;
+  if (!held_.expired() && !is_group) again = inputs;
+  engine_->SetMakeRoom(!held_.expired() && is_group ? let_go_ : std::function<void()>());
   const auto run = [&](std::vector<DeviceArrayPtr> with) {
     if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
     return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
                                 [this] { ++repetitions_; });
   };
   absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
-  // Not in a group: what one rank tries again, the others do not.
-  if (engine_->group() == nullptr && MadeRoom(results.status()))
+  if (!is_group && MadeRoom(results.status()))
     results = run(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session.Update(kernel_use_log_.Note(seq, std::move(version)));

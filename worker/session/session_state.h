@@ -48,17 +48,19 @@ class SessionState {
   SessionState(Engine* engine, std::vector<KernelUseRecord> follow);
   ~SessionState();
 
+  // By the index of a value: the graph that makes the whole of an array that is stored in parts.
+  using WholeGraphs = std::map<uint32_t, const KnownGraph*>;
   // From now on, Run fails with `why` if its seq is this one: it is known to end the process.
   void Refuse(uint64_t seq, absl::Status why) { refused_[seq] = std::move(why); }
   // `seq` is one above the last applied, or that of the Put under way.
-  Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
+  // `whole`: of the values that `run.fetch` asks for, by output.
+  Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph,
+              const WholeGraphs& whole = {});
   Outcome Put(uint64_t seq, const proto::Put& piece);
   // A Put whose bytes came as a blob; the array, of `dims`, is made in their memory.
   Outcome PutBlob(uint64_t seq, const proto::Put& put, std::vector<int64_t> dims,
                   absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
-  // By the index of a value: the graph that makes the whole of an array that is stored in parts.
-  using WholeGraphs = std::map<uint32_t, const KnownGraph*>;
   Outcome Fetch(uint64_t seq, const proto::Fetch& fetch, const WholeGraphs& whole = {});
   // Fills in `request`, unless the item fails.
   Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request,

@@ -8,6 +8,7 @@
 // The client keeps what is not durable, with room for twice that (proto/cloud.proto, Recovery): it
 // goes on while a snapshot is being stored. One that failed is tried again after an interval; after
 // kRetryMs where somebody waits for it: a limit is passed, or it was requested.
+// A rank of several is told when, and of which item: none is ever due.
 // Times: milliseconds of any monotonic clock. Threads: one.
 #pragma once
 
@@ -23,7 +24,8 @@ class SnapshotSchedule {
   static constexpr int64_t kRetryMs = 1000;
 
   void SetInterval(uint32_t interval_ms) { interval_ms_ = interval_ms; }  // 0: no snapshots
-  bool takes_snapshots() const { return interval_ms_ > 0; }
+  void SetWhenTold() { interval_ms_ = 0, is_told_ = true; }
+  bool takes_snapshots() const { return interval_ms_ > 0 || is_told_; }
   // The session starts from a snapshot that includes items up to `seq`.
   void Restored(uint64_t seq) { applied_seq_ = durable_seq_ = seq; }
   void Applied(const proto::ClientItem& item);
@@ -43,6 +45,7 @@ class SnapshotSchedule {
   bool IsUrgent() const { return requested_ || Full(); }
 
   uint32_t interval_ms_ = 0;
+  bool is_told_ = false;
   std::optional<int64_t> next_ms_;  // from when the interval is over; nullopt: it has not begun
   int64_t retry_ms_ = 0;            // not before, also if urgent
   bool under_way_ = false;

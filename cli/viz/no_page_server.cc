@@ -1,5 +1,5 @@
 // Takes the place of page_server.cc in builds without OUTBOARD_VIZ.
-#include "cli/page_server.h"
+#include "cli/viz/page_server.h"
 
 namespace outboard::cli {
 

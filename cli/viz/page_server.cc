@@ -1,4 +1,4 @@
-#include "cli/page_server.h"
+#include "cli/viz/page_server.h"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>

@@ -1,0 +1,170 @@
+// Leases as they begin and end, what is charged for them, and the receipts that workers write.
+//
+// Both sides count. The charges are the core's, by the gateway's clock; DeviceTime checks that they
+// are for no more time than passed, and receipts say what the workers counted.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/base/limits.h"
+#include "gateway/data_path/core_driver_entries.h"
+#include "gateway/data_path/host.h"
+#include "proto/fleet.pb.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
+#include "wire/proof/receipt.h"
+
+namespace outboard::gateway {
+
+namespace {
+// Receipts of leases that run are kept as often as they are charged.
+constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
+}  // namespace
+
+void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [account, device_s] : used)
+    core_.RememberUse(account, device_s, host_->Now());
+}
+
+void CoreDriver::Do(WriteLease& action) {
+  for (const Seat& seat : action.seats) TellLease(action, seat);
+  if (!action.end.empty()) {
+    device_time_.End(action.lease, action.at);
+    return writes_->EndLease(action.lease, action.end);
+  }
+  LeaseRow row;
+  row.lease = action.lease;
+  row.tenant = action.tenant;
+  row.devices = action.devices;
+  row.worker = NameOf(action.worker);
+  row.granted_at = host_->WallNow();
+  row.use = action.use;
+  row.key_id = action.key_id;
+  row.price_class = action.price_class;
+  if (!HoldsDevice(action.use)) {  // state alone: what is metered is of no device
+    std::vector<std::string> states;
+    for (uint32_t i = 0; i < action.devices; ++i)
+      states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
+    device_time_.Begin(action.lease, states, action.at);
+    return writes_->Grant(std::move(row));
+  }
+  for (const Seat& seat : action.seats) {
+    const Worker* const worker = FindWorker(seat.worker);
+    const std::string key = worker == nullptr              ? ""
+                            : worker->receipt_key.empty() ? worker->identity.substr(0, 16)
+                                                          : worker->receipt_key;
+    for (const uint32_t slot : seat.slots)
+      row.physical_devices.push_back(signing::PhysicalDevice(key, slot));
+  }
+  device_time_.Begin(action.lease, row.physical_devices, action.at);
+  writes_->Grant(std::move(row));
+}
+
+// To a worker that counts, of its own devices.
+void CoreDriver::TellLease(const WriteLease& action, const Seat& seat) {
+  const Worker* const worker = FindWorker(seat.worker);
+  if (worker == nullptr || worker->receipt_key.empty() || seat.slots.empty() ||
+      !HoldsDevice(action.use))
+    return;
+  uint32_t place = 0;  // of its first device within the session
+  for (const Seat& other : action.seats) {
+    if (other.worker == seat.worker) break;
+    place += static_cast<uint32_t>(other.slots.size());
+  }
+  proto::GatewayCommand command;
+  proto::LeaseChange& change = *command.mutable_lease_change();
+  change.set_session_id(action.lease.session.Bytes());
+  change.set_grant(action.lease.grant);
+  change.set_ends(!action.end.empty());
+  for (const uint32_t slot : seat.slots) {
+    change.add_devices(slot);
+    change.add_places(place++);
+  }
+  worker->endpoint->Send(std::move(command));
+}
+
+// A charge for more time than passed is a fault of ours: nobody pays for it, and the account's
+// leases stop, as if the ledger had refused it.
+void CoreDriver::Do(gateway::Post& action) {
+  std::map<TenantId, absl::Status> wrong;
+  for (const Charge& charge : action.charges)
+    if (absl::Status status = device_time_.Check(charge, host_->Now()); !status.ok())
+      wrong.try_emplace(charge.tenant, std::move(status));
+  const auto refuse = [this](TenantId tenant, const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    Tell(PostingRefused{tenant, why});
+  };
+  for (const auto& [tenant, why] : wrong) {
+    telemetry::Count(telemetry::Metric::kPostingsRefused);
+    telemetry::LogError("posting_refused", {{"account", tenant.value},
+                                            {"message", why.ToString()},
+                                            {"effect", "its leases stop"}});
+    host_->Post([refuse, tenant = tenant, why = why] { refuse(tenant, why); });
+  }
+  std::erase_if(action.charges,
+                [&](const Charge& charge) { return wrong.contains(charge.tenant); });
+  if (!action.charges.empty()) writes_->Post(std::move(action.charges), refuse);
+}
+
+// Signatures are checked on another thread.
+void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, bool at_once) {
+  if (receipts.size() > static_cast<size_t>(signing::kReceiptsMax)) {
+    std::lock_guard lock(mutex_);
+    return OnOffence(id, {}, telemetry::WorkerOffence::kReceipt);
+  }
+  host_->Post([this, id, receipts = std::move(receipts), at_once] {
+    std::vector<bool> good;
+    for (const proto::Receipt& receipt : receipts) good.push_back(signing::CheckReceipt(receipt).ok());
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    for (size_t i = 0; i < receipts.size(); ++i) NoteReceipt(id, receipts[i], good[i]);
+    if (at_once) KeepReceipts();
+  });
+}
+
+void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good) {
+  const Worker* const worker = FindWorker(id);
+  if (worker == nullptr) return;  // it has gone; its next connection sends it again
+  const auto session = SessionId::FromBytes(receipt.session_id());
+  if (!is_good || receipt.key() != worker->receipt_key || !session.has_value())
+    return OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
+  Receipts& waiting = receipts_[{{*session, receipt.grant()}, receipt.device()}];
+  waiting.from = id;
+  // The last one stands for those before it, unless one of them contradicts another.
+  if (waiting.receipts.size() == 2) waiting.receipts.erase(waiting.receipts.begin());
+  if (waiting.receipts.empty() || waiting.receipts.back().signature() != receipt.signature())
+    waiting.receipts.push_back(receipt);
+}
+
+void CoreDriver::KeepReceipts() {
+  if (receipts_.empty()) return;
+  std::vector<proto::Receipt> all;
+  std::map<std::string, WorkerId> from;  // by key
+  for (auto& [device, waiting] : receipts_)
+    for (proto::Receipt& receipt : waiting.receipts) {
+      from[receipt.key()] = waiting.from;
+      all.push_back(std::move(receipt));
+    }
+  receipts_.clear();
+  writes_->KeepReceipts(std::move(all), [this, from](const proto::Receipt& receipt,
+                                                     const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    const auto worker = from.find(receipt.key());
+    const auto session = SessionId::FromBytes(receipt.session_id());
+    if (stopping_ || worker == from.end() || !session.has_value()) return;
+    telemetry::LogError("receipt_refused", {{"worker", NameOf(worker->second)},
+                                            {"session", session->Hex()},
+                                            {"message", why.ToString()}});
+    OnOffence(worker->second, *session,
+              absl::IsAborted(why) ? telemetry::WorkerOffence::kReceiptConflict
+                                   : telemetry::WorkerOffence::kReceipt);
+  });
+}
+
+void CoreDriver::KeepReceiptsInTime() {
+  if (ticks_ % kKeepReceiptsTicks == 0) KeepReceipts();
+}
+
+}  // namespace outboard::gateway

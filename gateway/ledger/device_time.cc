@@ -1,0 +1,59 @@
+#include "gateway/ledger/device_time.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr size_t kPassedMax = 4096;  // leased devices whose last charges are under way
+
+// Rounded up: the meter counts whole milliseconds.
+int64_t MsBetween(MonoTime from, MonoTime to) {
+  return (std::max<int64_t>(0, to.ns - from.ns) + 999'999) / 1'000'000;
+}
+
+}  // namespace
+
+void DeviceTime::Begin(const LeaseId& lease, std::span<const std::string> devices, MonoTime now) {
+  for (uint32_t place = 0; place < devices.size(); ++place) {
+    if (const auto holder = holders_.find(devices[place]); holder != holders_.end())
+      Close(leases_.find(holder->second), now);
+    const LeasedDevice device{lease, place};
+    leases_[device] = {devices[place], now};
+    holders_[devices[place]] = device;
+  }
+}
+
+void DeviceTime::Close(std::map<LeasedDevice, Lease>::iterator lease, MonoTime now) {
+  if (passed_ms_.size() >= kPassedMax) passed_ms_.erase(passed_ms_.begin());
+  passed_ms_[lease->first] = MsBetween(lease->second.began, now);
+  holders_.erase(lease->second.physical);
+  leases_.erase(lease);
+}
+
+void DeviceTime::End(const LeaseId& lease, MonoTime now) {
+  for (auto it = leases_.lower_bound({lease, 0}); it != leases_.end() && it->first.lease == lease;)
+    Close(it++, now);
+}
+
+absl::Status DeviceTime::Check(const Charge& charge, MonoTime now) const {
+  const auto name = [&] {
+    return absl::StrCat("device ", charge.device.device, " of lease ", charge.device.lease.grant,
+                        " of session ", charge.device.lease.session.Hex());
+  };
+  int64_t passed_ms = 0;
+  if (const auto it = leases_.find(charge.device); it != leases_.end())
+    passed_ms = MsBetween(it->second.began, now);
+  else if (const auto passed = passed_ms_.find(charge.device); passed != passed_ms_.end())
+    passed_ms = passed->second;
+  else
+    return absl::InternalError(absl::StrCat(name(), " was never leased"));
+  if (charge.to_ms > passed_ms)
+    return absl::InternalError(absl::StrCat(name(), " is metered for ", charge.to_ms, " ms, and ",
+                                            passed_ms, " have passed"));
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,42 @@
+// Checks, apart from the meter, that no device is metered for more time than passed: a lease is
+// charged for no more than the time since it began, and no longer than until another lease has its
+// device.
+//
+// A core: no clock, thread or file inside.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gateway/ledger/ids.h"
+#include "gateway/ledger/meter.h"
+
+namespace outboard::gateway {
+
+class DeviceTime {
+ public:
+  // A lease begins of these physical devices, by their places in the session. What has one of them
+  // until now has it no longer: its worker has joined again, and the old connection is not known to
+  // be gone yet.
+  void Begin(const LeaseId& lease, std::span<const std::string> devices, MonoTime now);
+  void End(const LeaseId& lease, MonoTime now);
+  // INTERNAL: it is for more time than passed, or of a device that was never leased.
+  absl::Status Check(const Charge& charge, MonoTime now) const;
+
+ private:
+  struct Lease {
+    std::string physical;
+    MonoTime began;
+  };
+  void Close(std::map<LeasedDevice, Lease>::iterator lease, MonoTime now);
+
+  std::map<LeasedDevice, Lease> leases_;           // that run
+  std::map<std::string, LeasedDevice> holders_;    // of each physical device
+  std::map<LeasedDevice, int64_t> passed_ms_;      // of those that do not; their last charges come
+};
+
+}  // namespace outboard::gateway

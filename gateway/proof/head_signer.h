@@ -1,0 +1,60 @@
+// Signs the head of the ledger for each account, as its entries are posted, and has the last one at
+// hand for every reply that reports a cost.
+//
+// The first head of an account after a start reads its entries' hashes from the first one on, some
+// million a second; later ones read the new entries alone.
+// Threads: any. Of blocks for no longer than a map is looked at.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/proof/heads.h"
+#include "proto/cloud.pb.h"
+#include "wire/proof/signed_head.h"
+#include "wire/proof/signing_key.h"
+
+namespace outboard::gateway {
+
+struct CoveredHead {
+  std::shared_ptr<const proto::LedgerHead> head;
+  int64_t last_number = 0;  // of the last entry that it covers
+};
+
+class HeadSigner final : public LedgerHeads {
+ public:
+  HeadSigner(Ledger* ledger, signing::SigningKey key) : ledger_(ledger), key_(std::move(key)) {}
+
+  // Null: the account has none yet.
+  std::shared_ptr<const proto::LedgerHead> Of(TenantId tenant) const override;
+
+  // Signs the present head, if the last one is older. Blocks on the disk. Errors: the ledger's.
+  absl::StatusOr<CoveredHead> Refresh(TenantId tenant);
+  // The same, but reads a few thousand entries at most: of an account with many it takes several
+  // calls until there is a head. For a thread that has other things to do.
+  absl::Status RefreshSome(TenantId tenant);
+
+  const std::string& public_key() const { return key_.public_key(); }
+
+ private:
+  struct Account {
+    signing::AccountChain chain;
+    std::shared_ptr<const proto::LedgerHead> head;
+  };
+  absl::StatusOr<bool> Read(TenantId tenant, Account& account)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_);
+
+  Ledger* const ledger_;
+  const signing::SigningKey key_;
+  absl::Mutex reading_;  // before mutex_
+  std::map<TenantId, Account> accounts_ ABSL_GUARDED_BY(reading_);
+  mutable absl::Mutex mutex_;
+  std::map<TenantId, std::shared_ptr<const proto::LedgerHead>> heads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace outboard::gateway

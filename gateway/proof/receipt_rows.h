@@ -1,0 +1,63 @@
+// Receipts of workers in the accounts file: the last one of each leased device, and which physical
+// device each one is.
+//
+//   R1  only the worker whose device a lease names can write a receipt for it
+//   R2  a later number never counts less than an earlier one
+//   R3  a number is used once: the same number with other content is a conflict
+//
+// Threads: any; blocks on the disk. Errors of every call: those of Ledger's (ledger.h).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "gateway/ledger/ids.h"
+#include "proto/fleet.pb.h"
+#include "storage/sqlite.h"
+
+namespace outboard::gateway {
+
+// What became of a receipt.
+struct KeptReceipt {
+  LeaseId lease;
+  std::string physical_device;
+  // OK: it is kept, or a later one is. ABORTED: a conflict (R2, R3). PERMISSION_DENIED: R1.
+  absl::Status status;
+};
+
+class ReceiptRows {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReceiptRows>> Open(const std::string& path,
+                                                           const storage::OpenOptions& options = {});
+
+  // Which physical devices a lease has, by their places in the session. Idempotent; the first
+  // names stay.
+  absl::Status NameDevices(const LeaseId& lease, std::span<const std::string> physical_devices);
+  absl::StatusOr<std::vector<std::string>> DevicesOf(const LeaseId& lease);
+
+  // Keeps receipts, which have been checked (wire/proof/receipt.h), in one transaction; says of
+  // each what became of it, in their order.
+  absl::StatusOr<std::vector<KeptReceipt>> Keep(std::span<const proto::Receipt> receipts);
+
+  // The last receipt of each device of the lease, by place.
+  absl::StatusOr<std::vector<proto::Receipt>> Of(const LeaseId& lease);
+
+  // DATA_LOSS: a charge is for more time than its worker signed for, by more than
+  // kReceiptSlackMs (gateway/proof/invoice_check.h); or a receipt is not what was signed.
+  // Returns how many leased devices have a receipt.
+  absl::StatusOr<int64_t> Verify();
+
+ private:
+  explicit ReceiptRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+
+  absl::Mutex mutex_;
+  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,186 @@
+#include "worker/engine/plan_maker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/copies.h"
+#include "compiler/ir/print.h"
+#include "compiler/program/online/plan.h"
+#include "worker/executor/failed_node.h"
+
+namespace outboard::worker {
+
+using Clock = std::chrono::steady_clock;
+
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
+  if (status.ok() || result == kNoResult) return status;
+  return AboutNode(status, sink, sink->src[result]);
+}
+
+PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
+                     const CompiledEngineOptions& options, KernelsInUse* kernels)
+    : compiler_(compiler),
+      device_(device),
+      debug_(options.debug),
+      scores_(options.scores),
+      target_(compiler->target()),
+      kernels_(kernels) {
+  if (options.store != nullptr)
+    tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
+                   device,
+                   TunerOptions{.width = options.beam, .report = options.debug >= 1,
+                                .target = target_, .watch = options.launch_watch});
+}
+
+absl::Status PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
+                                    const schedule::Schedule& schedule,
+                                    const std::vector<int>& results,
+                                    std::vector<WantedKernel>& wanted, Kernels& kernels,
+                                    size_t& count) {
+  std::vector<KernelSource> missing;
+  std::vector<std::string> missing_names;
+  std::vector<size_t> missing_places;  // in `wanted`
+  std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
+  std::vector<size_t> tuned_places;
+  const bool is_tuned = tuner_.has_value() && request.tuned;
+  if (is_tuned) tuner_->BeginPlan();
+  for (size_t w = 0; w < wanted.size(); ++w) {
+    WantedKernel& one = wanted[w];
+    const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
+    if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
+    OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
+    one.id = encoded.id;
+    const auto [place, fresh] = kernels.try_emplace(encoded.id);
+    if (!fresh) continue;  // a twin
+    place->second = kernels_->Find(encoded.id);
+    if (place->second != nullptr) continue;
+    missing_places.push_back(w);
+    missing.push_back({std::move(encoded.bytes), std::nullopt});
+    const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
+    missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
+    if (const auto pinned = kernels_->PinnedOpts(encoded.id); pinned.has_value()) {
+      missing.back().opts = *pinned;
+    } else if (is_tuned) {
+      tuned.push_back({ast, missing_names.back()});
+      tuned_places.push_back(missing.size() - 1);
+    }
+  }
+  if (!tuned.empty()) {
+    std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
+    for (size_t i = 0; i < tuned.size(); ++i) missing[tuned_places[i]].opts = std::move(opts[i]);
+  }
+  const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
+  std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+  // A store may have been written by another build, or by anybody.
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (compiled[i].ok() || !missing[i].opts.has_value()) continue;
+    missing[i].opts = std::nullopt;
+    compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
+  }
+  if (request.trace != nullptr)
+    request.trace->Add("compile", compile_ns,
+                absl::StrCat(missing.size(), " of ", wanted.size(), " kernels"));
+  // Returns whether one that failed may be left out.
+  const auto refuse = [&](size_t i) {
+    const WantedKernel& one = wanted[missing_places[i]];
+    if (one.copies == 1) return false;
+    for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
+    return true;
+  };
+  const auto about = [&](const absl::Status& status, size_t i) {
+    return AboutResult(
+        status, request.sink,
+        results[schedule.kernels[wanted[missing_places[i]].first].buffers[0]]);
+  };
+  std::vector<CompiledKernel> objects;
+  std::vector<size_t> places;  // of objects, in `missing`
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (!compiled[i].ok() && refuse(i)) continue;
+    OB_RETURN_IF_ERROR(about(compiled[i].status(), i));
+    objects.push_back(*std::move(compiled[i]));
+    places.push_back(i);
+  }
+  std::vector<runtime::LoadedKernel> loaded = device_->LoadAll(objects);
+  for (size_t o = 0; o < objects.size(); ++o) {
+    const size_t i = places[o];
+    if (!loaded[o].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
+      missing[i].opts = std::nullopt;
+      const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
+      if (plain.ok()) loaded[o] = device_->Load(*plain);
+    }
+    if (!loaded[o].ok() && refuse(i)) continue;
+    OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
+    const GraphId& id = wanted[missing_places[i]].id;
+    kernels[id] = kernels_->Add(id, std::move(missing[i]), std::move(missing_names[i]),
+                                *std::move(loaded[o]));
+    ++count;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest& request) {
+  const TraceSpan span(request.trace, "plan");
+  const Clock::time_point start = Clock::now();
+  Graph graph;
+  auto plan = std::make_unique<ExecutionPlan>();
+  OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
+                      schedule::MakeSchedule(graph, request.sink, target_, request.donated,
+                                             ScheduleOptionsOf()));
+  if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
+
+  const std::vector<int> results = ResultsOf(schedule);
+  std::vector<WantedKernel> wanted = WantedBy(schedule);
+  Kernels kernels;
+  size_t compiled = 0;
+  OB_RETURN_IF_ERROR(MakeKernels(request, graph, schedule, results, wanted, kernels, compiled));
+  if (std::ranges::any_of(wanted, &WantedKernel::refused)) {
+    wanted = OneByOne(wanted);
+    OB_RETURN_IF_ERROR(MakeKernels(request, graph, schedule, results, wanted, kernels, compiled));
+  }
+  for (const WantedKernel& one : wanted) {
+    const std::shared_ptr<KernelInUse>& kernel = kernels.at(one.id);
+    plan->launches.push_back({kernel, BuffersOf(schedule, one, *kernel->loaded),
+                              results[schedule.kernels[one.first].buffers[0]]});
+  }
+  int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
+  for (size_t b = 0; b < schedule.buffers.size(); ++b) {
+    const schedule::ScheduledBuffer& buffer = schedule.buffers[b];
+    if (buffer.kind == schedule::ScheduledBuffer::Kind::kOutput) {
+      result_bytes += buffer.bytes();
+      if (schedule.over[buffer.index] != schedule::kNoInput) in_place_bytes += buffer.bytes();
+    } else if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
+               buffer.bytes() > largest) {
+      largest = buffer.bytes();
+      plan->largest_temporary = results[b];
+    }
+  }
+  const size_t count = schedule.kernels.size();
+  schedule.kernels.clear();  // their graph ends with this function
+  plan->schedule = std::move(schedule);
+  NumberByLaunch(wanted, plan->schedule.steps);
+  if (debug_ >= 1)
+    std::fprintf(stderr,
+                 "plan: %zu kernels, %zu compiled, %zu launches, %.1f MB of temporaries, "
+                 "%.1f MB of results, %.1f of them in place, %.1f ms\n",
+                 count, compiled, plan->launches.size(),
+                 static_cast<double>(plan->schedule.arena_bytes) / 1e6,
+                 static_cast<double>(result_bytes) / 1e6,
+                 static_cast<double>(in_place_bytes) / 1e6,
+                 std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  return plan;
+}
+
+schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
+  schedule::ScheduleOptions options{.scores = scores_};
+  if (target_.kind == TargetKind::kCuda)
+    options.computes_scores = [this](const UOp* kernel) {
+      return program::ComputesScores(kernel, target_);
+    };
+  return options;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,70 @@
+// From a graph to an execution plan: its schedule, its kernels compiled for the device and loaded,
+// and the launches in order.
+//
+// Threads: that of the engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
+#include "runtime/device.h"
+#include "worker/compile/kernel_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/engine/execution_plan.h"
+#include "worker/engine/kernels_in_use.h"
+#include "worker/engine/planned_launches.h"
+#include "worker/engine/trace.h"
+#include "worker/tuning/tuner.h"
+
+namespace outboard::worker {
+
+// `status`, about that result of the graph. kNoResult, or an OK status: as it is.
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result);
+
+struct PlanRequest {
+  const UOp* sink;
+  std::span<const int64_t> donated;  // inputs that results are written over
+  // Whether kernels that nobody has pinned get the store's Opts, or are searched for. Ranks that
+  // looked into the store at different times could compute different bits.
+  bool tuned;
+  ExecutorTrace* trace;  // or nullptr
+};
+
+class PlanMaker {
+ public:
+  // All pointers, those of `options` included, outlive the maker. Adds to `kernels` what it loads.
+  PlanMaker(KernelCompiler* compiler, runtime::Device* device,
+            const CompiledEngineOptions& options, KernelsInUse* kernels);
+
+  // Errors: those of the compiler and the device, about the result that needs the kernel
+  absl::StatusOr<std::unique_ptr<ExecutionPlan>> Make(const PlanRequest& request);
+
+ private:
+  using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
+
+  // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
+  // of this plan are held by it alone, so that they go with it. One in several copies may be
+  // refused, since each can be launched alone.
+  absl::Status MakeKernels(const PlanRequest& request, Graph& graph,
+                           const schedule::Schedule& schedule, const std::vector<int>& results,
+                           std::vector<WantedKernel>& wanted, Kernels& kernels, size_t& count);
+  schedule::ScheduleOptions ScheduleOptionsOf() const;
+
+  KernelCompiler* const compiler_;
+  runtime::Device* const device_;
+  const int debug_;
+  const schedule::ScorePolicy scores_;
+  const Target target_;
+  std::optional<Tuner> tuner_;
+  KernelsInUse* const kernels_;
+};
+
+}  // namespace outboard::worker
