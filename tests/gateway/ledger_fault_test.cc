@@ -362,7 +362,8 @@ TEST(LedgerVerify, FindsSecondsChargedTwiceUnderAValidChain) {
     const std::string hash = EntryHash(head, 3, forgery.at, BodyHash(body));
     const auto db = ValueOrDie(storage::Database::Open(path));
     auto entry = ValueOrDie(db->Prepare(
-        "INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"));
+        "INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, NULL, "
+        "NULL)"));
     entry.BindText(1, body.key).Bind(2, forgery.at.unix_ms).Bind(3, charge.tenant.value);
     entry.BindBlob(4, charge.device.lease.session.Bytes());
     entry.Bind(5, static_cast<int64_t>(charge.device.lease.grant)).Bind(6, charge.device.device);
