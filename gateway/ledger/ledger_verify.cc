@@ -348,12 +348,12 @@ absl::Status VerifyUse(Database& db) {
         "e.archived_amount), u.ms, u.amount FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant IS NOT NULL "
         "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
-        "e.archived_amount), u.tenant_ms, u.tenant_amount FROM ledger_use u "
+        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
+        "COALESCE(l.amount, e.archived_amount), u.tenant_ms, u.tenant_amount FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant = u.tenant "
         "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
-        "e.archived_amount), u.session_ms, u.session_amount FROM ledger_use u "
+        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
+        "COALESCE(l.amount, e.archived_amount), u.session_ms, u.session_amount FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry "
         "AND (e.session = u.session OR e.archived IS NOT NULL) "
         "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "

@@ -175,7 +175,8 @@ class FleetService final : public StreamedFleet {
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
+// In FleetService's place where clients connect without keys: whoever tries to join there is
+// refused, with or
 // without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:
