@@ -176,8 +176,7 @@ class FleetService final : public StreamedFleet {
 };
 
 // In FleetService's place where clients connect without keys: whoever tries to join there is
-// refused, with or
-// without the fleet secret. Threads: any.
+// refused, with or without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:
   NoFleetService() {
