@@ -71,8 +71,8 @@ struct SessionOptions {
   // session's; a connection may wait until it returns, so it must not wait for the session. Empty:
   // "outboard: <line>" on stderr.
   std::function<void(const std::string& line)> tell;
-  // The file in which the gateway's signed ledger heads are kept (client/session/heads/heads_seen.h);
-  // empty: none.
+  // The file in which the gateway's signed ledger heads are kept
+  // (client/session/heads/heads_seen.h); empty: none.
   std::string heads_file = {};
   // Receives the spans of client, gateway and worker (client/trace/trace.h); nullptr: no trace.
   // Must outlive the session.

@@ -62,7 +62,8 @@ struct LeaseRow {
   UseState use = UseState::kRun;
   std::string key_id = {};       // of the client's key; empty: none
   std::string price_class = {};  // as of the session's row
-  // Of each device, by its place in the session; in rows of their own (gateway/proof/receipt_rows.h).
+  // Of each device, by its place in the session; in rows of their own
+  // (gateway/proof/receipt_rows.h).
   std::vector<std::string> physical_devices = {};
   bool operator==(const LeaseRow&) const = default;
 };

@@ -122,7 +122,8 @@ void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, b
   }
   host_->Post([this, id, receipts = std::move(receipts), at_once] {
     std::vector<bool> good;
-    for (const proto::Receipt& receipt : receipts) good.push_back(signing::CheckReceipt(receipt).ok());
+    for (const proto::Receipt& receipt : receipts)
+      good.push_back(signing::CheckReceipt(receipt).ok());
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     for (size_t i = 0; i < receipts.size(); ++i) NoteReceipt(id, receipts[i], good[i]);

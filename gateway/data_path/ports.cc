@@ -268,9 +268,10 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       ack.mutable_heartbeat_ack()->set_beat(event.heartbeat().beat());
       endpoint_->Send(std::move(ack));
       if (event.heartbeat().receipts_size() > 0)
-        driver_->OnReceipts(worker_,
-                            {event.heartbeat().receipts().begin(), event.heartbeat().receipts().end()},
-                            /*at_once=*/false);
+        driver_->OnReceipts(
+            worker_,
+            {event.heartbeat().receipts().begin(), event.heartbeat().receipts().end()},
+            /*at_once=*/false);
       break;
     }
     case proto::WorkerEvent::kReceipt:

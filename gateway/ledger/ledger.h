@@ -229,10 +229,10 @@ class Ledger {
   absl::StatusOr<std::string> HashOfEntry(int64_t number);
 
   // Moves what the entries of a closed month say into its file beside this one
-  // (gateway/ledger/ledger_archive.h): those of leases whose last charge was in that month. Number,
-  // stamp and hashes of each stay, so that the chain, the heads that were signed, usage and balances
-  // are what they were; EntriesOf reads the file, StatementOf does not. Idempotent; may be broken off
-  // anywhere. Returns how many entries moved.
+  // (gateway/ledger/ledger_archive.h): those of leases whose last charge was in that month.
+  // Number, stamp and hashes of each stay, so that the chain, the heads that were signed, usage
+  // and balances are what they were; EntriesOf reads the file, StatementOf does not. Idempotent;
+  // may be broken off anywhere. Returns how many entries moved.
   // Errors: INVALID_ARGUMENT     not a month like "2026-10"
   //         FAILED_PRECONDITION  it is not over at `now`
   //         DATA_LOSS            its file holds something else; nothing moves then

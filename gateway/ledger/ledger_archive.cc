@@ -199,8 +199,9 @@ absl::StatusOr<int64_t> Ledger::ArchiveMonth(std::string_view month_text, WallTi
   if (numbers.empty()) return 0;
   MonthFiles files(folder_);
   {
-    OB_ASSIGN_OR_RETURN(const std::unique_ptr<Database> file,
-                        Database::OpenFor(kComponent, MonthFiles::kSchema, files.PathOf(month), {}));
+    OB_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Database> file,
+        Database::OpenFor(kComponent, MonthFiles::kSchema, files.PathOf(month), {}));
     OB_RETURN_IF_ERROR(Copy(*db_, *file, month, numbers));
   }
   SyncFolder(folder_);
@@ -227,7 +228,8 @@ absl::Status Ledger::Move(MonthFiles& files, const std::string& month,
     OB_ASSIGN_OR_RETURN(
         Statement add_sum,
         db_->Prepare("INSERT INTO ledger_archived_sum SELECT ?1, account, amount FROM ledger_line "
-                     "WHERE entry = ?2 ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"));
+                     "WHERE entry = ?2 "
+                     "ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"));
     OB_ASSIGN_OR_RETURN(
         Statement strip,
         db_->Prepare("UPDATE ledger_entry SET archived = ?1, archived_amount = "

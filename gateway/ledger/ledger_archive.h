@@ -1,6 +1,7 @@
 // Files of closed months: what the entries of leases that ended then say, apart from the ledger
 // itself, which keeps of them what its chain of hashes and its sums need. A file is beside the
-// accounts file, `ledger-2026-10.db`, and can be checked against it at any time: Ledger::Verify does.
+// accounts file, `ledger-2026-10.db`, and can be checked against it at any time, as Ledger::Verify
+// does.
 //
 // Transfers stay in the ledger, since their keys must be known for ever; so do leases that were
 // charged later than the month.

@@ -195,8 +195,9 @@ BEGIN
     WHERE e.number = NEW.entry AND e.session IS NOT NULL;
 END;
 )sql",
-    // Entries of closed months (ledger_archive.h) keep number, stamp and hashes, tenant, lease number and range;
-    // their month's file has the rest. Their keys are "use/#<number>", which nobody posts.
+    // Entries of closed months (ledger_archive.h) keep number, stamp and hashes, tenant, lease
+    // number and range; their month's file has the rest. Their keys are "use/#<number>", which
+    // nobody posts.
     R"sql(
 ALTER TABLE ledger_entry ADD COLUMN archived TEXT;
 ALTER TABLE ledger_entry ADD COLUMN archived_amount INTEGER;

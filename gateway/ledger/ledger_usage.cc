@@ -105,7 +105,8 @@ absl::StatusOr<std::map<TenantId, double>> Ledger::RecentUse(WallTime now, doubl
                       LastEntryBefore(*db_, WallTime{now.unix_ms - window_ms}));
   OB_ASSIGN_OR_RETURN(Statement query,
                       db_->Prepare("SELECT tenant, at_ms, unit_ms * (to_s - from_s) FROM "
-                                   "ledger_entry WHERE number > ? AND tenant IS NOT NULL AND use < 2"));
+                                   "ledger_entry WHERE number > ? AND tenant IS NOT NULL "
+                                   "AND use < 2"));
   query.Bind(1, ahead);
   std::map<TenantId, double> used;
   for (;;) {

@@ -83,12 +83,13 @@ absl::Status VerifyMoved(MonthFiles& files, const Statement& entry, Statement& l
 // The files themselves, and that their sums are those that balances count on.
 absl::Status VerifyMonths(Database& db, MonthFiles& files) {
   OB_ASSIGN_OR_RETURN(Statement months,
-                      db.Prepare("SELECT archived, COUNT(*), SUM(archived_amount) FROM ledger_entry "
-                                 "WHERE archived IS NOT NULL GROUP BY archived"));
+                      db.Prepare("SELECT archived, COUNT(*), SUM(archived_amount) FROM "
+                                 "ledger_entry WHERE archived IS NOT NULL GROUP BY archived"));
   OB_ASSIGN_OR_RETURN(
       Statement sums,
-      db.Prepare("SELECT SUM(s.amount), SUM(CASE WHEN a.name = 'revenue' THEN s.amount END) FROM "
-                 "ledger_archived_sum s JOIN ledger_account a ON a.id = s.account WHERE month = ?"));
+      db.Prepare("SELECT SUM(s.amount), SUM(CASE WHEN a.name = 'revenue' THEN s.amount END) "
+                 "FROM ledger_archived_sum s JOIN ledger_account a ON a.id = s.account "
+                 "WHERE month = ?"));
   OB_ASSIGN_OR_RETURN(
       Statement tenants,
       db.Prepare("SELECT e.tenant, SUM(e.archived_amount), (SELECT s.amount FROM "
@@ -124,7 +125,8 @@ absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use, archived FROM ledger_entry "
+          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use, archived FROM "
+          "ledger_entry "
           "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
@@ -344,8 +346,8 @@ absl::Status VerifyUse(Database& db) {
   if (count.Int(0) != count.Int(1)) return broken();
   // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
   for (const char* sql :
-       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), COALESCE(l.amount, "
-        "e.archived_amount), u.ms, u.amount FROM ledger_use u "
+       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
+        "COALESCE(l.amount, e.archived_amount), u.ms, u.amount FROM ledger_use u "
         "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant IS NOT NULL "
         "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
         "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "

@@ -32,10 +32,12 @@ std::string Statement(const Audited& audited) {
 std::string AuditedPath(const std::string& data_folder) { return data_folder + "/audited-head"; }
 
 // Nothing: there was no audit. DATA_LOSS: this gateway did not sign it.
-absl::StatusOr<Audited> ReadAudited(const std::string& data_folder, const signing::SigningKey& key) {
+absl::StatusOr<Audited> ReadAudited(const std::string& data_folder,
+                                    const signing::SigningKey& key) {
   auto text = tls::ReadFile(AuditedPath(data_folder), /*is_secret=*/false, kAuditedBytesMax);
   if (absl::IsNotFound(text.status())) return Audited{};
-  if (absl::IsInvalidArgument(text.status())) return absl::DataLossError("the audited head is none");
+  if (absl::IsInvalidArgument(text.status()))
+    return absl::DataLossError("the audited head is none");
   if (!text.ok()) return text.status();
   if (!text->empty() && text->back() == '\n') text->pop_back();
   const std::vector<std::string> words = absl::StrSplit(*text, ' ');
@@ -77,7 +79,8 @@ absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
   OB_ASSIGN_OR_RETURN(const Audited before, ReadAudited(data_folder, key));
   OB_ASSIGN_OR_RETURN(report.ledger, ledger->Verify());
   // A file from before there were receipts has none.
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<ReceiptRows> receipts, ReceiptRows::Open(accounts_path));
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<ReceiptRows> receipts,
+                      ReceiptRows::Open(accounts_path));
   OB_ASSIGN_OR_RETURN(report.receipts, receipts->Verify());
   if (before.entries > 0) {
     const auto hash = ledger->HashOfEntry(before.entries);

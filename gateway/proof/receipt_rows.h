@@ -33,8 +33,8 @@ struct KeptReceipt {
 
 class ReceiptRows {
  public:
-  static absl::StatusOr<std::unique_ptr<ReceiptRows>> Open(const std::string& path,
-                                                           const storage::OpenOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<ReceiptRows>> Open(
+      const std::string& path, const storage::OpenOptions& options = {});
 
   // Which physical devices a lease has, by their places in the session. Idempotent; the first
   // names stay.

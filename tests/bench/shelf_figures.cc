@@ -39,7 +39,7 @@ constexpr int kBatchOfNode = 4;  // passages, as in the figures of one machine
 constexpr int kSteps = 9, kWarmSteps = 2;
 constexpr double kRoundTripMs = 20;
 
-// ---- an ALLREDUCE ---------------------------------------------------------------------------------
+// ---- an ALLREDUCE ------------------------------------------------------------------------------
 
 // The Collectives of two ranks, each on its node of the shelf.
 class Ends {
@@ -91,7 +91,7 @@ void AllReduceModel(double gbit) {
          absl::StrFormat("16 MiB of f32 between two nodes in %.1f ms", ms));
 }
 
-// ---- the GPT --------------------------------------------------------------------------------------
+// ---- the GPT -----------------------------------------------------------------------------------
 
 struct GptStep {
   double ms = 0;

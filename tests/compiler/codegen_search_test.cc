@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "compiler/compile.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/search/beam.h"
 #include "compiler/search/neighbours.h"

@@ -1,4 +1,5 @@
-// A ledger that somebody changed is found at the next audit, and the gateway opens no session on it.
+// A ledger that somebody changed is found at the next audit, and the gateway opens no session on
+// it.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 

@@ -1,5 +1,5 @@
-// A process that is killed at every write of the books, once at each: after it was started again and
-// has gone on, the books balance, and nothing is charged twice.
+// A process that is killed at every write of the books, once at each: after it was started again
+// and has gone on, the books balance, and nothing is charged twice.
 //
 // The same program is run as a child with OUTBOARD_FAILPOINT, then again without, on one folder;
 // what a reader sees at the end is what an undisturbed run leaves.
@@ -116,9 +116,9 @@ std::string Seen(const std::string& folder) {
   for (const TenantId tenant : {kAnna, kBert}) {
     const SpendBudget budget = ValueOrDie(ledger->BudgetOf(tenant));
     const Usage usage = ValueOrDie(ledger->UsageOf(tenant));
-    out << tenant.value << ": " << ledger->Balance(tenant)->value << " " << usage.device_ms << " ms "
-        << usage.amount.value << ", held " << budget.held.value << ", spent " << budget.spent.value
-        << "\n";
+    out << tenant.value << ": " << ledger->Balance(tenant)->value << " " << usage.device_ms
+        << " ms " << usage.amount.value << ", held " << budget.held.value << ", spent "
+        << budget.spent.value << "\n";
     for (const auto& entry : ValueOrDie(ledger->EntriesOf(tenant, 0, 1000)))
       out << entry.body.key << " " << entry.body.lines[0].amount.value << "\n";
   }

@@ -227,7 +227,7 @@ TEST_F(GroupMemoryTest, StateThatHasNoRoomWhole_IsLeftInParts) {
     proto::ClientFrame put = PutOf(seq, handle, 1 << 20);
     Pass(put);
     if (is_full) {
-      proto::ClientFrame beside = PutOf(seq + 1, 100, (5 << 20) / 2);
+      proto::ClientFrame beside = PutOf(seq + 1, 100, (5 << 20) / 4);
       Pass(beside);
     }
     const auto written = Step(seq + 2, handle, handle + 1);

@@ -147,6 +147,8 @@ TEST_F(InvoiceCheckTest, Invoice_ThatWasChanged_DoesNotVerify) {
       {"from", use([](auto& entry) { entry.mutable_use()->set_from(1); })},
       {"to", use([](auto& entry) { entry.mutable_use()->set_to(6000); })},
       {"unit", use([](auto& entry) { entry.mutable_use()->set_unit_ms(1000); })},
+      {"state", use([](auto& entry) { entry.mutable_use()->set_state(1); })},
+      {"no state of ours", use([](auto& entry) { entry.mutable_use()->set_state(4); })},
       {"no unit", use([](auto& entry) { entry.mutable_use()->set_unit_ms(0); })},
       {"no use", use([](auto& entry) { entry.clear_use(); })},
       {"a credit left out", [](auto& invoice) {

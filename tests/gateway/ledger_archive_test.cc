@@ -98,8 +98,8 @@ class LedgerArchiveTest : public ::testing::Test {
 TEST_F(LedgerArchiveTest, Months_AreWrittenAsTheyShouldBe) {
   EXPECT_EQ(MonthFrom("2024-02")->end.unix_ms - MonthFrom("2024-02")->begin.unix_ms, 29 * kDayMs);
   EXPECT_EQ(MonthFrom("2026-12")->end, MonthFrom("2027-01")->begin);
-  for (const char* odd : {"", "2026", "2026-13", "2026-00", "2026-1", "2026/10", "20x6-10", "../..-1",
-                          "2026-10 "})
+  for (const char* odd : {"", "2026", "2026-13", "2026-00", "2026-1", "2026/10", "20x6-10",
+                          "../..-1", "2026-10 "})
     EXPECT_TRUE(absl::IsInvalidArgument(MonthFrom(odd).status())) << odd;
 }
 
@@ -165,7 +165,8 @@ TEST_F(LedgerArchiveTest, File_ThatWasChangedOrLost_DoesNotVerify) {
            "UPDATE archived_entry SET body_hash = zeroblob(32) WHERE number = 1",
        }) {
     Execute(file(), change);
-    EXPECT_TRUE(absl::IsDataLoss(ledger_->Verify().status())) << change << ledger_->Verify().status();
+    EXPECT_TRUE(absl::IsDataLoss(ledger_->Verify().status()))
+        << change << ledger_->Verify().status();
     std::filesystem::copy_file(good, file(), std::filesystem::copy_options::overwrite_existing);
     ASSERT_TRUE(ledger_->Verify().ok()) << change;
   }

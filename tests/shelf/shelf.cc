@@ -54,16 +54,17 @@ std::string Shelf::WhyNot() {
   for (const char* tool : {"ip", "tc"})
     if (!Do(absl::StrCat("command -v ", tool)).ok()) return absl::StrCat("there is no ", tool);
   const std::string name = absl::StrCat("shelf-try-", getpid());
-  const bool can =
-      Do("ip netns add " + name).ok() &&
-      Do("ip -n " + name + " link add a type veth peer name b").ok() &&
-      Do("ip netns exec " + name + " tc qdisc add dev a root tbf rate 1gbit burst 256kb latency 50ms")
-          .ok();
+  const std::string shape = " tc qdisc add dev a root tbf rate 1gbit burst 256kb latency 50ms";
+  const bool can = Do("ip netns add " + name).ok() &&
+                   Do("ip -n " + name + " link add a type veth peer name b").ok() &&
+                   Do("ip netns exec " + name + shape).ok();
   Do("ip netns del " + name).IgnoreError();
   return can ? "" : "this kernel gives no network namespace, veth or tbf";
 }
 
-std::string Shelf::NameOf(int node) const { return absl::StrCat("shelf-", getpid(), "-", number_, "-", node); }
+std::string Shelf::NameOf(int node) const {
+  return absl::StrCat("shelf-", getpid(), "-", number_, "-", node);
+}
 
 std::string Shelf::address(int node) const {
   return absl::StrCat("10.231.", (getpid() + number_) % 250, ".", node + 1);
@@ -103,7 +104,8 @@ absl::Status Shelf::MakeBridge(const ShelfOptions& options) {
   has_bridge_ = true;
   OB_RETURN_IF_ERROR(Do("ip link set " + bridge + " up"));
   for (int node = 0; node < options.nodes; ++node) {
-    const std::string name = NameOf(node), port = absl::StrCat("sh", getpid() % 100'000, "x", number_, "n", node);
+    const std::string name = NameOf(node),
+                      port = absl::StrCat("sh", getpid() % 100'000, "x", number_, "n", node);
     OB_RETURN_IF_ERROR(Do("ip link add " + port + " type veth peer name data netns " + name));
     OB_RETURN_IF_ERROR(Do("ip link set " + port + " master " + bridge + " up"));
     OB_RETURN_IF_ERROR(Do("ip -n " + name + " addr add " + address(node) + "/24 dev data"));
@@ -112,8 +114,9 @@ absl::Status Shelf::MakeBridge(const ShelfOptions& options) {
     // A burst of two milliseconds: the kernel's timer is no finer on every machine.
     const auto mbit = static_cast<int64_t>(options.gbit_per_s * 1000);
     const int64_t burst_bytes = std::max<int64_t>(256 << 10, mbit * 250);
-    OB_RETURN_IF_ERROR(Do(absl::StrCat("ip netns exec ", name, " tc qdisc add dev data root tbf rate ",
-                                       mbit, "mbit burst ", burst_bytes, " latency 50ms")));
+    OB_RETURN_IF_ERROR(
+        Do(absl::StrCat("ip netns exec ", name, " tc qdisc add dev data root tbf rate ", mbit,
+                        "mbit burst ", burst_bytes, " latency 50ms")));
   }
   return absl::OkStatus();
 }

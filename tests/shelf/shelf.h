@@ -1,8 +1,8 @@
 // Nodes on one machine: network namespaces that reach each other over links of a given rate and
-// delay, as machines would over Ethernet. What runs in them shares this machine's files, so a gateway
-// outside is reached by a unix socket, and only data between nodes passes the links.
+// delay, as machines would over Ethernet. What runs in them shares this machine's files, so a
+// gateway outside is reached by a unix socket, and only data between nodes passes the links.
 //
-//   node 0 ---- tbf ---- bridge ---- tbf ---- node 1     rate: veth pairs, each node's sending shaped
+//   node 0 ---- tbf ---- bridge ---- tbf ---- node 1     rate: veth, each node's sending
 //   node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
 //
 // Errors: UNAVAILABLE, with the command that failed.

@@ -73,7 +73,8 @@ absl::StatusOr<std::unique_ptr<ShelfCloud>> ShelfCloud::Start(const Shelf& shelf
   cloud->folder_ = folder;
   const std::string data = cloud->folder_ + "/data", fleet = "unix:" + cloud->folder_ + "/fleet";
   OB_RETURN_IF_ERROR(cloud->StartServer({options.outboard, "gateway", "--listen", "127.0.0.1:0",
-                                         "--fleet-listen", fleet, "--data", data},
+                                         "--fleet-listen", fleet, "--data", data,
+                                         "--snapshot-every", "0"},
                                         "gateway"));
   cloud->target_ = TextOf(cloud->folder_ + "/ready-gateway");
   cloud->target_.resize(cloud->target_.find_first_of(" \n"));

@@ -1,5 +1,6 @@
-// A gateway outside of a shelf, reached by a unix socket, and a worker on each of its nodes. Workers
-// reach each other over the shelf's links alone.
+// A gateway outside of a shelf, reached by a unix socket, and a worker on each of its nodes.
+// Workers reach each other over the shelf's links alone.
+// Its sessions have no snapshots: a loss ends them, and a step's time is its own.
 #pragma once
 
 #include <sys/types.h>

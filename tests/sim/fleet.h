@@ -1,4 +1,5 @@
-// A simulated fleet in which everything breaks now and then: clients, workers, a gateway, their money.
+// A simulated fleet in which everything breaks now and then: clients, workers, a gateway, and their
+// money.
 #pragma once
 
 #include <algorithm>

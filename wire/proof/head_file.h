@@ -1,8 +1,8 @@
 // The heads of the ledger that this user's programs were shown, in a file of theirs: what a gateway
 // has signed, and must still hold (`outboard invoice --verify`).
 //
-// One line of text each. The file is bounded: where it is full, every second line of the older three
-// quarters goes, so that old heads become sparser and none of the newest is lost.
+// One line of text each. The file is bounded: where it is full, every second line of the older
+// three quarters goes, so that old heads become sparser and none of the newest is lost.
 // Threads and processes: any; a lock on the file makes them take turns.
 #pragma once
 

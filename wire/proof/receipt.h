@@ -23,8 +23,8 @@ std::string PhysicalDevice(std::string_view receipt_key, uint32_t device);
 // Fills in key and signature.
 void Sign(const SigningKey& key, proto::Receipt& receipt);
 
-// Errors: DATA_LOSS  the signature is not that of its key, or a field has no possible value, such as
-//                    a device of another worker's
+// Errors: DATA_LOSS  the signature is not that of its key, or a field has no possible value, such
+//                    as a device of another worker's
 absl::Status CheckReceipt(const proto::Receipt& receipt);
 
 }  // namespace outboard::signing

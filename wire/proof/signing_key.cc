@@ -67,7 +67,8 @@ absl::StatusOr<SigningKey> SigningKey::Open(const std::string& path) {
     if (!absl::IsAlreadyExists(written)) return written;
     text = tls::ReadFile(path, /*is_secret=*/true, kFileBytesMax);  // another was first
   }
-  if (absl::IsInvalidArgument(text.status())) return absl::DataLossError("no signing key: too long");
+  if (absl::IsInvalidArgument(text.status()))
+    return absl::DataLossError("no signing key: too long");
   if (!text.ok()) return text.status();
   if (!text->empty() && text->back() == '\n') text->pop_back();
   std::string seed(kSeedBytes, '\0');

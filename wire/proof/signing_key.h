@@ -16,7 +16,7 @@ class SigningKey {
  public:
   // A new key, from the system's randomness.
   static SigningKey Make();
-  // Reads the key in `path`; makes the file, for its owner alone (mode 0600), where it is not there.
+  // Reads the key in `path`; makes the file, for its owner alone (mode 0600), where there is none.
   // Errors: DATA_LOSS            the file holds no key
   //         FAILED_PRECONDITION  others may read it
   //         UNAVAILABLE, PERMISSION_DENIED

@@ -1,6 +1,7 @@
-// One link of a session on several workers: between the executor of a rank here, which has the other
-// end of a socket pair, and that of a rank on another worker, over TCP. It connects, or is given a
-// connection that came; both ends show each other the session's token (link_greeting.h); then it
+// One link of a session on several workers: between the executor of a rank here, which has the
+// other end of a socket pair, and that of a rank on another worker, over TCP. It connects, or is
+// given a connection that came; both ends show each other the session's token (link_greeting.h);
+// then it
 // passes bytes and reads none of them.
 //
 //   kAwaited --Accept--> kOpen          the partner connects

@@ -26,7 +26,8 @@ namespace outboard::worker {
 class GroupLinks {
  public:
   // `address`: of this host, as in wire/data_address.h; port 0: the system chooses.
-  // Errors: INVALID_ARGUMENT  no such address; UNAVAILABLE  it is in use, or no thread or descriptor
+  // Errors: INVALID_ARGUMENT  no such address
+  //         UNAVAILABLE       it is in use; no thread or descriptor
   static absl::StatusOr<std::unique_ptr<GroupLinks>> Listen(const std::string& address);
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "runtime/collective/sockets.h"
-#include "telemetry/log.h"
 
 namespace outboard::worker {
 namespace {
@@ -66,20 +65,6 @@ absl::StatusOr<LinkSpeed> MeasureLink() {
   if (!speed.ok()) ranks[0]->Abort(speed.status());
   partner.join();
   return speed;
-}
-
-void DescribeGroups(int devices, proto::Register& entry) {
-  entry.set_serves_groups(true);
-  entry.set_has_collectives(true);
-  entry.set_groups_recover(true);
-  if (devices < 2) return;
-  static const absl::StatusOr<LinkSpeed> speed = MeasureLink();
-  if (!speed.ok()) {
-    telemetry::LogWarning("link_not_measured", {{"message", std::string(speed.status().message())}});
-    return;
-  }
-  entry.set_link_bytes_per_s(static_cast<uint64_t>(speed->bytes_per_s));
-  entry.set_link_message_ns(static_cast<uint64_t>(1e9 * speed->message_s));
 }
 
 }  // namespace outboard::worker

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "proto/fleet.pb.h"
 
 namespace outboard::worker {
 
@@ -15,10 +14,5 @@ struct LinkSpeed {
 // Lets two ranks, threads of this process, exchange some megabytes: some ten milliseconds.
 // Errors: UNAVAILABLE  no sockets or threads
 absl::StatusOr<LinkSpeed> MeasureLink();
-
-// Says that this worker starts an executor for each device of a session and that they exchange what
-// a graph of the device level says; of a worker of several devices, also how fast. Measures once in
-// a process.
-void DescribeGroups(int devices, proto::Register& entry);
 
 }  // namespace outboard::worker

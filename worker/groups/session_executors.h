@@ -24,21 +24,21 @@ namespace outboard::worker {
 class SessionExecutors {
  public:
   // `on_first_end`: called once, from a thread of an executor's host, with the rank that ended
-  // first and how: OK, UNAVAILABLE or another code of ExecutorHostOptions::on_end. Likewise from the
-  // thread of GroupLinks, with a rank that has lost a partner on another worker.
+  // first and how: OK, UNAVAILABLE or another code of ExecutorHostOptions::on_end. Likewise from
+  // the thread of GroupLinks, with a rank that has lost a partner on another worker.
   SessionExecutors(proto::Assign assign,
                    std::function<void(uint32_t rank, const absl::Status&)> on_first_end);
   ~SessionExecutors();  // ends them, at the same time, and waits for it
   SessionExecutors(const SessionExecutors&) = delete;
   SessionExecutors& operator=(const SessionExecutors&) = delete;
 
-  // The next rank of this worker. Sets `options.rank` and `options.on_end`. All are added before any other thread
-  // sees this object.
+  // The next rank of this worker. Sets `options.rank` and `options.on_end`. All are added before
+  // any other thread sees this object.
   void Add(ExecutorHostOptions options, ChildProcess executor);
   // Gives each pair of them a socket between them, and each an eventfd of its own, which it may not
-  // make in its sandbox, and each a socket for every rank elsewhere, to which `links` leads. Once all
-  // are added and before Attach; a session of one device needs none. `links` outlives this; null:
-  // this worker has no data address.
+  // make in its sandbox, and each a socket for every rank elsewhere, to which `links` leads. Once
+  // all are added and before Attach; a session of one device needs none. `links` outlives this;
+  // null: this worker has no data address.
   // Errors: UNAVAILABLE  there are no more descriptors; a partner's address is none
   absl::Status Introduce(GroupLinks* links);
   // From now on nobody is told of an end.

@@ -41,7 +41,7 @@
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
-#include "worker/groups/link_speed.h"
+#include "worker/groups/describe_groups.h"
 #include "worker/groups/session_executors.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"

@@ -70,7 +70,8 @@ void LeaseCounter::Begin(const proto::LeaseChange& change, Clock::time_point now
       return;
     }
     const auto [lease, is_new] = running_.try_emplace(
-        Key{change.session_id(), change.grant(), change.places(i)}, Lease{change.devices(i), now, {}});
+        Key{change.session_id(), change.grant(), change.places(i)},
+        Lease{change.devices(i), now, {}});
     const auto works = works_.find({change.session_id(), change.devices(i)});
     if (is_new && works != works_.end() && works->second) lease->second.busy_since = now;
   }

@@ -1,6 +1,6 @@
 // Counts, for each leased device, how long it could be used and how long it computed, and signs
-// what it counted: receipts (Receipt in fleet.proto). The gateway counts too, by its own clock; a bill
-// is checked against both.
+// what it counted: receipts (Receipt in fleet.proto). The gateway counts too, by its own clock; a
+// bill is checked against both.
 //
 //   lease:  LeaseChange --On--> runs --its executor ends (Gone)--> stands still
 //           runs | stands still --LeaseChange.ends | a new Welcome--> ended, its last receipt waits
@@ -40,7 +40,7 @@ class LeaseCounter {
   explicit LeaseCounter(signing::SigningKey key) : key_(std::move(key)) {}
 
   void AddTo(proto::Register& entry) const;
-  // What the gateway says of leases, and what it has of ours. Returns what it is to be told at once.
+  // What the gateway says of leases, and what it has of ours. Returns what it is told at once.
   std::vector<proto::WorkerEvent> On(const proto::GatewayCommand& command,
                                      Clock::time_point now = Clock::now());
   // A receipt for every lease that runs, and those that wait.

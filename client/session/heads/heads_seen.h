@@ -1,5 +1,5 @@
-// Keeps the signed heads of the ledger that a session was shown (wire/proof/head_file.h): the first,
-// the last, and one every few seconds between.
+// Keeps the signed heads of the ledger that a session was shown (wire/proof/head_file.h): the
+// first, the last, and one every few seconds between.
 //
 // Threads: one at a time. Blocks for a write of a line.
 #pragma once
