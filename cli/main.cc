@@ -209,8 +209,8 @@ int Main(int argc, char** argv) {
   worker.Add("--node-folder", &server.node_folder).Hidden();
   worker.Add("--data-address", &server.data_address,
              "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
-             "sessions that are on several; reachable by workers alone; port 0: any (default: none, "
-             "and a session has all of its devices here or none)");
+             "sessions that are on several; reachable by workers alone; port 0: any (default: "
+             "none, and a session has all of its devices here or none)");
   AddReady(worker, server);
 
   Command serve =

@@ -1,5 +1,5 @@
-// What the servers' flags mean: options of the gateway, of a worker and of its devices, each checked
-// before anything starts. Errors name the flag.
+// What the servers' flags mean: options of the gateway, of a worker and of its devices, each
+// checked before anything starts. Errors name the flag.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // BEAM: search over Opts by measured times.
 //
 // Starts from the Opts that the compiler would choose. Each round compiles and times every
-// neighbour of the best few candidates, and selects the best few of all so far; the search ends when a round
-// improves little, or when `stop` returns true. The device and the clock are injected (Measurer
+// neighbour of the best few candidates, and selects the best few of all so far; the search ends
+// when a round improves little, or when `stop` returns true. The device and the clock are injected (Measurer
 // below). A candidate whose results differ from those of plain loops can never become one of the
 // best.
 //

@@ -68,7 +68,8 @@ struct LeaseRow {
   bool operator==(const LeaseRow&) const = default;
 };
 
-// When a session began, and how long it held devices (HoldsDevice of gateway/ledger/use_state.h), by the clock on the wall.
+// When a session began, and how long it held devices (HoldsDevice of gateway/ledger/use_state.h),
+// by the clock on the wall.
 struct SessionTimes {
   SessionId session;
   TenantId tenant;

@@ -375,7 +375,7 @@ struct IdleSoon {  // told before SleepBegins, unless there is work
   ConnId conn;
   int64_t idle_s = 0, left_s = 0;
 };
-// No device is held for the session, nor billed as one, until its client sends work: ClientActs follows,
+// No device is held for the session, nor billed, until its client sends work: ClientActs follows,
 // and another Live. Frames of the epoch go nowhere from now on.
 struct SleepBegins {
   ConnId conn;

@@ -1,10 +1,11 @@
 // The part of GatewayCore that decides what a session is charged for: RUN and HELD while it has a
-// device, PARKED and STORED for its state alone (gateway/ledger/use_state.h). Each is a lease of its
-// own, at its own price, with a hold of its own; where a state costs nothing there is none.
+// device, PARKED and STORED for its state alone (gateway/ledger/use_state.h). Each is a lease of
+// its own, at its own price, with a hold of its own; where a state costs nothing there is none.
 //
 //   RUN --no work for held_after_ns/ChangeUse--> HELD --work/ChangeUse--> RUN
-//   kParked, outside of the queue --CheckUse--> PARKED --Enqueue, Place, Shelve/StopKeeping--> (none)
-//   kShelved --CheckUse--> STORED --Enqueue/StopKeeping--> (none)
+//   kParked, outside of the queue --CheckUse--> PARKED
+//   kShelved --CheckUse--> STORED
+//   PARKED, STORED --Enqueue, Place, Shelve/StopKeeping--> (none)
 //   any --the session ends, its worker is lost/StopLease--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our

@@ -2,8 +2,7 @@
 //
 // Both sides count. The charges are the core's, by the gateway's clock; DeviceTime checks that they
 // are for no more time than passed, and receipts say what the workers counted. And the price file:
-// which class a device is of, what that costs, and whether a device reaches what its class
-// promises.
+// which class a device is of, what that costs, and whether it reaches what its class promises.
 #include <algorithm>
 #include <set>
 #include <string>

@@ -16,8 +16,9 @@
 // Funds. Time counts up to `funded_ms` alone, which is how much of the lease its hold pays for
 // (gateway/ledger/holds.h): so no charge is ever more than what is held, whatever else goes wrong.
 //
-// States. A lease is of one state (use_state.h), at the price of that state: a session that begins to
-// run, or to be stored, begins another lease. State on the gateway's own disk needs no sign of life.
+// States. A lease is of one state (use_state.h), at the price of that state: a session that begins
+// to run, or to be stored, begins another lease. What is on the gateway's own disk needs no sign of
+// life.
 //
 // Amounts. A charge for [from, to) is ChargeAfter(to) - ChargeAfter(from): charges of a lease
 // telescope to ChargeAfter(all its seconds) however the ranges are cut.

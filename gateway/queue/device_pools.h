@@ -1,9 +1,9 @@
 // Where a request fits: the devices of a fleet, by class and worker.
 //
 // Devices of one class on one worker are a *pool*. A request gets all of its devices in one class,
-// or none; on one worker if it fits there, else on as few as will do, of those whose devices can work
-// together with another worker's. One device goes to the pool
-// with the fewest free ones, so that whole workers stay free for those who want many.
+// or none; on one worker if it fits there, else on as few as will do, of those whose devices can
+// work together with another worker's. One device goes to the pool with the fewest free ones, so
+// that whole workers stay free for those who want many.
 //
 // A request that has to wait for many devices may *reserve* pools: nobody else gets a device there
 // until it has its own. So it waits for what runs there now, and not for whoever comes after it.
@@ -81,8 +81,8 @@ class DevicePools {
   bool any_barred() const { return barred_ > 0; }
 
   // One reservation at a time; `owner` is a number of the caller's. False: there is one already, or
-  // no class has as many devices. `each`: of several requests, whose devices need not work together:
-  // so many at a time must be of one worker; 0: of one request.
+  // no class has as many devices. `each`: of several requests, whose devices need not work
+  // together: so many at a time must be of one worker; 0: of one request.
   bool Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHints& hints, uint32_t each = 0);
   void EndReservation();
   std::optional<uint64_t> reserved_by() const;

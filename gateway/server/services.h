@@ -175,8 +175,8 @@ class FleetService final : public StreamedFleet {
   Turns* const turns_;
 };
 
-// In FleetService's place where clients connect without keys: whoever tries to join there is refused, with or
-// without the fleet secret. Threads: any.
+// In FleetService's place where clients connect without keys: whoever tries to join there is
+// refused, with or without the fleet secret. Threads: any.
 class NoFleetService final : public StreamedFleet {
  public:
   NoFleetService() {

@@ -203,7 +203,7 @@ TEST_F(DriverPrices, AClassThatThereIsNot_IsRefusedByName) {
   port.OnGone();
 }
 
-// ---- machines of an account's own ----------------------------------------------------------------
+// ---- machines of an account's own ---------------------------------------------------------------
 
 TEST_F(DriverPrices, AnOwnMachine_JoinsWithoutAClassAndIsToldOfNoSocket) {
   ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());

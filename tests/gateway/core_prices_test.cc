@@ -193,7 +193,7 @@ TEST(CorePrices, ClassesInUse_AreThoseOfDevicesAndSessions) {
   EXPECT_EQ(w.core.ClassesInUse(), std::set<std::string>{"small"}) << "of the session";
 }
 
-// ---- which devices -------------------------------------------------------------------------------
+// ---- which devices ------------------------------------------------------------------------------
 
 ClientOpen OpenFor(uint64_t conn, std::string device_class, uint64_t memory_bytes) {
   ClientOpen open{ConnId{conn}, kTenant, 1, SessionId{0, conn}, Token{1, conn}, WallTime{}};
@@ -236,7 +236,7 @@ TEST(CorePrices, WhatNoDeviceHas_IsRefusedAfterTheLimit) {
   EXPECT_NE(std::string(why.message()).find("class small"), std::string::npos) << why;
 }
 
-// ---- money ---------------------------------------------------------------------------------------
+// ---- money --------------------------------------------------------------------------------------
 
 struct FundedWorld : PricesWorld {
   explicit FundedWorld(CoreOptions options = Snapshots()) : PricesWorld(options) {

@@ -38,8 +38,9 @@ std::vector<std::string> WorkerDevices::EnvironmentOf(uint32_t device) const {
 void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
                              proto::Register& entry) const {
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const DeviceInfo info = gpus_.empty() ? DescribeDevice(options_.kind, static_cast<int>(cores(i).size()))
-                                          : DescribeGpu(gpus_[i].properties);
+    const DeviceInfo info =
+        gpus_.empty() ? DescribeDevice(options_.kind, static_cast<int>(cores(i).size()))
+                      : DescribeGpu(gpus_[i].properties);
     proto::Device& device = *entry.add_devices();
     device.set_kind(options_.reference ? "ref" : options_.kind);
     device.set_name(info.name);

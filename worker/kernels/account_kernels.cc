@@ -18,6 +18,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "worker/tuning/search_main.h"
+#include "worker/tuning/tuner.h"
 #include "worker/tuning/tuning_key.h"
 
 namespace outboard::worker {
