@@ -74,26 +74,29 @@ absl::Status UploadPieces::CopyAll(CUdeviceptr to, int64_t bytes, Source source)
 
 DownloadPieces::~DownloadPieces() {
   if (!context_->Enter().ok()) return;
-  if (before_ != nullptr) context_->api().cuEventDestroy(before_);
+  for (const CUevent before : before_)
+    if (before != nullptr) context_->api().cuEventDestroy(before);
   if (stream_ != nullptr) context_->api().cuStreamDestroy(stream_);
 }
 
 absl::Status DownloadPieces::Open() {
   for (PinnedPiece& piece : pieces_)
     if (absl::Status status = piece.Open(); !status.ok()) return status;
-  OB_CUDA(*context_, cuEventCreate, &before_, CU_EVENT_DISABLE_TIMING);
+  for (CUevent& before : before_)
+    OB_CUDA(*context_, cuEventCreate, &before, CU_EVENT_DISABLE_TIMING);
   OB_CUDA(*context_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
   return absl::OkStatus();
 }
 
-absl::Status DownloadPieces::Read(std::span<const CUstream> after, CUdeviceptr from,
-                                  int64_t bytes, int64_t piece_bytes, Sink sink) {
+absl::Status DownloadPieces::Read(std::span<const CUstream, kStreamsMax> after,
+                                  CUdeviceptr from, int64_t bytes, int64_t piece_bytes,
+                                  Sink sink) {
   piece_bytes = std::clamp<int64_t>(piece_bytes, 1, kPinnedPieceBytes);
-  for (const CUstream stream : after) {
-    OB_CUDA(*context_, cuEventRecord, before_, stream);
-    if (bytes > 0) OB_CUDA(*context_, cuStreamWaitEvent, stream_, before_, 0);
+  for (size_t i = 0; i < kStreamsMax; ++i) {
+    OB_CUDA(*context_, cuEventRecord, before_[i], after[i]);
+    if (bytes > 0) OB_CUDA(*context_, cuStreamWaitEvent, stream_, before_[i], 0);
     // Of nothing: what came before is done all the same.
-    if (bytes <= 0) OB_CUDA(*context_, cuEventSynchronize, before_);
+    if (bytes <= 0) OB_CUDA(*context_, cuEventSynchronize, before_[i]);
   }
   if (bytes <= 0) return absl::OkStatus();
   const auto begin = [&](int64_t offset) -> absl::Status {

@@ -76,13 +76,14 @@ class DownloadPieces {
   // `sink`, in order, `piece_bytes` at a time or less. Stops at the first error of `sink` and
   // returns it.
   using Sink = absl::FunctionRef<absl::Status(int64_t offset, const char* piece, int64_t bytes)>;
-  absl::Status Read(std::span<const CUstream> after, CUdeviceptr from, int64_t bytes,
+  static constexpr size_t kStreamsMax = 2;
+  absl::Status Read(std::span<const CUstream, kStreamsMax> after, CUdeviceptr from, int64_t bytes,
                     int64_t piece_bytes, Sink sink);
 
  private:
   DriverContext* const context_;
   CUstream stream_ = nullptr;
-  CUevent before_ = nullptr;
+  std::array<CUevent, kStreamsMax> before_{};  // one for each stream that is waited for
   std::array<PinnedPiece, 2> pieces_;
 };
 

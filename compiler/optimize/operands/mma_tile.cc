@@ -25,9 +25,14 @@ int64_t MultiprocessorsOf(const Target& target) {
       1, target.multiprocessors > 0 ? target.multiprocessors : target.threads);
 }
 
+// Of a thread of 32 that share a part of the tile.
+int64_t SumsOf(const MmaTile& tile) {
+  return tile.rows / tile.warps_down * (tile.columns / tile.warps_across) / kWarpThreads;
+}
+
 int64_t RegistersOf(const MmaProduct& product, const MmaTile& tile) {
   const int64_t rows = tile.rows / tile.warps_down, columns = tile.columns / tile.warps_across;
-  const int64_t sums = rows * columns / 32;
+  const int64_t sums = SumsOf(tile);
   int64_t operands = (rows + columns) / kMmaSide * 4;
   // Two parts of each; what rounds them, and a sum of products, for a few.
   if (product.parts == MmaParts::kThree) operands = operands * 2 + 8;
@@ -129,7 +134,11 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
     return absl::ResourceExhaustedError(
         absl::StrCat("MMA: ", need, " ", what, " of a block; the target has ", limit));
   };
-  const int64_t threads = tile.threads(), registers = RegistersOf(product, tile);
+  int64_t registers = RegistersOf(product, tile);
+  // WMMA's operands take twice as many: both halves of its threads have all of them.
+  if (MatrixUnitOf(target) == MatrixUnit::kWmma)
+    registers += RegistersOf(product, tile) - SumsOf(tile);
+  const int64_t threads = tile.threads();
   const int64_t bytes = SharedBytesOf(product, tile);
   if (threads > target.block_threads) return room("threads", threads, target.block_threads);
   if (bytes > target.shared_bytes)
