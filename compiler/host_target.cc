@@ -224,7 +224,7 @@ constexpr Models kIntel[] = {
     {6, 0xbe, 0xbe, "gracemont"},      {6, 0xb7, 0xb7, "raptorlake"},
     {6, 0xba, 0xba, "raptorlake"},     {6, 0xbf, 0xbf, "raptorlake"},
     {6, 0xaa, 0xaa, "meteorlake"},     {6, 0xac, 0xac, "meteorlake"},
-    {6, 0x8f, 0x8f, "sapphirerapids"}, {6, 0xcf, 0xcf, "emeraldrapids"},
+    {6, 0x8f, 0x8f, "sapphirerapids"}, {6, 0xcf, 0xcf, "sapphirerapids"},
     {6, 0xad, 0xad, "graniterapids"},  {6, 0xae, 0xae, "graniterapids-d"},
     {6, 0xaf, 0xaf, "sierraforest"},   {6, 0xb6, 0xb6, "grandridge"},
 };

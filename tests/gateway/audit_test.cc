@@ -33,7 +33,7 @@ void Execute(const std::string& path, const std::string& sql) {
 constexpr char kNoTriggers[] =
     "DROP TRIGGER ledger_entry_fixed; DROP TRIGGER ledger_line_fixed; "
     "DROP TRIGGER ledger_entry_kept; DROP TRIGGER ledger_line_kept; "
-    "DROP TRIGGER ledger_use_fixed; ";
+    "DROP TRIGGER ledger_use_fixed; DROP TRIGGER ledger_use_kept; ";
 
 void PostSome(Ledger& ledger, int64_t rounds, int64_t seconds = 5) {
   for (int64_t i = 0; i < rounds; ++i)

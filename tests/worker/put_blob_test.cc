@@ -97,7 +97,7 @@ TEST_F(PutBlobTest, ARankKeepsItsRows) {
   const std::string blob = "aabbccddee";
   const std::string expected[] = {"aabb", "ccdd", std::string("ee\0\0", 4)};
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    const auto engine = MakeReferenceEngine(test::MakeDevice(8));
+    const auto engine = MakeReferenceEngine(test::MakeDevice(1 << 20));
     ExecutorCore core(engine.get(), {});
     core.SetRank(rank);
     proto::ClientFrame frame;
