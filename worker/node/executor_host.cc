@@ -248,8 +248,8 @@ class ExecutorHost::Impl {
 
   // Of this worker.
   uint32_t Device() const {
-    const auto rank = static_cast<int>(options_.rank);
-    return rank < options_.assign.devices_size() ? options_.assign.devices(rank) : 0;
+    const auto here = static_cast<int>(options_.rank - options_.assign.group().first_rank());
+    return here < options_.assign.devices_size() ? options_.assign.devices(here) : 0;
   }
 
   void NoteActivity(bool works) {
