@@ -1,4 +1,5 @@
-// The matrix units of GPUs that programs and plans name.
+// The matrix units of GPUs, by which programs and plans say on what their matrices are multiplied;
+// and how many threads one of them takes.
 #pragma once
 
 #include "compiler/target.h"

@@ -1,4 +1,5 @@
 // Where a worker takes connections of other workers, as text: "10.0.0.7:4000", "[fd00::7]:4000".
+// Workers say it to the gateway, which passes it on: whoever reads one checks it.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
 // `outboard node` and `outboard boot`: their options, and what runs them.
+// Errors go to stderr; the exit code says whether there was one.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 
 namespace outboard::cli {
 
-struct NodeFlags {
+struct NodeFlags {  // of every verb of `outboard node`
   std::string data;
   std::string serial;
   std::string key;    // approve: the first digits
@@ -27,7 +28,7 @@ int RunNodeList(const NodeFlags& flags);
 int RunNodeRemove(const NodeFlags& flags);
 int RunNodeLogs(const NodeFlags& flags);
 
-struct BootFlags {
+struct BootFlags {  // of `outboard boot`
   std::string data;
   std::string listen = "127.0.0.1:6669";
   std::string image;               // a folder that deploy/image/build wrote
@@ -41,7 +42,7 @@ struct BootFlags {
 // Runs until SIGINT or SIGTERM; returns the exit code.
 int RunBoot(const BootFlags& flags);
 
-class NodeCommands {
+class NodeCommands {  // on the command line: declares both, and runs the one that is given
  public:
   explicit NodeCommands(Arguments& app);
   ~NodeCommands();

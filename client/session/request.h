@@ -1,5 +1,5 @@
 // The arguments of a session's calls: plain values, validated when they become items
-// (client/session/core/outgoing_items.h, which names the errors).
+// (client/session/core/outgoing_items.h, which names the errors: INVALID_ARGUMENT and others).
 //
 // Handles are 64-bit names that the client makes (Session::NewHandle) and never reuses. Indices
 // count from 0. A field that has a namesake in the message of proto/cloud.proto means

@@ -2,9 +2,9 @@
 //
 // Starts from the Opts that the compiler would choose. Each round compiles and times every
 // neighbour of the best few candidates, and selects the best few of all so far; the search ends
-// when a round improves little, or when `stop` returns true. The device and the clock are injected (Measurer
-// below). A candidate whose results differ from those of plain loops can never become one of the
-// best.
+// when a round improves little, or when `stop` returns true. The device and the clock are injected
+// (Measurer below). A candidate whose results differ from those of plain loops can never become one
+// of the best.
 //
 // The search is a function of the kernel, the options and the measured times: trials passed in as
 // `known` are not repeated, so a search that was stopped, or whose process ended, resumes and ends

@@ -26,7 +26,7 @@ struct EntryBody {
   int64_t unit_ms = 1;           // of the charge's range in key and hash; 1000 in older entries
 };
 
-struct PostedEntry {
+struct PostedEntry {  // with its place in the books
   int64_t number = 0;
   WallTime at;
   EntryBody body;

@@ -35,7 +35,7 @@ inline constexpr int kNodeListsMax = 64;  // network devices, accelerators
 // Errors: INVALID_ARGUMENT  names the field and its limit
 absl::Status CheckNodeFacts(const proto::NodeFacts& facts);
 
-enum class NodeState { kExpected, kWaiting, kApproved, kEnrolled };
+enum class NodeState { kExpected, kWaiting, kApproved, kEnrolled };  // kApproved: may enrol
 const char* ToString(NodeState state);
 
 struct NodeRow {

@@ -33,7 +33,8 @@ class HeadSigner final : public LedgerHeads {
   // Null: the account has none yet.
   std::shared_ptr<const proto::LedgerHead> Of(TenantId tenant) const override;
 
-  // Signs the present head, if the last one is older. Blocks on the disk. Errors: the ledger's.
+  // Signs the present head, if the last one is older. Blocks on the disk.
+  // Errors: the ledger's: DATA_LOSS, UNAVAILABLE
   absl::StatusOr<CoveredHead> Refresh(TenantId tenant);
   // The same, but reads a few thousand entries at most: of an account with many it takes several
   // calls until there is a head. For a thread that has other things to do.

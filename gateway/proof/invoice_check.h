@@ -38,9 +38,9 @@ struct InvoiceReport {
   int64_t entries = 0;
   Usage used;
   MicroUsd balance;
-  int64_t leases = 0;           // leased devices
+  int64_t leases = 0;            // leased devices
   int64_t leases_receipted = 0;  // of those, with a worker's receipt
-  int64_t heads_seen = 0;       // that were compared
+  int64_t heads_seen = 0;        // that were compared
 };
 
 class InvoiceCheck {
@@ -57,7 +57,7 @@ class InvoiceCheck {
 
  private:
   struct Leased {
-    int64_t price = 0, granted_ms = 0, to_ms = 0;
+    int64_t price = 0, granted_ms = 0, to_ms = 0;  // the price in micro-dollars an hour
     UseState use = UseState::kRun;
   };
   absl::Status CheckUse(const PostedEntry& entry);

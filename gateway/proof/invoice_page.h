@@ -15,10 +15,10 @@ class HeadSigner;
 class Ledger;
 class ReceiptRows;
 
-// Fills in the entries behind number `after`, and the head that covers them and all before,
-// and the receipts of their leases. Entries
-// that are posted meanwhile come with a page of their own, which has a head of its own.
-// Errors: the ledger's.
+// Fills in the entries behind number `after`, the head that covers them and all before, and the
+// receipts of their leases. Entries that are posted meanwhile come with a page of their own, which
+// has a head of its own.
+// Errors: the ledger's: DATA_LOSS, UNAVAILABLE
 absl::Status InvoicePage(Ledger& ledger, HeadSigner& heads, ReceiptRows& receipts, TenantId tenant,
                          int64_t after, proto::InvoiceReply& reply);
 

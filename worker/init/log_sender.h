@@ -18,7 +18,7 @@ namespace outboard::worker {
 
 class LogSender {
  public:
-  // Whoever passes lines on; called on the sender's thread.
+  // Whoever passes lines on; called on the sender's thread. UNAVAILABLE or another error: again.
   using Send = std::function<absl::Status(const std::vector<std::string>& lines)>;
   LogSender(std::string path, Send send);
   ~LogSender();  // sends what is there, unless that fails
