@@ -94,7 +94,7 @@ void LossFigures() {
     options.target = cloud.target();
     options.key = cloud.key();
     options.devices = 2;
-    options.spread = "data";
+    options.spread = test::RowSums::kSpread;
     test::RowSums program(ValueOrDie(Session::Connect(options)));
     std::vector<std::string> values;
     for (int i = 0; i < kStepsBefore; ++i) {

@@ -203,7 +203,7 @@ class LostRankTest : public GroupsTest {
   std::unique_ptr<test::RowSums> Open() {
     session::SessionOptions options = cluster_.Options();
     options.devices = 2;
-    options.spread = "data";
+    options.spread = test::RowSums::kSpread;
     return std::make_unique<test::RowSums>(ValueOrDie(Session::Connect(options)));
   }
   // Those of the ranks; the youngest is the spare one.

@@ -142,7 +142,7 @@ TEST_F(SeveralWorkersTest, WhatIsLost_IsReplacedAndChangesNoBit) {
   const auto open = [&] {
     session::SessionOptions options = cluster_.Options();
     options.devices = 2;
-    options.spread = "data";
+    options.spread = test::RowSums::kSpread;
     return std::make_unique<test::RowSums>(ValueOrDie(Session::Connect(options)));
   };
   constexpr int kSteps = 60;
