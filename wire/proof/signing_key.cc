@@ -1,5 +1,6 @@
 #include "wire/proof/signing_key.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <unistd.h>
 
@@ -26,6 +27,10 @@ struct ContextFree {
 };
 using Key = std::unique_ptr<EVP_PKEY, KeyFree>;
 using Context = std::unique_ptr<EVP_MD_CTX, ContextFree>;
+
+// A session that ends with its program, after main, still checks a signature: OpenSSL may not have
+// taken itself apart by then.
+[[maybe_unused]] const int kStaysAtExit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 
 const unsigned char* Raw(std::string_view bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
