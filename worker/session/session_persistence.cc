@@ -23,8 +23,10 @@ std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
   if (!open_ || ended_ || restoration_ != nullptr || storing_) return nullptr;
   std::shared_ptr<PersistRequest> request;
   if (told_request_ != nullptr) {
+    const bool is_late = options_.planted.snapshot_late && rank_ != 0;
+    if (is_late && applied_seq_ == told_request_->seq) return nullptr;  // until one is behind it
     request = std::move(told_request_);
-    if (options_.planted.snapshot_late && rank_ != 0) {
+    if (is_late) {
       request->arrays.clear();
       request->snapshot.Clear();
       FillSnapshot(*request);
