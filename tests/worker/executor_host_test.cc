@@ -18,6 +18,7 @@
 #include "worker/executor/executor_main.h"
 #include "worker/executor/launch_watchdog.h"
 #include "worker/process/message_limits.h"
+#include "worker/receipts/lease_counter.h"
 
 namespace outboard::worker {
 namespace {
@@ -61,6 +62,46 @@ TEST_F(ExecutorHostTest, ALongEvent_EndsTheSessionUnread) {
   const uint32_t length = kNodeEventBytesMax + 1;
   EXPECT_EQ(EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length)).code(),
             absl::StatusCode::kUnavailable);
+}
+
+// Ranks count over the workers of a session, devices of an Assign are this worker's: the second one
+// here of a session whose first two ranks are elsewhere.
+TEST_F(ExecutorHostTest, ARankOfSeveralWorkers_WorksOnItsDevice) {
+  proto::NodeEvent event;
+  event.mutable_activity()->set_working(true);
+  const std::string bytes = event.SerializeAsString();
+  const auto length = static_cast<uint32_t>(bytes.size());
+  std::ofstream(folder_ / "bytes", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&length), sizeof length) << bytes;
+  LeaseCounter leases(signing::SigningKey::Make());
+  proto::GatewayCommand command;
+  proto::LeaseChange& begins = *command.mutable_lease_change();
+  begins.set_session_id("s");
+  for (const uint32_t here : {0, 1}) {
+    begins.add_devices(4 + here);
+    begins.add_places(2 + here);
+  }
+  leases.On(command);
+  std::promise<absl::Status> end;
+  ExecutorHostOptions options;
+  options.assign.set_session_id("s");
+  options.assign.mutable_group()->set_first_rank(2);
+  options.assign.add_devices(4);
+  options.assign.add_devices(5);
+  options.rank = 3;
+  options.leases = &leases;
+  options.on_end = [&](const absl::Status& status) { end.set_value(status); };
+  const ExecutorHost host(
+      std::move(options),
+      ValueOrDie(ChildProcess::Start(
+          {"/bin/sh", "-c", "cat " + (folder_ / "bytes") + " >&3; exec sleep 0.1"},
+          {.parts = {}})));
+  end.get_future().wait();
+  proto::Heartbeat beat;
+  leases.AddTo(beat);
+  ASSERT_EQ(beat.receipts_size(), 2);
+  for (const proto::Receipt& receipt : beat.receipts())
+    EXPECT_EQ(receipt.busy_ms() > 0, receipt.device() == 3) << receipt.device();
 }
 
 // What an executor says of its device, and how it ends, by the codes of executor_main.h.
