@@ -206,8 +206,8 @@ class Client {
 
   void OnMessage(ToClient message) {
     core_.Advance(session::SendWindow::Time(world_->now()));
-    // Of a session that never began, whose Opened was lost, or that has nothing more to do: the core
-    // takes it for the end.
+    // Of a session that never began, whose Opened was lost, or that has nothing more to do: the
+    // core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
       if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
           item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
