@@ -211,7 +211,7 @@ class Client {
     for (const proto::ServerItem& item : message.frame.items())
       if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
           item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
-          (!item.failed().state_is_kept() || !core_.can_resume() ||
+          (!item.failed().state_is_kept() || (name_.empty() && !core_.can_resume()) ||
            core_.state() == session::SessionCore::State::kClosing))
         return;
     for (const proto::ServerItem& item : message.frame.items())
