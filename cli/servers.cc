@@ -213,7 +213,8 @@ absl::StatusOr<WorkerJoin> JoinOfOwn(const ServerFlags& flags) {
 absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
                                        const std::optional<std::string>& claim) {
   if (flags.gateway.empty())
-    return absl::InvalidArgumentError("--gateway is missing: where workers join");
+    return absl::InvalidArgumentError(
+        "--gateway is missing: where workers join; see `outboard worker --help`");
   WorkerJoin join{.gateway = flags.gateway};
   std::string fingerprint;
   if (claim.has_value()) {
