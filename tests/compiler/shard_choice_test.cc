@@ -170,6 +170,11 @@ TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
       const UOp* const param = ParamsOf(sink)[slot];
       state += static_cast<double>(ElementCount(param->shape)) * ByteWidth(param->dtype);
     }
+    // Cut weights may also be what takes the least time, with room for all.
+    if (roomy.report.kept_bytes < state / 2) {
+      EXPECT_EQ(roomy.report.choice, "tensor: weights") << name;
+      continue;
+    }
     options.memory.bytes = static_cast<int64_t>(roomy.report.kept_bytes - state / 2);
     const auto tight = ValueOrDie(ShardGraph(g, sink, Mesh{{8}}, {}, options));
     EXPECT_TRUE(absl::StrContains(tight.report.choice, "state in parts")) << tight.report.choice;
