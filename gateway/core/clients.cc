@@ -148,12 +148,19 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   Reconnect(*session, event.conn, event.wall, "the session was resumed elsewhere", out);
 }
 
-// Steps in flight of a session that nobody pays for still end; it asks for money again once they
-// have.
+// Of a session that stopped for want of money, and whose client is back. Without steps in flight it
+// is parked, and asks for money as it begins again. With some it goes on with what is held, and
+// asks at once; where nothing is left of that, they have to end first.
 bool GatewayCore::StillStops(Session& session, Out& out) {
   const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
-  if (stops() && !session.busy) Park(session, out);
-  return stops();
+  if (!stops()) return false;
+  if (!session.busy) {
+    Park(session, out);
+    return stops();
+  }
+  if (FundsLeftNs(session) <= 0) return true;
+  session.funds.why = absl::OkStatus();
+  return false;
 }
 
 // A client takes the session over from whoever has it.

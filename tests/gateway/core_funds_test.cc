@@ -143,6 +143,21 @@ TEST(CoreFunds, AtACap_TheClientIsToldInTime_AndTheStateIsParked) {
   EXPECT_NE(w.Get<Live>(), nullptr);
 }
 
+// Its client raises the cap before the steps in flight have ended.
+TEST(CoreFunds, AStoppedSession_WithStepsInFlight_GoesOnWhenItIsPaidFor) {
+  FundsWorld w;
+  const SessionId id = w.LiveWith(1, 30'000, kCapped);
+  ASSERT_TRUE(w.PassUntil(id, 30, true, [&] {
+    if (const auto* asked = w.Get<TakeHold>()) w.Answer(*asked, 30'000, kCapped);
+    return w.Get<EndClient>() != nullptr;
+  }));
+  w.Resume(9, 1);
+  EXPECT_NE(w.Get<Live>(), nullptr);
+  ASSERT_TRUE(w.PassUntil(id, 1, true, [&] { return w.Get<TakeHold>() != nullptr; }));
+  w.Answer(w.Asked(), 90'000);
+  EXPECT_FALSE(w.PassUntil(id, 40, true, [&] { return w.Get<EndClient>() != nullptr; }));
+}
+
 TEST(CoreFunds, MoreCreditInTime_GoesOnWithoutAWord) {
   FundsWorld w;
   const SessionId id = w.LiveWith(1, 30'000, kCapped);
