@@ -149,14 +149,15 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
 }
 
 // Of a session that stopped for want of money, and whose client is back. Without steps in flight it
-// is parked, and asks for money as it begins again. With some it goes on with what is held, and
-// asks at once; where nothing is left of that, they have to end first.
+// is parked, and asks for money as it begins again. Where it cannot be parked yet, it goes on with
+// what is held, and asks at once; with nothing left of that, it has to stop first.
 bool GatewayCore::StillStops(Session& session, Out& out) {
   const auto stops = [&] { return !session.stopped.ok() && session.state == State::kDetached; };
   if (!stops()) return false;
   if (!session.busy) {
+    session.denied = false;  // its client is here with a key that stands: Park is not to end it
     Park(session, out);
-    return stops();
+    if (!stops()) return false;
   }
   if (FundsLeftNs(session) <= 0) return true;
   session.funds.why = absl::OkStatus();

@@ -102,7 +102,9 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
          out);
   if (!forks_.empty()) CheckForks(out);
-  if (!session->seats.empty() && workers_.at(session->seats.front().worker).draining)
+  if (std::ranges::any_of(session->seats, [&](const Seat& seat) {
+        return workers_.at(seat.worker).draining;
+      }))
     return HandOver(*session, out);
   if (session->state == State::kParked) PlaceQueue(out);  // G13
 }

@@ -31,8 +31,9 @@ void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
 void GatewayCore::HandOver(Session& session, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if (draining_ || (!nothing_yet && !session.recoverable)) return;
-  const std::string worker = workers_.at(session.seats.front().worker).name;
-  session.lost_how = absl::StrCat(worker, " was stopped");
+  for (const Seat& seat : session.seats)
+    if (const Worker& worker = workers_.at(seat.worker); worker.draining)
+      session.lost_how = absl::StrCat(worker.name, " was stopped");
   Leave(session, "worker drained", out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
   session.state = waits ? State::kQueued : State::kShelved;

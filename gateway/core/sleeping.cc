@@ -46,8 +46,9 @@ void GatewayCore::Sleep(Session& session, Out& out) {
   session.client_left = session.since = now_;
   session.snapshot_asked.reset();
   session.state = State::kParked;
-  const MicroUsd parked{session.price->idle.parked.value * session.devices_wanted};
-  out.push_back(SleepBegins{session.conn, session.id, idle_s, parked});
+  const MicroUsd each = exclusive ? session.price->idle.stored : session.price->idle.parked;
+  const MicroUsd asleep{each.value * session.devices_wanted};
+  out.push_back(SleepBegins{session.conn, session.id, idle_s, asleep});
   if (exclusive) {
     PutAway(session, out);
   } else {

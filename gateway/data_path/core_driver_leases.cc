@@ -26,6 +26,8 @@ namespace outboard::gateway {
 namespace {
 // Receipts of leases that run are kept as often as they are charged.
 constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
+// Of leased devices; a worker may name some that there are not.
+constexpr size_t kReceiptsWaitingMax = 1 << 16;
 }  // namespace
 
 void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
@@ -137,7 +139,10 @@ void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is
   const auto session = SessionId::FromBytes(receipt.session_id());
   if (!is_good || receipt.key() != worker->receipt_key || !session.has_value())
     return OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
-  Receipts& waiting = receipts_[{{*session, receipt.grant()}, receipt.device()}];
+  const LeasedDevice leased{{*session, receipt.grant()}, receipt.device()};
+  // Sent again with the next beat.
+  if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(leased)) return;
+  Receipts& waiting = receipts_[leased];
   waiting.from = id;
   // The last one stands for those before it, unless one of them contradicts another.
   if (waiting.receipts.size() == 2) waiting.receipts.erase(waiting.receipts.begin());

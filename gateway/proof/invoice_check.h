@@ -24,9 +24,9 @@
 
 namespace outboard::gateway {
 
-// The gateway counts until it hears of an end, the worker until it is told of it: they differ by
-// the time of a message each way.
-inline constexpr int64_t kReceiptSlackMs = 2'000;
+// Charges and receipts of a running lease are each written every 5 s, not in the same moment; and
+// the gateway counts until it hears of an end, the worker until it is told of it.
+inline constexpr int64_t kReceiptSlackMs = 10'000;
 
 struct PostedEntry;
 

@@ -48,8 +48,8 @@ class ReceiptRows {
   // The last receipt of each device of the lease, by place.
   absl::StatusOr<std::vector<proto::Receipt>> Of(const LeaseId& lease);
 
-  // DATA_LOSS: a charge is for more time than its worker signed for, by more than
-  // kReceiptSlackMs (gateway/proof/invoice_check.h); or a receipt is not what was signed.
+  // DATA_LOSS: a receipt is not what its worker signed. What is charged is not compared here: a
+  // worker that signs too little could close the gateway (`outboard invoice --verify` compares).
   // Returns how many leased devices have a receipt.
   absl::StatusOr<int64_t> Verify();
 
