@@ -1,17 +1,16 @@
 #include "cli/node/boot_script.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/hex.h"
+#include "base/sha256.h"
 #include "gateway/base/node_serial.h"
 #include "worker/init/node_facts.h"
 
@@ -68,18 +67,15 @@ absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in || !std::filesystem::is_regular_file(path, error))
     return absl::InvalidArgumentError(absl::StrCat(path, " is no file that can be read"));
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  OB_CHECK(EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1);
+  Sha256Hasher hash;
   BootFile file{.path = path, .digest = {}, .bytes = 0};
   std::string buffer(kReadBytes, '\0');
   while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), in.gcount() > 0) {
-    OB_CHECK(EVP_DigestUpdate(hash.get(), buffer.data(), static_cast<size_t>(in.gcount())) == 1);
+    hash.Update(std::string_view(buffer).substr(0, static_cast<size_t>(in.gcount())));
     file.bytes += static_cast<uint64_t>(in.gcount());
   }
-  std::string digest(32, '\0');
-  OB_CHECK(EVP_DigestFinal_ex(hash.get(), reinterpret_cast<unsigned char*>(digest.data()),
-                              nullptr) == 1);
-  file.digest = absl::BytesToHexString(digest);
+  const Sha256Digest digest = hash.Finish();
+  file.digest = ToHex({reinterpret_cast<const char*>(digest.data()), digest.size()});
   return file;
 }
 

@@ -1,5 +1,5 @@
-// What a machine is told by HTTP before it runs our image: scripts for iPXE, which files there are,
-// and which part of one was asked for.
+// The answers of the boot server, before a machine runs our image: scripts for iPXE, the list of
+// files, and the part of a file that a request asks for.
 //
 // Threads: any; pure, but for ReadBootFile.
 #pragma once
@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 

@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/http_answers.h"
 #include "telemetry/log.h"
 
 namespace outboard::cli {
@@ -26,21 +27,13 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
-using Request = http::request<http::empty_body>;
-using Response = http::response<http::string_body>;
+using Request = HttpRequest;
+using Response = HttpResponse;
 
 constexpr std::chrono::seconds kRequestWithin(10), kTakenWithin(30);
 constexpr size_t kPartBytes = 256 << 10;
 constexpr int kConnectionsPerAddressMax = kBootConnectionsMax / 2;
 constexpr std::string_view kDigestFolder = "/sha256/";
-
-Response Plain(http::status status, const std::string& text) {
-  Response response(status, 11);
-  response.set(http::field::content_type, "text/plain; charset=utf-8");
-  response.set(http::field::cache_control, "no-store");
-  response.body() = text;
-  return response;
-}
 
 // What is left of a file to send.
 struct Sending {
@@ -104,14 +97,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   Response Choose(const Request& request) {
-    if (request.method() != http::verb::get && request.method() != http::verb::head) {
-      Response response = Plain(http::status::method_not_allowed, "GET only.\n");
-      response.set(http::field::allow, "GET, HEAD");
-      return response;
-    }
+    if (auto refused = RefuseMethod(request)) return *std::move(refused);
     const std::string_view target(request.target().data(), request.target().size());
     const std::string_view path = target.substr(0, target.find('?'));
-    if (path == "/boot.ipxe") return Plain(http::status::ok, FirstScript());
+    if (path == "/boot.ipxe") return PlainAnswer(http::status::ok, FirstScript());
     if (path == "/node.ipxe")
       return Script(ParseBootQuery(path.size() < target.size() ? target.substr(path.size() + 1)
                                                                : std::string_view()),
@@ -120,7 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const auto file = shared_->files.find(std::string(path.substr(kDigestFolder.size())));
       if (file != shared_->files.end()) return File(file->second, request);
     }
-    return Plain(http::status::not_found, "There is no such file.\n");
+    return PlainAnswer(http::status::not_found, "There is no such file.\n");
   }
 
   Response Script(const BootCaller& caller, bool may_claim) {
@@ -133,8 +122,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                                       {"mac", caller.mac},
                                       {"image", shared_->options.image.digest},
                                       {"has_claim", !claim.empty()}});
-    return Plain(http::status::ok,
-                 NodeScript(shared_->options.image, shared_->options.script, claim));
+    return PlainAnswer(http::status::ok,
+                       NodeScript(shared_->options.image, shared_->options.script, claim));
   }
 
   Response File(const BootFile& file, const Request& request) {
@@ -148,13 +137,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (const std::string_view known = text(http::field::if_range); !known.empty() && known != tag)
       range.reset();
     if (range.has_value() && range->begin >= range->end) {
-      Response response = Plain(http::status::range_not_satisfiable, "It is shorter than that.\n");
+      Response response =
+          PlainAnswer(http::status::range_not_satisfiable, "It is shorter than that.\n");
       response.set(http::field::content_range, absl::StrCat("bytes */", file.bytes));
       return response;
     }
     const ByteRange part = range.value_or(ByteRange{0, file.bytes});
     sending_ = {open(file.path.c_str(), O_RDONLY | O_CLOEXEC), part.begin, part.end};
-    if (sending_.fd < 0) return Plain(http::status::internal_server_error, "It is gone.\n");
+    if (sending_.fd < 0) return PlainAnswer(http::status::internal_server_error, "It is gone.\n");
     Response response(range.has_value() ? http::status::partial_content : http::status::ok, 11);
     response.set(http::field::content_type, "application/octet-stream");
     response.set(http::field::accept_ranges, "bytes");
@@ -237,13 +227,7 @@ class Server final : public BootServer {
       return absl::InvalidArgumentError(
           absl::StrCat("--listen: ", listen, " is no ADDRESS:PORT, as 0.0.0.0:6669"));
     const tcp::endpoint place(ip, static_cast<uint16_t>(port));
-    acceptor_.open(place.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(place, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (error)
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen at ", listen, ": ", error.message()));
+    if (absl::Status status = ListenAt(place, listen, acceptor_); !status.ok()) return status;
     address_ = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
                             acceptor_.local_endpoint().port());
     Accept();

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "wire/status.h"
 #include "wire/tls/private_file.h"

@@ -4,8 +4,8 @@
 //   trials.json     what is known of each trial; replaced as a whole, so that it is always complete
 //   trial-3.log     what trial 3 has printed, all attempts
 //   results.csv, results.jsonl
-//   warm-up         what the common start has cost, once it is done
-//   warm-up.log     what it has printed
+//   warm-up         the cost of the common start, once it is done
+//   warm-up.log     the output of its program
 //   runner          locked, with its process id, while a process runs the trials
 //
 // Threads: one owner at a time; one process may read while another writes.

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cli/http_answers.h"
 
 namespace outboard::cli {
 namespace {
@@ -20,8 +21,8 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
-using Request = http::request<http::empty_body>;
-using Response = http::response<http::string_body>;
+using Request = HttpRequest;
+using Response = HttpResponse;
 
 constexpr std::chrono::seconds kIdleMax(10);
 // The scripts and styles of a page are inline in its one file.
@@ -34,30 +35,20 @@ bool IsThisMachine(beast::string_view host) {
   return before_port == "127.0.0.1" || before_port == "localhost";
 }
 
-Response Plain(http::status status, const std::string& text) {
-  Response response(status, 11);
-  response.set(http::field::content_type, "text/plain; charset=utf-8");
-  response.body() = text;
-  return response;
-}
-
 Response Answer(const std::vector<Resource>& resources, const Request& request) {
   if (!IsThisMachine(request[http::field::host]))
-    return Plain(http::status::misdirected_request, "This is not the host you asked for.\n");
-  if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    Response response = Plain(http::status::method_not_allowed, "GET only.\n");
-    response.set(http::field::allow, "GET, HEAD");
-    return response;
-  }
+    return PlainAnswer(http::status::misdirected_request, "This is not the host you asked for.\n");
+  if (auto refused = RefuseMethod(request)) return *std::move(refused);
   const std::string_view target(request.target().data(), request.target().size());
   const auto found = std::find_if(resources.begin(), resources.end(),
                                   [path = target.substr(0, target.find('?'))](
                                       const Resource& resource) { return resource.path == path; });
-  if (found == resources.end()) return Plain(http::status::not_found, "There is no such page.\n");
+  if (found == resources.end())
+    return PlainAnswer(http::status::not_found, "There is no such page.\n");
   absl::StatusOr<std::string> content = found->content();
   if (!content.ok())
-    return Plain(http::status::internal_server_error,
-                 absl::StrCat(content.status().message(), "\n"));
+    return PlainAnswer(http::status::internal_server_error,
+                       absl::StrCat(content.status().message(), "\n"));
   Response response(http::status::ok, 11);
   response.set(http::field::content_type, found->type);
   response.set("Content-Security-Policy", kPolicy);
@@ -125,14 +116,9 @@ class Server final : public PageServer {
 
   absl::Status Listen(int port) {
     const tcp::endpoint place(boost::asio::ip::address_v4::loopback(), static_cast<uint16_t>(port));
-    Error error;
-    acceptor_.open(place.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(place, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (error)
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen at 127.0.0.1:", port, ": ", error.message()));
+    if (absl::Status status = ListenAt(place, absl::StrCat("127.0.0.1:", port), acceptor_);
+        !status.ok())
+      return status;
     Accept();
     thread_ = std::thread([this] { io_.run(); });
     return absl::OkStatus();

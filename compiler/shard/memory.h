@@ -1,10 +1,10 @@
 // What a Run takes of one device's memory, estimated from the plan of its graph.
 //
-// Counted are inputs, results and every value that passes from one kernel to another: sums, what a
-// transfer brings, results of calls, CONTIGUOUS. Any other value, of a gather too (IsGather in
-// products.h), is taken to be computed where it is read, and what it is computed from lives until
-// then. An executor knows better: it plans the
-// kernels, and refuses what has no room before anything runs. Threads: pure.
+// Inputs, results and every value that passes from one kernel to another are counted: sums, values
+// that a transfer brings, results of calls, CONTIGUOUS. Any other value, that of a gather included
+// (IsGather in products.h), counts as computed inside the kernel that reads it, so its own inputs
+// stay in memory until then. The executor's plan is exact, and refuses what does not fit before
+// anything runs. Threads: pure.
 #pragma once
 
 #include <vector>

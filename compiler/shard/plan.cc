@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/shard/products.h"
-#include "compiler/shard/refused_node.h"
 #include "compiler/shard/rules.h"
 
 namespace outboard::shard {

@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/shard/choose.h"
 #include "compiler/shard/lower.h"
 #include "compiler/shard/plan.h"
-#include "compiler/shard/refused_node.h"
 
 namespace outboard::shard {
 namespace {

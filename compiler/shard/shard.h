@@ -113,7 +113,7 @@ struct ShardedGraph {
 // layout of each PARAM by slot (ParamsOf), and may be shorter: the rest is whole. Makes nodes in
 // `graph`.
 // Errors: INVALID_ARGUMENT    mesh, layouts or hints that do not fit; names the client's node, as
-//                             RefusedNodeOf (refused_node.h) does
+//                             FailedNodeOf (compiler/failed_node.h) does
 //         UNIMPLEMENTED       a hint or layout that cuts a dimension with a VAR: node, dimension
 //         RESOURCE_EXHAUSTED  a limit of ir/limits.h, named; what the Run leaves has no room on a
 //                             device: bytes needed and there, how many devices would do

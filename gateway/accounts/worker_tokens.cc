@@ -1,13 +1,10 @@
 #include "gateway/accounts/worker_tokens.h"
 
-#include <openssl/rand.h>
-
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/sha256.h"
+#include "gateway/accounts/one_time_secret.h"
 #include "gateway/base/worker_name.h"
 
 namespace outboard::gateway {
@@ -27,12 +24,6 @@ CREATE TABLE worker_token(
 };
 
 constexpr std::string_view kPrefix = "ob_worker_";
-constexpr size_t kSecretBytes = 32;
-
-std::string HashOf(std::string_view token) {
-  const Sha256Digest digest = Sha256(token);
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
 
 absl::Status NotGood() {
   return absl::PermissionDeniedError(
@@ -51,11 +42,7 @@ absl::StatusOr<std::unique_ptr<WorkerTokens>> WorkerTokens::Open(
 
 absl::StatusOr<Secret> WorkerTokens::Create(std::string_view name, WallTime now) {
   OB_RETURN_IF_ERROR(CheckWorkerName(name));
-  std::string bytes(kSecretBytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) !=
-      1)
-    return absl::InternalError("the system gives no random bytes");
-  Secret token(absl::StrCat(std::string(kPrefix), absl::BytesToHexString(bytes)));
+  OB_ASSIGN_OR_RETURN(Secret token, MakeOneTimeSecret(kPrefix));
   absl::MutexLock lock(&mutex_);
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(Statement forget,
@@ -64,7 +51,7 @@ absl::StatusOr<Secret> WorkerTokens::Create(std::string_view name, WallTime now)
     OB_ASSIGN_OR_RETURN(
         Statement write,
         db_->Prepare("INSERT INTO worker_token(hash, name, expires_ms) VALUES(?, ?, ?)"));
-    return write.BindBlob(1, HashOf(token.Reveal()))
+    return write.BindBlob(1, HashOfSecret(token.Reveal()))
         .BindText(2, name)
         .Bind(3, now.unix_ms + kWorkerTokenLifeMs)
         .Run();
@@ -76,7 +63,7 @@ absl::Status WorkerTokens::Check(std::string_view token, std::string_view name, 
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement find, db_->Prepare("SELECT 1 FROM worker_token WHERE hash = ? AND "
                                                    "name = ? AND expires_ms > ?"));
-  find.BindBlob(1, HashOf(token)).BindText(2, name).Bind(3, now.unix_ms);
+  find.BindBlob(1, HashOfSecret(token)).BindText(2, name).Bind(3, now.unix_ms);
   OB_ASSIGN_OR_RETURN(const bool found, find.Step());
   return found ? absl::OkStatus() : NotGood();
 }
@@ -87,7 +74,7 @@ absl::Status WorkerTokens::Spend(std::string_view token, std::string_view name, 
     OB_ASSIGN_OR_RETURN(Statement take,
                         db_->Prepare("DELETE FROM worker_token WHERE hash = ? AND name = ? AND "
                                      "expires_ms > ? RETURNING 1"));
-    take.BindBlob(1, HashOf(token)).BindText(2, name).Bind(3, now.unix_ms);
+    take.BindBlob(1, HashOfSecret(token)).BindText(2, name).Bind(3, now.unix_ms);
     OB_ASSIGN_OR_RETURN(const bool taken, take.Step());
     if (!taken) return NotGood();
     OB_ASSIGN_OR_RETURN(const bool more, take.Step());  // to its end, so that it counts

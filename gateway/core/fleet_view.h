@@ -36,7 +36,7 @@ struct SessionView {
 
 struct FleetView {
   std::vector<DeviceView> devices;    // by worker
-  std::vector<SessionView> sessions;  // by name
+  std::vector<SessionView> sessions;  // by id
 };
 
 }  // namespace outboard::gateway

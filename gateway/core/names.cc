@@ -24,11 +24,8 @@ constexpr int64_t kForkWaitNs = 120 * kSecondNs;
 // ---- names --------------------------------------------------------------------------------------
 
 GatewayCore::Session* GatewayCore::Named(TenantId tenant, const std::string& text) {
-  for (auto& [id, session] : sessions_) {
-    if (session.tenant != tenant) continue;
-    if ((!session.name.empty() && session.name == text) || id.Hex() == text) return &session;
-  }
-  return nullptr;
+  const auto id = FindNamed(tenant, text);
+  return id.has_value() ? Find(*id) : nullptr;
 }
 
 std::optional<SessionId> GatewayCore::FindNamed(TenantId tenant, const std::string& text) const {

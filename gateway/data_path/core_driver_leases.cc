@@ -4,7 +4,6 @@
 // are for no more time than passed, and receipts say what the workers counted. And the price file:
 // which class a device is of, what that costs, and whether it reaches what its class promises.
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 

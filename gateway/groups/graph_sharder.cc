@@ -130,7 +130,7 @@ std::shared_ptr<const WrittenGraph> GraphSharder::Keep(TenantId tenant, const Gr
       written.ok() ? *std::move(written)
                    : WrittenGraph{.status = written.status(),
                                   .id = NameOfRefused(use),
-                                  .refused = shard::RefusedNodeOf(written.status())});
+                                  .refused = FailedNodeOf(written.status())});
   std::lock_guard lock(mutex_);
   Kept& kept = kept_[tenant];
   const auto [at, is_new] = kept.by_use.try_emplace(use, entry);

@@ -22,8 +22,8 @@
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/dtype.h"
-#include "compiler/shard/refused_node.h"
 #include "compiler/shard/shard.h"
 #include "gateway/ledger/ids.h"
 
@@ -65,7 +65,7 @@ struct WrittenGraph {
     int64_t bytes = 0;  // that each rank stores; where a VAR says how long it is, at least
   };
   std::vector<Result> results;
-  std::optional<shard::RefusedNode> refused;  // of the client's graph: what `status` is about
+  std::optional<FailedNode> refused;  // of the client's graph: what `status` is about
   // Gathers that no hint asked for, the largest first, at most kGathersTold.
   std::vector<shard::CollectiveUse> gathers;
   size_t gathers_untold = 0;  // more of them

@@ -72,7 +72,7 @@ class GroupRuns {
   void Done(uint64_t through_seq);  // no rank is sent the items up to this one again
   struct Original {
     std::string graph_id;                       // the client's
-    std::optional<shard::RefusedNode> refused;  // of it, where it could not be written
+    std::optional<FailedNode> refused;  // of it, where it could not be written
   };
   // The client's graph that the named one was written for, if it was.
   std::optional<Original> OriginalOf(const std::string& graph_id);

@@ -1,15 +1,12 @@
 #include "gateway/nodes/node_registry.h"
 
-#include <openssl/rand.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/sha256.h"
+#include "gateway/accounts/one_time_secret.h"
 #include "gateway/base/node_serial.h"
 #include "gateway/nodes/node_words.h"
 
@@ -56,15 +53,9 @@ CREATE TABLE node_offer(
 };
 
 constexpr std::string_view kPrefix = "ob_claim_";
-constexpr size_t kSecretBytes = 32;
 constexpr int64_t kDayMs = 86'400'000;
 constexpr size_t kTextBytesMax = 128;
 constexpr size_t kAddressBytesMax = 128;
-
-std::string HashOf(std::string_view claim) {
-  const Sha256Digest digest = Sha256(claim);
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
 
 absl::Status Refused(const char* word, const char* why) {
   return absl::PermissionDeniedError(
@@ -136,11 +127,7 @@ absl::StatusOr<std::unique_ptr<NodeRegistry>> NodeRegistry::Open(
 
 absl::StatusOr<Secret> NodeRegistry::MakeClaim(std::string_view serial, WallTime now) {
   OB_RETURN_IF_ERROR(CheckNodeSerial(serial));
-  std::string bytes(kSecretBytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) !=
-      1)
-    return absl::InternalError("the system gives no random bytes");
-  Secret claim(absl::StrCat(std::string(kPrefix), absl::BytesToHexString(bytes)));
+  OB_ASSIGN_OR_RETURN(Secret claim, MakeOneTimeSecret(kPrefix));
   absl::MutexLock lock(&mutex_);
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_RETURN_IF_ERROR(
@@ -152,7 +139,7 @@ absl::StatusOr<Secret> NodeRegistry::MakeClaim(std::string_view serial, WallTime
     OB_ASSIGN_OR_RETURN(
         Statement write,
         db_->Prepare("INSERT INTO node_claim(hash, serial, expires_ms) VALUES(?, ?, ?)"));
-    return write.BindBlob(1, HashOf(claim.Reveal()))
+    return write.BindBlob(1, HashOfSecret(claim.Reveal()))
         .BindText(2, serial)
         .Bind(3, now.unix_ms + kClaimLifeMs)
         .Run();
@@ -287,7 +274,7 @@ absl::Status NodeRegistry::CheckClaimLocked(std::string_view claim, std::string_
   OB_ASSIGN_OR_RETURN(
       Statement find,
       db_->Prepare("SELECT serial, expires_ms, used_by FROM node_claim WHERE hash = ?"));
-  find.BindBlob(1, HashOf(claim));
+  find.BindBlob(1, HashOfSecret(claim));
   OB_ASSIGN_OR_RETURN(const bool found, find.Step());
   if (!found) return Refused(kClaimUnknown, "nobody made this claim, or a newer one replaced it");
   if (find.Text(0) != serial) return Refused(kClaimOtherSerial, "the claim is for another node");
@@ -304,7 +291,7 @@ absl::Status NodeRegistry::SpendClaim(std::string_view claim, std::string_view s
     OB_RETURN_IF_ERROR(CheckClaimLocked(claim, serial, key_id, now));
     OB_ASSIGN_OR_RETURN(Statement spend,
                         db_->Prepare("UPDATE node_claim SET used_by = ? WHERE hash = ?"));
-    return spend.BindText(1, key_id).BindBlob(2, HashOf(claim)).Run();
+    return spend.BindText(1, key_id).BindBlob(2, HashOfSecret(claim)).Run();
   });
 }
 

@@ -27,7 +27,7 @@ std::string LedgerKeyPath(const std::string& data_folder);
 
 struct AuditReport {
   VerifyReport ledger;
-  int64_t receipts = 0;         // leased devices whose charges are within their receipts
+  int64_t receipts = 0;         // leased devices with one; each signature was checked
   int64_t verified_before = 0;  // entries that the audit before had verified, and are still those
 };
 

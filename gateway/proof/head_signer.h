@@ -40,7 +40,6 @@ class HeadSigner final : public LedgerHeads {
   // calls until there is a head. For a thread that has other things to do.
   absl::Status RefreshSome(TenantId tenant);
 
-  const std::string& public_key() const { return key_.public_key(); }
 
  private:
   struct Account {

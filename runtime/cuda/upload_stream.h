@@ -22,7 +22,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "runtime/cuda/driver_context.h"
 #include "runtime/cuda/pinned_pieces.h"
@@ -62,7 +61,7 @@ class UploadStream {
   bool IsFresh(CUdeviceptr address) const { return Find(address) != fresh_.end(); }
 
   // Copies `bytes` bytes into a fresh buffer. `source` fills one piece after the other.
-  using Source = absl::FunctionRef<absl::Status(int64_t offset, char* piece, int64_t bytes)>;
+  using Source = UploadPieces::Source;
   absl::Status Copy(CUdeviceptr to, int64_t bytes, Source source);
   // Overwrites the memory of a fresh buffer, which may be larger than the buffer, with zeros.
   absl::Status Clear(CUdeviceptr block, int64_t bytes);

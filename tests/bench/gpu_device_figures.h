@@ -38,7 +38,8 @@ struct DeviceMeasured {
   std::vector<DeviceTimes> times;
 };
 
-// `device` is a CUDA device that nobody uses. Errors: those of the device, and wrong results.
+// `device` is a CUDA device that nobody uses.
+// Errors: those of the device; DATA_LOSS if a download is short
 absl::StatusOr<DeviceMeasured> MeasureGpuDevice(runtime::Device& device, const DeviceSizes& sizes);
 
 }  // namespace outboard::bench

@@ -3,18 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "client/session/core/session_core.h"
+#include "tests/client/opened_core.h"
 
 namespace outboard::session {
 namespace {
 
-proto::ServerFrame OpenedFrame(uint64_t epoch, uint64_t applied = 0) {
-  proto::ServerFrame frame;
-  frame.set_epoch(epoch);
-  proto::Opened& opened = *frame.add_items()->mutable_opened();
-  opened.set_resume_token(std::string(16, 't'));
-  opened.set_applied_seq(applied);
-  opened.set_protocol(wire::kProtocolVersion);
-  opened.set_keeps(true);
+// Of a gateway that keeps names.
+proto::ServerFrame KeepingFrame(uint64_t epoch, uint64_t applied = 0) {
+  proto::ServerFrame frame = OpenedFrame(epoch, applied);
+  frame.mutable_items(0)->mutable_opened()->set_keeps(true);
   return frame;
 }
 
@@ -49,11 +46,11 @@ struct Core : SessionCore {
   }
 };
 
-struct Opened : Core {
-  Opened() {
+struct Keeping : Core {
+  Keeping() {
     Open(1);
     TakeFrames();
-    Get(OpenedFrame(1));
+    Get(KeepingFrame(1));
   }
 };
 
@@ -62,7 +59,7 @@ struct Entered : Core {
     Attach("run7");
     Open(1);
     opened_with = Last().open();
-    Get(OpenedFrame(4, applied));
+    Get(KeepingFrame(4, applied));
   }
   proto::Open opened_with;
 };
@@ -76,7 +73,7 @@ RunRequest RunOf(std::vector<uint64_t> inputs, std::vector<uint64_t> outputs) {
 }
 
 TEST(SessionCoreKept, AReleaseOfWhatHasANameIsNotSent_UntilItHasNone) {
-  Opened core;
+  Keeping core;
   const KeepEntry w{"w", 1, 5};
   ASSERT_TRUE(core.Keep({&w, 1}).ok());
   EXPECT_EQ(core.Last().keep().entries(0).name(), "w");
@@ -92,7 +89,7 @@ TEST(SessionCoreKept, AReleaseOfWhatHasANameIsNotSent_UntilItHasNone) {
 }
 
 TEST(SessionCoreKept, ARunTakesTheNameOver_AndDonatesWhatHadIt) {
-  Opened core;
+  Keeping core;
   const KeepEntry w{"w", 1, 5};
   ASSERT_TRUE(core.Keep({&w, 1}).ok());
   RunRequest run = RunOf({5}, {6, 7});
@@ -110,7 +107,7 @@ TEST(SessionCoreKept, ARunTakesTheNameOver_AndDonatesWhatHadIt) {
 }
 
 TEST(SessionCoreKept, ARunDoesNotDonateWhatKeepsItsName) {
-  Opened core;
+  Keeping core;
   const KeepEntry w{"w", 1, 5};
   ASSERT_TRUE(core.Keep({&w, 1}).ok());
   RunRequest run = RunOf({4, 5}, {6});
@@ -124,7 +121,7 @@ TEST(SessionCoreKept, ARunDoesNotDonateWhatKeepsItsName) {
 }
 
 TEST(SessionCoreKept, NamesThatCannotBeAreRefusedBeforeAnythingIsSent) {
-  Opened core;
+  Keeping core;
   const std::vector<std::vector<KeepEntry>> wrong = {
       {{"", 1, 5}}, {{std::string(300, 'n'), 1, 5}}, {{"\xff", 1, 5}}, {{"w", 1, 5}, {"w", 2, 6}}};
   for (const std::vector<KeepEntry>& entries : wrong)
@@ -183,7 +180,7 @@ TEST(SessionCoreKept, AnArrayWhoseComputationFailedSaysSo) {
 
 TEST(SessionCoreKept, AWorkerLostWhileEnteringEndsIt_AndIsNoHang) {
   Entered core(7);
-  core.Get(OpenedFrame(5, 3));
+  core.Get(KeepingFrame(5, 3));
   EXPECT_EQ(core.state(), SessionCore::State::kEnded);
   EXPECT_TRUE(absl::IsUnavailable(core.status()));
 }
@@ -192,7 +189,7 @@ TEST(SessionCoreKept, AWorkerThatKeepsNoNamesCannotBeEntered) {
   Core core;
   core.Attach("run7");
   core.Open(1);
-  proto::ServerFrame frame = OpenedFrame(4, 7);
+  proto::ServerFrame frame = KeepingFrame(4, 7);
   frame.mutable_items(0)->mutable_opened()->set_keeps(false);
   core.Get(frame);
   EXPECT_TRUE(absl::IsUnimplemented(core.status()));
@@ -211,7 +208,7 @@ proto::ServerFrame StopFrame(uint64_t epoch, bool is_kept = true) {
 }
 
 TEST(SessionCoreKept, WhatStoppedGoesOnWithWhatWasNotDone) {
-  Opened core;
+  Keeping core;
   RunRequest run = RunOf({}, {2});
   run.fetch = {0};
   ASSERT_TRUE(core.Run(run).ok());
@@ -226,25 +223,25 @@ TEST(SessionCoreKept, WhatStoppedGoesOnWithWhatWasNotDone) {
   EXPECT_EQ(core.state(), SessionCore::State::kStopped) << "still nobody pays";
   core.Resume();
   core.TakeFrames();
-  core.Get(OpenedFrame(2, 0));
+  core.Get(KeepingFrame(2, 0));
   EXPECT_EQ(core.state(), SessionCore::State::kOpen);
   EXPECT_EQ(core.Last().seq(), 1u) << "the Run is sent again";
 }
 
 TEST(SessionCoreKept, WithoutStateItEnds) {
-  Opened core;
+  Keeping core;
   core.Get(StopFrame(1, /*is_kept=*/false));
   EXPECT_EQ(core.state(), SessionCore::State::kEnded);
 }
 
 TEST(SessionCoreKept, LeavingIsNoClose_AlsoAfterTheLinkWasLost) {
-  Opened core;
+  Keeping core;
   core.Leave();
   EXPECT_TRUE(core.Last().has_leave());
-  Opened lost;
+  Keeping lost;
   lost.Leave();
   lost.TakeFrames();
-  lost.Get(OpenedFrame(2));
+  lost.Get(KeepingFrame(2));
   EXPECT_TRUE(lost.Last().has_leave());
 }
 

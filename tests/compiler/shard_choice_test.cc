@@ -120,7 +120,7 @@ TEST(ShardChoice, StateThatDoesNotFitEvenWhenCut_IsRefusedWithTheNumbers) {
     const std::string message(sharded.status().message());
     const int64_t needed = spread == Spread::kData ? 4 * kMiB : kMiB;
     for (const std::string& part : {absl::StrCat(needed), absl::StrCat("has ", kMiB / 2),
-                                    absl::StrCat("8 devices would do")})
+                                    std::string("8 devices would do")})
       EXPECT_TRUE(absl::StrContains(message, part)) << part << ": " << message;
   }
   Graph g;

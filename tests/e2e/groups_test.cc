@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/e2e/lost_test.h"
+#include "tests/e2e/trainer_program.h"
 #include "tests/support/row_sums.h"
 
 namespace outboard {
@@ -25,28 +25,14 @@ namespace {
 using absl::StatusCode;
 using test::DescendantsNamed;
 using test::Eventually;
+using test::LossesOf;
 using test::LostTest;
 using test::Outboard;
+using test::StartTraining;
 using test::Step;
 
 class GroupsTest : public LostTest {
  protected:
-  // A user's program, on as many devices as the variable says.
-  std::unique_ptr<test::Process> StartTraining(const std::string& devices, const char* steps) {
-    std::vector<std::string> environment = {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(),
-                                            "CLOUD_KEY=" + cluster_.key()};
-    if (!devices.empty()) environment.push_back("CLOUD_DEVICES=" + devices);
-    return std::make_unique<test::Process>(std::vector<std::string>{SMALL_TRAINER_BINARY, steps},
-                                           std::move(environment));
-  }
-  // Its losses.
-  static std::vector<double> LossesOf(const std::string& out) {
-    std::vector<double> losses;
-    std::istringstream lines(out);
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with("step ")) losses.push_back(std::stod(line.substr(line.find(": ") + 2)));
-    return losses;
-  }
   std::unique_ptr<Session> ConnectTo(uint32_t devices) {
     session::SessionOptions options = cluster_.Options();
     options.devices = devices;
@@ -60,7 +46,7 @@ TEST_F(GroupsTest, ATraining_OnTwoDevices_HasTheLossesOfOneAndIsBilledForTwo) {
   cluster_.StartUp(1, "--devices 2 --no-idle-search");
   std::vector<double> expected;
   for (const std::string devices : {"", "2"}) {
-    auto training = StartTraining(devices, "60");
+    auto training = StartTraining(cluster_, devices, "60");
     ASSERT_EQ(training->Wait(), 0) << training->err();
     const std::vector<double> losses = LossesOf(training->out());
     ASSERT_EQ(losses.size(), 60u);
@@ -261,9 +247,9 @@ TEST_F(LostRankTest, ARankThatIsKilled_InACollectiveAndBetween_ChangesNoBit) {
 
 TEST_F(LostRankTest, ATrainingOnTwoDevices_WhoseWorkerIsKilled_GoesOnWithAnother) {
   cluster_.StartUp(2, "--devices 2 --no-idle-search --snapshot-every 1");
-  auto undisturbed = StartTraining("2", "2000");
+  auto undisturbed = StartTraining(cluster_, "2", "2000");
   ASSERT_EQ(undisturbed->Wait(), 0) << undisturbed->err();
-  auto training = StartTraining("2", "2000");
+  auto training = StartTraining(cluster_, "2", "2000");
   ASSERT_TRUE(Eventually([&] { return training->out().find("step 400:") != std::string::npos; }))
       << training->err();
   // The one whose ranks they are.
@@ -282,7 +268,7 @@ TEST_F(LostRankTest, ATrainingOnTwoDevices_WhoseWorkerIsKilled_GoesOnWithAnother
 
 TEST_F(GroupsTest, AWorkerThatStandsStill_CostsNothing) {
   cluster_.StartUp(1, "--devices 2");
-  auto training = StartTraining("2", "400");
+  auto training = StartTraining(cluster_, "2", "400");
   ASSERT_TRUE(Eventually([&] { return training->out().find("step 100:") != std::string::npos; }))
       << training->err();
   const std::vector<int> worker = DescendantsNamed(cluster_.gateway().pid(), "--name local-0");
@@ -297,7 +283,7 @@ TEST_F(GroupsTest, AWorkerThatStandsStill_CostsNothing) {
 TEST_F(GroupsTest, AWrongNumberOfDevices_IsSaidAtOnce) {
   cluster_.StartUp(1);
   for (const char* devices : {"0", "two", "65", "-1", "2.5"}) {
-    auto training = StartTraining(devices, "1");
+    auto training = StartTraining(cluster_, devices, "1");
     EXPECT_EQ(training->Wait(), 1) << devices;
     test::ExpectAsDocumented("No devices, or more than a session can have", training->err());
   }

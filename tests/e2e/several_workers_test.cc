@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/e2e/lost_test.h"
+#include "tests/e2e/trainer_program.h"
 #include "tests/support/row_sums.h"
 
 namespace outboard {
@@ -21,8 +21,10 @@ namespace {
 using absl::StatusCode;
 using test::DescendantsNamed;
 using test::Eventually;
+using test::LossesOf;
 using test::LostTest;
 using test::Outboard;
+using test::StartTraining;
 using test::Step;
 
 class SeveralWorkersTest : public LostTest {
@@ -39,24 +41,10 @@ class SeveralWorkersTest : public LostTest {
       nodes_.push_back(StartNode(
           i, "--data-address 127.0.0.1:0 --devices " + std::to_string(devices)));
   }
-  std::unique_ptr<test::Process> StartTraining(const std::string& devices, const char* steps) {
-    std::vector<std::string> environment = {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(),
-                                            "CLOUD_KEY=" + cluster_.key()};
-    if (!devices.empty()) environment.push_back("CLOUD_DEVICES=" + devices);
-    return std::make_unique<test::Process>(std::vector<std::string>{SMALL_TRAINER_BINARY, steps},
-                                           std::move(environment));
-  }
-  static std::vector<double> LossesOf(const std::string& out) {
-    std::vector<double> losses;
-    std::istringstream lines(out);
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with("step ")) losses.push_back(std::stod(line.substr(line.find(": ") + 2)));
-    return losses;
-  }
   void ExpectSameLosses(const std::string& devices, size_t executors_each) {
     std::vector<double> expected;
     for (const std::string& count : {std::string(), devices}) {
-      auto training = StartTraining(count, "40");
+      auto training = StartTraining(cluster_, count, "40");
       ASSERT_EQ(training->Wait(), 0) << training->err();
       const std::vector<double> losses = LossesOf(training->out());
       ASSERT_EQ(losses.size(), 40u);
@@ -99,7 +87,7 @@ TEST_F(SeveralWorkersTest, ATraining_OnThreeWorkersOfTwoDevicesHasThemToo) {
 // In the middle of its steps, so most likely in a collective.
 TEST_F(SeveralWorkersTest, ALostWorker_FreesAllOthersAndIsNamed) {
   StartNodes(3, 1, "--snapshot-every 0");
-  auto training = StartTraining("3", "1000000");
+  auto training = StartTraining(cluster_, "3", "1000000");
   ASSERT_TRUE(Eventually([&] { return training->out().find("step 20:") != std::string::npos; }))
       << training->err();
   const std::vector<int> before = DescendantsNamed(nodes_[0]->pid(), "executor");

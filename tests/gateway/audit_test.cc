@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -130,6 +131,7 @@ TEST(AuditorTest, Auditor_RepeatsAndEnds) {
     EXPECT_TRUE(outboard::test::Eventually([&] { return audits >= 3; }));
   }
   const int ended = audits;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // of one each millisecond
   EXPECT_EQ(audits, ended);
 }
 

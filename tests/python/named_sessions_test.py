@@ -124,7 +124,11 @@ def cloud(tmp_path_factory):
 
 def test_a_session_goes_on_in_another_process(cloud):
     assert cloud.did("run1", 3, "end") == [3, *after(3)]
-    [session] = [s for s in cloud.ps() if s["name"] == "run1"]
+    for _ in range(100):  # its time counts once a heartbeat of the worker has confirmed it
+        [session] = [s for s in cloud.ps() if s["name"] == "run1"]
+        if session["cost_micro_usd"] > 0:
+            break
+        time.sleep(0.1)
     assert not session["has_client"] and session["devices"] == 1 and session["cost_micro_usd"] > 0
     assert cloud.did("run1", 2, "interrupt") == [5, *after(5)]
     assert cloud.did("run1", 0, "end") == [5, *after(5)]

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "compiler/failed_node.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
 #include "tests/support/device.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

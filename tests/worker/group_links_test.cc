@@ -2,14 +2,11 @@
 // without the session's token gets one.
 #include "worker/groups/group_links.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -189,7 +186,6 @@ TEST(GroupLinks, AStrangerIsRefused_WhateverItSays) {
 }
 
 TEST(GroupLinks, AnOverheardClaim_IsRefused) {
-  Nodes nodes(3);  // the worker there has not added the session yet
   const std::string other = ValueOrDie(MakeChallenge());
   const std::string claim = ValueOrDie(MakeClaim({kSession, 7, 0, 2}, other, kToken));
   const std::string challenge = ValueOrDie(MakeChallenge());

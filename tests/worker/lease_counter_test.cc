@@ -1,7 +1,6 @@
 // What a worker counts of its leases: cumulative, signed, and told until the gateway has it.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 

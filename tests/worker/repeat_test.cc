@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
@@ -19,7 +20,6 @@
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/executor/executor_core.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
@@ -19,7 +20,6 @@
 #include "worker/engine/planned_launches.h"
 #include "worker/engine/repeat.h"
 #include "worker/engine/transfers.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

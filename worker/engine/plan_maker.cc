@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/copies.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/print.h"
 #include "compiler/program/online/plan.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 

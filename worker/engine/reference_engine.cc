@@ -2,11 +2,11 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/reference/interpret_group.h"
 #include "worker/engine/engine.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -12,7 +13,6 @@
 #include "compiler/ir/uop.h"
 #include "compiler/rewrite/bind.h"
 #include "wire/limits.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

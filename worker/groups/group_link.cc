@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "wire/data_address.h"
 
 namespace outboard::worker {
@@ -94,7 +93,6 @@ uint32_t GroupLink::network_events() const {
 }
 
 std::optional<LinkClock::time_point> GroupLink::time() const {
-  if (state_ == State::kPausing) return std::min(try_at_, deadline_);
   if (state_ == State::kOpen || state_ == State::kEnded) return tell_at_;
   return state_ == State::kAwaited ? deadline_ : std::min(try_at_, deadline_);
 }

@@ -1,13 +1,13 @@
 // One link of a session on several workers: between the executor of a rank here, which has the
 // other end of a socket pair, and that of a rank on another worker, over TCP. It connects, or is
-// given a connection that came; both ends show each other the session's token (link_greeting.h);
-// then it
-// passes bytes and reads none of them.
+// given a connection that came; both ends prove to each other that they have the session's token
+// (link_greeting.h); then it passes bytes on without reading them.
 //
 //   kAwaited --Accept--> kOpen          the partner connects
 //   kPausing --Connect--> kConnecting --> kChallenge --> kProof --> kOpen
 //       ^---- refused, closed, no answer ----'--------------'
-//   any but kOpen --too late--> kLost      kOpen --one side has ended--> kLost, or kEnded
+//   any but kOpen --too late--> kEnded, and lost() says why
+//   kOpen --both sides have ended--> kEnded
 //
 // An executor's end of the socket pair closes with the link, so a partner that is lost is seen at
 // once.

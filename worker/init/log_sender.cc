@@ -1,6 +1,5 @@
 #include "worker/init/log_sender.h"
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <utility>

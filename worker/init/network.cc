@@ -98,7 +98,7 @@ absl::StatusOr<MacAddress> MacOf(const std::string& device) {
   return mac;
 }
 
-absl::Status TakeAddress(const std::string& device) {
+absl::Status RemoveAddress(const std::string& device) {
   return SetAddress(device, SIOCSIFADDR, 0, "keeps its address");
 }
 
@@ -125,7 +125,7 @@ absl::Status Configure(const std::string& device, const DhcpAnswer& answer) {
     std::string name = device;
     route.rt_dev = name.data();
     if (ioctl(control.fd(), SIOCADDRT, &route) != 0 && errno != EEXIST)
-      status = Failed(device, "takes no default way");
+      status = Failed(device, "no default route can be set");
   }
   if (status.ok() && !answer.dns.empty()) status = WriteResolvers(answer.dns);
   return status;

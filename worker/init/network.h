@@ -17,7 +17,7 @@ absl::Status BringUp(const std::string& device);
 absl::StatusOr<MacAddress> MacOf(const std::string& device);
 // Sets address, netmask, MTU, the default way and /etc/resolv.conf as the answer says.
 absl::Status Configure(const std::string& device, const DhcpAnswer& answer);
-absl::Status TakeAddress(const std::string& device);
+absl::Status RemoveAddress(const std::string& device);
 
 // A socket for DHCP on one device, which needs no address: broadcasts alone.
 class DhcpSocket {

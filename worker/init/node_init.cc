@@ -1,6 +1,5 @@
 #include "worker/init/node_init.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +17,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <list>
@@ -219,7 +217,7 @@ class NodeInit {
       }
       if (had && !device.lease.lease().has_value()) {
         Say(absl::StrCat(device.name, ": the lease of its address is over"));
-        static_cast<void>(TakeAddress(device.name));
+        static_cast<void>(RemoveAddress(device.name));
       }
       until = std::min(until, device.lease.NextAt());
     }
@@ -291,7 +289,7 @@ class NodeInit {
       const auto& lease = device.lease.lease();
       if (!lease.has_value()) {
         Say(absl::StrCat(device.name, ": the DHCP server has taken its address back"));
-        static_cast<void>(TakeAddress(device.name));
+        static_cast<void>(RemoveAddress(device.name));
         continue;
       }
       const std::string address = absl::StrCat(device.name, ": ", ToString(lease->address), "/",

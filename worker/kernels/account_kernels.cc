@@ -17,7 +17,6 @@
 #include "base/sha256.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
-#include "worker/tuning/search_main.h"
 #include "worker/tuning/tuner.h"
 #include "worker/tuning/tuning_key.h"
 

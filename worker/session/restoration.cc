@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "compiler/ir/limits.h"
 #include "wire/limits.h"
 #include "wire/status_code.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {

@@ -20,9 +20,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/failed_node.h"
 #include "telemetry/counters.h"
 #include "wire/limits.h"
-#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 

@@ -135,6 +135,19 @@ absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles) {
   return item;
 }
 
+namespace {
+
+// `item`, with the names of so many arrays, unless they are too long together for one piece.
+absl::StatusOr<proto::ClientItem> WithNames(proto::ClientItem item, size_t arrays) {
+  if (const size_t bytes = item.ByteSizeLong(); bytes > wire::kPieceBytesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("the names of ", arrays, " arrays take ",
+                                                     bytes, " bytes; limit ",
+                                                     wire::kPieceBytesMax));
+  return item;
+}
+
+}  // namespace
+
 absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
                                            std::span<const SaveEntry> entries) {
   if (!IsUtf8(name)) return absl::InvalidArgumentError("a checkpoint's name is not UTF-8");
@@ -150,11 +163,7 @@ absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
     out.set_name(entry.name);
     out.set_handle(entry.handle);
   }
-  if (const size_t bytes = item.ByteSizeLong(); bytes > wire::kPieceBytesMax)
-    return absl::ResourceExhaustedError(absl::StrCat("the names of ", entries.size(),
-                                                     " arrays take ", bytes, " bytes; limit ",
-                                                     wire::kPieceBytesMax));
-  return item;
+  return WithNames(std::move(item), entries.size());
 }
 
 absl::StatusOr<proto::ClientItem> KeepItem(std::span<const KeepEntry> entries) {
@@ -177,11 +186,7 @@ absl::StatusOr<proto::ClientItem> KeepItem(std::span<const KeepEntry> entries) {
     out.set_name(entry.name);
     out.set_handle(entry.handle);
   }
-  if (const size_t bytes = item.ByteSizeLong(); bytes > wire::kPieceBytesMax)
-    return absl::ResourceExhaustedError(absl::StrCat("the names of ", entries.size(),
-                                                     " arrays take ", bytes, " bytes; limit ",
-                                                     wire::kPieceBytesMax));
-  return item;
+  return WithNames(std::move(item), entries.size());
 }
 
 namespace {

@@ -18,8 +18,8 @@
 //                     +-------Resume--- kLost <--OnLinkLost          (any state --End--> kEnded)
 //                     +-------Resume--- kStopped <--OnFailed: nobody pays, and the state is kept
 //
-// kStopped is kLost but for what the program is told: calls fail with status(), and what is
-// awaited can be awaited again after Resume.
+// kStopped differs from kLost in what the program sees: its calls fail with status(). Values that
+// it awaited can be awaited again after Resume.
 #include "client/session/core/session_core.h"
 
 #include <algorithm>

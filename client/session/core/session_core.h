@@ -100,7 +100,7 @@ class SessionCore {
   void OnLinkLost();                        // items stay in the resend buffer until Resume
   // A new link, also after kStopped: requests the same session again.
   void Resume();
-  // Nobody pays, and the state is kept: as a lost link, but for what the program is told.
+  // For want of money; the gateway keeps the state. Calls fail with `status` until Resume.
   void Stop(absl::Status status);
   void End(absl::Status status);            // adds the number of Runs done
 

@@ -211,7 +211,8 @@ struct DependentFault {
   const char* at;  // in the text of the report
 };
 const DependentFault kDependentFaults[] = {
-    {"NoWait", kDependent, "griddepcontrol.wait;", "", "ld.global.u32"},
+    {"NoWait", kDependent, "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;", "",
+     "ld.global.u32"},
     {"AReadBeforeTheWait", kDependent, "griddepcontrol.wait;",
      "ld.global.u32 %r3, [%d3];\ngriddepcontrol.wait;", "ld.global.u32 %r3"},
     {"AWriteBeforeTheWait", kDependent, "griddepcontrol.wait;",

@@ -10,11 +10,12 @@
 #include "absl/status/status.h"
 #include "compiler/ir/uop.h"
 
-namespace outboard::worker {
+namespace outboard {
 
 struct FailedNode {
   uint32_t index = 0;  // in the canonical order of the graph
   std::string op;
+  friend bool operator==(const FailedNode&, const FailedNode&) = default;
 };
 
 // `status`, about `node` of the graph under `sink`. Requires a status that is not OK.
@@ -24,4 +25,4 @@ absl::Status AboutNode(absl::Status status, const FailedNode& node);
 // Returns nullopt for a status without a node.
 std::optional<FailedNode> FailedNodeOf(const absl::Status& status);
 
-}  // namespace outboard::worker
+}  // namespace outboard

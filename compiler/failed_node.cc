@@ -1,4 +1,4 @@
-#include "worker/executor/failed_node.h"
+#include "compiler/failed_node.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace outboard::worker {
+namespace outboard {
 namespace {
 constexpr char kPayload[] = "outboard/node";  // "index op"
 }  // namespace
@@ -38,4 +38,4 @@ std::optional<FailedNode> FailedNodeOf(const absl::Status& status) {
   return node;
 }
 
-}  // namespace outboard::worker
+}  // namespace outboard
