@@ -16,7 +16,7 @@ using test::DescendantsNamed;
 using test::Eventually;
 using test::LostTest;
 
-constexpr char kSteps[] = "3000";
+constexpr char kSteps[] = "3000", kStepsOfSomeHeartbeats[] = "8000";
 
 class SurviveTest : public LostTest {
  protected:
@@ -117,15 +117,21 @@ TEST_F(SurviveTest, TheBillOfAWorkerThatIsKilledVerifies) {
   const std::string key = cluster_.key(), heads = cluster_.folder() / "heads";
   auto worker = cluster_.StartWorker("--no-idle-search");
   auto training = std::make_unique<test::Process>(
-      std::vector<std::string>{SMALL_TRAINER_BINARY, kSteps},
+      std::vector<std::string>{SMALL_TRAINER_BINARY, kStepsOfSomeHeartbeats},
       std::vector<std::string>{"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY=" + key,
                                "CLOUD_HEADS=" + heads});
   AwaitStep(*training, 500);
+  const std::vector<std::string> environment = {"CLOUD_KEY=" + key, "CLOUD_HEADS=" + heads};
+  // Only time that a heartbeat has confirmed is billed: without one the first lease would be free.
+  ASSERT_TRUE(Eventually([&] {
+    const auto sessions = test::Outboard("ps --json --gateway " + cluster_.target(), environment);
+    return sessions.out.find("\"cost_micro_usd\": ") != std::string::npos &&
+           sessions.out.find("\"cost_micro_usd\": 0") == std::string::npos;
+  }));
   worker->Stop(SIGKILL);
   worker = cluster_.StartWorker("--no-idle-search");
   EXPECT_EQ(training->Wait(), 0) << training->err();
   EXPECT_TRUE(std::filesystem::exists(heads));
-  const std::vector<std::string> environment = {"CLOUD_KEY=" + key, "CLOUD_HEADS=" + heads};
   const auto verify = [&] {
     return test::Outboard("invoice --verify --json --gateway " + cluster_.target(), environment);
   };
