@@ -52,6 +52,7 @@ struct ServerFlags {
   bool worker_tokens = false;                      // gateway
   std::string token_file;                          // worker
   std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
+  std::string node_power_hook;                     // gateway; empty: none
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
   double price_per_hour_usd = 0.50;

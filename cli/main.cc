@@ -114,8 +114,8 @@ int Main(int argc, char** argv) {
     return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
 
-  if (argc == 3 && std::strcmp(argv[1], "measure-device") == 0)
-    return worker::MeasureMain(argv[2]);
+  if ((argc == 3 || argc == 4) && std::strcmp(argv[1], "measure-device") == 0)
+    return worker::MeasureMain(argv[2], argc == 4 ? argv[3] : "");
 
   if (argc == 3 && std::strcmp(argv[1], "sweep-trials") == 0) return SweepTrialsMain(argv[2]);
 
@@ -168,6 +168,9 @@ int Main(int argc, char** argv) {
   gateway.Add("--worker-tokens", &server.worker_tokens,
               "A worker that has no certificate needs a token of `outboard cert token` besides the "
               "fleet secret, and cannot choose its name");
+  gateway.Add("--node-power-hook", &server.node_power_hook,
+              "Program that switches a node off and on: it is started as FILE cycle SERIAL where a "
+              "rollout finds one that does not answer (docs/fleet.md)");
   AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30");
   AddReady(gateway, server);

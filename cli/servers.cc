@@ -79,6 +79,11 @@ class SupervisorThread {
       const std::function<absl::Status()>& tell_joined = [] { return absl::OkStatus(); })
       : supervisor_((
             options.on_joined = [this, tell_joined] { EndIfBad(tell_joined()); },
+            options.on_restart =
+                [this] {
+                  restarts_ = true;
+                  kill(getpid(), SIGTERM);
+                },
             std::move(options))),
         thread_([this] { EndIfBad(supervisor_.Run()); }) {}
   ~SupervisorThread() { Stop(); }
@@ -88,6 +93,7 @@ class SupervisorThread {
   }
   void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
+  bool restarts() const { return restarts_; }  // the gateway has asked for it
 
  private:
   // A worker that is refused for good has no reason to stay.
@@ -99,7 +105,7 @@ class SupervisorThread {
   }
 
   worker::Supervisor supervisor_;
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> failed_{false}, restarts_{false};
   std::thread thread_;
 };
 
@@ -168,6 +174,7 @@ int RunGateway(const ServerFlags& flags) {
   options->on_dead_listener = EndAsDead;
   options->tls.workers_here = flags.tls;
   options->worker_tokens = flags.worker_tokens;
+  options->node_power_hook = flags.node_power_hook;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -309,12 +316,14 @@ int RunWorker(const ServerFlags& given) {
                                .memory_bytes_max = MemoryOf(flags),
                                .links = *std::move(links)},
                               [&] {
+                                if (is_node) NoteJoined(flags.node_folder);
                                 return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
   if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
+  if (is_node && supervisor.restarts()) return worker::kExitRestartMachine;
   return supervisor.failed() ? 2 : Report(status);
 }
 

@@ -1,15 +1,21 @@
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "cli/common.h"
 #include "cli/node/boot_server.h"
 #include "cli/node/commands.h"
+#include "cli/node/image_store.h"
 #include "client/session/address.h"
 #include "gateway/base/clock.h"
+#include "gateway/nodes/image_rows.h"
 #include "gateway/nodes/node_registry.h"
 #include "gateway/server/gateway.h"
 #include "telemetry/log.h"
@@ -49,10 +55,77 @@ class Claims {
   std::unique_ptr<gateway::NodeRegistry> registry_;
 };
 
+// What each machine boots, as `outboard image use` and a rollout say. Without a gateway's folder
+// here nothing is said of any.
+class Images {
+ public:
+  absl::Status Open(const std::string& folder) {
+    folder_ = folder;
+    const std::string path = gateway::AccountsPath(folder);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return absl::OkStatus();
+    OB_ASSIGN_OR_RETURN(rows_, gateway::ImageRows::Open(path));
+    // A machine may be fetching one whose script an earlier process sent.
+    OB_ASSIGN_OR_RETURN(const std::vector<gateway::ImageRow> all, rows_->List());
+    for (const gateway::ImageRow& row : all) Read(row.digest);
+    return absl::OkStatus();
+  }
+  std::vector<BootFile> Files() const {
+    std::vector<BootFile> files;
+    for (const auto& [digest, image] : read_) {
+      files.push_back(image.kernel);
+      files.push_back(image.initramfs);
+    }
+    return files;
+  }
+  bool HasAny() const { return !read_.empty(); }
+  std::optional<BootChoice> For(const std::string& serial, bool boots) {
+    if (rows_ == nullptr) return std::nullopt;
+    const auto chosen = rows_->ChooseBoot(serial, boots);
+    if (!chosen.ok()) {
+      const std::string message(chosen.status().message());
+      telemetry::LogWarning("image_not_chosen", {{"node", serial}, {"message", message}});
+      return std::nullopt;
+    }
+    if (!chosen->has_value()) return std::nullopt;
+    const BootImage* const image = Read((*chosen)->image);
+    if (image == nullptr) return std::nullopt;
+    return BootChoice{.image = *image,
+                      .joins_within_s = (*chosen)->on_trial ? (*chosen)->within_ms / 1000 : 0};
+  }
+
+ private:
+  // Once: its files are hashed.
+  const BootImage* Read(const std::string& digest) {
+    if (const auto at = read_.find(digest); at != read_.end()) return &at->second;
+    auto image = ReadStoredImage(folder_, digest);
+    if (image.ok()) return &(read_[digest] = *std::move(image));
+    const std::string message(image.status().message());
+    telemetry::LogWarning("image_not_read", {{"image", digest}, {"message", message}});
+    return nullptr;
+  }
+
+  std::string folder_;
+  std::unique_ptr<gateway::ImageRows> rows_;
+  std::map<std::string, BootImage> read_;  // by digest
+};
+
 absl::Status Boot(const BootFlags& flags) {
   BootServerOptions options;
   options.listen = flags.listen;
-  OB_ASSIGN_OR_RETURN(options.image, ReadBootImage(flags.image));
+  const std::string data = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  Images images;
+  OB_RETURN_IF_ERROR(images.Open(data));
+  if (!flags.image.empty()) {
+    OB_ASSIGN_OR_RETURN(options.image, ReadBootImage(flags.image));
+  } else if (!images.HasAny()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no image was added to ", data, " (`outboard image add`), and there is no --image"));
+  }
+  options.files = images.Files();
+  options.choose = [&images](const std::string& serial, bool boots) {
+    return images.For(serial, boots);
+  };
   for (const std::string& path : flags.files) {
     OB_ASSIGN_OR_RETURN(BootFile file, ReadBootFile(path));
     std::fprintf(stderr, "outboard: %s is sha256/%s\n", path.c_str(), file.digest.c_str());
@@ -63,9 +136,9 @@ absl::Status Boot(const BootFlags& flags) {
   OB_RETURN_IF_ERROR(CheckWords("--append", flags.append));
   options.script = {.gateway = flags.gateway, .append = flags.append};
   Claims claims;
-  OB_RETURN_IF_ERROR(claims.Open(flags.data.empty() ? DefaultDataFolder() : flags.data));
+  OB_RETURN_IF_ERROR(claims.Open(data));
   options.claim_for = [&claims](const std::string& serial) { return claims.For(serial); };
-  const std::string image = options.image.digest;
+  const std::string image = options.image ? options.image->digest : "as `outboard image use` says";
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));
   std::printf("image %s\n", image.c_str());
   OB_RETURN_IF_ERROR(

@@ -122,11 +122,12 @@ std::string FirstScript() {
 }
 
 std::string NodeScript(const BootImage& image, const ScriptOptions& options,
-                       const std::string& claim) {
+                       const std::string& claim, int64_t joins_within_s) {
   std::string line =
       absl::StrCat("initrd=outboard.img quiet panic=10 outboard.image=", image.digest);
   if (!options.gateway.empty()) absl::StrAppend(&line, " outboard.gateway=", options.gateway);
   if (!claim.empty()) absl::StrAppend(&line, " outboard.claim=", claim);
+  if (joins_within_s > 0) absl::StrAppend(&line, " outboard.joins_within=", joins_within_s);
   if (!options.append.empty()) absl::StrAppend(&line, " ", options.append);
   return absl::StrCat("#!ipxe\necho Outboard image ", image.digest, "\nkernel sha256/",
                       image.kernel.digest, " ", line, "\ninitrd --name outboard.img sha256/",

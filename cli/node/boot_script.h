@@ -43,9 +43,10 @@ struct ScriptOptions {
   std::string gateway;  // empty: as the image says
   std::string append;
 };
-// `claim`: empty, or of `outboard node claim --boot`.
+// `claim`: empty, or of `outboard node claim --boot`. `joins_within_s`: of an image on trial; the
+// machine starts again where it has not joined by then. 0: it tries for ever.
 std::string NodeScript(const BootImage& image, const ScriptOptions& options,
-                       const std::string& claim);
+                       const std::string& claim, int64_t joins_within_s = 0);
 // Words for a kernel's command line: printable, one line, and none that only we write.
 // Errors: INVALID_ARGUMENT  names `flag`
 absl::Status CheckWords(const std::string& flag, const std::string& text);

@@ -46,6 +46,10 @@ struct Shared {
   std::map<std::string, BootFile> files;  // by digest
   int connections = 0;
   std::map<boost::asio::ip::address, int> by_address;
+
+  void Know(const BootImage& image) {
+    for (const BootFile& file : {image.kernel, image.initramfs}) files[file.digest] = file;
+  }
 };
 
 // One machine's connection: reads and answers in turn. Owned by the handlers of its pending
@@ -112,18 +116,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return PlainAnswer(http::status::not_found, "There is no such file.\n");
   }
 
-  Response Script(const BootCaller& caller, bool may_claim) {
+  // HEAD only looks: it spends neither a claim nor a trial.
+  Response Script(const BootCaller& caller, bool boots) {
     std::string claim;
-    if (may_claim && !caller.serial.empty()) claim = shared_->options.claim_for(caller.serial);
+    std::optional<BootChoice> choice;
+    if (!caller.serial.empty()) choice = shared_->options.choose(caller.serial, boots);
+    if (!choice.has_value() && shared_->options.image.has_value())
+      choice = BootChoice{.image = *shared_->options.image};
+    if (choice.has_value() && boots && !caller.serial.empty())
+      claim = shared_->options.claim_for(caller.serial);
     const std::string address = from_.to_string();
     telemetry::LogInfo("node_boots", {{"node", caller.serial},
                                       {"address", address},
                                       {"uuid", caller.uuid},
                                       {"mac", caller.mac},
-                                      {"image", shared_->options.image.digest},
+                                      {"image", choice ? choice->image.digest : "none"},
+                                      {"on_trial", choice && choice->joins_within_s > 0},
                                       {"has_claim", !claim.empty()}});
-    return PlainAnswer(http::status::ok,
-                       NodeScript(shared_->options.image, shared_->options.script, claim));
+    if (!choice.has_value())
+      return PlainAnswer(http::status::not_found, "No image was chosen for this machine.\n");
+    shared_->Know(choice->image);
+    return PlainAnswer(http::status::ok, NodeScript(choice->image, shared_->options.script, claim,
+                                                    choice->joins_within_s));
   }
 
   Response File(const BootFile& file, const Request& request) {
@@ -205,8 +219,7 @@ class Server final : public BootServer {
  public:
   explicit Server(BootServerOptions options) : shared_{.options = std::move(options)} {
     for (const BootFile& file : shared_.options.files) shared_.files[file.digest] = file;
-    for (const BootFile& file : {shared_.options.image.kernel, shared_.options.image.initramfs})
-      shared_.files[file.digest] = file;
+    if (shared_.options.image.has_value()) shared_.Know(*shared_.options.image);
   }
   ~Server() override {
     io_.stop();

@@ -9,11 +9,12 @@
 // a minute in which nothing of an answer is taken. Files are read as they are sent, a part at a
 // time.
 //
-// Threads: Start creates one, which runs all connections and `claim_for`; the destructor ends it.
+// Threads: Start creates one, which runs all connections, `choose` and `claim_for`; the destructor ends it.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,19 @@ namespace outboard::cli {
 
 inline constexpr int kBootConnectionsMax = 512;
 
+// What a machine boots (gateway/nodes/image_rows.h).
+struct BootChoice {
+  BootImage image;
+  int64_t joins_within_s = 0;  // of an image on trial
+};
+
 struct BootServerOptions {
   std::string listen;  // HOST:PORT; port 0 takes a free one
-  BootImage image;
-  std::vector<BootFile> files;  // besides
+  std::optional<BootImage> image;  // of machines of which nothing was said
+  std::vector<BootFile> files;     // besides
+  // What was said of this machine; nullopt: nothing. `boots`: it asks in order to boot.
+  std::function<std::optional<BootChoice>(const std::string& serial, bool boots)> choose =
+      [](const std::string&, bool) { return std::nullopt; };
   ScriptOptions script;
   // The claim for a machine, or "": asked for each /node.ipxe with a serial number.
   std::function<std::string(const std::string& serial)> claim_for;

@@ -2,10 +2,42 @@
 
 #include <fcntl.h>
 
+#include <vector>
+
 namespace outboard::cli {
 
 struct NodeCommands::Declared {
-  Command claim, expect, approve, list, remove, logs, boot;
+  Command claim, expect, approve, list, show, drain, reboot, logs, quarantine, remove;
+  Command image_add, image_list, image_use, image_rollout, image_rollback, boot;
+
+  // What each runs.
+  struct Verb {
+    const Command* command;
+    int (*run)(const NodeFlags&);
+  };
+  std::vector<Verb> OfNodes() const {
+    return {{&claim, RunNodeClaim},
+            {&expect, RunNodeExpect},
+            {&approve, RunNodeApprove},
+            {&list, RunNodeList},
+            {&show, RunNodeShow},
+            {&drain, RunNodeDrain},
+            {&reboot, RunNodeReboot},
+            {&logs, RunNodeLogs},
+            {&quarantine, RunNodeQuarantine},
+            {&remove, RunNodeRemove}};
+  }
+  struct ImageVerb {
+    const Command* command;
+    int (*run)(const ImageFlags&);
+  };
+  std::vector<ImageVerb> OfImages() const {
+    return {{&image_add, RunImageAdd},
+            {&image_list, RunImageList},
+            {&image_use, RunImageUse},
+            {&image_rollout, RunImageRollout},
+            {&image_rollback, RunImageRollback}};
+  }
 };
 
 NodeCommands::NodeCommands(Arguments& app) {
@@ -32,14 +64,61 @@ NodeCommands::NodeCommands(Arguments& app) {
   list.Add("--json", &node_.json, "Print JSON, a line each");
   Command remove = node.Subcommand("rm", "Forget a machine and revoke its certificate");
   Command logs = node.Subcommand("logs", "Print what a machine has logged since it started");
-  for (Command command : {approve, remove, logs})
+  Command show = node.Subcommand("show", "Show one machine, and how its join test ended");
+  Command drain = node.Subcommand(
+      "drain", "Give a machine no session until it starts again; those that it has go elsewhere");
+  Command reboot = node.Subcommand(
+      "reboot", "Let a machine hand its sessions on and start again, through its firmware");
+  reboot.Add("--power-hook", &node_.power_hook,
+             "Instead switch it off and on: start this program with cycle and its serial number");
+  Command quarantine = node.Subcommand(
+      "quarantine", "Give a machine no session until that is lifted, also after a restart");
+  quarantine.Add("--lift", &node_.lift, "Give it sessions again");
+  for (Command command : {reboot, quarantine})
+    command.Add("--why", &node_.why, "A line for the log");
+  for (Command command : {approve, remove, logs, show, drain, reboot, quarantine})
     command.Add("serial", &node_.serial, "Its serial number, as `node ls` prints it").Required();
-  for (Command command : {claim, expect, approve, list, remove, logs})
+  show.Add("--json", &node_.json, "Print JSON");
+  for (Command command :
+       {claim, expect, approve, list, remove, logs, show, drain, reboot, quarantine})
     command.Add("--data", &node_.data, kDataHelp);
+
+  Command image = app.Subcommand("image", "Manage what machines boot (docs/fleet.md)");
+  image.RequireSubcommand();
+  Command image_add = image.Subcommand("add", "Check an image and keep it; print its digest");
+  image_add.Add("folder", &image_.folder, "Folder that deploy/image/build wrote").Required();
+  image_add.Add("--digest", &image_.digest, "Refuse it unless it has this digest, sha256:...");
+  image_add.Add("--signer", &image_.signer,
+                "Certificate or public key (PEM): from now on images must be signed by it");
+  Command image_list = image.Subcommand("ls", "List images, and how far the last rollout is");
+  image_list.Add("--json", &image_.json, "Print JSON, a line each");
+  Command image_use =
+      image.Subcommand("use", "Let machines boot an image the next time that they start");
+  Command image_rollout = image.Subcommand(
+      "rollout", "Restart machines into an image, a share at a time; one that does not serve gets "
+                 "its old image again, and the rollout stops");
+  image_rollout.Add("--share", &image_.share_percent, "Percent of the machines at a time")
+      .Between(1, 100)
+      .ShowDefault();
+  image_rollout
+      .Add("--within", &image_.within_s, "Seconds from the restart until a machine must serve")
+      .Between(10, 3600)
+      .ShowDefault();
+  for (Command command : {image_use, image_rollout}) {
+    command.Add("image", &image_.image, "Its digest, or the first digits").Required();
+    command.Add("--nodes", &image_.nodes, "Their serial numbers; * stands for any text")
+        .ShowDefault();
+  }
+  Command image_rollback = image.Subcommand(
+      "rollback", "Take the last rollout back: machines get the image that they had");
+  for (Command command : {image_add, image_list, image_use, image_rollout, image_rollback})
+    command.Add("--data", &image_.data, kDataHelp);
 
   Command boot = app.Subcommand(
       "boot", "Serve an image over HTTP to machines that boot over the network (docs/fleet.md)");
-  boot.Add("--image", &boot_.image, "Folder that deploy/image/build wrote").Required();
+  boot.Add("--image", &boot_.image,
+           "Folder that deploy/image/build wrote, for machines of which `outboard image use` says "
+           "nothing");
   boot.Add("--listen", &boot_.listen, "HOST:PORT that the machines reach").ShowDefault();
   boot.Add("--gateway", &boot_.gateway,
            "HOST:PORT where they join: the gateway's --fleet-listen as they reach it (default: as "
@@ -49,27 +128,26 @@ NodeCommands::NodeCommands(Arguments& app) {
   boot.Add("--data", &boot_.data, kDataHelp);
   boot.Add("--ready-file", &boot_.ready.file, "Write the address here once it can be reached");
   boot.Add("--life-fd", &boot_.life_fd).Hidden();
-  declared_ =
-      std::make_unique<Declared>(Declared{claim, expect, approve, list, remove, logs, boot});
+  declared_ = std::make_unique<Declared>(
+      Declared{claim, expect, approve, list, show, drain, reboot, logs, quarantine, remove,
+               image_add, image_list, image_use, image_rollout, image_rollback, boot});
 }
 
 NodeCommands::~NodeCommands() = default;
 
 bool NodeCommands::Given() const {
-  const Declared& all = *declared_;
-  for (const Command& command :
-       {all.claim, all.expect, all.approve, all.list, all.remove, all.logs, all.boot})
-    if (command.Given()) return true;
-  return false;
+  for (const auto& verb : declared_->OfNodes())
+    if (verb.command->Given()) return true;
+  for (const auto& verb : declared_->OfImages())
+    if (verb.command->Given()) return true;
+  return declared_->boot.Given();
 }
 
 int NodeCommands::Run() {
-  if (declared_->claim.Given()) return RunNodeClaim(node_);
-  if (declared_->expect.Given()) return RunNodeExpect(node_);
-  if (declared_->approve.Given()) return RunNodeApprove(node_);
-  if (declared_->list.Given()) return RunNodeList(node_);
-  if (declared_->remove.Given()) return RunNodeRemove(node_);
-  if (declared_->logs.Given()) return RunNodeLogs(node_);
+  for (const auto& verb : declared_->OfNodes())
+    if (verb.command->Given()) return verb.run(node_);
+  for (const auto& verb : declared_->OfImages())
+    if (verb.command->Given()) return verb.run(image_);
   if (boot_.life_fd >= 0) fcntl(boot_.life_fd, F_SETFD, FD_CLOEXEC);
   BlockSignals();
   return RunBoot(boot_);

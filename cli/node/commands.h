@@ -1,4 +1,4 @@
-// `outboard node` and `outboard boot`: their options, and what runs them.
+// `outboard node`, `outboard image` and `outboard boot`: their options, and what runs them.
 // Errors go to stderr; the exit code says whether there was one.
 #pragma once
 
@@ -17,6 +17,9 @@ struct NodeFlags {  // of every verb of `outboard node`
   std::string key;    // approve: the first digits
   bool boot = false;  // claim: by the boot server
   bool json = false;
+  std::string why;         // quarantine, reboot
+  bool lift = false;       // quarantine
+  std::string power_hook;  // reboot: by this program, of a machine that does not answer
 };
 
 // Each returns the exit code.
@@ -26,11 +29,31 @@ int RunNodeApprove(const NodeFlags& flags);
 int RunNodeList(const NodeFlags& flags);
 int RunNodeRemove(const NodeFlags& flags);
 int RunNodeLogs(const NodeFlags& flags);
+int RunNodeShow(const NodeFlags& flags);
+int RunNodeDrain(const NodeFlags& flags);
+int RunNodeReboot(const NodeFlags& flags);
+int RunNodeQuarantine(const NodeFlags& flags);
+
+struct ImageFlags {  // of every verb of `outboard image`
+  std::string data;
+  std::string folder, digest, signer;  // add
+  std::string image;                   // use, rollout: "sha256:...", or its first digits
+  std::string nodes = "*";             // use, rollout: a pattern of serial numbers
+  int share_percent = 10;              // rollout
+  int within_s = 300;                  // rollout
+  bool json = false;                   // ls
+};
+
+int RunImageAdd(const ImageFlags& flags);
+int RunImageList(const ImageFlags& flags);
+int RunImageUse(const ImageFlags& flags);
+int RunImageRollout(const ImageFlags& flags);
+int RunImageRollback(const ImageFlags& flags);
 
 struct BootFlags {  // of `outboard boot`
   std::string data;
   std::string listen = "127.0.0.1:6669";
-  std::string image;               // a folder that deploy/image/build wrote
+  std::string image;               // a folder that deploy/image/build wrote; empty: those added
   std::string gateway;             // where nodes join; empty: as the image says
   std::string append;              // to the kernel's command line
   std::vector<std::string> files;  // served by digest besides
@@ -52,6 +75,7 @@ class NodeCommands {  // on the command line: declares both, and runs the one th
  private:
   struct Declared;
   NodeFlags node_;
+  ImageFlags image_;
   BootFlags boot_;
   std::unique_ptr<Declared> declared_;
 };

@@ -15,6 +15,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/base/node_serial.h"
 #include "gateway/nodes/node_logs.h"
+#include "gateway/nodes/node_orders.h"
 #include "gateway/nodes/node_registry.h"
 #include "gateway/server/gateway.h"
 #include "gateway/tls/authority_files.h"
@@ -88,7 +89,16 @@ std::string Time(absl::Time time) {
   return absl::FormatTime(absl::RFC3339_sec, time, absl::UTCTimeZone());
 }
 
-void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end) {
+// In JSON; null: there was none.
+std::string JsonOf(const gateway::JoinTest* test) {
+  if (test == nullptr) return "null";
+  return absl::StrCat("{\"passed\": ", test->passed ? "true" : "false", ", \"why\": ",
+                      Quoted(test->why), ", \"image\": ", Quoted(test->image),
+                      ", \"at\": ", Quoted(ToString(test->at)), "}");
+}
+
+void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end,
+                 const gateway::JoinTest* test) {
   const auto list = [](const auto& texts) {
     std::vector<std::string> quoted;
     for (const std::string& text : texts) quoted.push_back(Quoted(text));
@@ -97,21 +107,26 @@ void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end) 
   std::printf(
       "{\"serial\": %s, \"state\": %s, \"since\": %s, \"certificate_until\": %s, \"key\": %s, "
       "\"address\": %s, \"uuid\": %s, \"mac\": [%s], \"cores\": %u, \"memory_bytes\": %llu, "
-      "\"devices\": [%s], \"image\": %s, \"kernel\": %s}\n",
+      "\"devices\": [%s], \"image\": %s, \"kernel\": %s, \"join_test\": %s}\n",
       Quoted(node.serial).c_str(), Quoted(state).c_str(), Quoted(ToString(node.since)).c_str(),
       end == absl::InfinitePast() ? "null" : Quoted(Time(end)).c_str(), Quoted(node.key_id).c_str(),
       Quoted(node.address).c_str(), Quoted(node.facts.uuid()).c_str(),
       list(node.facts.mac()).c_str(), node.facts.cores(),
       static_cast<unsigned long long>(node.facts.memory_bytes()),
       list(node.facts.devices()).c_str(), Quoted(node.facts.image()).c_str(),
-      Quoted(node.facts.kernel()).c_str());
+      Quoted(node.facts.kernel()).c_str(), JsonOf(test).c_str());
 }
 
-void Print(const NodeRow& node, const std::string& state, absl::Time end) {
+void Print(const NodeRow& node, const std::string& state, absl::Time end,
+           const gateway::JoinTest* test) {
   std::printf("%s  %s since %s\n", node.serial.c_str(), state.c_str(),
               ToString(node.since).c_str());
   if (end != absl::InfinitePast()) std::printf("  certificate  until %s\n", Time(end).c_str());
   if (!node.key_id.empty()) std::printf("  key          %s\n", node.key_id.c_str());
+  if (test != nullptr)
+    std::printf("  join test    %s at %s%s%s\n",
+                test->passed ? "passed" : "in quarantine: it failed", ToString(test->at).c_str(),
+                test->why.empty() ? "" : ": ", test->why.c_str());
   if (!node.address.empty()) std::printf("  asked from   %s\n", node.address.c_str());
   if (node.facts.serial().empty()) return;
   std::printf("  machine      %u cores, %llu MiB, uuid %s, mac %s\n", node.facts.cores(),
@@ -124,9 +139,19 @@ void Print(const NodeRow& node, const std::string& state, absl::Time end) {
               node.facts.kernel().c_str());
 }
 
+// All of them, or the one that is named.
 absl::Status List(const NodeFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
-  OB_ASSIGN_OR_RETURN(const std::vector<NodeRow> all, registry->List());
+  OB_ASSIGN_OR_RETURN(std::vector<NodeRow> all, registry->List());
+  if (!flags.serial.empty()) {
+    std::erase_if(all, [&](const NodeRow& node) { return node.serial != flags.serial; });
+    if (all.empty())
+      return absl::NotFoundError(absl::StrCat("no machine ", flags.serial,
+                                              "; `outboard node ls` lists those that are known"));
+  }
+  OB_ASSIGN_OR_RETURN(const auto orders,
+                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolder(flags))));
+  OB_ASSIGN_OR_RETURN(const auto tests, orders->Tests());
   OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
   OB_ASSIGN_OR_RETURN(const auto revoked, gateway::ReadRevoked(DataFolder(flags)));
   for (const NodeRow& node : all) {
@@ -135,7 +160,9 @@ absl::Status List(const NodeFlags& flags) {
     if (node.state == gateway::NodeState::kWaiting) state = "waiting for approval";
     if (node.state == gateway::NodeState::kEnrolled && end <= absl::Now())
       state = "without a certificate";
-    flags.json ? PrintAsJson(node, state, end) : Print(node, state, end);
+    const auto test = tests.find(node.serial);
+    const gateway::JoinTest* const tested = test == tests.end() ? nullptr : &test->second;
+    flags.json ? PrintAsJson(node, state, end, tested) : Print(node, state, end, tested);
   }
   if (all.empty() && !flags.json)
     std::fprintf(stderr, "outboard: no machine is expected, waits or has enrolled\n");
@@ -147,6 +174,9 @@ absl::Status Remove(const NodeFlags& flags) {
   // First what lets it in: it does not come back between the two.
   const absl::Status removed = registry->Remove(flags.serial);
   if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  OB_ASSIGN_OR_RETURN(const auto orders,
+                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolder(flags))));
+  OB_RETURN_IF_ERROR(orders->Forget(flags.serial));
   OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
   int count = 0;
   for (const auto& one : issued) {
@@ -173,6 +203,7 @@ int RunNodeClaim(const NodeFlags& flags) { return Report(Claim(flags)); }
 int RunNodeExpect(const NodeFlags& flags) { return Report(Expect(flags)); }
 int RunNodeApprove(const NodeFlags& flags) { return Report(Approve(flags)); }
 int RunNodeList(const NodeFlags& flags) { return Report(List(flags)); }
+int RunNodeShow(const NodeFlags& flags) { return Report(List(flags)); }
 int RunNodeRemove(const NodeFlags& flags) { return Report(Remove(flags)); }
 int RunNodeLogs(const NodeFlags& flags) { return Report(Logs(flags)); }
 

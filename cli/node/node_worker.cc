@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "base/check.h"
 #include "wire/status.h"
 #include "wire/tls/private_file.h"
 #include "worker/init/node_facts.h"
+#include "worker/init/node_init.h"
 
 namespace outboard::cli {
 
@@ -35,6 +37,10 @@ absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
   if (claim.ok()) start.claim = std::string(absl::StripAsciiWhitespace(*claim));
   if (flags.identity_file.empty()) flags.identity_file = flags.node_folder + "/identity";
   return start;
+}
+
+void NoteJoined(const std::string& node_folder) {
+  std::ofstream(node_folder + "/" + worker::kJoinedFile) << "joined\n";
 }
 
 NodeLogStream::NodeLogStream(const std::string& node_folder)

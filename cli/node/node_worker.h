@@ -24,6 +24,9 @@ struct NodeStart {
 // Errors: INVALID_ARGUMENT  the machine has no serial number; a claim that cannot be read
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags);
 
+// Tells process 1 that the node has joined: one that boots an image on trial then stays.
+void NoteJoined(const std::string& node_folder);
+
 // Sends the node's log by the newest connection with a certificate. Threads: any.
 class NodeLogStream {
  public:

@@ -365,7 +365,7 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 // ---- workers ------------------------------------------------------------------------------------
 
 WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
-                               const Identity* owner) {
+                               const Identity* owner, const std::string& node) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
   const std::string known_as = Printable(reg.name());
@@ -379,6 +379,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
                           1e-9 * static_cast<double>(reg.link_message_ns()));
   if (reg.receipt_key().size() == signing::kPublicKeyBytes)
     workers_.at(id)->receipt_key = reg.receipt_key();
+  workers_.at(id)->node = node;
   WorkerJoined event{
       id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());

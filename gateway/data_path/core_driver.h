@@ -107,6 +107,13 @@ class CoreDriver {
   absl::Status CheckOwnJoin(TenantId owner) const;
   void OnJoinRefused(const std::string& name, const absl::Status& why);
 
+  // ---- nodes (core_driver_leases.cc), by the serial numbers that their certificates prove
+  std::set<std::string> NodesHere() const;  // that have joined
+  // Each returns whether the node is here.
+  bool DrainNode(const std::string& serial);
+  bool RestartNode(const std::string& serial, const std::string& why);
+  bool SetNodeAside(const std::string& serial, const std::string& why);
+
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
   // whose executors ended with that process.
@@ -152,9 +159,10 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  // `owner`: whose key it showed, if it is a machine of that account's own.
+  // `owner`: whose key it showed, if it is a machine of that account's own. `node`: the serial
+  // number of one that booted over the network.
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
-                     const Identity* owner = nullptr);
+                     const Identity* owner = nullptr, const std::string& node = "");
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
   // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
@@ -243,6 +251,7 @@ class CoreDriver {
   bool MayClaim(WorkerId worker, const SessionId& session, Token token);
   void ForgetOldSuspicions();
   void SetAside(const Worker& worker, const std::string& why);
+  std::vector<WorkerId> WorkersOfNode(const std::string& serial) const;  // under mutex_
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 

@@ -56,6 +56,7 @@ struct CoreDriver::Worker {
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
   std::string receipt_key = {};  // verifies its receipts; empty: it writes none
+  std::string node = {};         // serial number, as its certificate proves it; empty: it is none
 };
 
 // The driver's entry for a session.

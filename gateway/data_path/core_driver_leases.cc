@@ -259,6 +259,48 @@ absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
   return measure;
 }
 
+std::set<std::string> CoreDriver::NodesHere() const {
+  std::lock_guard lock(mutex_);
+  std::set<std::string> here;
+  for (const auto& [id, worker] : workers_)
+    if (!worker->node.empty()) here.insert(worker->node);
+  return here;
+}
+
+std::vector<WorkerId> CoreDriver::WorkersOfNode(const std::string& serial) const {
+  std::vector<WorkerId> those;
+  for (const auto& [id, worker] : workers_)
+    if (!serial.empty() && worker->node == serial) those.push_back(id);
+  return those;
+}
+
+bool CoreDriver::DrainNode(const std::string& serial) {
+  std::lock_guard lock(mutex_);
+  const std::vector<WorkerId> those = WorkersOfNode(serial);
+  for (const WorkerId id : those) Tell(WorkerDraining{id});
+  return !those.empty();
+}
+
+bool CoreDriver::RestartNode(const std::string& serial, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  const std::vector<WorkerId> those = WorkersOfNode(serial);
+  for (const WorkerId id : those) {
+    proto::GatewayCommand command;
+    command.mutable_drain()->set_reason(why);
+    command.mutable_drain()->set_restart(true);
+    workers_.at(id)->endpoint->Send(std::move(command));
+  }
+  return !those.empty();
+}
+
+bool CoreDriver::SetNodeAside(const std::string& serial, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  const std::vector<WorkerId> those = WorkersOfNode(serial);
+  for (const WorkerId id : those)
+    if (const Worker* const worker = FindWorker(id); worker != nullptr) SetAside(*worker, why);
+  return !those.empty();
+}
+
 void CoreDriver::OnJoinRefused(const std::string& name, const absl::Status& why) {
   observer_->OnWorkerRefused(Printable(name), why);
 }

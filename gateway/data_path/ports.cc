@@ -198,6 +198,12 @@ void WorkerPort::SetOwner(const Identity& owner) {
   owner_ = std::make_unique<const Identity>(owner);
 }
 
+void WorkerPort::SetNode(const std::string& serial,
+                         std::function<void(const absl::Status&)> tested) {
+  node_ = serial;
+  tested_ = std::move(tested);
+}
+
 // Asks once for a measurement: what comes back is checked like one from before.
 void WorkerPort::Join(proto::Register reg) {
   if (owner_ != nullptr) {
@@ -208,29 +214,47 @@ void WorkerPort::Join(proto::Register reg) {
   }
   const absl::StatusOr<bool> measure = driver_->CheckJoin(reg);
   if (!measure.ok()) return Refuse(reg.name(), measure.status());
-  if (!*measure) {
-    worker_ = driver_->AddWorker(endpoint_, reg);
+  const bool test = !node_.empty() && !reg.tested();
+  if (test && !reg.measures())
+    return Refuse(reg.name(), absl::FailedPreconditionError("this node is too old for a join test"));
+  if (!*measure && !test) {
+    if (tested_ != nullptr) tested_(absl::OkStatus());
+    worker_ = driver_->AddWorker(endpoint_, reg, nullptr, node_);
     return;
   }
-  measured_ = std::make_unique<proto::Register>(std::move(reg));
   proto::GatewayCommand command;
-  command.mutable_measure();
+  command.mutable_measure()->set_test(test);
+  command.mutable_measure()->set_without_rates(!*measure);
+  measured_ = std::make_unique<proto::Register>(std::move(reg));
+  measures_rates_ = *measure;
   endpoint_->Send(std::move(command));
 }
 
 void WorkerPort::OnMeasured(const proto::Measured& measured) {
   proto::Register reg = std::move(*std::exchange(measured_, nullptr));
-  if (measured.rates_size() != reg.devices_size())
+  const auto shown = [](const std::string& told) {
+    return absl::CHexEscape(told.substr(0, kWhyBytesMax));
+  };
+  if (!measured.fault().empty())
+    return Refuse(reg.name(), absl::FailedPreconditionError(absl::StrCat(
+                                  "the join test failed: ", shown(measured.fault()))));
+  // Asked once: a node that was to be tested and was not is no other the next time.
+  if (!node_.empty() && !measured.tested())
+    return Refuse(reg.name(), absl::FailedPreconditionError(absl::StrCat(
+                                  "the join test did not end: ", shown(measured.failed()))));
+  reg.set_tested(true);
+  if (measures_rates_ && measured.rates_size() != reg.devices_size())
     return Refuse(reg.name(),
                   absl::FailedPreconditionError(absl::StrCat(
                       "the worker could not measure its devices: ",
-                      absl::CHexEscape(measured.failed().substr(0, kWhyBytesMax)))));
-  for (int i = 0; i < measured.rates_size(); ++i)
+                      shown(measured.failed()))));
+  for (int i = 0; measures_rates_ && i < measured.rates_size(); ++i)
     *reg.mutable_devices(i)->mutable_rates() = measured.rates(i);
   Join(std::move(reg));
 }
 
 void WorkerPort::Refuse(const std::string& name, const absl::Status& why) {
+  if (tested_ != nullptr) tested_(why);
   driver_->OnJoinRefused(name, why);
   endpoint_->End(why);
 }

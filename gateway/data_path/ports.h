@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -112,6 +113,9 @@ class WorkerPort {
 
   // Before any event: it is a machine of this account's own.
   void SetOwner(const Identity& owner);
+  // Before any event: it is a node, which joins once its devices have passed its join test. `tested`
+  // hears how that ended; it must not wait.
+  void SetNode(const std::string& serial, std::function<void(const absl::Status&)> tested);
   void OnEvent(const proto::WorkerEvent& event);
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing
 
@@ -124,7 +128,10 @@ class WorkerPort {
   WorkerEndpoint* const endpoint_;
   const std::string proved_name_;
   std::unique_ptr<proto::Register> measured_;  // that waits for a measurement
+  bool measures_rates_ = false;                // it was asked for rates, too
   std::unique_ptr<const Identity> owner_;      // null: it is rented out
+  std::string node_;                           // its serial number; empty: it is none
+  std::function<void(const absl::Status&)> tested_;
   WorkerId worker_;  // value 0: not registered
 };
 

@@ -12,6 +12,7 @@ namespace outboard::gateway {
 
 class FleetDoor;
 class NodeEnrolment;
+class NodeKeeper;
 class NodeLogs;
 class WorkerAdmission;
 struct Turns;
@@ -20,6 +21,7 @@ struct Turns;
 struct Nodes {
   NodeEnrolment* enrolment = nullptr;
   NodeLogs* logs = nullptr;
+  NodeKeeper* keeper = nullptr;
 };
 
 grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(

@@ -32,7 +32,9 @@
 #include "gateway/doors/refusals.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_enrolment.h"
+#include "gateway/nodes/node_keeper.h"
 #include "gateway/nodes/node_logs.h"
+#include "gateway/nodes/power_hook.h"
 #include "gateway/observe/driver_log.h"
 #include "gateway/observe/gateway_figures.h"
 #include "gateway/observe/operator_socket.h"
@@ -315,7 +317,8 @@ class Gateway::Impl {
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
-    const Nodes nodes{node_enrolment_.get(), node_logs_.get()};
+    const Nodes nodes{node_enrolment_.get(), node_logs_.get(), node_keeper_.get()};
+    if (node_keeper_ != nullptr) node_keeper_->Start();
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             fleet_door_.get(), admission_.get(), nodes, &turns_);
     if (!options_.no_auth)
@@ -400,11 +403,31 @@ class Gateway::Impl {
       OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
       node_enrolment_ = std::make_unique<NodeEnrolment>(std::move(nodes), admission_.get());
       node_logs_ = std::make_unique<NodeLogs>(options_.data_folder);
+      OB_ASSIGN_OR_RETURN(node_keeper_,
+                          NodeKeeper::Open(AccountsPath(options_.data_folder), FleetOfNodes()));
       OB_RETURN_IF_ERROR(
           AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
                               certificates_->authority().certificate().fingerprint().ToString()));
     }
     return WriteFingerprint(options_.data_folder, fingerprint_);
+  }
+
+  NodeFleet FleetOfNodes() {
+    CoreDriver* const driver = driver_.get();
+    return {.here = [driver] { return driver->NodesHere(); },
+            .drain = [driver](const std::string& serial) { return driver->DrainNode(serial); },
+            .restart = [driver](const std::string& serial,
+                                const std::string& why) { return driver->RestartNode(serial, why); },
+            .set_aside =
+                [driver](const std::string& serial, const std::string& why) {
+                  return driver->SetNodeAside(serial, why);
+                },
+            .power_cycle =
+                [hook = options_.node_power_hook](const std::string& serial) {
+                  if (!hook.empty()) return PowerCycle(hook, serial);
+                  return absl::UnavailableError(
+                      "the node is not here to be told, and there is no --node-power-hook");
+                }};
   }
 
   std::unique_ptr<ListenerWatch> Watch(const GrpcListener& listener) {
@@ -424,6 +447,7 @@ class Gateway::Impl {
     watches_.clear();
     auditor_.reset();
     operators_.reset();
+    if (node_keeper_ != nullptr) node_keeper_->Stop();  // it asks the driver
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->CloseLocalSocket();
     if (driver_ != nullptr && clients_ != nullptr) {
@@ -483,6 +507,7 @@ class Gateway::Impl {
   std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<NodeEnrolment> node_enrolment_;
   std::unique_ptr<NodeLogs> node_logs_;
+  std::unique_ptr<NodeKeeper> node_keeper_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_, own_fleet_;

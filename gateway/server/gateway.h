@@ -64,6 +64,8 @@ struct GatewayOptions {
   MicroUsd credit_limit = kNoCreditLimit;
   // Classes of devices and their prices; null: all devices cost core.price_per_hour.
   std::shared_ptr<const PriceList> prices = nullptr;
+  // Switches machines of nodes off and on (gateway/nodes/power_hook.h); empty: nothing does.
+  std::string node_power_hook = {};
   CoreOptions core;
 };
 

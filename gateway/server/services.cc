@@ -9,6 +9,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/nodes/node_keeper.h"
 #include "gateway/observe/call_record.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/invoice_page.h"
@@ -269,9 +270,14 @@ grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService
     if (ShowsKey(*context)) return new ControlStream(driver_, keys_, *context);
     return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
   }
+  const std::string node =
+      admission_ == nullptr ? "" : admission_->NodeOf(*context->auth_context());
   return new ControlStream(
       driver_, DoorFor(*context), *context, Watch(context),
-      admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()));
+      admission_ == nullptr ? "" : admission_->ProvedName(*context->auth_context()), node,
+      [keeper = nodes_.keeper, node](const absl::Status& result) {
+        if (keeper != nullptr) keeper->OnTested(node, result);
+      });
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(

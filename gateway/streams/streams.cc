@@ -115,10 +115,12 @@ void ExecutorStream::OnReadEnd() {
 
 ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
                              grpc::CallbackServerContext& context, std::shared_ptr<void> held,
-                             std::string proved_name)
+                             std::string proved_name, const std::string& node,
+                             std::function<void(const absl::Status&)> tested)
     : held_(std::move(held)),
       record_(CallMethod::kJoin, context),
       port_(driver, this, std::move(proved_name)) {
+  if (!node.empty()) port_.SetNode(node, std::move(tested));
   Hold();
   const auto refuse = [this](absl::Status why) {
     End(std::move(why));

@@ -6,7 +6,9 @@
 
 #include <grpcpp/server_context.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "gateway/data_path/admitted.h"
@@ -88,9 +90,12 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  // `door`, `held`: as in ExecutorStream. `proved_name`: as in WorkerPort.
+  // `door`, `held`: as in ExecutorStream. `proved_name`: as in WorkerPort. `node`, `tested`: as in
+  // WorkerPort::SetNode.
   ControlStream(CoreDriver* driver, FleetDoor* door, grpc::CallbackServerContext& context,
-                std::shared_ptr<void> held = nullptr, std::string proved_name = "");
+                std::shared_ptr<void> held = nullptr, std::string proved_name = "",
+                const std::string& node = "",
+                std::function<void(const absl::Status&)> tested = nullptr);
   // As of ExecutorStream.
   ControlStream(CoreDriver* driver, KeyDoor* door, grpc::CallbackServerContext& context);
 

@@ -7,6 +7,7 @@
 
 #include "cli/node/boot_script.h"
 #include "cli/node/boot_server.h"
+#include "cli/node/image_store.h"
 #include "tests/support/http.h"
 #include "tests/support/temp_folder.h"
 
@@ -38,12 +39,20 @@ class BootTest : public ::testing::Test {
                               .image = ReadBootImage(folder_.path()).value(),
                               .files = {},
                               .script = {.gateway = "10.0.2.2:6668", .append = "console=ttyS0"},
+                              .choose =
+                                  [this](const std::string& serial, bool boots) {
+                                    std::lock_guard lock(mutex_);
+                                    boots_ += boots;
+                                    const auto at = chosen_.find(serial);
+                                    return at == chosen_.end() ? std::nullopt
+                                                               : std::optional(at->second);
+                                  },
                               .claim_for = [this](const std::string& serial) {
                                 std::lock_guard lock(mutex_);
                                 asked_.push_back(serial);
                                 return std::exchange(claims_[serial], "");
                               }};
-    image_ = options.image;
+    image_ = *options.image;
     auto server = BootServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -55,6 +64,8 @@ class BootTest : public ::testing::Test {
   BootImage image_;
   std::mutex mutex_;
   std::map<std::string, std::string> claims_;
+  std::map<std::string, BootChoice> chosen_;
+  int boots_ = 0;
   std::vector<std::string> asked_;
   std::unique_ptr<BootServer> server_;
 };
@@ -92,6 +103,113 @@ TEST_F(BootTest, AClaim_GoesToItsSerialAlone_Once) {
       "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_NE(script("serial=s-1").find(" outboard.claim=ob_claim_1 "), std::string::npos);
   EXPECT_EQ(script("serial=s-1").find("claim"), std::string::npos);
+}
+
+// An image of this kernel, in a folder of its own.
+BootImage MakeImage(const std::string& folder, const std::string& kernel,
+                    const std::string& expects) {
+  std::filesystem::create_directories(folder);
+  std::string head(0x400, '\0');
+  head.replace(0x202, 4, "HdrS");
+  head[0x20e] = '\x00';  // 0x200 + 0x100
+  head[0x20f] = '\x01';
+  head.replace(0x300, kernel.size() + 8, kernel + " (debian");
+  std::ofstream(folder + "/vmlinuz", std::ios::binary) << head;
+  std::ofstream(folder + "/initramfs") << "an initramfs for " << expects;
+  std::ofstream(folder + "/kernel-release") << expects << "\n";
+  std::ofstream sums(folder + "/SHA256SUMS");
+  for (const char* const name : {"vmlinuz", "initramfs", "kernel-release"})
+    sums << Sha256Of(folder + "/" + name) << "  " << name << "\n";
+  sums.close();
+  return ReadBootImage(folder).value();
+}
+
+TEST_F(BootTest, AMachine_BootsWhatWasChosenForIt_AndIsToldThatItIsOnTrial) {
+  const BootImage other = MakeImage(folder_ / "other", "6.1.0-1", "6.1.0-1");
+  chosen_["s-1"] = {.image = other, .joins_within_s = 60};
+  Serve();
+  const auto script = [&](const std::string& serial) {
+    return Get(server_->address(), "/node.ipxe?serial=" + serial, "Connection: close\r\n");
+  };
+  EXPECT_NE(script("s-1").find("outboard.image=" + other.digest), std::string::npos);
+  EXPECT_NE(script("s-1").find(" outboard.joins_within=60"), std::string::npos);
+  EXPECT_NE(script("s-2").find("outboard.image=" + image_.digest), std::string::npos);
+  EXPECT_EQ(script("s-2").find("joins_within"), std::string::npos);
+  EXPECT_EQ(Get(server_->address(), "/sha256/" + other.initramfs.digest, "Connection: close\r\n"),
+            "an initramfs for 6.1.0-1");
+  // Whoever only looks spends no trial.
+  const int boots = boots_;
+  Ask(server_->address(),
+      "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(boots_, boots);
+}
+
+// The table of errors: expected and found.
+TEST_F(BootTest, ImageAdd_RefusesWhatDoesNotFit) {
+  const std::string data = folder_ / "data", folder = folder_ / "new";
+  const BootImage image = MakeImage(folder, "6.1.0-49-amd64", "6.1.0-49-amd64");
+  EXPECT_EQ(KernelRelease(folder + "/vmlinuz").value(), "6.1.0-49-amd64");
+  const auto refused = [&](const ImageToAdd& add, const std::string& expected,
+                           const std::string& found) {
+    const absl::Status status = AddImage(data, add).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    const std::string message(status.message());
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+    EXPECT_NE(message.find(found), std::string::npos) << message;
+  };
+  const std::string zeros = "sha256:" + std::string(64, '0');
+  refused({.folder = folder, .digest = zeros}, "expected " + zeros, "found " + image.digest);
+  refused({.folder = folder, .digest = "sha256:12"}, "--digest", "64 hex digits");
+  MakeImage(folder_ / "mixed", "6.1.0-50-amd64", "6.1.0-49-amd64");
+  refused({.folder = folder_ / "mixed"}, "expects kernel 6.1.0-49-amd64", "found 6.1.0-50-amd64");
+  refused({.folder = folder_.path()}, "vmlinuz", "is no kernel");
+  const auto added = AddImage(data, {.folder = folder, .digest = image.digest});
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ(added->kernel, "6.1.0-49-amd64");
+  EXPECT_EQ(ReadStoredImage(data, image.digest)->initramfs.digest, image.initramfs.digest);
+  EXPECT_EQ(ReadStoredImage(data, zeros).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(ReadStoredImage(data, "sha256:../..").ok());
+  // Changed where it is kept: it is not served.
+  const std::string kept = ReadStoredImage(data, image.digest)->initramfs.path;
+  std::ofstream(kept, std::ios::app) << "x";
+  EXPECT_EQ(ReadStoredImage(data, image.digest).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(BootTest, ImageAdd_WithASigner_AsksForItsSignature) {
+  const std::string data = folder_ / "data", folder = folder_ / "new";
+  MakeImage(folder, "6.1", "6.1");
+  const auto shell = [&](const std::string& line) {
+    return std::system(("cd " + folder_.path() + " && " + line + " 2>/dev/null").c_str());
+  };
+  for (const char* const key : {"one", "two"}) {
+    const std::string name = key;
+    if (shell("openssl ecparam -name prime256v1 -genkey -noout -out " + name + ".key && " +
+              "openssl pkey -in " + name + ".key -pubout -out " + name + ".pem") != 0)
+      GTEST_SKIP() << "there is no openssl to sign with";
+  }
+  const auto sign = [&](const std::string& key) {
+    return shell("openssl dgst -sha256 -sign " + key + ".key -out new/SHA256SUMS.sig "
+                 "new/SHA256SUMS");
+  };
+  const ImageToAdd add{.folder = folder, .digest = {}, .signer_file = folder_ / "one.pem"};
+  const auto unsigned_one = AddImage(data, add);
+  EXPECT_NE(unsigned_one.status().message().find("found none"), absl::string_view::npos);
+  ASSERT_EQ(sign("two"), 0);
+  EXPECT_NE(AddImage(data, add).status().message().find("found another"), absl::string_view::npos);
+  ASSERT_EQ(sign("one"), 0);
+  EXPECT_TRUE(AddImage(data, add).ok());
+  // From then on each.
+  ASSERT_EQ(sign("two"), 0);
+  EXPECT_FALSE(AddImage(data, {.folder = folder}).ok());
+  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "two.pem"})
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "one.key"})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(BootTest, AFile_IsServedWhole_AndInParts) {

@@ -143,6 +143,102 @@ TEST_F(DriverPrices, JoinTest_OneThatWasMeasured_IsNotMeasuredAgain) {
   EXPECT_EQ(end.ended.code(), absl::StatusCode::kFailedPrecondition) << "but checked";
 }
 
+// ---- nodes: a machine that has just booted over the network
+
+class DriverNodes : public DriverPrices {
+ protected:
+  DriverNodes() {
+    port_.SetNode("s-1", [this](const absl::Status& result) { tested_.push_back(result); });
+  }
+  static proto::WorkerEvent Tested() {
+    proto::WorkerEvent event;
+    event.mutable_measured()->set_tested(true);
+    return event;
+  }
+  std::vector<absl::Status> tested_;
+};
+
+TEST_F(DriverNodes, ANewNode_IsTestedBeforeItJoins) {
+  port_.OnEvent(Registration("any"));
+  ASSERT_TRUE(end_.asked());
+  EXPECT_TRUE(end_.sent.back().measure().test());
+  EXPECT_TRUE(end_.sent.back().measure().without_rates());
+  EXPECT_EQ(driver_.devices_total(), 0u);
+  EXPECT_TRUE(driver_.NodesHere().empty());
+  port_.OnEvent(Tested());
+  EXPECT_TRUE(end_.welcome());
+  EXPECT_EQ(driver_.NodesHere(), std::set<std::string>{"s-1"});
+  ASSERT_EQ(tested_.size(), 1u);
+  EXPECT_TRUE(tested_[0].ok());
+  port_.OnGone();
+  EXPECT_TRUE(driver_.NodesHere().empty());
+}
+
+TEST_F(DriverNodes, OneThatFails_StaysInQuarantine_AndWhyIsNoted) {
+  port_.OnEvent(Registration("any"));
+  proto::WorkerEvent failed;
+  failed.mutable_measured()->set_fault("device 0: the memory:\nword 7");
+  port_.OnEvent(failed);
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(driver_.devices_total(), 0u);
+  ASSERT_EQ(tested_.size(), 1u);
+  EXPECT_EQ(tested_[0].message(), "the join test failed: device 0: the memory:\\nword 7");
+  EXPECT_FALSE(driver_.RestartNode("s-1", "a test"));
+}
+
+TEST_F(DriverNodes, OneThatDoesNotSayThatItPassed_HasNot) {
+  port_.OnEvent(Registration("any"));
+  port_.OnEvent(Measured(95, 12));
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(driver_.devices_total(), 0u);
+}
+
+TEST_F(DriverNodes, OneThatIsTooOldForATest_IsRefused) {
+  port_.OnEvent(Registration("any", /*measures=*/false));
+  EXPECT_EQ(end_.ended.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Its connection broke: its devices may be in use.
+TEST_F(DriverNodes, OneThatHasPassed_IsNotTestedAgain) {
+  proto::WorkerEvent again = Registration("any");
+  again.mutable_register_()->set_tested(true);
+  port_.OnEvent(again);
+  EXPECT_TRUE(end_.welcome());
+  port_.OnGone();
+}
+
+TEST_F(DriverNodes, OfAClassWithRates_IsTestedAndMeasured) {
+  ASSERT_TRUE(driver_.SetPrices(List(kFast)).ok());
+  port_.OnEvent(Registration("quick"));
+  ASSERT_TRUE(end_.asked());
+  EXPECT_FALSE(end_.sent.back().measure().without_rates());
+  proto::WorkerEvent both = Measured(95, 12);
+  both.mutable_measured()->set_tested(true);
+  port_.OnEvent(both);
+  EXPECT_TRUE(end_.welcome());
+  port_.OnGone();
+}
+
+TEST_F(DriverNodes, Restart_GoesToTheNodeThatIsNamed) {
+  proto::WorkerEvent known = Registration("any");
+  known.mutable_register_()->set_tested(true);
+  known.mutable_register_()->set_name("s-2");  // what it says is not what it proves
+  port_.OnEvent(known);
+  WatchedEnd other_end;
+  WorkerPort other(&driver_, &other_end);
+  known.mutable_register_()->set_name("s-1");
+  other.OnEvent(known);
+  EXPECT_FALSE(driver_.RestartNode("s-2", "a test"));
+  EXPECT_FALSE(driver_.RestartNode("", "a test"));
+  EXPECT_TRUE(driver_.RestartNode("s-1", "a test"));
+  EXPECT_TRUE(end_.sent.back().drain().restart());
+  EXPECT_FALSE(other_end.sent.back().has_drain());
+  EXPECT_TRUE(driver_.DrainNode("s-1"));
+  EXPECT_TRUE(driver_.SetNodeAside("s-1", "a test"));
+  other.OnGone();
+  port_.OnGone();
+}
+
 TEST_F(DriverPrices, AListWithoutAClassInUse_IsRefusedAndTheOldOneStays) {
   ASSERT_TRUE(driver_.SetPrices(List(kAny)).ok());
   port_.OnEvent(Registration("small"));

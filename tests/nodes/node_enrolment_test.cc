@@ -21,6 +21,7 @@
 #include "wire/status.h"
 #include "wire/tls/authority.h"
 #include "wire/tls/private_file.h"
+#include "worker/init/node_init.h"
 
 namespace outboard::test {
 namespace {
@@ -251,6 +252,45 @@ TEST_F(NodeTest, ItsWorker_EnrolsByClaim_ServesAndIsBilled_AndEndsWhenRemoved) {
   }());
   EXPECT_NE(waits.code, 0);
   EXPECT_NE(waits.err.find(gateway::kWaitingForApproval), std::string::npos) << waits.err;
+}
+
+// As a rollout restarts a node: its session goes on elsewhere, and process 1 is told to start the
+// machine again. Before, its join test has passed.
+TEST_F(NodeTest, ARestart_HandsItsSessionOn_AndEndsTheWorkerForProcess1) {
+  StartGateway();
+  const auto first = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
+  auto session = Session::Connect(Options());
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(Step(**session).ok());
+  const auto second = cluster_.Start(WorkerArgs("s-2", Claim("s-2")));
+  EXPECT_TRUE(Eventually([&] {
+    return Node("show s-2").out.find("join test    passed") != std::string::npos;
+  })) << Node("show s-2").out;
+  EXPECT_TRUE(std::filesystem::exists(cluster_.folder() / "node-s-1/joined"));
+  EXPECT_NE(Node("show s-9").code, 0);
+  EXPECT_NE(Node("reboot s-9").code, 0);
+  EXPECT_EQ(Node("reboot s-1 --why test").code, 0);
+  EXPECT_EQ(first->Wait(), worker::kExitRestartMachine) << first->err();
+  EXPECT_TRUE(Step(**session).ok());
+  EXPECT_TRUE((*session)->Close().ok());
+  EXPECT_NE(cluster_.gateway().err().find("event=node_told node=s-1 order=restart"),
+            std::string::npos)
+      << cluster_.gateway().err();
+}
+
+TEST_F(NodeTest, InQuarantine_ItGetsNoSession_UntilItIsLifted) {
+  StartGateway();
+  const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
+  EXPECT_EQ(Node("quarantine s-1 --why test").code, 0);
+  EXPECT_TRUE(Eventually([&] {
+    return Outboard("quarantine list --data " + cluster_.data()).out.find("s-1") !=
+           std::string::npos;
+  }));
+  EXPECT_NE(Node("quarantine s-2 --lift").code, 0);
+  EXPECT_EQ(Node("quarantine s-1 --lift").code, 0);
+  auto session = Session::Connect(Options());
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(Step(**session).ok());
 }
 
 TEST_F(NodeTest, ItsCertificate_IsRenewedAtTwoThirds_WithoutAClaim) {

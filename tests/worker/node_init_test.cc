@@ -16,6 +16,7 @@
 #include "worker/init/module_tables.h"
 #include "worker/init/node_config.h"
 #include "worker/init/node_facts.h"
+#include "worker/init/node_init.h"
 #include "worker/init/node_log.h"
 #include "worker/init/worker_keeper.h"
 
@@ -59,6 +60,8 @@ TEST(NodeConfig, TheCommandLineChoosesTheGateway_TheImageWhomToBelieve) {
   EXPECT_EQ(config->fingerprint, kDigest);
   EXPECT_EQ(config->built_unix_s, 1764000000);
   EXPECT_EQ(ParseNodeConfig(kImage, "")->gateway, "in.image:1");
+  EXPECT_EQ(config->joins_within_s, 0);
+  EXPECT_EQ(ParseNodeConfig(kImage, "outboard.joins_within=60")->joins_within_s, 60);
   // A shell is a matter of the image's alone.
   EXPECT_FALSE(ParseNodeConfig(kImage, "debug=1 outboard.debug=1")->debug);
   EXPECT_TRUE(ParseNodeConfig(kImage + "debug=1\n", "")->debug);
@@ -73,6 +76,8 @@ TEST(NodeConfig, WhatIsMissingOrMakesNoSense_IsSaid) {
            {"built=1\nfingerprint=" + kDigest + "\n", "", "no gateway"},
            {kImage, "outboard.claim=" + long_claim, "outboard.claim"},
            {kImage, "outboard.claim=\x01", "outboard.claim"},
+           {kImage, "outboard.joins_within=1", "outboard.joins_within"},
+           {kImage, "outboard.joins_within=1m", "outboard.joins_within"},
            {kImage, "outboard.image=md5:1", "outboard.image"}}) {
     const auto config = ParseNodeConfig(image, line);
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << word;
@@ -340,6 +345,18 @@ TEST_F(Keeping, OnceStopped_NothingIsStarted) {
   keeper.Keep(1000);
   EXPECT_EQ(keeper.pid(), -1);
   EXPECT_NE(FileText(folder_ / "log").find("the worker was ended by signal 15"), std::string::npos);
+}
+
+TEST_F(Keeping, AWorkerThatWantsTheMachineToStartAgain_IsNotStartedAgain) {
+  WorkerKeeper keeper({.command = {"/bin/sh", "-c", "exit $CODE"},
+                       .environment = {"CODE=" + std::to_string(kExitRestartMachine)}},
+                      &log_, Half);
+  keeper.Keep(0);
+  EXPECT_FALSE(keeper.wants_restart());
+  Reap(keeper, 1);
+  EXPECT_TRUE(keeper.wants_restart());
+  keeper.Keep(1000);
+  EXPECT_EQ(keeper.pid(), -1);
 }
 
 TEST_F(Keeping, AProgramThatIsNotThere_IsTriedAgain) {

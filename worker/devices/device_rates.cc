@@ -27,6 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLineBytesMax = 200;
+constexpr char kFault[] = "fault: ";
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -75,7 +76,9 @@ std::string RatesLine(const proto::DeviceRates& rates) {
                       "\n");
 }
 
-absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line) {
+std::string FaultLine(const std::string& fault) { return absl::StrCat(kFault, fault, "\n"); }
+
+absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line, bool without_gflops) {
   proto::DeviceRates rates;
   double gflops = -1, memory = -1;
   for (absl::string_view part : absl::StrSplit(absl::StripSuffix(line, "\n"), ' ')) {
@@ -85,7 +88,7 @@ absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line) {
       if (!absl::SimpleAtod(part, &memory)) memory = -1;
     }
   }
-  if (!(gflops > 0 && std::isfinite(gflops)) || !(memory > 0 && std::isfinite(memory)))
+  if (!((gflops > 0 || (without_gflops && gflops == 0)) && std::isfinite(gflops)) || !(memory > 0 && std::isfinite(memory)))
     return absl::UnavailableError("it printed no figures");
   rates.set_gflops(gflops);
   rates.set_memory_gb_per_s(memory);
@@ -95,12 +98,14 @@ absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line) {
 absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>& command,
                                                  const std::vector<std::string>& environment,
                                                  const std::vector<int>& cores,
-                                                 std::chrono::milliseconds within) {
+                                                 std::chrono::milliseconds within,
+                                                 const std::string& what) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0)
     return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
   std::vector<std::string> argv = command;
   argv.push_back(absl::StrJoin(cores, ","));
+  if (!what.empty()) argv.push_back(what);
   std::vector<std::string> variables = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -124,11 +129,14 @@ absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>&
   if (!in_time)
     return absl::DeadlineExceededError(
         absl::StrCat("it took longer than ", within.count(), " ms"));
+  if (WIFEXITED(how) && WEXITSTATUS(how) == kExitFaulty && line.starts_with(kFault))
+    return absl::FailedPreconditionError(
+        absl::StripSuffix(absl::string_view(line).substr(sizeof kFault - 1), "\n"));
   if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
     return absl::UnavailableError(
         WIFEXITED(how) ? absl::StrCat("it exited with ", WEXITSTATUS(how))
                        : absl::StrCat("it ended by signal ", WTERMSIG(how)));
-  return RatesFromLine(line);
+  return RatesFromLine(line, what == kTestAlone);
 }
 
 }  // namespace outboard::worker

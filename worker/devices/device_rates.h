@@ -19,17 +19,28 @@ namespace outboard::worker {
 // Two sizes of each are compiled and run, which takes a second or two.
 inline constexpr std::chrono::seconds kMeasureWithin{60};
 
+// What the measuring process does besides (join_test.h): the join test before it measures, or the
+// test and a bandwidth alone, whose `gflops` are then 0.
+inline constexpr char kTestAndRates[] = "test", kTestAlone[] = "test-alone";
+inline constexpr int kExitFaulty = 3;  // its device failed the test
+inline constexpr std::chrono::seconds kTestWithin{180};
+
 // Runs `command`, the measuring process, with `environment` ("NAME=value") added and on these cores
-// (empty: all), and reads what it prints.
-// Errors: UNAVAILABLE        it cannot be started, or ended without figures; says how
-//         DEADLINE_EXCEEDED  it took longer than `within`, and was killed
+// (empty: all), and reads what it prints. `what`: empty, kTestAndRates or kTestAlone.
+// Errors: UNAVAILABLE          it cannot be started, or ended without figures; says how
+//         DEADLINE_EXCEEDED    it took longer than `within`, and was killed
+//         FAILED_PRECONDITION  the device failed the test: what was wrong
 absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>& command,
                                                  const std::vector<std::string>& environment,
                                                  const std::vector<int>& cores,
-                                                 std::chrono::milliseconds within = kMeasureWithin);
+                                                 std::chrono::milliseconds within = kMeasureWithin,
+                                                 const std::string& what = "");
 
 // The line of figures that the process prints, and that is read.
 std::string RatesLine(const proto::DeviceRates& rates);
-absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line);
+// `without_gflops`: they may be 0.
+absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line,
+                                                 bool without_gflops = false);
+std::string FaultLine(const std::string& fault);
 
 }  // namespace outboard::worker

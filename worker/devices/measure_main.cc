@@ -21,6 +21,7 @@
 #include "runtime/devices.h"
 #include "worker/compile/compile_box.h"
 #include "worker/devices/device_rates.h"
+#include "worker/devices/join_test.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/engine/device_target.h"
 #include "worker/executor/executor_main.h"
@@ -72,13 +73,16 @@ absl::StatusOr<double> Fastest(Engine& engine, const UOp* sink, int inputs,
   return fastest;
 }
 
-absl::StatusOr<proto::DeviceRates> Measure() {
+// Alone after a test there is time for a bandwidth at most: a machine that is emulated takes minutes
+// for the rest.
+absl::StatusOr<proto::DeviceRates> Measure(bool test, bool rates_too) {
   const std::string kind = ExecutorOptionsFromEnvironment().device;
   OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Device> device, runtime::MakeDevice(kind, {}));
   CompileBox compiler({.target = TargetOf(device->properties())});
   const std::unique_ptr<Engine> engine = MakeCompiledEngine(&compiler, std::move(device), {});
+  if (test) OB_RETURN_IF_ERROR(TestDevice(*engine));
   proto::DeviceRates rates;
-  for (int64_t n = kProductMin; n <= kProductMax; n *= 2) {
+  for (int64_t n = kProductMin; rates_too && n <= kProductMax; n *= 2) {
     Graph g;
     OB_ASSIGN_OR_RETURN(const double seconds, Fastest(*engine, Product(g, n), 2, {n, n}));
     const auto side = static_cast<double>(n);
@@ -90,14 +94,14 @@ absl::StatusOr<proto::DeviceRates> Measure() {
     OB_ASSIGN_OR_RETURN(const double seconds, Fastest(*engine, Doubled(g, n), 1, {n}));
     const double bytes = 2.0 * static_cast<double>(n) * sizeof(float);
     rates.set_memory_gb_per_s(std::max(rates.memory_gb_per_s(), bytes / seconds / 1e9));
-    if (seconds > kLongEnoughS) break;
+    if (!rates_too || seconds > kLongEnoughS) break;
   }
   return rates;
 }
 
 }  // namespace
 
-int MeasureMain(const std::string& cores) {
+int MeasureMain(const std::string& cores, const std::string& what) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::vector<int> numbers;
   for (const absl::string_view text : absl::StrSplit(cores, ',', absl::SkipEmpty())) {
@@ -108,7 +112,12 @@ int MeasureMain(const std::string& cores) {
     const cpu_set_t set = CoreMask(numbers);
     if (sched_setaffinity(0, sizeof set, &set) != 0) std::perror("outboard: sched_setaffinity");
   }
-  const absl::StatusOr<proto::DeviceRates> rates = Measure();
+  const absl::StatusOr<proto::DeviceRates> rates =
+      Measure(/*test=*/!what.empty(), /*rates_too=*/what != kTestAlone);
+  if (absl::IsFailedPrecondition(rates.status())) {
+    std::fputs(FaultLine(std::string(rates.status().message())).c_str(), stdout);
+    return kExitFaulty;
+  }
   if (!rates.ok()) {
     std::fprintf(stderr, "outboard: the device cannot be measured: %s\n",
                  std::string(rates.status().message()).c_str());

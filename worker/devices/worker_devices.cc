@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "telemetry/log.h"
 #include "worker/devices/device_rates.h"
 #include "worker/node/device.h"
@@ -49,29 +50,44 @@ void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t devic
     if (!rates_.empty()) *device.mutable_rates() = rates_[i];
   }
   entry.set_measures(true);
+  entry.set_tested(tested_);
   for (const uint32_t out : in_service_.AllOut()) entry.add_out_of_service(out);
   entry.set_exclusive_devices(are_gpus());
 }
 
 proto::Measured WorkerDevices::Measure(
-    const std::vector<std::string>& command,
+    const proto::Measure& asked, const std::vector<std::string>& command,
     const std::function<std::vector<int>(uint32_t device)>& cores) {
   proto::Measured measured;
+  const std::string what =
+      !asked.test() ? "" : asked.without_rates() ? kTestAlone : kTestAndRates;
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i));
+    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i),
+                                     asked.test() ? kTestWithin : kMeasureWithin, what);
     if (!rates.ok()) {
       telemetry::LogError("device_not_measured",
                           {{"device", i}, {"message", rates.status().ToString()}});
       measured.clear_rates();
-      measured.set_failed(std::string(rates.status().message()));
+      const std::string why(rates.status().message());
+      if (absl::IsFailedPrecondition(rates.status()))
+        measured.set_fault(absl::StrCat("device ", i, ": ", why));
+      else
+        measured.set_failed(why);
       return measured;
     }
     telemetry::LogInfo("device_measured", {{"device", i},
                                            {"gflops", rates->gflops()},
-                                           {"memory_gb_per_s", rates->memory_gb_per_s()}});
+                                           {"memory_gb_per_s", rates->memory_gb_per_s()},
+                                           {"tested", asked.test()}});
     *measured.add_rates() = *rates;
   }
-  rates_.assign(measured.rates().begin(), measured.rates().end());
+  measured.set_tested(asked.test());
+  tested_ |= asked.test();
+  // Without a number of operations a bandwidth is no answer to who asks for both.
+  if (asked.without_rates())
+    measured.clear_rates();
+  else
+    rates_.assign(measured.rates().begin(), measured.rates().end());
   return measured;
 }
 

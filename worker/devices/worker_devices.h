@@ -40,7 +40,8 @@ class WorkerDevices {
 
   // Measures each device (device_rates.h) by `command`, one after the other; Describe has the
   // figures from then on. `cores`: those of a session's; empty: all.
-  proto::Measured Measure(const std::vector<std::string>& command,
+  // Where `asked.test`, they pass the join test before (join_test.h), or `fault` says what failed.
+  proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
 
   // Adds them, and which are out of service. `cores`: those that the sessions of a device have.

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kValueBytesMax = 256;
 constexpr size_t kSha256Digits = 64;
+constexpr int kJoinsWithinMinS = 10;
 
 bool IsPrintable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
@@ -49,7 +50,7 @@ absl::Status ForEach(std::string_view text, std::string_view separators, const c
 
 absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_view command_line) {
   NodeConfig config;
-  std::string built, debug;
+  std::string built, debug, joins_within;
   const auto in_image = [&](std::string_view name) -> std::string* {
     if (name == "fingerprint") return &config.fingerprint;
     if (name == "built") return &built;
@@ -63,6 +64,7 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
     if (name == "outboard.gateway") return &config.gateway;
     if (name == "outboard.claim") return &config.claim;
     if (name == "outboard.image") return &config.image;
+    if (name == "outboard.joins_within") return &joins_within;
     return nullptr;
   };
   if (absl::Status status = ForEach(command_line, " \t\n", "the kernel's command line", on_line);
@@ -73,6 +75,10 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
     return absl::InvalidArgumentError("the image does not say when it was built");
   if (!IsDigest(config.fingerprint))
     return absl::InvalidArgumentError("the image has no fingerprint of a gateway's CA");
+  if (!joins_within.empty() && (!absl::SimpleAtoi(joins_within, &config.joins_within_s) ||
+                                config.joins_within_s < kJoinsWithinMinS))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "outboard.joins_within is no number of seconds of at least ", kJoinsWithinMinS));
   if (!config.image.empty() && !IsDigest(config.image))
     return absl::InvalidArgumentError("outboard.image is no digest, sha256: and 64 hex digits");
   if (config.gateway.empty())

@@ -19,6 +19,8 @@ struct NodeConfig {
   std::string gateway;       // HOST:PORT where workers join: the command line's, else the image's
   std::string claim;         // of the command line; empty: none
   bool debug = false;        // the image's alone: it has a shell, for the console
+  // Of an image on trial: the machine starts again where it has not joined by then; 0: never.
+  int joins_within_s = 0;
   std::string image;         // its digest, "sha256:..." of the command line; for people
 };
 

@@ -229,6 +229,7 @@ class NodeInit {
     }
     if (!has_address_) until = std::min(until, say_at_);
     if (worker_ != nullptr) until = std::min(until, worker_->Keep(now));
+    LookWhetherJoined(now, until);
     if (stop_at_ > 0) until = std::min(until, stop_at_);
 
     std::vector<pollfd> fds{{signals_, POLLIN, 0},
@@ -243,6 +244,10 @@ class NodeInit {
       if (index < fds.size() && fds[index++].revents != 0) Receive(device, now);
     TakeSignals(now);
     Reap(now);
+    if (stop_at_ == 0 && worker_ != nullptr && worker_->wants_restart()) {
+      Say("starts again: the gateway has asked for it");
+      stop_at_ = now;
+    }
     if (stop_at_ > 0 && (now >= stop_at_ || worker_ == nullptr || worker_->pid() <= 0)) End();
   }
 
@@ -264,6 +269,22 @@ class NodeInit {
       devices_.push_back({name, *std::move(socket), DhcpLease(*mac, now, Random)});
     }
     if (devices_.empty()) until = std::min(until, now + kDeviceWaitS);
+  }
+
+  // An image on trial that does not join is left: the next boot gets another.
+  void LookWhetherJoined(double now, double& until) {
+    if (config_.joins_within_s == 0 || stop_at_ > 0) return;
+    const double by = config_.joins_within_s;  // Now() counts from the kernel's start
+    if (now < by) {
+      until = std::min(until, by);
+      return;
+    }
+    const bool joined = access(absl::StrCat(kNodeFolder, "/", kJoinedFile).c_str(), F_OK) == 0;
+    config_.joins_within_s = 0;
+    if (joined) return;
+    Say(absl::StrCat("has not joined within ", by, " s: this image was on trial"));
+    if (worker_ != nullptr) worker_->Stop();
+    stop_at_ = now + kWorkerStopsWithinS;
   }
 
   // Of an image that was built with --debug. Ended by its user, it comes again.

@@ -18,6 +18,11 @@
 
 namespace outboard::worker {
 
+// A worker that exits with this wants its machine to start again, through firmware.
+inline constexpr int kExitRestartMachine = 70;
+// In the node's folder, once its worker has joined.
+inline constexpr char kJoinedFile[] = "joined";
+
 // Where process 1 leaves what the worker needs: `claim`, `log`, and its identity.
 inline constexpr char kNodeFolder[] = "/run/outboard";
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "worker/init/node_init.h"
 
 namespace outboard::worker {
 namespace {
@@ -103,6 +104,8 @@ void WorkerKeeper::OnEnded(pid_t pid, int status, double now) {
   if (pid != pid_) return;
   if (fd_ >= 0) OnReadable();  // its last words
   pid_ = -1;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitRestartMachine)
+    stopped_ = wants_restart_ = true;
   if (now - started_at_ >= options_.works_after_s) pause_.Reset();
   const double pause = pause_.Next();
   next_at_ = now + pause;

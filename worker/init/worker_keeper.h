@@ -42,6 +42,8 @@ class WorkerKeeper {
 
   int fd() const { return fd_; }  // its output; -1: none
   pid_t pid() const { return pid_; }
+  // It ended with kExitRestartMachine (node_init.h), and no other is started.
+  bool wants_restart() const { return wants_restart_; }
 
  private:
   void Start(double now);
@@ -52,7 +54,7 @@ class WorkerKeeper {
   pid_t pid_ = -1;
   int fd_ = -1;
   double started_at_ = 0, next_at_ = 0;
-  bool stopped_ = false;
+  bool stopped_ = false, wants_restart_ = false;
 };
 
 }  // namespace outboard::worker

@@ -243,10 +243,12 @@ class Supervisor::Impl {
         OnRelease(command.release().session_id());
       } else if (command.has_drain()) {
         draining_ = true;
+        if (command.drain().restart()) options_.on_restart();
       } else if (command.has_measure()) {
         spare_.Stop();  // it would have the device beside
         proto::WorkerEvent event;
-        *event.mutable_measured() = devices_.Measure(options_.measure, CoresOfEach());
+        *event.mutable_measured() =
+            devices_.Measure(command.measure(), options_.measure, CoresOfEach());
         Tell(event);
         StartSpare();
       }

@@ -49,6 +49,8 @@ struct SupervisorOptions {
   std::vector<std::string> measure = {"/proc/self/exe", "measure-device"};
   // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
   std::function<void()> on_joined = [] {};
+  // Called on Run's thread when the gateway asks that the machine starts again (Drain.restart).
+  std::function<void()> on_restart = [] {};
   // Sessions at a time. Those of a CPU worker are disjoint sets of cores, except for `one_user`;
   // those of a GPU worker have a GPU each, so that there are no more than GPUs.
   int devices = 1;

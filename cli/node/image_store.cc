@@ -1,0 +1,184 @@
+#include "cli/node/image_store.h"
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "worker/init/node_facts.h"
+
+namespace outboard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kSmallFileBytesMax = 16 << 10;
+constexpr char kSums[] = "SHA256SUMS", kSignature[] = "SHA256SUMS.sig",
+               kRelease[] = "kernel-release";
+constexpr std::string_view kDigestPrefix = "sha256:";
+
+std::string ImagesFolder(const std::string& data_folder) { return data_folder + "/images"; }
+
+std::string FolderOf(const std::string& data_folder, const std::string& digest) {
+  return absl::StrCat(ImagesFolder(data_folder), "/", digest.substr(kDigestPrefix.size()));
+}
+
+bool IsDigest(std::string_view digest) {
+  return digest.starts_with(kDigestPrefix) && digest.size() == kDigestPrefix.size() + 64 &&
+         digest.find_first_not_of("0123456789abcdef", kDigestPrefix.size()) ==
+             std::string_view::npos;
+}
+
+using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+// Of a certificate or of a public key.
+Key ReadKey(const std::string& pem) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
+  if (bio == nullptr) return {nullptr, &EVP_PKEY_free};
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free);
+  if (certificate != nullptr) return {X509_get_pubkey(certificate.get()), &EVP_PKEY_free};
+  BIO_reset(bio.get());
+  return {PEM_read_bio_PUBKEY(bio.get(), nullptr, nullptr, nullptr), &EVP_PKEY_free};
+}
+
+bool IsSignedBy(EVP_PKEY* key, const std::string& text, const std::string& signature) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        &EVP_MD_CTX_free);
+  return context != nullptr &&
+         EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, key) == 1 &&
+         EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                          signature.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                          text.size()) == 1;
+}
+
+// The signer whose signature is asked for, PEM; empty: none is.
+absl::StatusOr<std::string> SignerOf(const std::string& data_folder, const ImageToAdd& add) {
+  const std::string kept =
+      worker::FileText(ImagesFolder(data_folder) + "/signer.pem", kSmallFileBytesMax);
+  if (add.signer_file.empty()) return kept;
+  const std::string given = worker::FileText(add.signer_file, kSmallFileBytesMax);
+  const Key key = ReadKey(given);
+  if (key == nullptr)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--signer: ", add.signer_file, " is no certificate or public key (PEM)"));
+  if (kept.empty()) return given;
+  const Key before = ReadKey(kept);
+  if (before != nullptr && EVP_PKEY_eq(before.get(), key.get()) == 1) return kept;
+  return absl::FailedPreconditionError(
+      absl::StrCat("images here are signed by the key of ", ImagesFolder(data_folder),
+                   "/signer.pem, and ", add.signer_file, " is another: remove that file first"));
+}
+
+absl::Status CheckSignature(const std::string& folder, const std::string& signer) {
+  if (signer.empty()) return absl::OkStatus();
+  const std::string signature = worker::FileText(folder + "/" + kSignature, kSmallFileBytesMax);
+  const Key key = ReadKey(signer);
+  if (key == nullptr) return absl::InvalidArgumentError("the kept signer.pem holds no key");
+  const std::string sums = worker::FileText(folder + "/" + kSums, kSmallFileBytesMax);
+  if (signature.empty())
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, ": expected a signature in ", kSignature, ", found none; deploy/image/sign"));
+  if (IsSignedBy(key.get(), sums, signature)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(folder, ": expected a signature of ", kSums,
+                                                 " by the signer's key, found another in ",
+                                                 kSignature));
+}
+
+absl::Status CheckRelease(const std::string& folder, const std::string& found) {
+  const std::string expected(
+      absl::StripAsciiWhitespace(worker::FileText(folder + "/" + kRelease, kSmallFileBytesMax)));
+  if (expected.empty())
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, " has no ", kRelease, ": it was built by an older deploy/image/build"));
+  if (expected == found) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, ": the initramfs expects kernel ", expected, ", found ", found));
+}
+
+absl::Status Copy(const std::string& from, const std::string& to) {
+  const std::string partly = to + ".partly";
+  std::error_code error;
+  fs::remove_all(partly, error);
+  fs::create_directories(partly, error);
+  if (!error) fs::permissions(partly, fs::perms::owner_all, error);
+  for (const char* const name : {"vmlinuz", "initramfs", kRelease, kSums, kSignature}) {
+    if (error) break;
+    std::error_code absent;
+    if (!fs::exists(from + "/" + name, absent)) continue;  // the signature, where none is asked for
+    fs::copy_file(from + "/" + name, partly + "/" + name, error);
+  }
+  // What was copied is what was checked.
+  if (!error) OB_RETURN_IF_ERROR(ReadBootImage(partly).status());
+  if (!error) fs::remove_all(to, error);
+  if (!error) fs::rename(partly, to, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", to, ": ", error.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> KernelRelease(const std::string& path) {
+  // The boot protocol of x86: "HdrS" at 0x202, and at 0x20e where the version's text begins.
+  constexpr size_t kMagicAt = 0x202, kPointerAt = 0x20e, kBase = 0x200, kHeadBytes = 64 << 10;
+  const std::string head = worker::FileText(path, kHeadBytes);
+  const auto no_kernel = [&] {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no kernel of x86"));
+  };
+  if (head.size() < kPointerAt + 2 || head.compare(kMagicAt, 4, "HdrS") != 0) return no_kernel();
+  const size_t at = kBase + static_cast<unsigned char>(head[kPointerAt]) +
+                    256U * static_cast<unsigned char>(head[kPointerAt + 1]);
+  if (at >= head.size()) return no_kernel();
+  std::string release;
+  for (size_t i = at; i < head.size() && release.size() < 128 && head[i] > ' ' && head[i] <= '~';
+       ++i)
+    release.push_back(head[i]);
+  if (release.empty()) return no_kernel();
+  return release;
+}
+
+absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageToAdd& add) {
+  if (!add.digest.empty() && !IsDigest(add.digest))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--digest: ", add.digest, " is no digest, sha256: and 64 hex digits"));
+  AddedImage added;
+  OB_ASSIGN_OR_RETURN(added.image, ReadBootImage(add.folder));
+  if (!add.digest.empty() && add.digest != added.image.digest)
+    return absl::InvalidArgumentError(absl::StrCat(add.folder, ": expected ", add.digest,
+                                                   ", found ", added.image.digest));
+  OB_ASSIGN_OR_RETURN(const std::string signer, SignerOf(data_folder, add));
+  OB_RETURN_IF_ERROR(CheckSignature(add.folder, signer));
+  OB_ASSIGN_OR_RETURN(added.kernel, KernelRelease(added.image.kernel.path));
+  OB_RETURN_IF_ERROR(CheckRelease(add.folder, added.kernel));
+  OB_RETURN_IF_ERROR(Copy(add.folder, FolderOf(data_folder, added.image.digest)));
+  if (!signer.empty()) {
+    const std::string path = ImagesFolder(data_folder) + "/signer.pem";
+    std::ofstream(path, std::ios::trunc) << signer;
+    if (worker::FileText(path, kSmallFileBytesMax) != signer)
+      return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  }
+  return added;
+}
+
+absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,
+                                          const std::string& digest) {
+  std::error_code error;
+  if (!IsDigest(digest) || !fs::is_directory(FolderOf(data_folder, digest), error))
+    return absl::NotFoundError(absl::StrCat("no image ", digest, " is in ",
+                                            ImagesFolder(data_folder)));
+  OB_ASSIGN_OR_RETURN(BootImage image, ReadBootImage(FolderOf(data_folder, digest)));
+  if (image.digest == digest) return image;
+  return absl::InvalidArgumentError(
+      absl::StrCat(FolderOf(data_folder, digest), ": expected ", digest, ", found ", image.digest));
+}
+
+}  // namespace outboard::cli

@@ -1,0 +1,43 @@
+// Images that were added to a gateway, in the folder "images" of its data folder, one folder for
+// each digest; and what is checked of one before.
+//
+// Threads: any. Reads and writes the disk.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/node/boot_script.h"
+
+namespace outboard::cli {
+
+struct ImageToAdd {
+  std::string folder;       // that deploy/image/build wrote
+  std::string digest;       // it is to have; empty: any
+  std::string signer_file;  // PEM, a certificate or a public key; empty: as before, if at all
+};
+
+struct AddedImage {
+  BootImage image;
+  std::string kernel;  // its release
+};
+
+// Checks it and copies it. The first signer that is given is kept ("images/signer.pem"): from then on
+// each image is to be signed with that key (deploy/image/sign).
+// Errors: INVALID_ARGUMENT     a file is missing, or is not the one of SHA256SUMS; the digest, the
+//                              signature or the kernel does not fit: expected and found
+//         FAILED_PRECONDITION  another signer is kept
+//         UNAVAILABLE          it cannot be copied
+absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageToAdd& add);
+
+// Errors: NOT_FOUND         it was not added here
+//         INVALID_ARGUMENT  its files were changed
+absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,
+                                          const std::string& digest);
+
+// The release that a kernel names itself in its header, "6.1.0-49-amd64".
+// Errors: INVALID_ARGUMENT  it is no kernel of x86
+absl::StatusOr<std::string> KernelRelease(const std::string& path);
+
+}  // namespace outboard::cli

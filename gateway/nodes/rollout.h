@@ -1,0 +1,90 @@
+// A rollout: nodes get another image, a share of them at a time, and the old one again where the
+// new one does not serve. Takes what is seen and the time, and returns what is to be done; the rows
+// of image_rows.h keep it.
+//
+// A node:
+//   kPending   --its turn: boots the new image once, restart--> kUpdating
+//   kUpdating  --is here under the new image--> kUpdated
+//   kUpdating  --not in time, a failed join test, here again under another image--> kReturning
+//   kUpdated   --Rollback, its turn--> kReturning     boots the old image; restart, or power cycle
+//   kReturning --is here under the old image--> kTakenBack
+// The rollout:
+//   kRunning --each node is kUpdated, or is not here--> kDone
+//   kRunning --a node is kReturning--> kStopped       kRunning, kStopped, kDone --Rollback-->
+//   kRollingBack --none is left under the new image--> kRolledBack
+//
+// U1  At most share_percent of the nodes, and at least one, are kUpdating or kReturning because it
+//     was their turn.
+// U2  No second node begins before the first has served under the new image.
+// U3  None begins once one is kReturning.
+// U4  A node counts as kUpdated only where it has joined, which its join test precedes.
+// U5  A node that is not here is not waited for: it stays as it is.
+//
+// Threads: any; pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gateway/ledger/ids.h"
+
+namespace outboard::gateway {
+
+enum class RolloutNodeState { kPending, kUpdating, kUpdated, kReturning, kTakenBack };
+const char* ToString(RolloutNodeState state);
+enum class RolloutState { kRunning, kStopped, kDone, kRollingBack, kRolledBack };
+const char* ToString(RolloutState state);
+
+struct RolloutNode {
+  std::string from;  // the image that it ran when the rollout began, "sha256:..."; "": not known
+  RolloutNodeState state = RolloutNodeState::kPending;
+  std::string boot = {};  // its start (NodeSeen::boot) when it was last told to restart
+  WallTime since = {};    // since when it is in this state; when it was last told, in kReturning
+  int tries = 0;          // in kReturning: how often it was told to restart
+  std::string why = {};   // it is kReturning or kTakenBack
+};
+
+struct Rollout {
+  int64_t id = 0;
+  std::string image;  // "sha256:..."
+  std::string nodes;  // the pattern of serial numbers that it is for
+  int share_percent = 10;
+  int64_t within_ms = 0;  // from the restart until the node serves
+  RolloutState state = RolloutState::kRunning;
+  std::string why = {};  // it was stopped
+  WallTime began = {};
+  std::map<std::string, RolloutNode> by_serial = {};
+};
+
+struct NodeSeen {
+  bool is_here = false;     // it has joined
+  std::string image;        // as it said when it enrolled; "": it did not say
+  std::string boot;         // differs with each start of the machine
+  std::string test_failed;  // why its last join test failed under that image; "": it did not
+};
+
+struct RolloutAction {
+  enum class Kind {
+    kTryImage,    // its next boot gets `image`, once; each other one what it had
+    kKeepImage,   // each boot gets `image`
+    kRestart,     // it hands its sessions on, and starts again through firmware
+    kPowerCycle,  // it is not here to be told
+  };
+  Kind kind;
+  std::string serial;
+  std::string image = {};
+};
+
+// A node that does not come back under its old image is told so often.
+inline constexpr int kReturnTriesMax = 3;
+
+std::vector<RolloutAction> Step(Rollout& rollout, const std::map<std::string, NodeSeen>& seen,
+                                WallTime now);
+// An operator takes it back. Step does the rest.
+void Rollback(Rollout& rollout);
+// Nothing of it is under way.
+bool IsSettled(const Rollout& rollout);
+
+}  // namespace outboard::gateway
