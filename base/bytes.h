@@ -1,4 +1,5 @@
-// Sizes that people type.
+// Sizes that people type: in flags, in variables of the environment, in a price file. One grammar
+// for all of them.
 #pragma once
 
 #include <cstdint>

@@ -60,6 +60,7 @@ struct CoreDriver::Worker {
   // Receipts that it may send; an account's own machines share one.
   std::shared_ptr<Allowance> receipts = {};
   std::optional<Allowance> events = {};  // what it may say, where it is an account's own
+  std::set<uint32_t> devices_out = {};   // as it said since it joined
   size_t sessions_named = 0;             // in its last heartbeat
   bool is_cut = false;                   // its stream is being ended: nothing it says counts
 };

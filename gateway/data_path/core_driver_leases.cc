@@ -160,11 +160,18 @@ bool CoreDriver::MaySend(WorkerId id, size_t receipts) {
 }
 
 void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good) {
-  const Worker* const worker = FindWorker(id);
+  Worker* const worker = FindWorker(id);
   if (worker == nullptr) return;  // it has gone; its next connection sends it again
+  if (worker->is_cut) return;
   const auto session = SessionId::FromBytes(receipt.session_id());
-  if (!is_good || receipt.key() != worker->receipt_key || !session.has_value())
-    return OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
+  if (!is_good || receipt.key() != worker->receipt_key || !session.has_value()) {
+    OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
+    // Each is a line in the log, which is not a stranger's to fill.
+    if (worker->owner.has_value())
+      Cut(*worker, absl::PermissionDeniedError(
+                       "the worker is refused: it sent a receipt that it did not sign"));
+    return;
+  }
   const LeasedDevice leased{{*session, receipt.grant()}, receipt.device()};
   // Sent again with the next beat.
   if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(leased)) return;

@@ -48,7 +48,8 @@ absl::Status CoreDriver::SetQuarantine(WorkerQuarantine* quarantine) {
 void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
   const Worker* const worker = FindWorker(id);
   const Session* const known = Find(session);
-  if (worker == nullptr || known == nullptr || !core_.IsElsewhere(session, id)) return;
+  if (worker == nullptr || worker->is_cut || known == nullptr || !core_.IsElsewhere(session, id))
+    return;
   if (known->is_restored || known->had_by.contains(worker->identity) ||
       worker->claimed.contains(session))
     return;
@@ -240,8 +241,12 @@ void CoreDriver::LookAtQuarantine() {
 // No offence: an honest worker says so of a device that failed.
 void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
   std::lock_guard lock(mutex_);
+  Worker* const known = FindWorker(worker);
+  if (known == nullptr || out.device() >= known->device_bytes.size() ||
+      !known->devices_out.insert(out.device()).second)
+    return;
   constexpr size_t kWhyBytesMax = 2048;  // as the worker cuts it
-  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why().substr(0, kWhyBytesMax));
+  observer_->OnDeviceOut(known->name, out.device(), out.why().substr(0, kWhyBytesMax));
   Tell(DeviceWentOut{worker, out.device()});
 }
 

@@ -34,7 +34,11 @@ class Watcher final : public DriverObserver {
   }
   void OnWorkerLifted(std::string_view, std::string_view) override { ++lifted; }
   void OnQuarantineTrouble(const absl::Status& why) override { troubles.push_back(why); }
+  void OnDeviceOut(std::string_view, uint32_t device, std::string_view) override {
+    devices_out.push_back(device);
+  }
   std::vector<std::string> offences, set_aside;
+  std::vector<uint32_t> devices_out;
   int lifted = 0;
   std::vector<absl::Status> troubles;
 };
@@ -391,6 +395,22 @@ TEST_F(OwnWorkerTest, WhoSaysTooMuch_IsCutOff) {
     own_port_.OnEvent(BeatOf(0));
   ASSERT_EQ(own_.ends.size(), 1u);
   EXPECT_EQ(own_.ends[0].code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Each would be a line in the log.
+TEST_F(OwnWorkerTest, ReceiptThatItDidNotSign_CutsItOff_AndADeviceFailsOnce) {
+  for (const uint32_t device : {7u, 0u, 0u}) {
+    proto::WorkerEvent event;
+    event.mutable_device_out()->set_device(device);
+    own_port_.OnEvent(event);
+  }
+  EXPECT_EQ(watcher_.devices_out, std::vector<uint32_t>{0});
+  EXPECT_TRUE(own_.ends.empty());
+  own_port_.OnEvent(BeatOf(0, 100));
+  RunAll(host_.jobs);
+  ASSERT_EQ(own_.ends.size(), 1u);
+  EXPECT_EQ(own_.ends[0].code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(watcher_.offences, std::vector<std::string>{"receipt"});
 }
 
 TEST_F(OwnWorkerTest, ToComeBack_GivesNoOtherReceipts) {
