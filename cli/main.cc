@@ -99,6 +99,11 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
           "0: none")
       .Between(0, 86'400)
       .ShowDefault(snapshots);
+  app.Add("--worker-timeout", &flags.worker_timeout_s,
+          "Seconds without a heartbeat after which a worker is lost; more where machines have many "
+          "more devices than cores")
+      .Between(2, 60)
+      .ShowDefault();
 }
 
 int Main(int argc, char** argv) {
