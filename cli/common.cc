@@ -114,6 +114,10 @@ std::string DefaultDataFolder() {
   return absl::StrCat(home, "/.local/share/outboard");
 }
 
+std::string DataFolderOr(const std::string& data) {
+  return data.empty() ? DefaultDataFolder() : data;
+}
+
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
                        const std::string& fleet_address, const std::string& fingerprint,
                        const std::string& metrics_address) {

@@ -127,7 +127,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s) {
   gateway::GatewayOptions options;
   options.listen = flags.listen;
-  options.data_folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  options.data_folder = DataFolderOr(flags.data);
   options.no_auth = flags.no_auth;
   OB_ASSIGN_OR_RETURN(options.fleet_secret, GivenFleetSecret(flags));
   if (absl::Status status = session::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -13,7 +12,6 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
-#include "client/session/address.h"
 #include "gateway/ledger/money.h"
 #include "proto/account.grpc.pb.h"
 #include "wire/status.h"
@@ -27,20 +25,10 @@ constexpr std::chrono::seconds kAnswersWithin{30};
 class Sessions {
  public:
   static absl::StatusOr<Sessions> Connect(const SessionFlags& flags) {
-    const char* const host = std::getenv("CLOUD_HOST");
-    const char* const key = std::getenv("CLOUD_KEY");
-    const bool by_flag = !flags.gateway.empty();
-    const std::string target = by_flag ? flags.gateway
-                               : host != nullptr && *host != '\0'
-                                   ? std::string(host)
-                                   : absl::StrCat("localhost:", session::kDefaultPort);
+    OB_ASSIGN_OR_RETURN(const UserGateway gateway, ConnectToGateway(flags.gateway));
     Sessions sessions;
-    sessions.key_ = key == nullptr ? "" : key;
-    OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", target));
-    OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", sessions.key_));
-    OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                        ConnectWithEnvironment(target));
-    sessions.stub_ = proto::Account::NewStub(channel);
+    sessions.key_ = gateway.key;
+    sessions.stub_ = proto::Account::NewStub(gateway.channel);
     return sessions;
   }
 

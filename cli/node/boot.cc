@@ -63,7 +63,7 @@ absl::Status Boot(const BootFlags& flags) {
   OB_RETURN_IF_ERROR(CheckWords("--append", flags.append));
   options.script = {.gateway = flags.gateway, .append = flags.append};
   Claims claims;
-  OB_RETURN_IF_ERROR(claims.Open(flags.data.empty() ? DefaultDataFolder() : flags.data));
+  OB_RETURN_IF_ERROR(claims.Open(DataFolderOr(flags.data)));
   options.claim_for = [&claims](const std::string& serial) { return claims.For(serial); };
   const std::string image = options.image.digest;
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));

@@ -112,5 +112,15 @@ inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 
 // Machines of its own that an account may have at a gateway: each is a stream and its sessions'.
 inline constexpr size_t kOwnWorkersMax = 16;
+// What such a machine may say on its stream; an honest one beats once a second, and reports ends.
+inline constexpr double kOwnEventsPerS = 64, kOwnEventsAtOnce = 1024;
+
+// Sessions that a worker may name when it joins; and in a heartbeat, beyond those that it was
+// given: what ended a moment ago is named until its worker has heard of it.
+inline constexpr size_t kWorkerSessionsMax = 4096;
+inline constexpr size_t kSessionsBeyondMax = 64;
+// Receipts of a worker, each a signature to check: of each leased device in a heartbeat, for each
+// lease that begins, and without any. An honest worker needs a quarter of that.
+inline constexpr double kReceiptsPerBeat = 4, kReceiptsPerLease = 8, kReceiptsIdlePerS = 4;
 
 }  // namespace outboard::gateway

@@ -386,6 +386,8 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
     event.owner = workers_.at(id)->owner = owner->tenant;
     workers_.at(id)->key_id = owner->key_id;
   }
+  BeginAllowances(*workers_.at(id));
+  workers_.at(id)->sessions_named = static_cast<size_t>(reg.sessions_size());
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
   event.has_collectives = reg.has_collectives();
@@ -423,6 +425,7 @@ void CoreDriver::RemoveWorker(WorkerId worker) {
 
 void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
   std::lock_guard lock(mutex_);
+  if (!MayName(worker, static_cast<size_t>(beat.sessions_size()))) return;
   std::vector<SessionId> alive;
   for (const std::string& bytes : beat.sessions()) {
     if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
@@ -533,6 +536,7 @@ void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
 
 void CoreDriver::StopAll() {
   std::lock_guard lock(mutex_);
+  KeepReceipts();
   stopping_ = true;
   Tell(gateway::StopAll{});
   // After the commands that end their executors; a worker then looks for another gateway.

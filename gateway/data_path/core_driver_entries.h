@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
+#include "gateway/base/allowance.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
@@ -56,6 +57,12 @@ struct CoreDriver::Worker {
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
   std::string receipt_key = {};  // verifies its receipts; empty: it writes none
+  // Receipts that it may send; an account's own machines share one.
+  std::shared_ptr<Allowance> receipts = {};
+  std::optional<Allowance> events = {};  // what it may say, where it is an account's own
+  std::set<uint32_t> devices_out = {};   // as it said since it joined
+  size_t sessions_named = 0;             // in its last heartbeat
+  bool is_cut = false;                   // its stream is being ended: nothing it says counts
 };
 
 // The driver's entry for a session.

@@ -1,4 +1,5 @@
 // Verify: passes over one snapshot; each recomputes what the writer should have stored.
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/ledger/ledger_archive.h"
+#include "gateway/ledger/ledger_schema.h"
 
 namespace outboard::gateway {
 namespace {
@@ -32,26 +34,6 @@ absl::Status VerifyStructure(Database& db) {
   OB_ASSIGN_OR_RETURN(const bool row, check.Step());
   if (!row || check.Text(0) != "ok") return Broken("structure", "the file is damaged");
   return absl::OkStatus();
-}
-
-// Reads the charge of a use entry from the row; its amount comes from the lines.
-absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
-  for (int column = 5; column <= 12; ++column) {
-    if (row.IsNull(column)) return BrokenEntry("L5", number, "lacks a part of its charge");
-  }
-  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(6));
-  if (!session.has_value()) return BrokenEntry("L5", number, "has no session");
-  const int64_t device = row.Int(8);
-  if (device < 0 || device > UINT32_MAX) return BrokenEntry("L5", number, "has no device");
-  return Charge{
-      .device = {{*session, static_cast<uint64_t>(row.Int(7))}, static_cast<uint32_t>(device)},
-      .tenant = TenantId{row.Int(5)},
-      .price_per_hour = MicroUsd{row.Int(9)},
-      .granted_at = WallTime{row.Int(10)},
-      .from_ms = row.Int(11) * row.Int(14),
-      .to_ms = row.Int(12) * row.Int(14),
-      .amount = {},
-      .use = static_cast<UseState>(row.Int(15))};
 }
 
 // The lines of all entries in one pass beside that over the entries.
@@ -109,7 +91,7 @@ absl::Status Follow(const Statement& entry, int64_t number, const std::string& b
   if (body_hash.size() != kHashBytes) return BrokenEntry("L5", number, "has no hash");
   last_at = at;
   hash = EntryHash(hash, number, at, body_hash);
-  if (entry.Blob(13) != hash)
+  if (entry.Blob(15) != hash)
     return BrokenEntry("L5", number, "does not follow from the one ahead of it");
   return absl::OkStatus();
 }
@@ -121,8 +103,8 @@ absl::Status VerifyMoved(MonthFiles& files, const Statement& entry, LineCursor& 
   OB_ASSIGN_OR_RETURN(const EntryBody body,
                       files.Read(std::string(entry.Text(16)), number, entry.Blob(4)));
   if (entry.Int(5) != body.charge->tenant.value ||
-      entry.Int(11) * entry.Int(14) != body.charge->from_ms ||
-      entry.Int(12) * entry.Int(14) != body.charge->to_ms)
+      entry.Int(11) * entry.Int(13) != body.charge->from_ms ||
+      entry.Int(12) * entry.Int(13) != body.charge->to_ms)
     return BrokenEntry("L4", number, "is not what its file says");
   OB_ASSIGN_OR_RETURN(const std::vector<LedgerLine> here, lines.Of(number));
   if (!here.empty()) return BrokenEntry("L5", number, "has lines, and so has its file");
@@ -174,7 +156,7 @@ absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use, archived FROM "
+          "price_per_hour, granted_ms, from_s, to_s, unit_ms, use, hash, archived FROM "
           "ledger_entry "
           "ORDER BY number"));
   OB_ASSIGN_OR_RETURN(LineCursor lines, LineCursor::Open(db));
@@ -200,14 +182,15 @@ absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report
     if (!balanced.ok()) return BrokenEntry("L1", number, std::string(balanced.message()));
 
     if (!entries.IsNull(6)) {
-      OB_ASSIGN_OR_RETURN(Charge charge, ReadCharge(entries, number));
-      charge.amount = body.lines[1].amount;
-      const absl::Status sound = CheckCharge(charge);
+      std::optional<Charge> charge = ChargeFrom(entries, 5);
+      if (!charge.has_value()) return BrokenEntry("L5", number, "is no charge");
+      charge->amount = body.lines[1].amount;
+      const absl::Status sound = CheckCharge(*charge);
       if (!sound.ok()) return BrokenEntry("L4", number, std::string(sound.message()));
-      body.unit_ms = entries.Int(14);
-      if (body.unit_ms != 1 && charge.use != UseState::kRun)
+      body.unit_ms = entries.Int(13);
+      if (body.unit_ms != 1 && charge->use != UseState::kRun)
         return BrokenEntry("L5", number, "has a state that its hash does not cover");
-      const EntryBody expected = BodyOf(charge, body.unit_ms);
+      const EntryBody expected = BodyOf(*charge, body.unit_ms);
       if (expected.key != body.key || expected.lines != body.lines) {
         return BrokenEntry("L2", number, "has a key or lines that are not its charge's");
       }

@@ -255,10 +255,19 @@ class Gateway::Impl {
                                                 ? "no session is opened"
                                                 : "the next audit tries again"}});
           else
-            telemetry::LogInfo("ledger_audited", {{"entries", report->ledger.entries}});
+            TellAudited(*report);
         },
         kAuditEvery);
     auditor_->AwaitFirst(kFirstAuditWithin);
+  }
+
+  static void TellAudited(const AuditReport& report) {
+    telemetry::LogInfo("ledger_audited", {{"entries", report.ledger.entries}});
+    for (const WorkerShortfall& worker : ByWorker(report.shortfalls))
+      telemetry::LogWarning("receipts_fall_short", {{"worker_key", worker.worker},
+                                                    {"leased_devices", worker.devices},
+                                                    {"charged_ms", worker.charged_ms},
+                                                    {"signed_ms", worker.signed_ms}});
   }
 
   absl::Status TakeOver() {
