@@ -74,8 +74,9 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
     if (options.results[i])
       OB_RETURN_IF_ERROR(CheckValue(mesh, *options.results[i], sink, sink->src[i], " is wanted: "));
 
-  OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, params, options));
-  Planner planner(mesh, sink);
+  GraphNodes nodes;
+  OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, nodes, params, options));
+  Planner planner(mesh, sink, nodes);
   OB_ASSIGN_OR_RETURN(const FramePlan* const plan,
                       planner.Plan(sink, choice.candidate.inputs()));
   RankWriter writer(&graph, mesh, sink);
