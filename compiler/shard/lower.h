@@ -75,7 +75,9 @@ class RankWriter {
     MemoryTrace memory = {};              // of what is made, where the cost alone is counted
 
     Frame(const FramePlan* of, bool body)
-        : plan(of), is_body(body), first_made(of->plans.size(), -1) {}
+        : plan(of), is_body(body), first_made(of->plans.size(), -1) {
+      made.reserve(of->plans.size() + of->plans.size() / 4);  // most nodes are made once
+    }
     const UOp* node(int place) const { return plan->frame->nodes[place]; }
     // nullptr: it is not made yet. Valid until something is.
     const Made* Find(int place, const Sharding& p) const;

@@ -172,35 +172,24 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, co
   return absl::OkStatus();
 }
 
-namespace {
-
-// What the users of a node want of it.
-struct Wanted {
-  Sharding first;
-  Sharding settled;         // the last of those who want the sums that it has added
-  bool is_any = false, same = true;
-  bool settles = false, settles_alike = true;
-
-  void Add(const Sharding& p, AxisSet raw_partial) {
-    if (!is_any) {
-      first = p;
-    } else {
-      same = same && p == first;
-    }
-    is_any = true;
-    if (raw_partial == 0 || (p.partial & raw_partial) == raw_partial) return;
-    settles_alike = settles_alike && (!settles || settled == p);
-    settled = p;
-    settles = true;
+void Planner::Wanted::Add(const Sharding& p, AxisSet raw_partial) {
+  if (!is_any) {
+    first = p;
+  } else {
+    same = same && p == first;
   }
-};
-
-}  // namespace
+  is_any = true;
+  if (raw_partial == 0 || (p.partial & raw_partial) == raw_partial) return;
+  settles_alike = settles_alike && (!settles || settled == p);
+  settled = p;
+  settles = true;
+}
 
 bool Planner::BackwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
                            Choices& choices) {
   bool changed = false;
-  std::vector<Wanted> wanted(frame.plans.size());
+  std::vector<Wanted>& wanted = wanted_;
+  wanted.assign(frame.plans.size(), {});
   std::vector<Sharding> wants;
   const auto choose = [&](int at, Sharding home, bool settles) {
     Choice& choice = choices[at];

@@ -103,6 +103,15 @@ class Planner {
     bool settles = false;  // a sum, made where it is and then moved to `home`
   };
   using Choices = std::vector<Choice>;  // by place
+  // What the users of a node want of it.
+  struct Wanted {
+    Sharding first;
+    Sharding settled;  // the last of those who want what it adds to be added
+    bool is_any = false, same = true;
+    bool settles = false, settles_alike = true;
+
+    void Add(const Sharding& p, AxisSet raw_partial);
+  };
   using Seeds = std::vector<std::pair<int, const Sharding*>>;  // by place, in order
 
   absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
@@ -118,6 +127,7 @@ class Planner {
   GraphNodes& nodes_;
   std::vector<std::unique_ptr<FramePlan>> frames_;
   absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
+  std::vector<Wanted> wanted_;  // by place, of the pass at hand
   int64_t planned_nodes_ = 0;
 };
 

@@ -48,12 +48,22 @@ std::string_view Name(Spread spread) {
   }
 }
 
+namespace {
+
+double ToPowerOfTwo(double x) { return std::exp2(std::round(std::log2(x))); }
+
+}  // namespace
+
 DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s) {
   DeviceSpeeds speeds;
-  const auto round = [](double x) { return std::exp2(std::round(std::log2(x))); };
-  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = round(bytes_per_s);
-  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = round(collective_s);
+  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = ToPowerOfTwo(bytes_per_s);
+  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = ToPowerOfTwo(collective_s);
   return speeds;
+}
+
+double OperationsPerS(double measured) {
+  if (!(measured >= 1e8 && measured <= 1e17)) return DeviceSpeeds().operations_per_s;
+  return ToPowerOfTwo(measured);
 }
 
 std::vector<CollectiveUse> ShardReport::surprises() const {

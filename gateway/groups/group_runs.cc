@@ -342,7 +342,8 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
         defined.bytes =
             static_cast<int64_t>(std::min(all, static_cast<double>(limits::kStoredBytesMax)));
       } else {
-        defined = HandleOf({written, &result});
+        defined = {.bytes = result.bytes, .layout = CodeOf(result.layout)};
+        if (defined.layout != 0) defined.cut = {written, &result};
       }
     }
     defined.is_state = true;
