@@ -19,6 +19,9 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.grant = event.grant;
   session.placement = event.placement;
   session.devices_wanted = event.devices;
+  session.mesh = event.mesh;
+  session.spread = event.spread;
+  if (event.devices > 1) session.has_parts = event.has_parts;
   session.node = event.node;
   session.held_device = event.had_client;
   session.client_recovers = session.recoverable = event.recoverable;

@@ -170,6 +170,10 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   bool recoverable = false;
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
+  // Of one on several devices, as in ClientOpen, and whether its ranks hold parts of its arrays.
+  std::vector<uint32_t> mesh = {};
+  std::string spread = {};
+  bool has_parts = false;
   MicroUsd past_amount;
   int64_t past_ms = 0;
   WallTime wall;

@@ -32,6 +32,7 @@
 
 namespace outboard::proto {
 class Device;
+class GroupState;
 class Heartbeat;
 class Open;
 class Receipt;
@@ -259,6 +260,8 @@ class CoreDriver {
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
   absl::Status CheckClass(const proto::Open& open) const;  // likewise
+  bool ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+                  std::shared_ptr<GroupRuns>& runs);
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
@@ -269,7 +272,9 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
+  double OperationsOf(const proto::Register& reg) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
+  static std::string FirstStateOf(const Assign& assign, GroupRuns* runs);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);

@@ -79,6 +79,9 @@ struct CoreDriver::Session {
   // placement, what its ranks have kept does not.
   std::shared_ptr<GroupRuns> runs;
   std::optional<SnapshotParts> parts;
+  // Of it, for its row: what a gateway that is started again goes on with (proto/groups.proto).
+  // Empty: it cannot, since nobody knows how its arrays lie behind its last snapshot.
+  std::string group_state;
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign

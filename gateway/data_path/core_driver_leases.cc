@@ -267,6 +267,22 @@ absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
       absl::StrCat("this account has ", has, " machines of its own here; limit ", kOwnWorkersMax));
 }
 
+// By which choices for sessions on several of its devices are predicted: what the slowest reached in
+// the join test, or else what its class promises.
+double CoreDriver::OperationsOf(const proto::Register& reg) const {
+  double least_gflops = 0;
+  for (const proto::Device& device : reg.devices()) {
+    double gflops = device.rates().gflops();
+    const PriceClass* const of =
+        gflops > 0 || prices_ == nullptr
+            ? nullptr
+            : prices_->ClassOf(Printable(device.hardware_class()), device.memory_bytes());
+    if (of != nullptr) gflops = of->rates.gflops;
+    if (gflops > 0) least_gflops = least_gflops == 0 ? gflops : std::min(least_gflops, gflops);
+  }
+  return shard::OperationsPerS(1e9 * least_gflops);
+}
+
 absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
   std::lock_guard lock(mutex_);
   if (prices_ == nullptr) return false;

@@ -30,6 +30,7 @@
 #include "gateway/doors/connection_table.h"
 #include "gateway/doors/key_door.h"
 #include "gateway/doors/refusals.h"
+#include "gateway/groups/group_snapshots.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_logs.h"
@@ -307,11 +308,13 @@ class Gateway::Impl {
   }
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
-    // A session on several devices ends with the gateway (CoreDriver::LoseGroup).
-    if (row.snapshot_root.empty() || row.devices > 1) return absl::OkStatus();
-    const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
-    if (!root) return absl::DataLossError("its name is damaged");
-    return blob_retention_->RestoreSnapshot(row.tenant, row.session, *root);
+    if (row.snapshot_root.empty()) return absl::OkStatus();
+    std::vector<wire::Hash> parts;  // of each rank
+    if (row.snapshot_root.size() != row.devices * wire::kHashBytes)
+      return absl::DataLossError("its name is damaged");
+    for (uint32_t rank = 0; rank < row.devices; ++rank)
+      parts.push_back(*wire::HashFromBytes(PartOfRoot(row.snapshot_root, rank, row.devices)));
+    return blob_retention_->RestoreParts(row.tenant, row.session, parts);
   }
 
   absl::Status Serve() {

@@ -10,8 +10,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
-#include <vector>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx/execution.h"
@@ -114,22 +115,39 @@ void Execution::StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
 
 namespace {
 
+// The exponent of a finite number other than 0.
+int ExponentOf(double value) {
+  const int biased = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff);
+  return biased != 0 ? biased - 1023 : std::ilogb(value);
+}
+
+// `value` without what lies below 2^exponent: by its bits, since all terms of all products come
+// through here.
+double CutBelow(double value, int exponent) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const int biased = static_cast<int>(bits >> 52 & 0x7ff);
+  if (biased == 0) return 0;  // what a double has below 2^-1022 lies below any exponent that is cut
+  const int below = exponent - (biased - 1023 - 52);  // bits of the mantissa
+  if (below <= 0) return value;
+  if (below > 52) return 0;
+  return std::bit_cast<double>(bits & ~((uint64_t{1} << below) - 1));
+}
+
 // Cuts all terms off at the last of the digits of the largest, and then their sum, to f32.
-double CutTogether(const std::vector<double>& terms, int digits) {
+double CutTogether(std::span<const double> terms, int digits) {
+  constexpr int kLeast = -149;
   double largest = 0, sum = 0;
+  bool finite = true;
   for (const double term : terms) {
-    if (!std::isfinite(term)) return std::accumulate(terms.begin(), terms.end(), 0.0);
-    largest = std::fmax(largest, std::fabs(term));
+    finite = finite && std::fabs(term) <= std::numeric_limits<double>::max();
+    largest = std::max(largest, std::fabs(term));
   }
-  const auto cut = [](double value, double size, int of) {
-    constexpr int kLeast = -149;
-    const double unit = std::ldexp(1.0, std::max(std::ilogb(size) + 1 - of, kLeast));
-    return std::trunc(value / unit) * unit;
-  };
+  if (!finite) return std::accumulate(terms.begin(), terms.end(), 0.0);
   if (largest == 0) return 0;
-  for (const double term : terms) sum += cut(term, largest, digits);
+  const int last = std::max(ExponentOf(largest) + 1 - digits, kLeast);
+  for (const double term : terms) sum += CutBelow(term, last);
   if (sum == 0) return 0;
-  sum = cut(sum, sum, 24);
+  sum = CutBelow(sum, std::max(ExponentOf(sum) + 1 - 24, kLeast));
   return std::fabs(sum) < 0x1p128 ? sum : std::copysign(HUGE_VAL, sum);
 }
 
@@ -182,10 +200,11 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
       shape.a == Type::kTf32 || shape.a == Type::kE4m3 || shape.a == Type::kE5m2;
   for (int row = 0; row < shape.m; ++row)
     for (int column = 0; column < shape.n; ++column) {
-      std::vector<double> terms = {sum[row][column]};
-      for (int k = 0; k < shape.k; ++k) terms.push_back(left[row][k] * right[k][column]);
-      sum[row][column] = coarse ? CutTogether(terms, element_bits == 8 ? 14 : 24)
-                                : std::accumulate(terms.begin(), terms.end(), 0.0);
+      double terms[1 + 64] = {sum[row][column]};
+      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[k][column];
+      const std::span<const double> all(terms, static_cast<size_t>(1 + shape.k));
+      sum[row][column] = coarse ? CutTogether(all, element_bits == 8 ? 14 : 24)
+                                : std::accumulate(all.begin(), all.end(), 0.0);
     }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {
