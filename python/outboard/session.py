@@ -93,7 +93,7 @@ class Session:
     def estimate(self, steps: int = 0) -> list[Estimate]:
         """What so many steps like those so far take and cost, for each class of the gateway's; 0: those so far themselves.
         By the graphs that were sent, and, for the class of this session's device, by the time that steps took there, once
-        there were more than ten. Asks the gateway for its prices. docs/estimates.md says what it counts."""
+        there were 20, of which the first ten do not count. Asks the gateway for its prices. docs/estimates.md says what it counts."""
         return self._connection.estimates(steps)
 
     @classmethod

@@ -144,6 +144,8 @@ TEST(StepPace, TheFirstTenSteps_DoNotCount) {
   const auto at = [&](int ms) { return begin + std::chrono::milliseconds(ms); };
   for (int step = 1; step <= 10; ++step) times.Note(step, at(step * 1000));
   EXPECT_FALSE(times.PerStep().has_value());
+  times.Note(15, at(10'050));
+  EXPECT_FALSE(times.PerStep().has_value()) << "five say little";
   times.Note(30, at(10'200));
   ASSERT_TRUE(times.PerStep().has_value());
   EXPECT_EQ(times.PerStep()->steps, 20u);

@@ -52,7 +52,6 @@ bool IsEstimated();
 
 // Whether `outboard estimate --measure` has (OUTBOARD_MEASURE_FD): a session over a link tells it
 // how long kStepsMeasured steps took, with which it ends (CANCELLED).
-inline constexpr uint64_t kStepsMeasured = 10;
 bool IsMeasured();
 // What it tells.
 struct MeasuredSteps {

@@ -25,7 +25,7 @@ void RemoteSession::NoteDone(const proto::ServerFrame& frame) {
   if (done > 0) step_times_.Note(done, Clock::now());
   if (!IsMeasured() || measured_) return;
   const std::optional<StepPace::Measured> measured = step_times_.PerStep();
-  if (!measured.has_value() || measured->steps < kStepsMeasured) return;
+  if (!measured.has_value()) return;
   measured_ = true;
   TellMeasured({.steps = measured->steps,
                 .seconds_per_step = measured->seconds_per_step,

@@ -173,6 +173,7 @@ void StepPace::Note(uint64_t steps, Clock::time_point now) {
 std::optional<StepPace::Measured> StepPace::PerStep() const {
   if (!to_.has_value()) return std::nullopt;
   const uint64_t steps = to_->first - from_->first;
+  if (steps < kStepsMeasured) return std::nullopt;
   return Measured{steps, std::chrono::duration<double>(to_->second - from_->second).count() /
                              static_cast<double>(steps)};
 }

@@ -26,6 +26,8 @@ inline constexpr size_t kGraphsLoggedMax = 512;
 inline constexpr size_t kWorkKernelsMax = 65536;
 // The first steps compile kernels and fill caches: they are no measure of the others.
 inline constexpr uint64_t kStepsBeforeMeasure = 10;
+// Fewer than this say little: a gateway answers for several steps at a time.
+inline constexpr uint64_t kStepsMeasured = 10;
 
 struct RecordedWork {
   uint64_t sessions = 1;
@@ -74,7 +76,7 @@ class StepPace {
   // `steps` are done.
   void Note(uint64_t steps, Clock::time_point now);
   struct Measured {
-    uint64_t steps = 0;  // that were measured, behind the first kStepsBeforeMeasure
+    uint64_t steps = 0;  // kStepsMeasured or more, behind the first kStepsBeforeMeasure
     double seconds_per_step = 0;
   };
   // Nothing: there were not so many steps.
