@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/estimate/commands.h"
 #include "cli/node/commands.h"
 #include "cli/service_manager.h"
 #include "cli/sweep/commands.h"
@@ -489,6 +490,7 @@ int Main(int argc, char** argv) {
                          "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
+  EstimateCommand estimate(app);
 
   NodeCommands nodes(app);
 
@@ -543,6 +545,7 @@ int Main(int argc, char** argv) {
   if (metrics_list.Given()) return RunMetricsList();
   if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
+  if (estimate.Given()) return estimate.Run();
   if (nodes.Given()) return nodes.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);

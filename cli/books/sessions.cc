@@ -14,6 +14,7 @@
 #include "cli/connect.h"
 #include "gateway/ledger/money.h"
 #include "proto/account.grpc.pb.h"
+#include "wire/proof/head_file.h"
 #include "wire/status.h"
 
 namespace outboard::cli {
@@ -27,6 +28,7 @@ class Sessions {
   static absl::StatusOr<Sessions> Connect(const SessionFlags& flags) {
     OB_ASSIGN_OR_RETURN(const UserGateway gateway, ConnectToGateway(flags.gateway));
     Sessions sessions;
+    sessions.target_ = gateway.target;
     sessions.key_ = gateway.key;
     sessions.stub_ = proto::Account::NewStub(gateway.channel);
     return sessions;
@@ -37,6 +39,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->ListSessions(context.get(), {}, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
+    if (reply.has_head()) Keep(reply.head());
     return reply;
   }
 
@@ -47,6 +50,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->StopSession(context.get(), request, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
+    if (reply.has_head()) Keep(reply.head());
     return reply;
   }
 
@@ -58,7 +62,16 @@ class Sessions {
     return context;
   }
 
-  std::string key_;
+  // For `outboard invoice --verify`, as a program's session keeps what it is shown.
+  void Keep(const proto::LedgerHead& head) const {
+    const std::string file = signing::HeadFilePath();
+    if (file.empty()) return;
+    if (const absl::Status kept = signing::HeadFile(file).Add({target_, head}); !kept.ok())
+      absl::FPrintF(stderr, "outboard: the ledger's head is not kept: %s\n",
+                    std::string(kept.message()));
+  }
+
+  std::string target_, key_;
   std::unique_ptr<proto::Account::Stub> stub_;
 };
 

@@ -344,6 +344,7 @@ class Gateway::Impl {
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
                                                 heads_.get(), receipts_.get(), driver_.get(),
+                                                options_.core.price_per_hour,
                                                 door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;

@@ -201,6 +201,32 @@ TEST_F(AuditedGatewayTest, Session_KeepsTheHeadsThatItsGatewaySigned) {
   }
 }
 
+TEST_F(AuditedGatewayTest, ListAndStopOfSessions_CarryTheSignedHead) {
+  StartAll();
+  auto session = Session::Connect(WithHeads());
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto stub = proto::Account::NewStub(gateway_->InProcessChannel());
+  proto::ListSessionsReply listed;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->ListSessions(&context, {}, &listed).ok());
+  }
+  ASSERT_EQ(listed.sessions_size(), 1);
+  ASSERT_TRUE(listed.has_head());
+  EXPECT_TRUE(signing::CheckHead(listed.head()).ok());
+  EXPECT_EQ(listed.classes_size(), 0) << "nobody asked for them";
+  proto::StopSessionRequest request;
+  request.set_session(listed.sessions(0).session_id());
+  proto::StopSessionReply stopped;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->StopSession(&context, request, &stopped).ok());
+  }
+  ASSERT_TRUE(stopped.has_head());
+  EXPECT_TRUE(signing::CheckHead(stopped.head()).ok());
+  EXPECT_EQ(stopped.head().account(), Usage().head().account());
+}
+
 TEST_F(AuditedGatewayTest, Gateway_WhoseLedgerDoesNotVerify_ServesUsageAndOpensNoSession) {
   StartAll();
   ASSERT_TRUE(Connect()->Close().ok());
