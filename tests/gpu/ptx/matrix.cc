@@ -8,7 +8,9 @@
 #include "tests/gpu/ptx/matrix.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -121,22 +123,11 @@ int ExponentOf(double value) {
   return biased != 0 ? biased - 1023 : std::ilogb(value);
 }
 
-// `value` without what lies below 2^exponent: by its bits, since all terms of all products come
-// through here.
-double CutBelow(double value, int exponent) {
-  const uint64_t bits = std::bit_cast<uint64_t>(value);
-  const int biased = static_cast<int>(bits >> 52 & 0x7ff);
-  if (biased == 0) return 0;  // what a double has below 2^-1022 lies below any exponent that is cut
-  const int below = exponent - (biased - 1023 - 52);  // bits of the mantissa
-  if (below <= 0) return value;
-  if (below > 52) return 0;
-  return std::bit_cast<double>(bits & ~((uint64_t{1} << below) - 1));
-}
-
-// Cuts all terms off at the last of the digits of the largest, and then their sum, to f32.
+// Cuts all terms off at the last of the digits of the largest, and then their sum, to f32. What is
+// left of the terms are integers of that last place, of at most `digits` digits.
 double CutTogether(std::span<const double> terms, int digits) {
-  constexpr int kLeast = -149;
-  double largest = 0, sum = 0;
+  constexpr int kLeast = -149, kResultDigits = 24;
+  double largest = 0;
   bool finite = true;
   for (const double term : terms) {
     finite = finite && std::fabs(term) <= std::numeric_limits<double>::max();
@@ -145,10 +136,14 @@ double CutTogether(std::span<const double> terms, int digits) {
   if (!finite) return std::accumulate(terms.begin(), terms.end(), 0.0);
   if (largest == 0) return 0;
   const int last = std::max(ExponentOf(largest) + 1 - digits, kLeast);
-  for (const double term : terms) sum += CutBelow(term, last);
-  if (sum == 0) return 0;
-  sum = CutBelow(sum, std::max(ExponentOf(sum) + 1 - 24, kLeast));
-  return std::fabs(sum) < 0x1p128 ? sum : std::copysign(HUGE_VAL, sum);
+  const double scale = std::ldexp(1.0, -last);
+  int64_t sum = 0;
+  for (const double term : terms) sum += static_cast<int64_t>(term * scale);
+  const auto magnitude = static_cast<uint64_t>(std::abs(sum));
+  const int more =
+      std::max(0, static_cast<int>(std::bit_width(magnitude)) - kResultDigits);
+  const double result = std::ldexp(static_cast<double>(magnitude >> more << more), last);
+  return std::copysign(result < 0x1p128 ? result : HUGE_VAL, sum < 0 ? -1.0 : 1.0);
 }
 
 // Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column
@@ -173,7 +168,7 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
   const int element_bits = shape.a == Type::kTf32 ? 32 : 8 * BytesOf(shape.a);
   const Fragments f{element_bits == 64 ? 1 : 32 / element_bits};
   const int rows_high = shape.m / 8;  // 2, or 1 for m8
-  double left[16][64] = {}, right[64][8] = {}, sum[16][8];
+  double left[16][64] = {}, right[8][64] = {}, sum[16][8];  // of B, its columns
   if (shape.k > 64) return Fail(absl::UnimplementedError("mma with k above 64"));
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.a_count; ++i) {
@@ -185,7 +180,7 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
     for (int i = 0; i < shape.b_count; ++i) {
       const uint64_t bits = warp->row(b[i])[lane];
       for (int e = 0; e < f.per; ++e)
-        right[(lane % 4) * f.per + e + 4 * f.per * i][lane / 4] =
+        right[lane / 4][(lane % 4) * f.per + e + 4 * f.per * i] =
             ElementOf(shape.b, bits >> (element_bits == 64 ? 0 : element_bits * e));
     }
     // C and D: pairs of columns, registers step by 8 rows. f16 holds a pair in a register.
@@ -200,8 +195,9 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
       shape.a == Type::kTf32 || shape.a == Type::kE4m3 || shape.a == Type::kE5m2;
   for (int row = 0; row < shape.m; ++row)
     for (int column = 0; column < shape.n; ++column) {
-      double terms[1 + 64] = {sum[row][column]};
-      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[k][column];
+      double terms[1 + 64];
+      terms[0] = sum[row][column];
+      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[column][k];
       const std::span<const double> all(terms, static_cast<size_t>(1 + shape.k));
       sum[row][column] = coarse ? CutTogether(all, element_bits == 8 ? 14 : 24)
                                 : std::accumulate(all.begin(), all.end(), 0.0);
