@@ -3,6 +3,16 @@
 #include <openssl/evp.h>
 
 namespace outboard {
+namespace {
+
+// Looked up once: EVP_sha256() alone has each digest look for an implementation (crypto(7)), which
+// takes longer than to hash a few hundred bytes.
+const EVP_MD* Algorithm() {
+  static const EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return found != nullptr ? found : EVP_sha256();
+}
+
+}  // namespace
 
 struct Sha256Hasher::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
@@ -10,7 +20,7 @@ struct Sha256Hasher::State {
 };
 
 Sha256Hasher::Sha256Hasher() : state_(std::make_unique<State>()) {
-  EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr);
+  EVP_DigestInit_ex(state_->context, Algorithm(), nullptr);
 }
 Sha256Hasher::~Sha256Hasher() = default;
 
@@ -28,7 +38,7 @@ Sha256Digest Sha256Hasher::Finish() {
 Sha256Digest Sha256(std::string_view bytes) {
   Sha256Digest digest{};
   unsigned int length = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr);
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, Algorithm(), nullptr);
   return digest;
 }
 

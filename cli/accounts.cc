@@ -33,26 +33,22 @@ using gateway::ApiKey;
 
 constexpr std::chrono::seconds kAnswersWithin{30};  // a page, behind those of others
 
-std::string DataFolder(const AccountFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
-}
-
 bool HasAccounts(const AccountFlags& flags) {
   std::error_code error;
-  return std::filesystem::exists(gateway::AccountsPath(DataFolder(flags)), error);
+  return std::filesystem::exists(gateway::AccountsPath(DataFolderOr(flags.data)), error);
 }
 
 // Of a gateway that has run, or for which a key was made.
 absl::StatusOr<std::unique_ptr<Accounts>> OpenAccounts(const AccountFlags& flags) {
-  if (HasAccounts(flags)) return Accounts::Open(gateway::AccountsPath(DataFolder(flags)));
-  return absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
+  if (HasAccounts(flags)) return Accounts::Open(gateway::AccountsPath(DataFolderOr(flags.data)));
+  return absl::InvalidArgumentError("no accounts in " + DataFolderOr(flags.data) +
                                     "; name the gateway's folder with --data");
 }
 
 // Says so if these are the first: the key is of no use to a gateway with another folder.
 absl::StatusOr<std::unique_ptr<Accounts>> OpenOrMakeAccounts(const AccountFlags& flags) {
   if (HasAccounts(flags)) return OpenAccounts(flags);
-  std::string folder = DataFolder(flags);
+  std::string folder = DataFolderOr(flags.data);
   std::fprintf(stderr,
                "outboard: %s has no accounts yet; making them, for a gateway with --data %s\n",
                folder.c_str(), folder.c_str());
@@ -160,9 +156,9 @@ absl::StatusOr<Pages> PagesOfGateway(const std::string& target, const std::strin
 }
 
 absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags, gateway::WallTime since) {
-  auto report = gateway::UsageReport::Open(gateway::AccountsPath(DataFolder(flags)));
+  auto report = gateway::UsageReport::Open(gateway::AccountsPath(DataFolderOr(flags.data)));
   if (absl::IsNotFound(report.status()))
-    return absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
+    return absl::InvalidArgumentError("no accounts in " + DataFolderOr(flags.data) +
                                       "; name the folder with --data, or a gateway with --gateway");
   if (!report.ok()) return report.status();
   return [since, report = std::shared_ptr(*std::move(report))](const std::string& after) {
@@ -206,7 +202,7 @@ int RunKeyCreate(const AccountFlags& flags) {
   auto key = (*accounts)->CreateKey(tenant->id, flags.name, gateway::WallNow(), *rights);
   if (!key.ok()) return Report(key.status());
   std::string text(key->text.Reveal());
-  const auto fingerprint = gateway::FingerprintForClients(DataFolder(flags));
+  const auto fingerprint = gateway::FingerprintForClients(DataFolderOr(flags.data));
   if (!fingerprint.ok())
     std::fprintf(stderr, "outboard: the key is made, but there is no fingerprint beside it: %s\n",
                  std::string(fingerprint.status().message()).c_str());
@@ -220,7 +216,7 @@ int RunKeyCreate(const AccountFlags& flags) {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());
     std::fprintf(stderr, "outboard: key %s of %s in %s; it is shown this once\n",
-                 key->key.id.c_str(), flags.tenant.c_str(), DataFolder(flags).c_str());
+                 key->key.id.c_str(), flags.tenant.c_str(), DataFolderOr(flags.data).c_str());
     if (fingerprint.ok() && !fingerprint->empty())
       std::fprintf(stderr,
                    "outboard: a client on another machine needs CLOUD_FINGERPRINT=%s beside it\n",
@@ -267,7 +263,7 @@ int RunKeyList(const AccountFlags& flags) {
   if (!accounts.ok()) return Report(accounts.status());
   auto keys = (*accounts)->ListKeys();
   if (!keys.ok()) return Report(keys.status());
-  std::fprintf(stderr, "outboard: the keys in %s\n", DataFolder(flags).c_str());
+  std::fprintf(stderr, "outboard: the keys in %s\n", DataFolderOr(flags.data).c_str());
   if (!flags.json) std::printf("%-16s  %-30s  %-21s  %s\n", "id", "name", "scopes", "state");
   const gateway::WallTime now = gateway::WallNow();
   for (const ApiKey& key : *keys) {

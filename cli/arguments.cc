@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -12,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/bytes.h"
 
 namespace outboard::cli {
 namespace {
@@ -30,30 +30,6 @@ CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
         return "\"" + text + "\" is no number " + what;
       },
       "");
-}
-
-// "512MB", "1.5 gib", "1000". kB, MB, GB are of 1000, as all that is printed; KiB, MiB, GiB of
-// 1024.
-std::optional<uint64_t> BytesFrom(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  if (error != std::errc() || number < 0) return std::nullopt;
-  std::string unit;
-  for (const char* c = at; c < end; ++c)
-    if (*c != ' ' || !unit.empty()) unit += static_cast<char>(std::tolower(*c));
-  if (unit.ends_with('b')) unit.pop_back();
-  const bool binary = unit.ends_with('i');
-  if (binary) unit.pop_back();
-  const std::string_view prefixes = "kmgtpe";
-  if (unit.size() > 1 || (binary && unit.empty())) return std::nullopt;
-  if (!unit.empty()) {
-    const size_t power = prefixes.find(unit);
-    if (power == std::string_view::npos) return std::nullopt;
-    for (size_t i = 0; i <= power; ++i) number *= binary ? 1024 : 1000;
-  }
-  if (!(number < 0x1p63)) return std::nullopt;
-  return static_cast<uint64_t>(number);
 }
 
 // Help in lines of 80 columns: an option, what it takes, then its text with range and default.
@@ -205,7 +181,7 @@ Option Command::Add(const std::string& names, std::vector<std::string>* values,
 Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::string& help) {
   const CLI::Validator size(
       [](std::string& text) {
-        const std::optional<uint64_t> number = BytesFrom(text);
+        const std::optional<uint64_t> number = ParseBytes(text);
         if (!number.has_value()) return "\"" + text + "\" is no number of bytes like 512MB or 8GiB";
         text = std::to_string(*number);
         return std::string();

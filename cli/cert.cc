@@ -26,12 +26,8 @@ using tls::Replace;
 
 constexpr int64_t kDayS = 86'400;
 
-std::string DataFolder(const CertFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
-}
-
 std::string ServerPath(const CertFlags& flags) {
-  return gateway::TlsFolder(DataFolder(flags)) + "/server.pem";
+  return gateway::TlsFolder(DataFolderOr(flags.data)) + "/server.pem";
 }
 
 // "nginx" of "nginx", "nginx.pem" and "nginx.key".
@@ -42,9 +38,9 @@ std::string WithoutEnding(const std::string& path) {
 }
 
 absl::StatusOr<tls::Authority> OpenAuthority(const CertFlags& flags) {
-  auto authority = gateway::ReadAuthority(DataFolder(flags));
+  auto authority = gateway::ReadAuthority(DataFolderOr(flags.data));
   if (!absl::IsNotFound(authority.status())) return authority;
-  return absl::InvalidArgumentError(absl::StrCat("there is no CA in ", DataFolder(flags),
+  return absl::InvalidArgumentError(absl::StrCat("there is no CA in ", DataFolderOr(flags.data),
                                                  ": make one with `outboard cert init`, or name "
                                                  "the gateway's folder with --data"));
 }
@@ -101,7 +97,7 @@ void Print(const Certificate& one) {
 
 absl::Status Show(const CertFlags& flags) {
   const std::string path =
-      !flags.file.empty() ? flags.file : gateway::TlsFolder(DataFolder(flags)) + "/ca.pem";
+      !flags.file.empty() ? flags.file : gateway::TlsFolder(DataFolderOr(flags.data)) + "/ca.pem";
   OB_ASSIGN_OR_RETURN(std::vector<Certificate> all, ReadChain(path));
   if (flags.fingerprint) {
     std::printf("%s\n", all.back().fingerprint().ToString().c_str());
@@ -115,8 +111,8 @@ absl::Status Show(const CertFlags& flags) {
   std::vector<gateway::IssuedCertificate> workers;
   std::vector<std::string> revoked;
   if (flags.file.empty()) {
-    OB_ASSIGN_OR_RETURN(workers, gateway::ReadIssued(DataFolder(flags)));
-    OB_ASSIGN_OR_RETURN(revoked, gateway::ReadRevoked(DataFolder(flags)));
+    OB_ASSIGN_OR_RETURN(workers, gateway::ReadIssued(DataFolderOr(flags.data)));
+    OB_ASSIGN_OR_RETURN(revoked, gateway::ReadRevoked(DataFolderOr(flags.data)));
   }
   const auto state = [&](const gateway::IssuedCertificate& one) {
     if (std::find(revoked.begin(), revoked.end(), one.serial) != revoked.end()) return "revoked";
@@ -142,7 +138,7 @@ absl::Status Show(const CertFlags& flags) {
 }
 
 absl::Status Init(const CertFlags& flags) {
-  const std::string folder = DataFolder(flags);
+  const std::string folder = DataFolderOr(flags.data);
   std::error_code error;
   if (std::filesystem::create_directories(folder, error))
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
@@ -196,7 +192,7 @@ absl::Status Renew(const CertFlags& flags) {
   const Certificate& old = chain.front();
   if (chain.back().fingerprint() != authority.certificate().fingerprint())
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " was issued by another CA than that of ", DataFolder(flags)));
+        absl::StrCat(path, " was issued by another CA than that of ", DataFolderOr(flags.data)));
   std::vector<std::string> names = old.names();
   names.insert(names.end(), flags.names.begin(), flags.names.end());
   if (is_server) {
@@ -215,7 +211,7 @@ absl::Status Renew(const CertFlags& flags) {
 }
 
 absl::Status RevokeWorker(const CertFlags& flags) {
-  const std::string folder = DataFolder(flags);
+  const std::string folder = DataFolderOr(flags.data);
   OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(folder));
   bool found = false;
   for (const auto& one : issued) {
@@ -235,7 +231,7 @@ absl::Status RevokeWorker(const CertFlags& flags) {
 }
 
 absl::Status MakeToken(const CertFlags& flags) {
-  const std::string folder = DataFolder(flags), name = flags.names.front();
+  const std::string folder = DataFolderOr(flags.data), name = flags.names.front();
   OB_RETURN_IF_ERROR(OpenAuthority(flags).status());
   OB_ASSIGN_OR_RETURN(const auto tokens,
                       gateway::WorkerTokens::Open(gateway::AccountsPath(folder)));

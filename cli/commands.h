@@ -61,6 +61,7 @@ struct ServerFlags {
   int drain_s = 5;          // gateway
   int worker_drain_s = 15;  // worker
   std::optional<int> snapshot_every_s;  // up, gateway, serve
+  int worker_timeout_s = 5;             // likewise
   uint64_t session_memory_bytes = 0;
   uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
   // What a tenant or an address may have at a gateway (docs/limits.md).

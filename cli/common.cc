@@ -114,6 +114,10 @@ std::string DefaultDataFolder() {
   return absl::StrCat(home, "/.local/share/outboard");
 }
 
+std::string DataFolderOr(const std::string& data) {
+  return data.empty() ? DefaultDataFolder() : data;
+}
+
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
                        const std::string& fleet_address, const std::string& fingerprint,
                        const std::string& metrics_address) {
@@ -261,9 +265,11 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  // A process group of its own: Ctrl-C reaches the parent alone, which stops its children in order.
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  // A session of its own. Ctrl-C reaches the parent alone, which stops its children in order. And
+  // the kernel shares processor time among sessions first (sched(7), autogroups): executors and
+  // compilers have one each, and many of them would leave gateway and workers, as one, too little
+  // to send heartbeats.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
   pid_t pid = -1;
   int error;
   {

@@ -28,6 +28,8 @@ std::string Quoted(std::string_view text);
 
 // Returns $OUTBOARD_DATA, else $XDG_DATA_HOME/outboard, else ~/.local/share/outboard.
 std::string DefaultDataFolder();
+// `data`, as --data says; empty: the default.
+std::string DataFolderOr(const std::string& data);
 
 // How a server reports to its parent process that it is ready.
 struct ReadyOptions {

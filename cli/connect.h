@@ -14,4 +14,13 @@ namespace outboard::cli {
 // Errors: INVALID_ARGUMENT  a variable; UNAVAILABLE  nobody answers, or it is not to be trusted
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectWithEnvironment(const std::string& target);
 
+// The gateway of `gateway`, as --gateway says, else of CLOUD_HOST, else on this machine; and the
+// key in CLOUD_KEY.
+struct UserGateway {
+  std::string target, key;
+  std::shared_ptr<grpc::Channel> channel;
+};
+// Errors: the same; INVALID_ARGUMENT  no address, or no key that could be one
+absl::StatusOr<UserGateway> ConnectToGateway(const std::string& gateway);
+
 }  // namespace outboard::cli

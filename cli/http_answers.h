@@ -1,12 +1,16 @@
 // What the small HTTP servers of this program share: a page for a browser (cli/viz) and images for
 // machines that boot (cli/node).
-// Pure functions.
+// Threads: those of the caller's io_context.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http.hpp>
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -49,5 +53,36 @@ inline absl::Status ListenAt(const boost::asio::ip::tcp::endpoint& place, const 
   return absl::UnavailableError(
       absl::StrCat("cannot listen at ", name, ": ", error.message()));
 }
+
+// Gives every connection to `take`. Where none can be accepted, as without a free descriptor, it
+// waits for a moment: whoever connects is still there, and asking at once would use a processor up.
+class AcceptLoop {
+ public:
+  using Take = std::function<void(boost::asio::ip::tcp::socket)>;
+  // `acceptor` listens, and outlives this.
+  AcceptLoop(boost::asio::ip::tcp::acceptor& acceptor, Take take)
+      : acceptor_(acceptor), pause_(acceptor.get_executor()), take_(std::move(take)) {}
+
+  void Next() {
+    acceptor_.async_accept([this](boost::system::error_code error,
+                                  boost::asio::ip::tcp::socket socket) {
+      if (!error) take_(std::move(socket));
+      if (!acceptor_.is_open()) return;
+      if (!error) return Next();
+      ++failures_;
+      pause_.expires_after(std::chrono::milliseconds(100));
+      pause_.async_wait([this](boost::system::error_code ended) {
+        if (!ended) Next();
+      });
+    });
+  }
+  int failures() const { return failures_; }
+
+ private:
+  boost::asio::ip::tcp::acceptor& acceptor_;
+  boost::asio::steady_timer pause_;
+  const Take take_;
+  int failures_ = 0;
+};
 
 }  // namespace outboard::cli

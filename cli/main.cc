@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/estimate/commands.h"
 #include "cli/node/commands.h"
 #include "cli/service_manager.h"
 #include "cli/sweep/commands.h"
@@ -99,6 +100,11 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
           "0: none")
       .Between(0, 86'400)
       .ShowDefault(snapshots);
+  app.Add("--worker-timeout", &flags.worker_timeout_s,
+          "Seconds without a heartbeat after which a worker is lost; more where machines have many "
+          "more devices than cores")
+      .Between(2, 60)
+      .ShowDefault();
 }
 
 int Main(int argc, char** argv) {
@@ -487,6 +493,7 @@ int Main(int argc, char** argv) {
                          "What a device has (default: enough for any spread)");
 
   SweepCommand sweep(app);
+  EstimateCommand estimate(app);
 
   NodeCommands nodes(app);
 
@@ -541,6 +548,7 @@ int Main(int argc, char** argv) {
   if (metrics_list.Given()) return RunMetricsList();
   if (shard_explain.Given()) return RunShardExplain(sharded);
   if (sweep.Given()) return sweep.Run();
+  if (estimate.Given()) return estimate.Run();
   if (nodes.Given()) return nodes.Run();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);

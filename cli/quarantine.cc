@@ -18,7 +18,7 @@ using gateway::QuarantineRows;
 using gateway::SetAsideWorker;
 
 absl::StatusOr<std::unique_ptr<QuarantineRows>> OpenRows(const QuarantineFlags& flags) {
-  const std::string folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  const std::string folder = DataFolderOr(flags.data);
   const std::string path = gateway::AccountsPath(folder);
   std::error_code error;
   if (std::filesystem::exists(path, error)) return QuarantineRows::Open(path);

@@ -29,6 +29,7 @@
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
+#include "worker/init/node_init.h"
 #include "worker/node/core_sets.h"
 #include "worker/node/identity.h"
 #include "worker/receipts/lease_counter.h"

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,7 +15,6 @@
 #include "cli/progress_line.h"
 #include "client/files/store_client.h"
 #include "client/files/store_files.h"
-#include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "gateway/ledger/ids.h"
 
@@ -29,27 +27,16 @@ using files::StoreClient;
 constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
 
 struct Cloud {
-  std::string target, key;
+  UserGateway gateway;
   session::Protection protection;
   std::unique_ptr<StoreClient> store;
 };
 
 absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
-  const char* const host = std::getenv("CLOUD_HOST");
-  const char* const key = std::getenv("CLOUD_KEY");
   Cloud cloud;
-  cloud.key = key == nullptr ? "" : key;
-  const bool by_flag = !flags.gateway.empty();
-  cloud.target = by_flag ? flags.gateway
-                 : host != nullptr && *host != '\0'
-                     ? std::string(host)
-                     : absl::StrCat("localhost:", session::kDefaultPort);
-  OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
-  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", cloud.key));
+  OB_ASSIGN_OR_RETURN(cloud.gateway, ConnectToGateway(flags.gateway));
   OB_ASSIGN_OR_RETURN(cloud.protection, session::Protection::FromEnvironment());
-  OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                      ConnectWithEnvironment(cloud.target));
-  cloud.store = std::make_unique<StoreClient>(channel, cloud.key);
+  cloud.store = std::make_unique<StoreClient>(cloud.gateway.channel, cloud.gateway.key);
   return cloud;
 }
 
@@ -96,7 +83,7 @@ int RunPush(const StoreFlags& flags) {
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
   const auto connections =
-      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
+      session::MakeBulkConnections(cloud->gateway.target, cloud->gateway.key, cloud->protection);
   for (const std::string& file : flags.files) {
     std::optional<ProgressLine> line(std::filesystem::path(file).filename().string());
     auto pushed = files::PushFile(
@@ -118,7 +105,7 @@ int RunPull(const StoreFlags& flags) {
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
   const auto connections =
-      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
+      session::MakeBulkConnections(cloud->gateway.target, cloud->gateway.key, cloud->protection);
   const std::string& name = flags.names.front();
   std::optional<ProgressLine> line(name);
   auto pulled = files::PullFile(

@@ -35,17 +35,40 @@ function(ob_test_on_cuda name test)
     "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_DEVICE=set:cuda;OUTBOARD_CUDA_DRIVER=set:${PROJECT_BINARY_DIR}/tests/fake_cuda/libcuda.so.1")
 endfunction()
 
-# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN]): one GoogleTest program, one ctest entry,
-# labelled by its layer. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
+# ob_weigh_tests(): at the end of the folder each of its tests counts as two processors, but those that are said to
+# wait. scripts/test gives ctest two for each core, so that tests which mostly wait run beside others.
+function(ob_weigh_tests)
+  get_property(is_planned DIRECTORY PROPERTY ob_tests_are_weighed)
+  if(NOT is_planned)
+    set_property(DIRECTORY PROPERTY ob_tests_are_weighed ON)
+    cmake_language(DEFER CALL ob_weigh_tests_now)
+  endif()
+endfunction()
+function(ob_weigh_tests_now)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    get_test_property(${test} PROCESSORS processors)
+    if(NOT processors)
+      set_tests_properties(${test} PROPERTIES PROCESSORS 2)
+    endif()
+  endforeach()
+endfunction()
+
+# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN] [WAITS]): one GoogleTest program, one ctest entry,
+# labelled by its layer. WAITS: it uses less than half of a core, for it waits for timeouts and the like. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
 # and runs: tests of code that is free of gRPC, whose threads ThreadSanitizer understands.
 function(ob_test name)
-  cmake_parse_arguments(A "FAST;TSAN" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(A "FAST;TSAN;WAITS" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
   add_executable(${name} ${A_SRCS})
   ob_precompile(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest_main GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${A_LAYER}.${name} COMMAND ${name} ${A_ARGS})
+  ob_weigh_tests()
+  if(A_WAITS)
+    set_tests_properties(${A_LAYER}.${name} PROPERTIES PROCESSORS 1)
+  endif()
   set(labels ${A_LAYER})
   if(A_FAST)
     list(APPEND labels fast)

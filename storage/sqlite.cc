@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -78,7 +80,44 @@ absl::Status CreatePrivately(const std::string& path) {
 
 }  // namespace
 
-Statement::~Statement() { sqlite3_finalize(handle_); }
+// By their SQL. To compile a statement takes longer than to run most of ours.
+class IdleStatements {
+ public:
+  // nullptr: there is none.
+  sqlite3_stmt* Take(std::string_view sql) {
+    const auto found = statements_.find(std::string(sql));
+    if (found == statements_.end()) return nullptr;
+    sqlite3_stmt* const statement = found->second;
+    statements_.erase(found);
+    return statement;
+  }
+
+  void Give(sqlite3_stmt* statement) {
+    if (is_closed_ || statements_.size() >= kIdleMax) {
+      sqlite3_finalize(statement);
+      return;
+    }
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    statements_.emplace(sqlite3_sql(statement), statement);
+  }
+
+  // Statements that come back later, against their contract, are not kept.
+  void Close() {
+    is_closed_ = true;
+    for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+    statements_.clear();
+  }
+
+ private:
+  static constexpr size_t kIdleMax = 128;
+  std::unordered_multimap<std::string, sqlite3_stmt*> statements_;
+  bool is_closed_ = false;
+};
+
+Statement::~Statement() {
+  if (handle_ != nullptr) idle_->Give(handle_);
+}
 
 Statement& Statement::Bind(int index, int64_t value) {
   OB_CHECK(sqlite3_bind_int64(handle_, index, value) == SQLITE_OK);
@@ -187,19 +226,29 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   return db;
 }
 
+Database::Database(sqlite3* handle)
+    : handle_(handle), idle_(std::make_shared<IdleStatements>()) {}
+
 Database::~Database() {
+  idle_->Close();
   // v2: a statement that is still alive, against the contract, keeps the handle open instead of
   // dangling.
   sqlite3_close_v2(handle_);
 }
 
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) {
+  if (sqlite3_stmt* const idle = idle_->Take(sql)) return Statement(idle, idle_);
   sqlite3_stmt* handle = nullptr;
-  const int result =
-      sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &handle, nullptr);
+  const int result = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
+                                        SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
   if (result != SQLITE_OK) return ToStatus(handle_, result);
   OB_CHECK(handle != nullptr);
-  return Statement(handle);
+  return Statement(handle, idle_);
+}
+
+absl::Status Database::ExecutePrepared(std::string_view sql) {
+  OB_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  return statement.Run();
 }
 
 absl::Status Database::Execute(const char* sql) {
@@ -213,17 +262,17 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
   const auto pass = [&](const char* where) {
     if (!failpoint.empty()) PassFailpoint(absl::StrCat(std::string(failpoint), where));
   };
-  OB_RETURN_IF_ERROR(Execute(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+  OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   pass(".begin");
   absl::Status status = body();
   if (status.ok()) {
     pass(".commit");
-    status = Execute("COMMIT");
+    status = ExecutePrepared("COMMIT");
     if (status.ok()) pass(".done");
   }
   // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
   // SQLite ends the transaction all the same.
-  if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)Execute("ROLLBACK");
+  if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)ExecutePrepared("ROLLBACK");
   return status;
 }
 

@@ -31,11 +31,15 @@ struct OpenOptions {
       0;  // of 4 KiB; 0: as many as the disk holds. A full file is RESOURCE_EXHAUSTED.
 };
 
+// A database's prepared statements that nobody uses at the moment (sqlite.cc).
+class IdleStatements;
+
 // One prepared statement. Bind 1..n, then call Step until it returns false. Movable; must not
-// outlive its Database.
+// outlive its Database, which keeps it for the next Prepare of the same SQL.
 class Statement {
  public:
-  Statement(Statement&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Statement(Statement&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), idle_(std::move(other.idle_)) {}
   Statement& operator=(Statement&&) = delete;
   ~Statement();
 
@@ -64,8 +68,10 @@ class Statement {
 
  private:
   friend class Database;
-  explicit Statement(sqlite3_stmt* handle) : handle_(handle) {}
+  Statement(sqlite3_stmt* handle, std::shared_ptr<IdleStatements> idle)
+      : handle_(handle), idle_(std::move(idle)) {}
   sqlite3_stmt* handle_;
+  std::shared_ptr<IdleStatements> idle_;
 };
 
 // Codes of every call: NOT_FOUND (no file), PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk or file
@@ -90,7 +96,8 @@ class Database {
                                                            const std::string& path,
                                                            const OpenOptions& options);
 
-  // `sql` is one statement, a constant of the program and never input.
+  // `sql` is one statement, a constant of the program and never input. To prepare the same one again
+  // costs little.
   absl::StatusOr<Statement> Prepare(std::string_view sql);
   // Executes statements without parameters or rows.
   absl::Status Execute(const char* sql);
@@ -107,8 +114,12 @@ class Database {
   absl::Status Migrate(std::string_view component, std::span<const char* const> steps);
 
  private:
-  explicit Database(sqlite3* handle) : handle_(handle) {}
+  explicit Database(sqlite3* handle);
+  // Of a statement without parameters that is executed often.
+  absl::Status ExecutePrepared(std::string_view sql);
+
   sqlite3* handle_;
+  std::shared_ptr<IdleStatements> idle_;
 };
 
 }  // namespace outboard::storage

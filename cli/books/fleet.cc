@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "gateway/ledger/money.h"
 
 namespace outboard::cli {
 
@@ -25,9 +26,7 @@ absl::StatusOr<std::string> From(std::string_view answer, const Make& make) {
   }
 }
 
-std::string Usd(int64_t micros) {
-  return absl::StrFormat("$%.6f", static_cast<double>(micros) / 1e6);
-}
+std::string Usd(int64_t micros) { return ToString(gateway::MicroUsd{micros}); }
 
 std::string Memory(uint64_t bytes) {
   if (bytes == 0) return "any";

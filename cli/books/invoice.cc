@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -37,9 +38,14 @@ using gateway::MicroUsd;
 
 constexpr std::chrono::seconds kAnswersWithin{30};  // a page, behind those of others
 
-std::string FolderOf(const AccountFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
+// INVALID_ARGUMENT: it has none; `hint` follows.
+absl::StatusOr<std::string> BooksIn(const std::string& folder, const char* hint) {
+  const std::string path = gateway::AccountsPath(folder);
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return path;
+  return absl::InvalidArgumentError("no accounts in " + folder + "; " + hint);
 }
+constexpr char kNameTheGatewaysFolder[] = "name the gateway's folder with --data";
 
 // One page after the other, behind an entry's number.
 using Pages = std::function<absl::StatusOr<proto::InvoiceReply>(int64_t after)>;
@@ -65,11 +71,10 @@ absl::StatusOr<Pages> PagesOfGateway(const std::string& target) {
 }
 
 absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags) {
-  const std::string folder = FolderOf(flags), path = gateway::AccountsPath(folder);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    return absl::InvalidArgumentError("no accounts in " + folder +
-                                      "; name the folder with --data, or a gateway with --gateway");
+  const std::string folder = DataFolderOr(flags.data);
+  OB_ASSIGN_OR_RETURN(
+      const std::string path,
+      BooksIn(folder, "name the folder with --data, or a gateway with --gateway"));
   struct Books {
     std::unique_ptr<gateway::Ledger> ledger;
     std::unique_ptr<gateway::HeadSigner> heads;
@@ -205,32 +210,41 @@ absl::Status Invoice(const AccountFlags& flags) {
 }
 
 absl::Status AuditBooks(const AccountFlags& flags) {
-  const std::string folder = FolderOf(flags), path = gateway::AccountsPath(folder);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    return absl::InvalidArgumentError("no accounts in " + folder +
-                                      "; name the gateway's folder with --data");
+  const std::string folder = DataFolderOr(flags.data);
+  OB_ASSIGN_OR_RETURN(const std::string path, BooksIn(folder, kNameTheGatewaysFolder));
   OB_ASSIGN_OR_RETURN(const gateway::AuditReport report, gateway::Audit(folder, path));
-  if (flags.json)
+  const std::vector<gateway::WorkerShortfall> workers = gateway::ByWorker(report.shortfalls);
+  if (flags.json) {
+    std::string findings;
+    for (const gateway::WorkerShortfall& of : workers)
+      absl::StrAppend(&findings, findings.empty() ? "" : ", ", "{\"worker_key\": ",
+                      Quoted(of.worker), ", \"leased_devices\": ", of.devices,
+                      ", \"charged_ms\": ", of.charged_ms, ", \"signed_ms\": ", of.signed_ms,
+                      "}");
     std::printf(
         "{\"verified\": true, \"entries\": %lld, \"lines\": %lld, \"head\": \"%s\", "
-        "\"audited_before\": %lld}\n",
+        "\"audited_before\": %lld, \"receipts_fall_short\": [%s]}\n",
         static_cast<long long>(report.ledger.entries), static_cast<long long>(report.ledger.lines),
-        report.ledger.head_hash.c_str(), static_cast<long long>(report.verified_before));
-  else
-    std::printf("verified: %lld entries of all accounts, head %s; the first %lld were audited "
-                "before and are the same\n",
-                static_cast<long long>(report.ledger.entries), report.ledger.head_hash.c_str(),
-                static_cast<long long>(report.verified_before));
+        report.ledger.head_hash.c_str(), static_cast<long long>(report.verified_before),
+        findings.c_str());
+    return absl::OkStatus();
+  }
+  std::printf("verified: %lld entries of all accounts, head %s; the first %lld were audited "
+              "before and are the same\n",
+              static_cast<long long>(report.ledger.entries), report.ledger.head_hash.c_str(),
+              static_cast<long long>(report.verified_before));
+  for (const gateway::WorkerShortfall& of : workers)
+    std::printf("the worker with the receipt key %s... signed for less than is charged: %lld "
+                "leased devices, %.3f s charged, %.3f s signed for\n",
+                of.worker.c_str(), static_cast<long long>(of.devices),
+                static_cast<double>(of.charged_ms) / 1000,
+                static_cast<double>(of.signed_ms) / 1000);
   return absl::OkStatus();
 }
 
 absl::Status ArchiveMonth(const AccountFlags& flags) {
-  const std::string path = gateway::AccountsPath(FolderOf(flags));
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    return absl::InvalidArgumentError("no accounts in " + FolderOf(flags) +
-                                      "; name the gateway's folder with --data");
+  const std::string folder = DataFolderOr(flags.data);
+  OB_ASSIGN_OR_RETURN(const std::string path, BooksIn(folder, kNameTheGatewaysFolder));
   OB_ASSIGN_OR_RETURN(const auto ledger, gateway::Ledger::Open(path));
   OB_ASSIGN_OR_RETURN(const int64_t moved, ledger->ArchiveMonth(flags.month, gateway::WallNow()));
   if (flags.json)
@@ -238,7 +252,7 @@ absl::Status ArchiveMonth(const AccountFlags& flags) {
                 static_cast<long long>(moved));
   else
     std::printf("%lld entries are in %s/ledger-%s.db now\n", static_cast<long long>(moved),
-                FolderOf(flags).c_str(), flags.month.c_str());
+                folder.c_str(), flags.month.c_str());
   return absl::OkStatus();
 }
 

@@ -32,7 +32,7 @@ struct OpenBooks {
 };
 
 absl::StatusOr<OpenBooks> BooksOf(const AccountFlags& flags, bool create) {
-  const std::string folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  const std::string folder = DataFolderOr(flags.data);
   const std::string path = gateway::AccountsPath(folder);
   std::error_code error;
   if (!create && !std::filesystem::exists(path, error))

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -13,9 +12,9 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
-#include "client/session/address.h"
 #include "gateway/ledger/money.h"
 #include "proto/account.grpc.pb.h"
+#include "wire/proof/head_file.h"
 #include "wire/status.h"
 
 namespace outboard::cli {
@@ -27,20 +26,11 @@ constexpr std::chrono::seconds kAnswersWithin{30};
 class Sessions {
  public:
   static absl::StatusOr<Sessions> Connect(const SessionFlags& flags) {
-    const char* const host = std::getenv("CLOUD_HOST");
-    const char* const key = std::getenv("CLOUD_KEY");
-    const bool by_flag = !flags.gateway.empty();
-    const std::string target = by_flag ? flags.gateway
-                               : host != nullptr && *host != '\0'
-                                   ? std::string(host)
-                                   : absl::StrCat("localhost:", session::kDefaultPort);
+    OB_ASSIGN_OR_RETURN(const UserGateway gateway, ConnectToGateway(flags.gateway));
     Sessions sessions;
-    sessions.key_ = key == nullptr ? "" : key;
-    OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", target));
-    OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", sessions.key_));
-    OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                        ConnectWithEnvironment(target));
-    sessions.stub_ = proto::Account::NewStub(channel);
+    sessions.target_ = gateway.target;
+    sessions.key_ = gateway.key;
+    sessions.stub_ = proto::Account::NewStub(gateway.channel);
     return sessions;
   }
 
@@ -49,6 +39,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->ListSessions(context.get(), {}, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
+    if (reply.has_head()) Keep(reply.head());
     return reply;
   }
 
@@ -59,6 +50,7 @@ class Sessions {
     const auto context = Context();
     const grpc::Status status = stub_->StopSession(context.get(), request, &reply);
     if (!status.ok()) return wire::FromGrpc(status);
+    if (reply.has_head()) Keep(reply.head());
     return reply;
   }
 
@@ -70,7 +62,16 @@ class Sessions {
     return context;
   }
 
-  std::string key_;
+  // For `outboard invoice --verify`, as a program's session keeps what it is shown.
+  void Keep(const proto::LedgerHead& head) const {
+    const std::string file = signing::HeadFilePath();
+    if (file.empty()) return;
+    if (const absl::Status kept = signing::HeadFile(file).Add({target_, head}); !kept.ok())
+      absl::FPrintF(stderr, "outboard: the ledger's head is not kept: %s\n",
+                    std::string(kept.message()));
+  }
+
+  std::string target_, key_;
   std::unique_ptr<proto::Account::Stub> stub_;
 };
 

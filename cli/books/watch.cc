@@ -26,10 +26,6 @@ namespace outboard::cli {
 
 namespace {
 
-std::string FolderOf(const AccountFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
-}
-
 // Without them numbers are shown.
 AccountNames NamesIn(const std::string& folder) {
   AccountNames names;
@@ -48,13 +44,13 @@ absl::Status Print(const absl::StatusOr<std::string>& text) {
 }
 
 absl::Status PriceShow(const AccountFlags& flags) {
-  OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(FolderOf(flags)));
+  OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(DataFolderOr(flags.data)));
   return Print(flags.json ? PricesJson(answer) : PricesText(answer));
 }
 
 absl::Status DeviceList(const AccountFlags& flags) {
-  OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(FolderOf(flags)));
-  const AccountNames names = NamesIn(FolderOf(flags));
+  OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(DataFolderOr(flags.data)));
+  const AccountNames names = NamesIn(DataFolderOr(flags.data));
   return Print(flags.json ? DevicesJson(answer, names) : DevicesText(answer, names));
 }
 
@@ -72,8 +68,8 @@ bool Pause(double seconds) {
 absl::Status Top(const AccountFlags& flags) {
   const bool redraws = !flags.json && isatty(STDOUT_FILENO) != 0;
   for (int64_t shown = 0;; ++shown) {
-    OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(FolderOf(flags)));
-    const AccountNames names = NamesIn(FolderOf(flags));
+    OB_ASSIGN_OR_RETURN(const std::string answer, gateway::AskGateway(DataFolderOr(flags.data)));
+    const AccountNames names = NamesIn(DataFolderOr(flags.data));
     winsize window{};
     if (!redraws || ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_row == 0)
       window = {.ws_row = redraws ? uint16_t{24} : uint16_t{10'000},
@@ -125,9 +121,9 @@ absl::Status PrintUsageBy(const AccountFlags& flags, gateway::WallTime since) {
     return absl::InvalidArgumentError("--by reads a data folder, not a --gateway");
   const auto by = gateway::ParseUsageBy(flags.by);
   if (!by.ok()) return absl::InvalidArgumentError(absl::StrCat("--by: ", by.status().message()));
-  auto books = gateway::UsageBreakdown::Open(gateway::AccountsPath(FolderOf(flags)));
+  auto books = gateway::UsageBreakdown::Open(gateway::AccountsPath(DataFolderOr(flags.data)));
   if (absl::IsNotFound(books.status()))
-    return absl::InvalidArgumentError("no accounts in " + FolderOf(flags) +
+    return absl::InvalidArgumentError("no accounts in " + DataFolderOr(flags.data) +
                                       "; name the folder with --data");
   OB_RETURN_IF_ERROR(books.status());
   if (!flags.json) {

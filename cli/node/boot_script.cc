@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/hex.h"
 #include "base/sha256.h"
@@ -143,9 +146,12 @@ absl::Status CheckWords(const std::string& flag, const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat(
         flag, ": one line of at most ", kWordsBytesMax,
         " printable characters, without $ { } \\ and quotes, which iPXE reads as its own"));
-  if (text.find("outboard.") != std::string::npos || text.find("rdinit=") != std::string::npos)
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": words that begin with outboard. are written by the boot server"));
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+  if (std::any_of(words.begin(), words.end(), [](absl::string_view word) {
+        return absl::StartsWith(word, "outboard.") || absl::StartsWith(word, "rdinit=");
+      }))
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": words that begin with outboard. or rdinit= are written by the boot server"));
   return absl::OkStatus();
 }
 

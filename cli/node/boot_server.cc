@@ -243,7 +243,7 @@ class Server final : public BootServer {
     if (absl::Status status = ListenAt(place, listen, acceptor_); !status.ok()) return status;
     address_ = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
                             acceptor_.local_endpoint().port());
-    Accept();
+    accepts_.Next();
     thread_ = std::thread([this] { io_.run(); });
     return absl::OkStatus();
   }
@@ -251,13 +251,6 @@ class Server final : public BootServer {
   std::string address() const override { return address_; }
 
  private:
-  void Accept() {
-    acceptor_.async_accept([this](Error error, tcp::socket socket) {
-      if (!error) Take(std::move(socket));
-      if (acceptor_.is_open()) Accept();
-    });
-  }
-
   void Take(tcp::socket socket) {
     Error error;
     const tcp::endpoint from = socket.remote_endpoint(error);
@@ -270,6 +263,7 @@ class Server final : public BootServer {
   Shared shared_;  // accessed by the server's thread only, once it runs
   boost::asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
+  AcceptLoop accepts_{acceptor_, [this](tcp::socket socket) { Take(std::move(socket)); }};
   std::string address_;
   std::thread thread_;
 };

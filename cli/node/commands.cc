@@ -52,7 +52,7 @@ NodeCommands::NodeCommands(Arguments& app) {
             "Print nothing: `outboard boot` gives it to the machine of this serial number, the "
             "next time that it boots");
   Command expect =
-      node.Subcommand("expect", "Let in whichever machine says that it has a serial number");
+      node.Subcommand("expect", "Let in, once, whichever machine says that it has a serial number");
   for (Command command : {claim, expect})
     command.Add("--serial", &node_.serial, "Its serial number, as the machine's label has it")
         .Required();

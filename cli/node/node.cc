@@ -28,7 +28,7 @@ using gateway::NodeRegistry;
 using gateway::NodeRow;
 
 std::string DataFolder(const NodeFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
+  return DataFolderOr(flags.data);
 }
 
 absl::StatusOr<std::unique_ptr<NodeRegistry>> OpenRegistry(const NodeFlags& flags) {

@@ -35,6 +35,7 @@ namespace {
 
 constexpr int kWrongUsage = 2, kInterrupted = 130;
 constexpr std::chrono::milliseconds kLookEvery{250}, kStartsWithin{5000};
+constexpr std::chrono::milliseconds kSeesEndWithin{25};  // the end of a sweep
 
 absl::Status WithBound(const std::string& dollars, SweepPlan& plan) {
   if (dollars.empty()) return absl::OkStatus();
@@ -175,8 +176,13 @@ int Watch(const SweepFolder& folder) {
       const auto failed = std::ranges::count(*trials, TrialState::kFailed, &SweepTrial::state);
       return failed > 0 || left > 0 ? 1 : 0;
     }
-    const timespec wait{0, std::chrono::nanoseconds(kLookEvery).count()};
-    if (sigtimedwait(&signals, nullptr, &wait) < 0) continue;
+    const timespec wait{0, std::chrono::nanoseconds(kSeesEndWithin).count()};
+    int signal = -1;
+    for (auto waited = kSeesEndWithin;
+         signal < 0 && waited <= kLookEvery && folder.RunnerPid() == runner;
+         waited += kSeesEndWithin)
+      signal = sigtimedwait(&signals, nullptr, &wait);
+    if (signal < 0) continue;
     const AfterInterrupt answer = interrupted ? AfterInterrupt::kStop : AskAfterInterrupt();
     table.Forget();
     if (answer == AfterInterrupt::kLeave) {

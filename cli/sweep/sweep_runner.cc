@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 100;
+constexpr int kEndingPollMs = 5;  // a trial has closed its pipes, and is about to end
 constexpr std::chrono::milliseconds kWriteEvery{250};
 constexpr size_t kNoteMax = 200;
 constexpr int64_t kLeastMicroUsd = 100;  // less than a second of the cheapest device is no trial
@@ -166,10 +167,14 @@ class SweepRunner {
 
   void Await() {
     std::vector<pollfd> all;
-    for (const auto& [number, running] : running_)
-      for (const int fd : {running.process.output_fd(), running.process.reports_fd()})
+    bool ending = false;
+    for (const auto& [number, running] : running_) {
+      const int output = running.process.output_fd(), reports = running.process.reports_fd();
+      ending |= output < 0 && reports < 0;
+      for (const int fd : {output, reports})
         if (fd >= 0) all.push_back({fd, POLLIN, 0});
-    poll(all.data(), all.size(), kPollMs);
+    }
+    poll(all.data(), all.size(), ending ? kEndingPollMs : kPollMs);
   }
 
   void OnReport(SweepTrial& trial, RunningTrial& running, const ReportLine& report) {

@@ -119,7 +119,7 @@ class Server final : public PageServer {
     if (absl::Status status = ListenAt(place, absl::StrCat("127.0.0.1:", port), acceptor_);
         !status.ok())
       return status;
-    Accept();
+    accepts_.Next();
     thread_ = std::thread([this] { io_.run(); });
     return absl::OkStatus();
   }
@@ -127,18 +127,16 @@ class Server final : public PageServer {
   int port() const override { return acceptor_.local_endpoint().port(); }
 
  private:
-  void Accept() {
-    acceptor_.async_accept([this](Error error, tcp::socket socket) {
-      if (!error && connections_ < kConnectionsMax)
-        std::make_shared<Connection>(std::move(socket), &resources_, &connections_)->Read();
-      if (acceptor_.is_open()) Accept();
-    });
+  void Take(tcp::socket socket) {
+    if (connections_ < kConnectionsMax)
+      std::make_shared<Connection>(std::move(socket), &resources_, &connections_)->Read();
   }
 
   const std::vector<Resource> resources_;
   int connections_ = 0;  // accessed by the server's thread only
   boost::asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
+  AcceptLoop accepts_{acceptor_, [this](tcp::socket socket) { Take(std::move(socket)); }};
   std::thread thread_;
 };
 

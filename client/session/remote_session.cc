@@ -30,6 +30,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const session::Session
   // gRPC itself does not survive a fork either, whoever uses it.
   static const session::Birthplace first_connect;
   if (!first_connect.here()) return session::ForkedError();
+  if (session::IsEstimated()) return NewRecordingSession(options);
   const trace::Scope scope(options.trace, "connect");
   auto session = std::make_unique<session::RemoteSession>(options);
   OB_RETURN_IF_ERROR(session->Dial());
@@ -221,7 +222,12 @@ absl::StatusOr<uint64_t> RemoteSession::Run(const RunRequest& request) {
   return Traced("run", [&]() -> absl::StatusOr<uint64_t> {
     std::unique_lock lock(mutex_);
     OB_RETURN_IF_ERROR(AwaitCredit(lock, 0, Interruptible::kNo));
+    if (measured_) return absl::CancelledError("enough steps are measured for an estimate");
     auto seq = core_.Run(request);
+    if (seq.ok()) {
+      run_log_.NoteRun(request, Clock::now());
+      steps_by_seq_.emplace_back(*seq, steps_sent_ += request.repeat);
+    }
     Flush();
     return seq;
   });
@@ -437,6 +443,9 @@ absl::Status RemoteSession::EndStream(bool leave) {
   progress_.reset();
   over_progress_ = false;
   if (options_.debug) Tell(EndedLine(stats()));
+  // A private worker has no classes and no price.
+  if (options_.debug && !target_.empty() && serve_ == nullptr && stats().runs > 0)
+    Tell(EstimateAtEnd());
   return absl::OkStatus();
 }
 
@@ -444,6 +453,7 @@ absl::Status RemoteSession::Sleep(std::unique_lock<std::mutex>& lock, Clock::tim
                                   const std::function<bool()>& condition,
                                   Interruptible interruptible) {
   absl::Status status;
+  const Clock::time_point begin = Clock::now();
   lock.unlock();
   {
     const Waiting waiting;
@@ -463,6 +473,7 @@ absl::Status RemoteSession::Sleep(std::unique_lock<std::mutex>& lock, Clock::tim
     lock.unlock();
   }
   lock.lock();
+  slept_ += Clock::now() - begin;
   return status;
 }
 

@@ -12,13 +12,14 @@
 //       stream that has ended (values_ended_) has made that call.
 //   T5  In a fork's child nothing is locked, sent, waited for or destroyed: the threads that would
 //       answer belong to the parent. Every call but NewHandle begins with here().
-// Threads and errors: as session.h. Include it only to implement the session: callers use
-// Session::Connect.
+// Threads and errors: as session.h; Estimates is UNIMPLEMENTED over a link of the caller's. Include
+// it only to implement the session: callers use Session::Connect.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,8 @@
 #include "client/session/bulk.h"
 #include "client/session/console.h"
 #include "client/session/core/session_core.h"
+#include "client/session/estimate/recording_session.h"
+#include "client/session/estimate/run_log.h"
 #include "client/session/forks.h"
 #include "client/session/heads/heads_seen.h"
 #include "client/session/link/link.h"
@@ -43,7 +46,7 @@
 
 namespace outboard::session {
 
-class RemoteSession final : public Session, private LinkListener {
+class RemoteSession final : public Session, public Estimated, private LinkListener {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -84,6 +87,8 @@ class RemoteSession final : public Session, private LinkListener {
   }
   absl::Status Resume(std::optional<uint64_t> max_cost_micro_usd) override;
   absl::StatusOr<std::vector<std::unique_ptr<Session>>> Fork(int count) override;
+  absl::StatusOr<std::vector<ClassEstimate>> Estimates(uint64_t steps) const override;
+  RecordedWork Recorded() const override;
 
  private:
   // How long a lost connection to a private worker is tried again, instead of reconnect_timeout.
@@ -130,6 +135,7 @@ class RemoteSession final : public Session, private LinkListener {
 
   // ---- streams: remote_session_links.cc
   void OnFrame(proto::ServerFrame frame) override;
+  void NoteDone(const proto::ServerFrame& frame);
   void OnEnd(absl::Status status) override;
   absl::Status AwaitOpened(std::unique_ptr<Link> link);
   void LoseLink();
@@ -144,6 +150,8 @@ class RemoteSession final : public Session, private LinkListener {
   void SeekLink(std::unique_lock<std::mutex>& lock);
 
   absl::Status EndStream(bool leave);
+  // "estimate ..., actual ..., error ...", for people. Blocks for a round trip.
+  std::string EstimateAtEnd() const;
   absl::Status AwaitDecision(std::unique_lock<std::mutex>& lock);
   void StopClock();
   void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
@@ -173,6 +181,13 @@ class RemoteSession final : public Session, private LinkListener {
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
+  // For an estimate: what was sent, and when it was done.
+  RunLog run_log_;
+  StepPace step_times_;
+  uint64_t steps_sent_ = 0;
+  std::deque<std::pair<uint64_t, uint64_t>> steps_by_seq_;  // in flight: seq, steps up to there
+  Clock::duration slept_{};  // of callers, in Sleep
+  bool measured_ = false;    // `outboard estimate --measure` has what it wants
   uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;

@@ -116,6 +116,7 @@ void RemoteSession::OnFrame(proto::ServerFrame frame) {
     if (options_.trace != nullptr) options_.trace->Came(trace_session_, frame);
     core_.Advance(Now());
     core_.OnFrame(frame);
+    NoteDone(frame);
     Flush();
     OpenValues();
     if (ended() && !stopped()) StopClock();

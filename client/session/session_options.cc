@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/micros.h"
 #include "client/session/address.h"
@@ -29,28 +30,6 @@ constexpr int kQueueSecondsMax = 1'000'000;  // beyond a week nobody is thinking
 std::string_view Variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-// "512MB", "8GiB" or bytes; nothing: it is no such number, or beyond a PiB.
-std::optional<uint64_t> BytesFrom(const std::string& text) {
-  static constexpr struct {
-    const char* unit;
-    uint64_t bytes;
-  } kUnits[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30},
-                {"kB", 1'000},       {"MB", 1'000'000},   {"GB", 1'000'000'000}};
-  constexpr uint64_t kMost = uint64_t{1} << 50;
-  std::string digits = text;
-  uint64_t unit_bytes = 1;
-  for (const auto& unit : kUnits) {
-    if (!text.ends_with(unit.unit)) continue;
-    unit_bytes = unit.bytes;
-    digits.resize(text.size() - std::string_view(unit.unit).size());
-    break;
-  }
-  uint64_t count = 0;
-  if (!absl::SimpleAtoi(digits, &count) || count == 0 || count > kMost / unit_bytes)
-    return std::nullopt;
-  return count * unit_bytes;
 }
 
 }  // namespace
@@ -164,11 +143,11 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   }
   options.device_class = Variable("CLOUD_CLASS");
   if (const std::string memory(Variable("CLOUD_MEMORY")); !memory.empty()) {
-    const std::optional<uint64_t> bytes = BytesFrom(memory);
-    if (!bytes.has_value())
+    const std::optional<uint64_t> bytes = ParseBytes(memory);
+    if (!bytes.has_value() || *bytes == 0)
       return absl::InvalidArgumentError(absl::StrCat(
           "CLOUD_MEMORY is \"", absl::CHexEscape(memory),
-          "\": write the memory that a device is to have, such as 512MB or 8GiB"));
+          "\": write the memory that a device is to have, such as 512MB, 1.5GB or 8GiB"));
     options.device_memory_bytes = *bytes;
   }
   return options;

@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/matrix_unit.h"
 #include "compiler/program/program.h"
 
 namespace outboard::program {
@@ -32,10 +33,9 @@ std::string ArgumentsOf(const Instruction& i) {
     }
     case Code::kCopy: return absl::StrCat(" ", i.imm[0], i.imm[1] == 1 ? " aligned" : "");
     case Code::kMma:
-      return i.imm[0] == 0   ? ""
-             : i.imm[0] == 1 ? " second half"
-             : i.imm[0] == 2 ? " WMMA"
-                             : " MFMA";
+      if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kMma)) return "";
+      if (i.imm[0] == static_cast<int64_t>(MatrixUnit::kWmma)) return " WMMA";
+      return i.imm[0] == static_cast<int64_t>(MatrixUnit::kMfma) ? " MFMA" : " second half";
     case Code::kLdmatrix: return i.imm[0] == 0 ? "" : " transposed";
     case Code::kLane:
     case Code::kShuffle:

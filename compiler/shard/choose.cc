@@ -143,6 +143,8 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
                          inputs.state.end();
   SpreadCandidate base;
   base.name = "whole";
+  const bool is_cut =
+      std::any_of(params.begin(), params.end(), [](const Layout& p) { return !p.is_whole(); });
   for (size_t slot = 0; slot < inputs.params.size(); ++slot) {
     const Layout layout = slot < params.size() ? params[slot] : Layout{};
     base.params.push_back(ShardingOf(mesh, layout, inputs.params[slot]->shape));
@@ -157,6 +159,7 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
       continue;
     }
     // What replaces state lies as it does, so that a step leaves what it found.
+    if (!is_cut && !in_parts) continue;
     for (size_t slot = 0; slot < inputs.params.size() && !base.results[i]; ++slot) {
       if (!inputs.state[slot] || !SameType(result, inputs.params[slot])) continue;
       Layout layout = slot < params.size() ? params[slot] : Layout{};
@@ -199,8 +202,8 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   return candidates;
 }
 
-absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
-                                   SpreadCandidate& candidate) {
+absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
+                                   const ShardOptions& options, SpreadCandidate& candidate) {
   std::vector<bool> donated = options.donated;
   if (const Inputs inputs = InputsOf(sink, options); donated.size() < inputs.state.size())
     donated.insert(donated.end(), inputs.state.begin() + static_cast<int64_t>(donated.size()),
@@ -208,7 +211,7 @@ absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const Shar
   ShardWork work;
   for (bool again = true; again;) {
     again = false;
-    Planner planner(mesh, sink);
+    Planner planner(mesh, sink, nodes);
     OB_ASSIGN_OR_RETURN(const FramePlan* const plan, planner.Plan(sink, candidate.inputs()));
     for (size_t i = 0; i < sink->src.size(); ++i) {
       const ShapeView shape = sink->src[i]->shape;
@@ -293,13 +296,13 @@ absl::Status NoRoom(const Mesh& mesh, const UOp* sink, absl::Span<const Layout> 
 
 }  // namespace
 
-absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                     absl::Span<const Layout> params, const ShardOptions& options) {
   std::optional<SpreadChoice> best;
   double least_kept = 0;
   const auto consider = [&](bool in_parts) -> absl::Status {
     for (SpreadCandidate& candidate : CandidatesOf(mesh, sink, params, options, in_parts)) {
-      OB_ASSIGN_OR_RETURN(const Prediction found, Predict(mesh, sink, options, candidate));
+      OB_ASSIGN_OR_RETURN(const Prediction found, Predict(mesh, sink, nodes, options, candidate));
       least_kept = best ? std::min(least_kept, found.kept_bytes) : found.kept_bytes;
       if (best && !IsBetter(found, best->prediction, options.memory)) continue;
       best = {std::move(candidate), found};

@@ -54,8 +54,8 @@ struct Prediction {
 
 // Predicts a Run; sets those results of `candidate` whose sharding no Layout has to one that has.
 // Errors: as Planner::Plan.
-absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, const ShardOptions& options,
-                                   SpreadCandidate& candidate);
+absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
+                                   const ShardOptions& options, SpreadCandidate& candidate);
 
 struct SpreadChoice {
   SpreadCandidate candidate;
@@ -68,7 +68,7 @@ struct SpreadChoice {
 // too, where nothing else has room or where it lies so already.
 // Errors: as Predict; RESOURCE_EXHAUSTED  what is there after the Run has no room on a device:
 //         bytes needed and there, the smallest number of devices that would do
-absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink,
+absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                     absl::Span<const Layout> params, const ShardOptions& options);
 
 // How state of this shape is stored where each device stores a part (Spread::kFsdp): cut along the

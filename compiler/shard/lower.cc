@@ -244,9 +244,21 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
   return value;
 }
 
-bool RankWriter::Recomputes(Frame& frame, const UOp* node, const Sharding& p,
+const RankWriter::Made* RankWriter::Frame::Find(int place, const Sharding& p) const {
+  for (int i = first_made[place]; i >= 0; i = made[i].next)
+    if (made[i].p == p) return &made[i];
+  return nullptr;
+}
+
+void RankWriter::Frame::Add(const Key& key, const UOp* value, int in_memory) {
+  made.push_back({key.p, value, in_memory, first_made[key.place]});
+  first_made[key.place] = static_cast<int>(made.size()) - 1;
+}
+
+bool RankWriter::Recomputes(Frame& frame, int place, const Sharding& p,
                             std::vector<Sharding>& wants) const {
-  const NodePlan& plan = frame.plan->of(node);
+  const UOp* const node = frame.node(place);
+  const NodePlan& plan = frame.plan->plans[place];
   if (p.partial != 0 || plan.raw.partial != 0 || node->op == Op::kContiguous ||
       node->op == Op::kLayout || node->op == Op::kAssign)
     return false;
@@ -256,22 +268,22 @@ bool RankWriter::Recomputes(Frame& frame, const UOp* node, const Sharding& p,
     case DimFlow::kReduce: return false;
     default: break;
   }
-  const std::vector<Sharding> homes = frame.plan->HomesOfSources(node);
+  const SourceShardings homes = frame.plan->HomesOfSources(place);
   if (!Demand(mesh_, node, p, homes, wants)) return false;
   // A device's part of a whole value; everything under it is whole as well, or is moved there.
   if (plan.home.is_whole())
-    return std::all_of(homes.begin(), homes.end(), [](const Sharding& h) { return h.is_whole(); });
+    return std::all_of(homes.begin(), homes.end(), [](const auto* h) { return h->is_whole(); });
   // Moved before it grows: a weight before it is broadcast.
-  return homes.size() == 1 && homes[0].partial == 0 &&
+  return homes.size() == 1 && homes[0]->partial == 0 &&
          LocalBytes(wants[0], node->src[0]) <= LocalBytes(p, node);
 }
 
-absl::StatusOr<const UOp*> RankWriter::Get(Frame& frame, const UOp* node, const Sharding& p) {
-  std::vector<Key> open = {{node, p}};
+absl::StatusOr<const UOp*> RankWriter::Get(Frame& frame, int place, const Sharding& p) {
+  std::vector<Key> open = {{place, p}};
   std::vector<Key> needs;
   while (!open.empty()) {
     const Key key = open.back();
-    if (frame.made.contains(key)) {
+    if (frame.Find(key.place, key.p) != nullptr) {
       open.pop_back();
       continue;
     }
@@ -285,127 +297,118 @@ absl::StatusOr<const UOp*> RankWriter::Get(Frame& frame, const UOp* node, const 
       open.insert(open.end(), needs.rbegin(), needs.rend());
     }
   }
-  return frame.made.at({node, p});
+  return frame.Find(place, p)->value;
 }
 
 absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done) {
-  const auto& [node, p] = key;
-  const NodePlan& plan = frame.plan->of(node);
-  std::vector<Sharding> wants;
+  const auto& [place, p] = key;
+  const UOp* const node = frame.node(place);
+  const NodePlan& plan = frame.plan->plans[place];
+  std::vector<Sharding>& wants = wants_;
   const bool raw = p == plan.raw;
-  if (!raw && (p == plan.home || !Recomputes(frame, node, p, wants))) {
+  if (!raw && (p == plan.home || !Recomputes(frame, place, p, wants))) {
     // Moved: from where its users find it, or from where its operation leaves it.
     const Sharding& from = p == plan.home ? plan.raw : plan.home;
-    const auto found = frame.made.find({node, from});
-    if (found == frame.made.end()) {
-      needs.push_back({node, from});
+    const Made* const found = frame.Find(place, from);
+    if (found == nullptr) {
+      needs.push_back({place, from});
       return absl::OkStatus();
     }
     const AxisSet moved = from.cut_axes();
     const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
                         (moved != 0 && (moved & ~plan.home.soft) == 0);
     const int64_t before = work_.collectives;
-    OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->second, from, p, hinted));
-    frame.made[key] = value;
-    const Key source{node, from};
-    Note(frame, key, absl::MakeConstSpan(&source, 1), work_.collectives != before);
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->value, from, p, hinted));
+    frame.Add(key, value, Note(frame, key, {found->memory}, work_.collectives != before));
     done = true;
     return absl::OkStatus();
   }
+  const absl::Span<const int> places = frame.plan->frame->SourcesOf(place);
   if (raw) {
     wants.clear();
     if (node->op == Op::kLayout) {
       wants.push_back(p);
     } else if (node->op == Op::kCall) {
-      const FramePlan* const body = frame.plan->bodies[frame.plan->place.at(node)];
-      for (size_t i = 1; i < node->src.size(); ++i)
-        wants.push_back(body == nullptr ? WholeSharding(node->src[i]->rank())
+      const FramePlan* const body = frame.plan->bodies.at(place);
+      for (size_t i = 1; i < places.size(); ++i)
+        wants.push_back(body == nullptr ? WholeSharding(frame.node(places[i])->rank())
                                         : body->params[i - 1]);
     } else if (node->op == Op::kTuple) {
-      wants = frame.plan->tuples[frame.plan->place.at(node)];
+      wants = frame.plan->tuples.at(place);
     } else if (FlowOf(node->op) != DimFlow::kNone && FlowOf(node->op) != DimFlow::kLeaf) {
-      OB_CHECK(Demand(mesh_, node, p, frame.plan->HomesOfSources(node), wants));
+      OB_CHECK(Demand(mesh_, node, p, frame.plan->HomesOfSources(place), wants));
     }
   }
   const int first = node->op == Op::kCall ? 1 : 0;
-  std::vector<const UOp*> sources;
-  std::vector<Key> from;
-  if (node->op == Op::kGetTuple) {
-    from.emplace_back(node->src[0], Sharding());
-    if (!frame.made.contains(from[0])) {
-      needs.push_back(from[0]);
-      return absl::OkStatus();
-    }
-    sources.push_back(frame.made.at(from[0]));
-  }
+  std::vector<const UOp*>& sources = sources_;
+  sources.clear();
+  std::vector<int> from;
+  if (node->op == Op::kGetTuple) wants.assign(1, Sharding());
   for (size_t i = 0; i < wants.size(); ++i) {
-    const Key source{node->src[i + first], wants[i]};
-    const auto found = frame.made.find(source);
-    if (found == frame.made.end()) {
-      needs.push_back(source);
+    const Made* const found = frame.Find(places[i + first], wants[i]);
+    if (found == nullptr) {
+      needs.push_back({places[i + first], wants[i]});
     } else {
-      sources.push_back(found->second);
-      from.push_back(source);
+      sources.push_back(found->value);
+      if (graph_ == nullptr) from.push_back(found->memory);
     }
   }
   if (!needs.empty()) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(const UOp* const value, Build(frame, node, p, wants, sources));
-  frame.made[key] = value;
-  Note(frame, key, from, /*moved=*/false);
+  OB_ASSIGN_OR_RETURN(const UOp* const value, Build(frame, place, p, wants, sources));
+  frame.Add(key, value, Note(frame, key, std::move(from), /*moved=*/false));
   done = true;
   return absl::OkStatus();
 }
 
-void RankWriter::Note(Frame& frame, const Key& made, absl::Span<const Key> sources, bool moved) {
-  if (graph_ != nullptr) return;
-  const auto& [node, p] = made;
+int RankWriter::Note(Frame& frame, const Key& made, std::vector<int> sources, bool moved) {
+  if (graph_ != nullptr) return 0;
+  const auto& [place, p] = made;
+  const UOp* const node = frame.node(place);
   const auto bytes_of = [](const UOp* value, const Sharding& at) {
     const bool wide = at.partial != 0 && AddsInF32(value->dtype);
     return LocalBytes(at, value) * (wide ? 4.0 / ByteWidth(value->dtype) : 1);
   };
   if (node->op == Op::kParam && sources.empty()) {
     const auto slot = static_cast<size_t>(ParamOf(node).slot());
-    const bool donated =
-        donated_ != nullptr && slot < donated_->size() && (*donated_)[slot];
-    frame.in_memory[made] = frame.is_body ? frame.memory.Add({})
-                                          : frame.memory.AddInput(
-                                                {bytes_of(node, p), LeastLocalBytes(p, node)},
-                                                donated);
-    return;
+    const bool donated = donated_ != nullptr && slot < donated_->size() && (*donated_)[slot];
+    return frame.is_body ? frame.memory.Add({})
+                         : frame.memory.AddInput({bytes_of(node, p), LeastLocalBytes(p, node)},
+                                                 donated);
   }
-  MemoryTrace::Value value;
-  for (const Key& source : sources) value.sources.push_back(frame.in_memory.at(source));
+  MemoryTrace::Value value{.sources = std::move(sources)};
   if (moved) {
     value.bytes = bytes_of(node, p);
   } else if (node->op == Op::kCall) {
-    if (const FramePlan* body = frame.plan->bodies[frame.plan->place.at(node)]; body != nullptr) {
+    if (const FramePlan* body = frame.plan->bodies.at(place); body != nullptr) {
       const Body& of = bodies_.at(body);
       value.bytes = of.result_bytes;
       value.within = std::max(0.0, of.work.peak_bytes - of.result_bytes);
     } else if (node->dtype != DType::kVoid) {
       value.bytes = bytes_of(node, p);
     }
-  } else if ((node->op == Op::kReduce && !IsGather(node)) || node->op == Op::kContiguous ||
-             node->op == Op::kAssign) {
+  } else if ((node->op == Op::kReduce && !frame.plan->frame->is_gather[place]) ||
+             node->op == Op::kContiguous || node->op == Op::kAssign) {
     value.bytes = bytes_of(node, p);
   }
-  frame.in_memory[made] = frame.memory.Add(std::move(value));
+  return frame.memory.Add(std::move(value));
 }
 
-void RankWriter::NoteResult(Frame& frame, const UOp* node, const Sharding& p) {
+void RankWriter::NoteResult(Frame& frame, int place, const Sharding& p) {
   if (graph_ != nullptr) return;
-  const int value = frame.in_memory.at({node, p});
+  const UOp* const node = frame.node(place);
+  const int value = frame.Find(place, p)->memory;
   if (node->dtype != DType::kVoid)
     return frame.memory.Keep(value, {LocalBytes(p, node), LeastLocalBytes(p, node)});
   const double bytes = frame.memory.stored_bytes(value);  // of a call that gives a tuple
   frame.memory.Keep(value, {bytes, bytes});
 }
 
-absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Sharding& out,
-                                                   const Sharding& in, const UOp* x) {
+absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, bool is_gather,
+                                                   const Sharding& out, const Sharding& in,
+                                                   const UOp* x) {
   const ReduceOf reduce(node);
   const bool write = graph_ != nullptr;
-  if (!IsGather(node))
+  if (!is_gather)
     work_.operations += 2 * LocalBytes(in, node->src[0]) / ByteWidth(node->src[0]->dtype);
   AxisSet summed = 0;
   for (int dim = 0; dim < node->rank(); ++dim) {
@@ -423,7 +426,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Shardi
     Shape ones(x->rank(), Dim(1));
     ones[dim] = Dim(cut.chunk);
     exists = Expand(g, Reshape(g, exists, ones), x->shape);
-    x = Masked(g, reduce.op(), exists, x, !IsGather(node));
+    x = Masked(g, reduce.op(), exists, x, !is_gather);
   }
   std::vector<int64_t> axes(reduce.axes().begin(), reduce.axes().end());
   const UOp* value = kNoValue;
@@ -441,10 +444,10 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, const Shardi
   return value;
 }
 
-absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
+absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, int place,
                                                  const std::vector<const UOp*>& arguments) {
-  const FramePlan* const plan = frame.plan->bodies[frame.plan->place.at(call)];
-  const UOp* const function = call->src[0];
+  const FramePlan* const plan = frame.plan->bodies.at(place);
+  const UOp* const function = frame.node(place)->src[0];
   std::vector<const UOp*> src = {function};
   src.insert(src.end(), arguments.begin(), arguments.end());
   if (plan == nullptr)
@@ -452,7 +455,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
   auto known = bodies_.find(plan);
   if (known == bodies_.end()) {
     const ShardWork before = std::exchange(work_, {});
-    Frame inner{.plan = plan, .made = {}, .is_body = true};
+    Frame inner(plan, /*body=*/true);
     Body body;
     OB_ASSIGN_OR_RETURN(const UOp* const root, WriteRoot(inner));
     body.work = std::exchange(work_, before);
@@ -476,11 +479,13 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, const UOp* call,
   return graph_->Make(Op::kCall, DType::kVoid, src);
 }
 
-absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, const UOp* node, const Sharding& out,
+absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, int place, const Sharding& out,
                                              const std::vector<Sharding>& wants,
                                              const std::vector<const UOp*>& sources) {
-  if (node->op == Op::kReduce) return BuildReduce(node, out, wants[0], sources[0]);
-  if (node->op == Op::kCall) return BuildCall(frame, node, sources);
+  const UOp* const node = frame.node(place);
+  if (node->op == Op::kReduce)
+    return BuildReduce(node, frame.plan->frame->is_gather[place], out, wants[0], sources[0]);
+  if (node->op == Op::kCall) return BuildCall(frame, place, sources);
   if (graph_ == nullptr) return kNoValue;
   Graph& g = *graph_;
   const Shape local = LocalShape(out, node->shape);
@@ -526,31 +531,35 @@ absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, const UOp* node, cons
 }
 
 absl::StatusOr<const UOp*> RankWriter::WriteRoot(Frame& frame) {
-  const UOp* const root = frame.plan->nodes.back();
+  const int place = static_cast<int>(frame.plan->plans.size()) - 1;
+  const UOp* const root = frame.node(place);
   if (root->op != Op::kTuple) {
     const Sharding p = root->dtype == DType::kVoid ? Sharding() : frame.plan->results[0];
-    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root, p));
-    NoteResult(frame, root, p);
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, place, p));
+    NoteResult(frame, place, p);
     return value;
   }
   std::vector<const UOp*> values;
-  for (size_t i = 0; i < root->src.size(); ++i) {
-    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, root->src[i], frame.plan->results[i]));
+  const absl::Span<const int> sources = frame.plan->frame->SourcesOf(place);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sources[i], frame.plan->results[i]));
     values.push_back(value);
-    NoteResult(frame, root->src[i], frame.plan->results[i]);
+    NoteResult(frame, sources[i], frame.plan->results[i]);
   }
   return graph_ == nullptr ? kNoValue : graph_->Make(Op::kTuple, DType::kVoid, values);
 }
 
 absl::StatusOr<const UOp*> RankWriter::Run(const FramePlan& plan) {
-  Frame frame{.plan = &plan, .made = {}};
-  const UOp* const sink = plan.nodes.back();
+  Frame frame(&plan, /*body=*/false);
+  const int place = static_cast<int>(plan.plans.size()) - 1;
+  const UOp* const sink = frame.node(place);
+  const absl::Span<const int> sources = plan.frame->SourcesOf(place);
   std::vector<const UOp*> results;
-  for (size_t i = 0; i < sink->src.size(); ++i) frame.asked.emplace(sink->src[i], plan.results[i]);
-  for (size_t i = 0; i < sink->src.size(); ++i) {
-    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sink->src[i], plan.results[i]));
+  for (size_t i = 0; i < sources.size(); ++i) frame.asked.insert({sources[i], plan.results[i]});
+  for (size_t i = 0; i < sources.size(); ++i) {
+    OB_ASSIGN_OR_RETURN(const UOp* const value, Get(frame, sources[i], plan.results[i]));
     results.push_back(value);
-    NoteResult(frame, sink->src[i], plan.results[i]);
+    NoteResult(frame, sources[i], plan.results[i]);
   }
   work_.peak_bytes = frame.memory.peak_bytes();
   work_.kept_bytes = frame.memory.kept_bytes();

@@ -50,15 +50,38 @@ class RankWriter {
   std::vector<CollectiveUse>& uses() { return uses_; }
 
  private:
-  using Key = std::pair<const UOp*, Sharding>;
+  // A node of a frame, by its place, and where it is wanted.
+  struct Key {
+    int place = 0;
+    Sharding p;
+    friend bool operator==(const Key&, const Key&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.place, key.p);
+    }
+  };
+  struct Made {
+    Sharding p;
+    const UOp* value;
+    int memory;  // its number in Frame::memory, where the cost alone is counted
+    int next;    // of those made of the same node, in Frame::made; -1: none
+  };
   struct Frame {
     const FramePlan* plan;
-    absl::flat_hash_map<Key, const UOp*> made;
     bool is_body = false;
+    std::vector<Made> made = {};
+    std::vector<int> first_made = {};       // by place; -1: none
     absl::flat_hash_set<Key> asked = {};  // results, which are to lie so
-    // Of what is made, where the cost alone is counted.
-    MemoryTrace memory = {};
-    absl::flat_hash_map<Key, int> in_memory = {};
+    MemoryTrace memory = {};              // of what is made, where the cost alone is counted
+
+    Frame(const FramePlan* of, bool body)
+        : plan(of), is_body(body), first_made(of->plans.size(), -1) {
+      made.reserve(of->plans.size() + of->plans.size() / 4);  // most nodes are made once
+    }
+    const UOp* node(int place) const { return plan->frame->nodes[place]; }
+    // nullptr: it is not made yet. Valid until something is.
+    const Made* Find(int place, const Sharding& p) const;
+    void Add(const Key& key, const UOp* value, int in_memory);
   };
   struct Body {
     const UOp* function = nullptr;
@@ -67,20 +90,19 @@ class RankWriter {
   };
 
   absl::StatusOr<const UOp*> WriteRoot(Frame& frame);
-  absl::StatusOr<const UOp*> Get(Frame& frame, const UOp* node, const Sharding& p);
+  absl::StatusOr<const UOp*> Get(Frame& frame, int place, const Sharding& p);
   absl::Status Step(Frame& frame, const Key& key, std::vector<Key>& needs, bool& done);
-  bool Recomputes(Frame& frame, const UOp* node, const Sharding& p,
-                  std::vector<Sharding>& wants) const;
-  // Notes what the value takes of the device's memory. `sources`: what it was made of. `moved`: it
-  // came from other devices.
-  void Note(Frame& frame, const Key& made, absl::Span<const Key> sources, bool moved);
-  void NoteResult(Frame& frame, const UOp* node, const Sharding& p);
-  absl::StatusOr<const UOp*> Build(Frame& frame, const UOp* node, const Sharding& out,
+  bool Recomputes(Frame& frame, int place, const Sharding& p, std::vector<Sharding>& wants) const;
+  // Says what the value takes of the device's memory, and returns its number there. `sources`: the
+  // numbers of what it was made of. `moved`: it came from other devices.
+  int Note(Frame& frame, const Key& made, std::vector<int> sources, bool moved);
+  void NoteResult(Frame& frame, int place, const Sharding& p);
+  absl::StatusOr<const UOp*> Build(Frame& frame, int place, const Sharding& out,
                                    const std::vector<Sharding>& wants,
                                    const std::vector<const UOp*>& sources);
-  absl::StatusOr<const UOp*> BuildReduce(const UOp* node, const Sharding& out, const Sharding& in,
-                                         const UOp* x);
-  absl::StatusOr<const UOp*> BuildCall(Frame& frame, const UOp* call,
+  absl::StatusOr<const UOp*> BuildReduce(const UOp* node, bool is_gather, const Sharding& out,
+                                         const Sharding& in, const UOp* x);
+  absl::StatusOr<const UOp*> BuildCall(Frame& frame, int place,
                                        const std::vector<const UOp*>& arguments);
   absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
                                      const Sharding& to, bool hinted);
@@ -106,6 +128,9 @@ class RankWriter {
   absl::flat_hash_map<const UOp*, int64_t> number_;  // of the client's nodes
   absl::flat_hash_map<const FramePlan*, Body> bodies_;
   const std::vector<bool>* const donated_;
+  // Of the step at hand. The steps of a body use them, too: BuildCall has copied what it needs.
+  std::vector<Sharding> wants_;
+  std::vector<const UOp*> sources_;
   const UOp* at_ = nullptr;  // the client's node that is being written, for the report
   bool hinted_ = false;
 };

@@ -1,5 +1,8 @@
 #include "compiler/shard/plan.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/failed_node.h"
@@ -11,12 +14,31 @@
 
 namespace outboard::shard {
 
-std::vector<Sharding> FramePlan::HomesOfSources(const UOp* node) const {
-  std::vector<Sharding> homes;
-  const int own = node->own_sources();
-  homes.reserve(own);
-  for (int i = 0; i < own; ++i) homes.push_back(of(node->src[i]).home);
-  return homes;
+FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions=*/false)) {
+  place.reserve(nodes.size());
+  for (int i = 0; i < count(); ++i) place.emplace(nodes[i], i);
+  is_gather.resize(nodes.size());
+  first_source.reserve(nodes.size() + 1);
+  for (int i = 0; i < count(); ++i) {
+    const UOp* const node = nodes[i];
+    first_source.push_back(static_cast<int>(source_places.size()));
+    is_gather[i] = node->op == Op::kReduce && IsGather(node);
+    const int own = node->op == Op::kFunction ? 0 : node->own_sources();
+    for (int s = 0; s < own; ++s) source_places.push_back(place.at(node->src[s]));
+  }
+  first_source.push_back(static_cast<int>(source_places.size()));
+}
+
+const FrameNodes& GraphNodes::Of(const UOp* root) {
+  std::unique_ptr<const FrameNodes>& frame = frames_[root];
+  if (frame == nullptr) frame = std::make_unique<const FrameNodes>(root);
+  return *frame;
+}
+
+SourceShardings FramePlan::HomesOfSources(int at) const {
+  homes_.clear();
+  for (const int source : frame->SourcesOf(at)) homes_.push_back(&plans[source].home);
+  return homes_;
 }
 
 absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& source) const {
@@ -47,29 +69,27 @@ absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& sour
 }
 
 absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, int depth) {
-  const UOp* const call = frame.nodes[at];
+  const UOp* const call = frame.frame->nodes[at];
   const UOp* const function = call->src[0];
   std::vector<Sharding> arguments;
-  for (size_t i = 1; i < call->src.size(); ++i) {
-    arguments.push_back(Settled(frame.of(call->src[i]).home));
-    if (depth >= kNestedCallsMax) arguments.back() = WholeSharding(call->src[i]->rank());
+  for (const int source : frame.frame->SourcesOf(at).subspan(1)) {
+    arguments.push_back(Settled(frame.plans[source].home));
+    if (depth >= kNestedCallsMax)
+      arguments.back() = WholeSharding(frame.frame->nodes[source]->rank());
   }
   std::vector<Sharding> results;
   const FramePlan* body = nullptr;
   if (depth < kNestedCallsMax) {
-    const std::pair key(function, arguments);
+    std::pair key(function, std::move(arguments));
     const auto known = bodies_.find(key);
     if (known != bodies_.end()) {
       body = known->second;
     } else {
-      Choices* const outer = std::exchange(choices_, nullptr);
-      auto planned = Plan(
-          function->src[0],
-          {.params = arguments, .seeds = {}, .results = {}, .tensor_axes = tensor_axes}, depth + 1);
-      choices_ = outer;
-      OB_RETURN_IF_ERROR(planned.status());
-      body = *planned;
-      bodies_.emplace(key, body);
+      OB_ASSIGN_OR_RETURN(
+          body, Plan(function->src[0],
+                     {.params = key.second, .seeds = {}, .results = {}, .tensor_axes = tensor_axes},
+                     depth + 1));
+      bodies_.emplace(std::move(key), body);
     }
     results = body->results;
   } else {
@@ -90,11 +110,15 @@ absl::Status Planner::PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, in
   return absl::OkStatus();
 }
 
-absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, int depth) {
+absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
+                                  const Choices& choices, int depth) {
   std::vector<Sharding> wants;
-  for (int i = 0; i < static_cast<int>(frame.nodes.size()); ++i) {
-    const UOp* const node = frame.nodes[i];
+  auto seed = seeds.begin();
+  for (int i = 0; i < frame.frame->count(); ++i) {
+    const UOp* const node = frame.frame->nodes[i];
     NodePlan& plan = frame.plans[i];
+    const bool is_seed = seed != seeds.end() && seed->first == i;
+    const Sharding* const seeded = is_seed ? (seed++)->second : nullptr;
     switch (node->op) {
       case Op::kFunction:
       case Op::kSink: continue;
@@ -102,9 +126,14 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, in
         OB_RETURN_IF_ERROR(PlanCall(frame, i, inputs.tensor_axes, depth));
         if (node->dtype == DType::kVoid) continue;
         break;
-      case Op::kTuple: frame.tuples[i] = frame.HomesOfSources(node); continue;
+      case Op::kTuple: {
+        std::vector<Sharding>& values = frame.tuples[i];
+        values.clear();
+        for (const Sharding* home : frame.HomesOfSources(i)) values.push_back(*home);
+        continue;
+      }
       case Op::kGetTuple:
-        plan.raw = frame.tuples[frame.place.at(node->src[0])][GetTupleOf(node).index()];
+        plan.raw = frame.tuples.at(frame.frame->SourcesOf(i)[0])[GetTupleOf(node).index()];
         break;
       case Op::kParam: {
         const auto slot = static_cast<size_t>(ParamOf(node).slot());
@@ -112,102 +141,109 @@ absl::Status Planner::ForwardPass(FramePlan& frame, const PlanInputs& inputs, in
         break;
       }
       case Op::kLayout: {
-        OB_ASSIGN_OR_RETURN(plan.raw, OfLayout(node, frame.of(node->src[0]).home));
+        OB_ASSIGN_OR_RETURN(plan.raw, OfLayout(node, *frame.HomesOfSources(i)[0]));
         break;
       }
       default: {
-        const std::vector<Sharding> homes = frame.HomesOfSources(node);
+        const SourceShardings homes = frame.HomesOfSources(i);
         plan.raw = Forward(mesh_, node, homes);
         if (inputs.tensor_axes == 0 || node->op != Op::kMul) break;
-        if (((homes[0].used() | homes[1].used()) & inputs.tensor_axes) != 0) break;
+        if (((homes[0]->used() | homes[1]->used()) & inputs.tensor_axes) != 0) break;
         const auto cut = WeightsCut(mesh_, node, inputs.tensor_axes);
         for (int dim = 0; cut && dim < node->rank(); ++dim)
           if (plan.raw.dims[dim].axes == 0) plan.raw.dims[dim] = cut->dims[dim];
         break;
       }
     }
-    const auto seed = inputs.seeds.find(node);
-    const bool seeded = seed != inputs.seeds.end();
-    if (seeded && Demand(mesh_, node, seed->second, frame.HomesOfSources(node), wants))
-      plan.raw = seed->second;
+    if (seeded != nullptr && Demand(mesh_, node, *seeded, frame.HomesOfSources(i), wants))
+      plan.raw = *seeded;
     plan.home = plan.raw;
     // A whole input is cut where it is read.
-    if (seeded && node->op == Op::kParam && plan.raw.is_whole()) plan.home = seed->second;
-    const auto choice = choices_->find(node);
-    if (choice == choices_->end()) continue;
-    if (choice->second.settles) {
-      if (plan.raw.partial != 0) plan.home = choice->second.home;
+    if (seeded != nullptr && node->op == Op::kParam && plan.raw.is_whole()) plan.home = *seeded;
+    const Choice& choice = choices[i];
+    if (!choice.is_made) continue;
+    if (choice.settles) {
+      if (plan.raw.partial != 0) plan.home = choice.home;
     } else if (plan.raw.is_whole() &&
-               Demand(mesh_, node, choice->second.home, frame.HomesOfSources(node), wants)) {
-      plan.raw = plan.home = choice->second.home;
+               Demand(mesh_, node, choice.home, frame.HomesOfSources(i), wants)) {
+      plan.raw = plan.home = choice.home;
     }
   }
   return absl::OkStatus();
 }
 
-bool Planner::BackwardPass(FramePlan& frame, const PlanInputs& inputs) {
+void Planner::Wanted::Add(const Sharding& p, AxisSet raw_partial) {
+  if (!is_any) {
+    first = p;
+  } else {
+    same = same && p == first;
+  }
+  is_any = true;
+  if (raw_partial == 0 || (p.partial & raw_partial) == raw_partial) return;
+  settles_alike = settles_alike && (!settles || settled == p);
+  settled = p;
+  settles = true;
+}
+
+bool Planner::BackwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
+                           Choices& choices) {
   bool changed = false;
-  std::vector<std::vector<Sharding>> wanted(frame.nodes.size());
+  std::vector<Wanted>& wanted = wanted_;
+  wanted.assign(frame.plans.size(), {});
   std::vector<Sharding> wants;
-  const auto choose = [&](const UOp* node, Sharding home, bool settles) {
-    Choice& choice = (*choices_)[node];
-    if (choice.home == home && choice.settles == settles && !choice.home.dims.empty()) return;
-    changed = changed || !(choice.home == home) || choice.settles != settles;
-    choice = {std::move(home), settles};
+  const auto choose = [&](int at, Sharding home, bool settles) {
+    Choice& choice = choices[at];
+    if (choice.is_made && choice.home == home && choice.settles == settles) return;
+    changed = true;
+    choice = {std::move(home), true, settles};
   };
-  for (int i = static_cast<int>(frame.nodes.size()) - 1; i >= 0; --i) {
-    const UOp* const node = frame.nodes[i];
+  const auto want = [&](int source, const Sharding& p) {
+    wanted[source].Add(p, frame.plans[source].raw.partial);
+  };
+  auto seed = seeds.rbegin();
+  for (int i = frame.frame->count() - 1; i >= 0; --i) {
+    const UOp* const node = frame.frame->nodes[i];
+    const absl::Span<const int> sources = frame.frame->SourcesOf(i);
     NodePlan& plan = frame.plans[i];
-    const auto want = [&](const UOp* source, Sharding p) {
-      wanted[frame.place.at(source)].push_back(std::move(p));
-    };
+    const bool is_seed = seed != seeds.rend() && seed->first == i;
+    if (is_seed) ++seed;
     if (node->op == Op::kSink) {
-      for (size_t r = 0; r < node->src.size(); ++r)
-        if (r < inputs.results.size() && inputs.results[r]) {
-          want(node->src[r], *inputs.results[r]);
-        } else {
-          want(node->src[r], Settled(frame.of(node->src[r]).home));
-        }
+      for (size_t r = 0; r < sources.size(); ++r)
+        want(sources[r], r < inputs.results.size() && inputs.results[r]
+                             ? *inputs.results[r]
+                             : Settled(frame.plans[sources[r]].home));
       continue;
     }
     if (node->op == Op::kTuple || node->op == Op::kCall) {
-      const int first = node->op == Op::kCall ? 1 : 0;
-      for (size_t s = first; s < node->src.size(); ++s) {
-        const Sharding& home = frame.of(node->src[s]).home;
-        const bool sum = node->op == Op::kTuple && !AddsInF32(node->src[s]->dtype);
-        want(node->src[s], sum ? home : Settled(home));
+      for (const int source : sources.subspan(node->op == Op::kCall ? 1 : 0)) {
+        const Sharding& home = frame.plans[source].home;
+        const bool sum =
+            node->op == Op::kTuple && !AddsInF32(frame.frame->nodes[source]->dtype);
+        want(source, sum ? home : Settled(home));
       }
     }
     if (node->dtype == DType::kVoid) continue;
     // What this node's users want, first: its own wants follow from where it then lies.
-    const std::vector<Sharding>& users = wanted[i];
-    const bool free = node->op != Op::kParam && node->op != Op::kLayout && !users.empty() &&
-                      !inputs.seeds.contains(node);
+    const Wanted& users = wanted[i];
+    const bool free =
+        node->op != Op::kParam && node->op != Op::kLayout && users.is_any && !is_seed;
     if (free && plan.raw.partial != 0) {
-      const Sharding* whole = nullptr;
-      bool same = true;
-      for (const Sharding& user : users) {
-        if ((user.partial & plan.raw.partial) == plan.raw.partial) continue;
-        same = same && (whole == nullptr || *whole == user);
-        whole = &user;
+      if (users.settles) {
+        const bool as_wanted = users.settles_alike && users.settled.partial == 0;
+        choose(i, as_wanted ? users.settled : Settled(plan.raw), /*settles=*/true);
+        plan.home = choices[i].home;
       }
-      if (whole != nullptr) {
-        choose(node, same && whole->partial == 0 ? *whole : Settled(plan.raw), /*settles=*/true);
-        plan.home = (*choices_)[node].home;
-      }
-    } else if (free && plan.raw.is_whole() && !users[0].is_whole() && users[0].partial == 0) {
-      bool same = true;
-      for (const Sharding& user : users) same = same && user == users[0];
-      if (same && Demand(mesh_, node, users[0], frame.HomesOfSources(node), wants)) {
-        choose(node, users[0], /*settles=*/false);
-        plan.raw = plan.home = users[0];
-      }
+    } else if (free && users.same && plan.raw.is_whole() && !users.first.is_whole() &&
+               users.first.partial == 0 &&
+               Demand(mesh_, node, users.first, frame.HomesOfSources(i), wants)) {
+      choose(i, users.first, /*settles=*/false);
+      plan.raw = plan.home = users.first;
     }
     if (node->op == Op::kLayout) {
-      want(node->src[0], plan.raw);
-    } else if (FlowOf(node->op) != DimFlow::kNone &&
-               Demand(mesh_, node, plan.raw, frame.HomesOfSources(node), wants)) {
-      for (size_t s = 0; s < wants.size(); ++s) want(node->src[s], std::move(wants[s]));
+      want(sources[0], plan.raw);
+    } else if (FlowOf(node->op) != DimFlow::kNone && !sources.empty() &&
+               Demand(mesh_, node, plan.raw, frame.HomesOfSources(i), wants)) {
+      for (size_t s = 0; s < wants.size(); ++s) want(sources[s], wants[s]);
     }
   }
   return changed;
@@ -217,41 +253,44 @@ absl::StatusOr<const FramePlan*> Planner::Plan(const UOp* root, const PlanInputs
                                                int depth) {
   frames_.push_back(std::make_unique<FramePlan>());
   FramePlan& frame = *frames_.back();
-  frame.nodes = PostOrder(root, /*into_functions=*/false);
-  const size_t count = frame.nodes.size();
-  planned_nodes_ += static_cast<int64_t>(count);
+  frame.frame = &nodes_.Of(root);
+  const FrameNodes& of = *frame.frame;
+  planned_nodes_ += of.count();
   if (planned_nodes_ > limits::kFunctionWalkNodesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("FUNCTION: bodies that are called with several layouts have over ",
                      limits::kFunctionWalkNodesMax, " nodes together"));
-  frame.place.reserve(count);
-  for (size_t i = 0; i < count; ++i) frame.place.emplace(frame.nodes[i], static_cast<int>(i));
-  frame.plans.resize(count);
-  frame.tuples.resize(count);
-  frame.bodies.resize(count);
+  frame.plans.resize(of.nodes.size());
   frame.params.assign(inputs.params.begin(), inputs.params.end());
-  Choices choices;
-  for (int round = 0; round < kPlanRoundsMax; ++round) {
-    choices_ = &choices;
-    OB_RETURN_IF_ERROR(ForwardPass(frame, inputs, depth));
-    choices_ = &choices;
-    if (!BackwardPass(frame, inputs)) break;
+  Seeds seeds;
+  for (const auto& [node, p] : inputs.seeds)
+    if (const auto at = of.place.find(node); at != of.place.end())
+      seeds.emplace_back(at->second, &p);
+  std::sort(seeds.begin(), seeds.end());
+  Choices choices(of.nodes.size());
+  bool changed = true;
+  for (int round = 0; round < kPlanRoundsMax && changed; ++round) {
+    OB_RETURN_IF_ERROR(ForwardPass(frame, inputs, seeds, choices, depth));
+    changed = BackwardPass(frame, inputs, seeds, choices);
   }
-  choices_ = &choices;
-  OB_RETURN_IF_ERROR(ForwardPass(frame, inputs, depth));
+  // Without a change the passes leave the plan as another would.
+  if (changed) OB_RETURN_IF_ERROR(ForwardPass(frame, inputs, seeds, choices, depth));
+  const auto home = [&](const UOp* node) -> const Sharding& {
+    return frame.plans[of.place.at(node)].home;
+  };
   if (root->op == Op::kSink) {
     for (size_t r = 0; r < root->src.size(); ++r)
       frame.results.push_back(r < inputs.results.size() && inputs.results[r]
                                   ? *inputs.results[r]
-                                  : Settled(frame.of(root->src[r]).home));
+                                  : Settled(home(root->src[r])));
   } else if (root->op == Op::kTuple || root->dtype == DType::kVoid) {
-    frame.results = frame.tuples[frame.place.at(root)];
+    frame.results = frame.tuples.at(of.place.at(root));
     // A sum of small floats is f32 until it is whole, which a caller could not see.
     if (root->op == Op::kTuple)
       for (size_t r = 0; r < root->src.size(); ++r)
         if (AddsInF32(root->src[r]->dtype)) frame.results[r].partial = 0;
   } else {
-    frame.results.push_back(frame.of(root).home);
+    frame.results.push_back(home(root));
     if (AddsInF32(root->dtype)) frame.results[0].partial = 0;
   }
   return &frame;

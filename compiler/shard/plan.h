@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/uop.h"
+#include "compiler/shard/rules.h"
 #include "compiler/shard/sharding.h"
 
 namespace outboard::shard {
@@ -31,18 +32,46 @@ struct NodePlan {
   Sharding home;
 };
 
-// The plan of the graph itself, or of the body of a FUNCTION for some shardings of its arguments.
-struct FramePlan {
+// The nodes of a graph, or of the body of a FUNCTION, and where each finds its sources: the same for
+// every plan of it, so made once for all candidates.
+struct FrameNodes {
   std::vector<const UOp*> nodes;  // PostOrder, not into functions
   absl::flat_hash_map<const UOp*, int> place;
-  std::vector<NodePlan> plans;
-  std::vector<std::vector<Sharding>> tuples;  // of tuple-valued nodes: where each value lies
-  std::vector<const FramePlan*> bodies;       // of CALLs; nullptr where the body runs whole
-  std::vector<Sharding> params;               // of a body: by slot
-  std::vector<Sharding> results;              // of the root's values
+  // Of node i: places of its own sources, source_places[first_source[i]] and on. None of a FUNCTION.
+  std::vector<int> first_source, source_places;
+  std::vector<bool> is_gather;  // of REDUCEs, as IsGather (products.h) has it
 
-  const NodePlan& of(const UOp* node) const { return plans[place.at(node)]; }
-  std::vector<Sharding> HomesOfSources(const UOp* node) const;
+  explicit FrameNodes(const UOp* root);
+  int count() const { return static_cast<int>(nodes.size()); }
+  absl::Span<const int> SourcesOf(int at) const {
+    return absl::MakeConstSpan(source_places)
+        .subspan(first_source[at], first_source[at + 1] - first_source[at]);
+  }
+};
+
+// Those of a graph and of all its bodies, as they are asked for. Threads: one.
+class GraphNodes {
+ public:
+  const FrameNodes& Of(const UOp* root);
+
+ private:
+  absl::flat_hash_map<const UOp*, std::unique_ptr<const FrameNodes>> frames_;
+};
+
+// The plan of the graph itself, or of the body of a FUNCTION for some shardings of its arguments.
+struct FramePlan {
+  const FrameNodes* frame = nullptr;
+  std::vector<NodePlan> plans;                             // by place, as all of these
+  absl::flat_hash_map<int, std::vector<Sharding>> tuples;  // of tuple-valued nodes: of each value
+  absl::flat_hash_map<int, const FramePlan*> bodies;       // of CALLs; nullptr: it runs whole
+  std::vector<Sharding> params;                            // of a body: by slot
+  std::vector<Sharding> results;                           // of the root's values
+
+  // Where the own sources of a node lie. Valid until this is called again, or plans change.
+  SourceShardings HomesOfSources(int at) const;
+
+ private:
+  mutable std::vector<const Sharding*> homes_;
 };
 
 // Shardings that somebody else decides.
@@ -55,8 +84,10 @@ struct PlanInputs {
 
 class Planner {
  public:
-  // `sink`: the whole graph, in which errors number their nodes.
-  Planner(const Mesh& mesh, const UOp* sink) : mesh_(mesh), sink_(sink) {}
+  // `sink`: the whole graph, in which errors number their nodes. `nodes`, of that graph, lives as
+  // long as the plans.
+  Planner(const Mesh& mesh, const UOp* sink, GraphNodes& nodes)
+      : mesh_(mesh), sink_(sink), nodes_(nodes) {}
 
   // Plans the graph under `root`: a SINK, or the body of a FUNCTION at `depth` calls.
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED: a LAYOUT that the mesh or the value does not have;
@@ -65,22 +96,38 @@ class Planner {
   absl::StatusOr<const FramePlan*> Plan(const UOp* root, const PlanInputs& inputs, int depth = 0);
 
  private:
-  absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, int depth);
-  bool BackwardPass(FramePlan& frame, const PlanInputs& inputs);
+  // A home that the way back has chosen.
+  struct Choice {
+    Sharding home;
+    bool is_made = false;
+    bool settles = false;  // a sum, made where it is and then moved to `home`
+  };
+  using Choices = std::vector<Choice>;  // by place
+  // What the users of a node want of it.
+  struct Wanted {
+    Sharding first;
+    Sharding settled;  // the last of those who want what it adds to be added
+    bool is_any = false, same = true;
+    bool settles = false, settles_alike = true;
+
+    void Add(const Sharding& p, AxisSet raw_partial);
+  };
+  using Seeds = std::vector<std::pair<int, const Sharding*>>;  // by place, in order
+
+  absl::Status ForwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
+                           const Choices& choices, int depth);
+  // Returns whether a choice has changed.
+  bool BackwardPass(FramePlan& frame, const PlanInputs& inputs, const Seeds& seeds,
+                    Choices& choices);
   absl::StatusOr<Sharding> OfLayout(const UOp* node, const Sharding& source) const;
   absl::Status PlanCall(FramePlan& frame, int at, AxisSet tensor_axes, int depth);
 
   const Mesh& mesh_;
   const UOp* const sink_;
+  GraphNodes& nodes_;
   std::vector<std::unique_ptr<FramePlan>> frames_;
   absl::flat_hash_map<std::pair<const UOp*, std::vector<Sharding>>, const FramePlan*> bodies_;
-  // Of the frame being planned: homes that the way back has chosen.
-  struct Choice {
-    Sharding home;
-    bool settles = false;  // a sum, made where it is and then moved to `home`
-  };
-  using Choices = absl::flat_hash_map<const UOp*, Choice>;
-  Choices* choices_ = nullptr;
+  std::vector<Wanted> wanted_;  // by place, of the pass at hand
   int64_t planned_nodes_ = 0;
 };
 

@@ -101,6 +101,7 @@ std::optional<Sharding> ThroughReshape(ShapeView from, const Sharding& p, ShapeV
   Sharding q = WholeSharding(static_cast<int>(to.size()));
   q.partial = p.partial;
   q.soft = p.soft;
+  if (p.cut_axes() == 0) return q;
   for (const DimGroup& g : GroupsOf(from, to)) {
     for (int dim = g.from_begin; dim < g.from_end; ++dim) {
       const DimCut& cut = p.dims[dim];
@@ -172,13 +173,11 @@ double CoreBytes(const Mesh& mesh, const UOp* node) {
   return least;
 }
 
-Sharding ForwardElementwise(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> sources) {
-  Sharding out = WholeSharding(node->rank());
-  std::vector<int> order;
+// Sets the cuts of `out`, which is whole. `conflict`: the sources are not all cut alike.
+void CutElementwise(const Mesh& mesh, const UOp* node, SourceShardings sources, bool conflict,
+                    Sharding& out) {
+  absl::InlinedVector<int, 4> order;
   for (int i = 0; i < static_cast<int>(sources.size()); ++i) order.push_back(i);
-  bool conflict = false;
-  for (size_t i = 1; i < sources.size(); ++i)
-    conflict = conflict || sources[i].dims != sources[0].dims;
   // What an ASSIGN stores replaces the old value where it lies.
   if (conflict && node->op != Op::kAssign)
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -186,7 +185,7 @@ Sharding ForwardElementwise(const Mesh& mesh, const UOp* node, absl::Span<const 
     });
   for (const bool soft : {false, true}) {
     for (const int i : order) {
-      const Sharding& s = sources[i];
+      const Sharding& s = *sources[i];
       for (int dim = 0; dim < node->rank(); ++dim) {
         const DimCut& cut = s.dims[dim];
         const bool is_soft = cut.axes != 0 && (cut.axes & ~s.soft) == 0;
@@ -198,17 +197,30 @@ Sharding ForwardElementwise(const Mesh& mesh, const UOp* node, absl::Span<const 
       }
     }
   }
+}
+
+Sharding ForwardElementwise(const Mesh& mesh, const UOp* node, SourceShardings sources) {
+  Sharding out = WholeSharding(node->rank());
+  AxisSet cut_axes = 0, partial_axes = 0;
+  bool conflict = false;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    cut_axes |= sources[i]->cut_axes();
+    partial_axes |= sources[i]->partial;
+    conflict = conflict || sources[i]->dims != sources[0]->dims;
+  }
+  if (cut_axes != 0) CutElementwise(mesh, node, sources, conflict, out);
+  if (partial_axes == 0) return out;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     const AxisSet bit = 1 << axis;
     if (out.cut_axes() & bit) continue;
     uint32_t partial = 0;
     for (size_t i = 0; i < sources.size(); ++i)
-      if (sources[i].partial & bit) partial |= 1u << i;
+      if (sources[i]->partial & bit) partial |= 1u << i;
     if (partial == 0) continue;
     const int first = partial & 1 ? 0 : 1;
     // A product has one factor that is partial, over whichever axes.
     const bool other_factor = node->op == Op::kMul && out.partial != 0 &&
-                              (sources[first].partial & out.partial) != out.partial;
+                              (sources[first]->partial & out.partial) != out.partial;
     if (!other_factor && LinearSources(node, first) == partial) out.partial |= bit;
   }
   return out;
@@ -219,12 +231,12 @@ bool HasSums(const Sharding& source, const Sharding& want) {
   return (want.partial & ~source.partial) == 0;
 }
 
-bool DemandElementwise(const UOp* node, const Sharding& out, absl::Span<const Sharding> sources,
+bool DemandElementwise(const UOp* node, const Sharding& out, SourceShardings sources,
                        std::vector<Sharding>& wants) {
   int partial_source = 0;
   if (out.partial != 0) {
     for (size_t i = 0; i < sources.size(); ++i)
-      if ((sources[i].partial & out.partial) == out.partial) {
+      if ((sources[i]->partial & out.partial) == out.partial) {
         partial_source = static_cast<int>(i);
         break;
       }
@@ -234,7 +246,7 @@ bool DemandElementwise(const UOp* node, const Sharding& out, absl::Span<const Sh
   for (size_t i = 0; i < sources.size(); ++i) {
     wants.push_back(out);
     if ((linear >> i & 1) == 0) wants.back().partial = 0;
-    if (!HasSums(sources[i], wants.back())) return false;
+    if (!HasSums(*sources[i], wants.back())) return false;
   }
   return true;
 }
@@ -261,39 +273,39 @@ DimFlow FlowOf(Op op) {
   return code < kFlows.size() ? kFlows[code] : DimFlow::kNone;
 }
 
-Sharding Forward(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> sources) {
+Sharding Forward(const Mesh& mesh, const UOp* node, SourceShardings sources) {
   Sharding out = WholeSharding(node->rank());
   switch (FlowOf(node->op)) {
     case DimFlow::kElementwise: return ForwardElementwise(mesh, node, sources);
     case DimFlow::kReshape:
-      return *ThroughReshape(node->src[0]->shape, sources[0], node->shape, /*partly=*/true);
+      return *ThroughReshape(node->src[0]->shape, *sources[0], node->shape, /*partly=*/true);
     case DimFlow::kPermute:
-      out.partial = sources[0].partial;
-      out.soft = sources[0].soft;
-      for (int i = 0; i < node->rank(); ++i) out.dims[i] = sources[0].dims[PermuteOf(node).axis(i)];
+      out.partial = sources[0]->partial;
+      out.soft = sources[0]->soft;
+      for (int i = 0; i < node->rank(); ++i) out.dims[i] = sources[0]->dims[PermuteOf(node).axis(i)];
       return out;
     case DimFlow::kExpand:
     case DimFlow::kWindow: {
       // An expanded partial sum would have to be added as often as it is expanded. What is stored
       // in parts is joined before it is repeated: so weights are gathered where they are read.
       const bool grows = node->op == Op::kExpand && node->shape != node->src[0]->shape;
-      if (!grows) out.partial = sources[0].partial;
-      out.soft = sources[0].soft;
+      if (!grows) out.partial = sources[0]->partial;
+      out.soft = sources[0]->soft;
       for (int i = 0; i < node->rank(); ++i) {
-        const DimCut& cut = sources[0].dims[i];
+        const DimCut& cut = sources[0]->dims[i];
         if (Keeps(node, i) && !(grows && (cut.axes & ~out.soft) == 0)) out.dims[i] = cut;
       }
       return out;
     }
     case DimFlow::kReduce: {
       const ReduceOf reduce(node);
-      AxisSet summed = sources[0].partial;
-      out.soft = sources[0].soft;
+      AxisSet summed = sources[0]->partial;
+      out.soft = sources[0]->soft;
       for (int i = 0; i < node->rank(); ++i) {
         if (reduce.reduces(i)) {
-          summed |= sources[0].dims[i].axes;
+          summed |= sources[0]->dims[i].axes;
         } else {
-          out.dims[i] = sources[0].dims[i];
+          out.dims[i] = sources[0]->dims[i];
         }
       }
       if (reduce.op() == Op::kAdd) out.partial = summed;
@@ -304,7 +316,7 @@ Sharding Forward(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> s
 }
 
 bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
-            absl::Span<const Sharding> sources, std::vector<Sharding>& wants) {
+            SourceShardings sources, std::vector<Sharding>& wants) {
   wants.clear();
   if ((out.cut_axes() & out.partial) != 0) return false;
   switch (FlowOf(node->op)) {
@@ -321,13 +333,13 @@ bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
           ThroughReshape(node->src[0]->shape, *in, node->shape, /*partly=*/false);
       if (!again || !(*again == out)) return false;
       wants.push_back(*std::move(in));
-      return HasSums(sources[0], out);
+      return HasSums(*sources[0], out);
     }
     case DimFlow::kPermute: {
       Sharding in = out;
       for (int i = 0; i < node->rank(); ++i) in.dims[PermuteOf(node).axis(i)] = out.dims[i];
       wants.push_back(std::move(in));
-      return HasSums(sources[0], out);
+      return HasSums(*sources[0], out);
     }
     case DimFlow::kExpand: {
       if (out.partial != 0 && node->shape != node->src[0]->shape) return false;
@@ -335,13 +347,13 @@ bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
       for (int i = 0; i < node->rank(); ++i)
         if (!Keeps(node, i)) in.dims[i] = {};
       wants.push_back(std::move(in));
-      return HasSums(sources[0], out);
+      return HasSums(*sources[0], out);
     }
     case DimFlow::kWindow:
       for (int i = 0; i < node->rank(); ++i)
         if (out.dims[i].axes != 0 && !Keeps(node, i)) return false;
       wants.push_back(out);
-      return HasSums(sources[0], out);
+      return HasSums(*sources[0], out);
     case DimFlow::kReduce: {
       const ReduceOf reduce(node);
       const bool add = reduce.op() == Op::kAdd;
@@ -351,7 +363,7 @@ bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
       for (int i = 0; i < node->rank(); ++i) {
         if (!reduce.reduces(i)) continue;
         if (out.dims[i].axes != 0) return false;
-        const DimCut& cut = sources[0].dims[i];
+        const DimCut& cut = sources[0]->dims[i];
         // MAX and MUL are folded over the devices at once, so any axis that is free will do.
         const AxisSet allowed = add ? out.partial : static_cast<AxisSet>(~out.cut_axes());
         if (cut.axes == 0 || (cut.axes & ~allowed) != 0) continue;
@@ -359,7 +371,7 @@ bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
         summed |= cut.axes;
       }
       in.partial = out.partial & ~summed;
-      if ((sources[0].partial & in.partial) != in.partial) return false;
+      if ((sources[0]->partial & in.partial) != in.partial) return false;
       wants.push_back(std::move(in));
       return true;
     }

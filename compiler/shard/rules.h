@@ -33,14 +33,17 @@ enum class DimFlow : uint8_t {
 };
 DimFlow FlowOf(Op op);
 
+// How the own sources of a node lie, in their order.
+using SourceShardings = absl::Span<const Sharding* const>;
+
 // Returns how the result of `node` lies if its own sources lie as `sources` says, and nothing is
 // moved that need not be.
-Sharding Forward(const Mesh& mesh, const UOp* node, absl::Span<const Sharding> sources);
+Sharding Forward(const Mesh& mesh, const UOp* node, SourceShardings sources);
 
 // Sets `wants` to how the own sources of `node` must lie so that it can be computed with its result
 // at `out`; `sources` is how they lie. Returns false if it cannot be computed so.
 bool Demand(const Mesh& mesh, const UOp* node, const Sharding& out,
-            absl::Span<const Sharding> sources, std::vector<Sharding>& wants);
+            SourceShardings sources, std::vector<Sharding>& wants);
 
 // Whether sums of this type are kept in f32 until they are whole, so that each is rounded once.
 inline bool AddsInF32(DType dtype) { return IsFloat(dtype) && ByteWidth(dtype) <= 2; }

@@ -48,12 +48,22 @@ std::string_view Name(Spread spread) {
   }
 }
 
+namespace {
+
+double ToPowerOfTwo(double x) { return std::exp2(std::round(std::log2(x))); }
+
+}  // namespace
+
 DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s) {
   DeviceSpeeds speeds;
-  const auto round = [](double x) { return std::exp2(std::round(std::log2(x))); };
-  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = round(bytes_per_s);
-  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = round(collective_s);
+  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = ToPowerOfTwo(bytes_per_s);
+  if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = ToPowerOfTwo(collective_s);
   return speeds;
+}
+
+double OperationsPerS(double measured) {
+  if (!(measured >= 1e8 && measured <= 1e17)) return DeviceSpeeds().operations_per_s;
+  return ToPowerOfTwo(measured);
 }
 
 std::vector<CollectiveUse> ShardReport::surprises() const {
@@ -74,8 +84,9 @@ absl::StatusOr<ShardedGraph> ShardGraph(Graph& graph, const UOp* sink, const Mes
     if (options.results[i])
       OB_RETURN_IF_ERROR(CheckValue(mesh, *options.results[i], sink, sink->src[i], " is wanted: "));
 
-  OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, params, options));
-  Planner planner(mesh, sink);
+  GraphNodes nodes;
+  OB_ASSIGN_OR_RETURN(SpreadChoice choice, Choose(mesh, sink, nodes, params, options));
+  Planner planner(mesh, sink, nodes);
   OB_ASSIGN_OR_RETURN(const FramePlan* const plan,
                       planner.Plan(sink, choice.candidate.inputs()));
   RankWriter writer(&graph, mesh, sink);

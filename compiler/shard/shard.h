@@ -50,6 +50,8 @@ struct DeviceSpeeds {
 // The speeds of a link that was measured, rounded to powers of two so that two measurements of one
 // link make one choice; what was not measured (0) or cannot be is as DeviceSpeeds has it.
 DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s);
+// The operations per second of a device that was measured, rounded and bounded likewise.
+double OperationsPerS(double measured);
 
 // The memory that a device of the mesh has for a Run.
 struct DeviceMemory {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "compiler/ir/uop.h"
 #include "compiler/shard/mesh.h"
 
@@ -27,7 +28,8 @@ struct DimCut {
 };
 
 struct Sharding {
-  std::vector<DimCut> dims;  // one for each dimension of the value
+  // One for each dimension of the value. In place for most: shardings are copied all the time.
+  absl::InlinedVector<DimCut, 5> dims;
   AxisSet partial = 0;       // axes over which the value is still to be added
   // Axes that cut a value because it is stored so, not to share work: another cut goes before
   // these. No part of what a sharding is, so not compared.

@@ -105,6 +105,10 @@ ALTER TABLE lease ADD COLUMN use INTEGER NOT NULL DEFAULT 0 CHECK(use BETWEEN 0 
 ALTER TABLE lease ADD COLUMN key_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE lease ADD COLUMN price_class TEXT NOT NULL DEFAULT '';
 )sql",
+    // Of a session on several devices: how its arrays lie, a GroupState (proto/groups.proto).
+    R"sql(
+ALTER TABLE session ADD COLUMN group_state BLOB NOT NULL DEFAULT x'';
+)sql",
 };
 
 }  // namespace outboard::gateway

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
+#include "gateway/base/limits.h"
 #include "gateway/ledger/limits.h"
 #include "wire/limits.h"
 
@@ -17,7 +18,7 @@ using storage::Statement;
 constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
     "devices, recoverable, snapshot_root, snapshot_seq, price_per_hour, name, "
-    "price_class, price_held, price_parked, price_stored FROM session ";
+    "price_class, price_held, price_parked, price_stored, group_state FROM session ";
 
 // The end of a lease that ran when the gateway before this one ended.
 constexpr char kGatewayRestarted[] = "gateway restarted";
@@ -55,7 +56,8 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .price_class = std::string(row.Text(15)),
                     .idle_prices = {.held = OptionalPrice(row, 16),
                                     .parked = MicroUsd{row.Int(17)},
-                                    .stored = MicroUsd{row.Int(18)}}};
+                                    .stored = MicroUsd{row.Int(18)}},
+                    .group_state = std::string(row.Blob(19))};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
@@ -89,6 +91,7 @@ absl::Status CheckRow(const SessionRow& row) {
   }
   OB_RETURN_IF_ERROR(CheckText("its name", row.name, wire::kSessionNameBytesMax));
   OB_RETURN_IF_ERROR(CheckText("the class", row.price_class, kNameBytesMax));
+  OB_RETURN_IF_ERROR(CheckText("its arrays", row.group_state, kGroupStateBytesMax));
   return CheckText("the worker's name", row.worker, kWorkerBytesMax);
 }
 
@@ -121,8 +124,8 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         db_->Prepare(
             "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
             "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq, "
-            "price_per_hour, name, price_class, price_held, price_parked, price_stored) "
-            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "price_per_hour, name, price_class, price_held, price_parked, price_stored, "
+            "group_state) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT(id) DO UPDATE SET "
             "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
             "closed_ms = excluded.closed_ms, resume_hash = excluded.resume_hash, "
@@ -130,7 +133,8 @@ absl::Status SessionRows::Put(const SessionRow& row) {
             "excluded.recoverable, snapshot_root = excluded.snapshot_root, snapshot_seq = "
             "excluded.snapshot_seq, price_per_hour = excluded.price_per_hour, price_class = "
             "excluded.price_class, price_held = excluded.price_held, price_parked = "
-            "excluded.price_parked, price_stored = excluded.price_stored"));
+            "excluded.price_parked, price_stored = excluded.price_stored, "
+            "group_state = excluded.group_state"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))
@@ -146,7 +150,8 @@ absl::Status SessionRows::Put(const SessionRow& row) {
         .BindText(15, row.name)
         .BindText(16, row.price_class)
         .Bind(18, row.idle_prices.parked.value)
-        .Bind(19, row.idle_prices.stored.value);
+        .Bind(19, row.idle_prices.stored.value)
+        .BindBlob(20, row.group_state);
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
     if (row.price_per_hour.has_value()) write.Bind(14, row.price_per_hour->value);
     if (row.idle_prices.held.has_value()) write.Bind(17, row.idle_prices.held->value);

@@ -42,6 +42,7 @@ struct SessionRow {
   std::string name = {};  // that its program gave it; empty: none
   std::string price_class = {};                 // whose prices these are; empty: the gateway's
   IdlePrices idle_prices = {};
+  std::string group_state = {};  // of one on several devices: a GroupState (proto/groups.proto)
   bool operator==(const SessionRow&) const = default;
 };
 

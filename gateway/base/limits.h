@@ -40,11 +40,19 @@ inline constexpr size_t kWrittenGraphsBytesMax = size_t{256} << 20;
 inline constexpr size_t kGroupHandlesMax = size_t{1} << 22;
 inline constexpr size_t kGroupGraphsMax = 4096;
 inline constexpr size_t kGroupGraphBytesMax = size_t{64} << 20;
+// How the arrays of such a session lie, in its row: written with each snapshot. With more, which
+// takes some 30,000 arrays, the session ends with the gateway.
+inline constexpr size_t kGroupStateBytesMax = size_t{1} << 20;
+inline constexpr size_t kGroupStateArraysMax = size_t{1} << 16;
 // Gathers of one graph that its client is told of, each on a line of the user's terminal.
 inline constexpr size_t kGathersTold = 4;
 // What a session holds beside a Run is known to who writes the graph in parts of a device's memory:
 // so many graphs are written at most, where a few more bytes would otherwise make another.
 inline constexpr int64_t kHeldMemorySteps = 32;
+// Ways in which a session runs one graph (its arrays' layouts, what it fetches and donates) that it
+// finds again at once: a training has two or three. And 8-byte words to describe them, of a session.
+inline constexpr size_t kKnownRunsMax = 8;
+inline constexpr size_t kKnownRunWordsMax = size_t{1} << 19;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
 // milliseconds behind two uploads. Less than this makes uploads dearer.
 inline constexpr int kReadAtOnceBytesMax = 32 << 10;
@@ -112,5 +120,15 @@ inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 
 // Machines of its own that an account may have at a gateway: each is a stream and its sessions'.
 inline constexpr size_t kOwnWorkersMax = 16;
+// What such a machine may say on its stream; an honest one beats once a second, and reports ends.
+inline constexpr double kOwnEventsPerS = 64, kOwnEventsAtOnce = 1024;
+
+// Sessions that a worker may name when it joins; and in a heartbeat, beyond those that it was
+// given: what ended a moment ago is named until its worker has heard of it.
+inline constexpr size_t kWorkerSessionsMax = 4096;
+inline constexpr size_t kSessionsBeyondMax = 64;
+// Receipts of a worker, each a signature to check: of each leased device in a heartbeat, for each
+// lease that begins, and without any. An honest worker needs a quarter of that.
+inline constexpr double kReceiptsPerBeat = 4, kReceiptsPerLease = 8, kReceiptsIdlePerS = 4;
 
 }  // namespace outboard::gateway

@@ -381,7 +381,20 @@ void BlobRetention::Forget(TenantId tenant, const SessionId& session,
 
 absl::Status BlobRetention::RestoreSnapshot(TenantId tenant, const SessionId& session,
                                             const wire::Hash& manifest) {
-  OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, SnapshotRoots(tenant, manifest));
+  return RestoreParts(tenant, session, {&manifest, 1});
+}
+
+absl::Status BlobRetention::RestoreParts(TenantId tenant, const SessionId& session,
+                                         std::span<const wire::Hash> manifests) {
+  std::vector<wire::Hash> roots;
+  for (const wire::Hash& manifest : manifests) {
+    absl::StatusOr<std::vector<wire::Hash>> more = SnapshotRoots(tenant, manifest);
+    if (!more.ok()) {
+      store_->Unprotect(tenant, roots);
+      return more.status();
+    }
+    roots.insert(roots.end(), more->begin(), more->end());
+  }
   std::lock_guard lock(sessions_mutex_);
   sessions_[session] = {.tenant = tenant, .snapshot = std::move(roots)};
   return absl::OkStatus();

@@ -19,6 +19,9 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.grant = event.grant;
   session.placement = event.placement;
   session.devices_wanted = event.devices;
+  session.mesh = event.mesh;
+  session.spread = event.spread;
+  if (event.devices > 1) session.has_parts = event.has_parts;
   session.node = event.node;
   session.held_device = event.had_client;
   session.client_recovers = session.recoverable = event.recoverable;
@@ -52,12 +55,14 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   DeviceWish wish = WishOf(event.devices);
   wish.device_class =
       event.device_class == kOwnMachines ? OwnPoolsOf(event.tenant) : event.device_class;
+  wish.is_own = event.device_class == kOwnMachines;
   wish.memory_bytes = event.memory_bytes;
   if (absl::Status never = CheckWish(wish, event.tenant); !never.ok())
     return refuse(std::move(never), telemetry::Refusal::kNoDevice);
   if (!event.gang.empty()) {
     const uint64_t together = uint64_t{event.devices} * event.gang_size;
-    if (const uint32_t quota = options_.devices_per_tenant_max; quota > 0 && together > quota)
+    const uint32_t quota = options_.devices_per_tenant_max;
+    if (quota > 0 && together > quota && !wish.is_own)
       return refuse(absl::ResourceExhaustedError(
                         absl::StrCat("a gang of ", together, " devices: an account may hold ",
                                      quota, " at a time")),
@@ -73,8 +78,12 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
                     telemetry::Refusal::kNoDevice);
     }
   }
+  // A fork is none yet, and will be: it is not refused once its snapshot is there.
   auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.tenant == event.tenant;
+  });
+  of_tenant += std::count_if(forks_.begin(), forks_.end(), [&](const auto& entry) {
+    return entry.second.open.tenant == event.tenant;
   });
   if (of_tenant >= options_.sessions_per_tenant_max) {
     return refuse(absl::ResourceExhaustedError(

@@ -27,6 +27,8 @@
 
 namespace outboard::gateway {
 
+inline constexpr char kNoCredit[] = "no credit";  // why a lease ended
+
 class GatewayCore {
  public:
   explicit GatewayCore(CoreOptions options = {});
@@ -47,6 +49,9 @@ class GatewayCore {
   bool HasSeat(const SessionId& session) const;
   // Of the session's executor of this rank; none: it has none.
   std::optional<WorkerId> WorkerOf(const SessionId& session, uint32_t rank = 0) const;
+  // Devices of this worker that sessions hold; and sessions that have an executor there.
+  size_t DevicesHeldOn(WorkerId worker) const;
+  size_t SessionsOn(WorkerId worker) const;
   // True if its executor is on another worker than this one.
   bool IsElsewhere(const SessionId& session, WorkerId worker) const;
   Bill BillOf(const SessionId& session) const;
@@ -57,7 +62,7 @@ class GatewayCore {
   struct Listed {
     SessionId session;
     std::string name;
-    const char* state = "";  // as ListSessionsReply in account.proto
+    std::string state;  // StateOf
     uint32_t devices = 0;
     int64_t age_ms = 0;
     Bill bill;
@@ -388,6 +393,9 @@ class GatewayCore {
   std::map<SessionId, Session> sessions_;
   std::map<ConnId, SessionId> conns_;
   std::map<ConnId, Fork> forks_;
+  // What the state of a session on an account's own machine costs while it is on the gateway's
+  // disk; none: there is no price file.
+  std::optional<ClassPrices> default_class_;
   DeviceQueue queue_;
   DevicePools pools_;                 // of workers_, but for those that are stale
   std::set<WorkerId> stale_workers_;

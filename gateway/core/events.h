@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gateway/base/own_machines.h"
 #include "gateway/base/session_row_state.h"
 #include "gateway/base/worker_id.h"
 #include "gateway/ledger/holds.h"
@@ -45,8 +46,6 @@ struct DeviceSlot {
   IdlePrices idle_prices = {};                     // fixed with price_per_hour
 };
 
-// The class of machines that an account has itself, in DeviceSlot and in what its clients ask for.
-inline constexpr char kOwnMachines[] = "own";
 // The pools of an account's own machines; no class of a price file has such a name.
 inline std::string OwnPoolsOf(TenantId owner) {
   return kOwnMachines + (":" + std::to_string(owner.value));
@@ -171,6 +170,10 @@ struct SessionRestored {  // at start: a session of the previous gateway process
   bool recoverable = false;
   std::string snapshot_root;
   uint64_t snapshot_seq = 0;
+  // Of one on several devices, as in ClientOpen, and whether its ranks hold parts of its arrays.
+  std::vector<uint32_t> mesh = {};
+  std::string spread = {};
+  bool has_parts = false;
   MicroUsd past_amount;
   int64_t past_ms = 0;
   WallTime wall;

@@ -94,6 +94,21 @@ std::optional<WorkerId> GatewayCore::WorkerOf(const SessionId& id, uint32_t rank
   return place ? std::optional(session.seats[place->seat].worker) : std::nullopt;
 }
 
+size_t GatewayCore::DevicesHeldOn(WorkerId id) const {
+  const auto worker = workers_.find(id);
+  if (worker == workers_.end()) return 0;
+  const std::vector<Slot>& slots = worker->second.slots;
+  return static_cast<size_t>(std::count_if(
+      slots.begin(), slots.end(), [](const Slot& slot) { return slot.holder.has_value(); }));
+}
+
+size_t GatewayCore::SessionsOn(WorkerId id) const {
+  return static_cast<size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        return entry.second.SeatOn(id) != nullptr;
+      }));
+}
+
 bool GatewayCore::IsElsewhere(const SessionId& id, WorkerId worker) const {
   return HasSeat(id) && sessions_.at(id).SeatOn(worker) == nullptr;
 }

@@ -22,8 +22,6 @@ namespace outboard::gateway {
 
 namespace {
 
-constexpr char kNoCredit[] = "no credit";  // why a lease ended
-
 // A client that repeats its work sends it as soon as it hears of its new executor; one that waits
 // so long does something else.
 constexpr int64_t kReplayIdleNs = 10 * kSecondNs;

@@ -32,8 +32,12 @@ void GatewayCore::BeginMeter(Session& session, UseState use, uint32_t devices, O
   session.leased = now_;
   telemetry::Count(telemetry::Metric::kGrants);
   const WorkerId worker = session.seats.empty() ? WorkerId{} : session.seats.front().worker;
+  const bool is_at_default = use == UseState::kStored &&
+                             session.price->price_class == kOwnMachines &&
+                             default_class_.has_value();
   out.push_back(WriteLease{lease, session.tenant, devices, worker, "", use, session.key_id,
-                           session.price->price_class, session.seats, now_});
+                           is_at_default ? default_class_->price_class : session.price->price_class,
+                           session.seats, now_});
 }
 
 void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const std::string& why,
@@ -89,7 +93,11 @@ GatewayCore::Session::Prices GatewayCore::PricesFor(const Session& session) cons
       (session.price->price_class == device.price_class ||
        (session.price->price_class.empty() && device.price_class != kOwnMachines));
   if (is_frozen) return *session.price;
-  return {device.price_class, device.price_per_hour, device.idle_prices};
+  Session::Prices prices{device.price_class, device.price_per_hour, device.idle_prices};
+  // The machine is the account's own, the gateway's disk is not.
+  if (prices.price_class == kOwnMachines && default_class_.has_value())
+    prices.idle.stored = default_class_->idle.stored;
+  return prices;
 }
 
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,

@@ -98,15 +98,7 @@ std::vector<GatewayCore::Listed> GatewayCore::List(TenantId tenant, MonoTime now
   for (const auto& [id, session] : sessions_) {
     if (session.tenant != tenant) continue;
     Listed listed{.session = id, .name = session.name};
-    switch (session.state) {
-      case State::kQueued: listed.state = session.epoch == 0 ? "queued" : "moving"; break;
-      case State::kStarting: listed.state = "starting"; break;
-      case State::kLive: listed.state = "live"; break;
-      case State::kDetached: listed.state = "detached"; break;
-      case State::kParked: listed.state = session.sleeping ? "asleep" : "parked"; break;
-      case State::kOrphaned: listed.state = "moving"; break;
-      case State::kShelved: listed.state = session.sleeping ? "asleep" : "on disk"; break;
-    }
+    listed.state = StateOf(session);
     listed.devices = session.devices_wanted;
     listed.age_ms = std::max<int64_t>(0, now.ns - session.opened.ns) / 1'000'000;
     listed.bill = BillOf(id);

@@ -5,11 +5,12 @@
 //   RUN --no work for held_after_ns/ChangeUse--> HELD --work/ChangeUse--> RUN
 //   kParked, outside of the queue --CheckUse--> PARKED
 //   kShelved --CheckUse--> STORED
-//   PARKED, STORED --Enqueue, Place, Shelve/StopKeeping--> (none)
+//   PARKED, STORED --Enqueue, Shelve/StopKeeping--> (none)
 //   any --the session ends, its worker is lost/StopLease--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
 // expense, for as long as the session may be without a device (CheckDeadlines).
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -59,7 +60,7 @@ void GatewayCore::CheckKept(Session& session, Out& out) {
   if (funds.why.ok() && left_ns < options_.keep_hold_ms * kNsPerMs / 2)
     return AskHold(session, funds.funded_ms + options_.keep_hold_ms, out);
   if (funds.why.ok() || left_ns > 0) return;
-  StopKeeping(session, /*lost=*/false, "no credit", out);
+  StopKeeping(session, /*lost=*/false, kNoCredit, out);
   session.unpaid = true;
 }
 
@@ -92,6 +93,9 @@ std::set<std::string> GatewayCore::ClassesInUse() const {
 
 // A session keeps the price that it has.
 void GatewayCore::Handle(const PricesSet& event, Out&) {
+  // Where a program that asks for no class goes first; the first of several.
+  const auto cheapest = std::ranges::min_element(event.prices, {}, &ClassPrices::run);
+  if (cheapest != event.prices.end()) default_class_ = *cheapest;
   for (auto& [id, worker] : workers_) {
     for (Slot& slot : worker.slots) {
       for (const ClassPrices& of : event.prices) {

@@ -103,6 +103,7 @@ DeviceRequest GatewayCore::RequestOf(const Session& session) const {
   request.wish = WishOf(session.devices_wanted);
   const bool own = session.own_only || session.device_class == kOwnMachines;
   request.wish.device_class = own ? OwnPoolsOf(session.tenant) : session.device_class;
+  request.wish.is_own = own;
   request.wish.memory_bytes = session.memory_wanted;
   request.class_before = session.class_before;
   if (session.state == State::kParked) request.wish.only_on = session.seats.front().worker;
@@ -233,7 +234,6 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
   const bool parked = session.state == State::kParked;
   telemetry::ObserveNs(telemetry::Metric::kQueueWait, now_.ns - session.since.ns);
   LeaveQueue(session.id);
-  StopKeeping(session, /*lost=*/false, "resumed", out);
   std::vector<WorkerId>& warm = warm_[session.tenant];
   std::vector<Slots> places;
   for (const PlacedPart& part : parts) {
@@ -263,7 +263,8 @@ void GatewayCore::Place(Session& session, const Parts& parts, Out& out) {
 
 absl::Status GatewayCore::CheckWish(const DeviceWish& wish, TenantId account) const {
   const uint32_t largest = pools_.Largest(wish, account);
-  if (options_.devices_per_tenant_max > 0 && wish.devices > options_.devices_per_tenant_max)
+  if (options_.devices_per_tenant_max > 0 && !wish.is_own &&
+      wish.devices > options_.devices_per_tenant_max)
     return absl::ResourceExhaustedError(
         absl::StrCat("devices = ", wish.devices, ": an account may hold ",
                      options_.devices_per_tenant_max, " at a time"));

@@ -108,9 +108,17 @@ CoreDriver::~CoreDriver() = default;
 
 void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   const SessionRow& row = taken.row;
-  if (row.devices > 1) return LoseGroup(row);
+  proto::GroupState state;
+  std::shared_ptr<GroupRuns> runs;
+  if (row.devices > 1) {
+    const bool is_known = row.recoverable && !row.group_state.empty() &&
+                          state.ParseFromString(row.group_state) && ResumeRuns(row, state, runs);
+    if (!is_known) return LoseGroup(row);
+  }
   std::lock_guard lock(mutex_);
   Session& session = Entry(row.session);
+  session.runs = std::move(runs);
+  session.group_state = row.group_state;
   session.opened_at = row.opened_at;
   session.attach_hash = TokenFromBytes(row.attach_hash);
   session.is_restored = true;
@@ -125,7 +133,11 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   // They count from 1, and not so fast.
   event.placement = static_cast<uint64_t>(host_->WallNow().unix_ms);
   event.devices = row.devices;
-  event.node = NodeOfRow(row.worker);
+  // All executors of one on several devices are new: it begins with its last snapshot.
+  if (row.devices == 1) event.node = NodeOfRow(row.worker);
+  event.mesh.assign(state.mesh().begin(), state.mesh().end());
+  event.spread = state.spread();
+  event.has_parts = state.has_parts();
   event.had_client = row.state == SessionRowState::kOpen;
   event.recoverable = row.recoverable;
   event.snapshot_root = row.snapshot_root;
@@ -140,7 +152,21 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   Tell(event);
 }
 
-// How its ranks share its arrays is known to the gateway alone, and to none that was started again.
+// False: the row does not say how the arrays lie that the session's snapshot holds.
+bool CoreDriver::ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+                            std::shared_ptr<GroupRuns>& runs) {
+  if (!state.has_parts()) return true;
+  if (state.seq() != row.snapshot_seq) return false;
+  const auto spread = shard::SpreadFromName(state.spread().empty() ? "auto" : state.spread());
+  shard::Mesh mesh{{state.mesh().begin(), state.mesh().end()}};
+  if (mesh.sizes.empty()) mesh.sizes.push_back(row.devices);
+  if (!spread.ok() || !shard::CheckMesh(mesh).ok() || mesh.ranks() != row.devices) return false;
+  runs = std::make_shared<GroupRuns>(row.tenant, std::move(mesh), *spread, sharder_.get(),
+                                     state.gathers_fetched());
+  return runs->Resume(state).ok();
+}
+
+// Nobody knows how its ranks share what it has.
 void CoreDriver::LoseGroup(SessionRow row) {
   Remember(row);
   row.state = SessionRowState::kLost;
@@ -387,12 +413,15 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
     event.owner = workers_.at(id)->owner = owner->tenant;
     workers_.at(id)->key_id = owner->key_id;
   }
+  BeginAllowances(*workers_.at(id));
+  workers_.at(id)->sessions_named = static_cast<size_t>(reg.sessions_size());
   event.exclusive = reg.exclusive_devices();
   event.serves_groups = reg.serves_groups();
   event.has_collectives = reg.has_collectives();
   event.groups_recover = reg.groups_recover();
   event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
+  workers_.at(id)->speeds.operations_per_s = OperationsOf(reg);
   for (const proto::Device& device : reg.devices()) {
     workers_.at(id)->device_bytes.push_back(device.memory_bytes());
     event.devices.push_back(SlotOf(device, owner != nullptr));
@@ -424,6 +453,7 @@ void CoreDriver::RemoveWorker(WorkerId worker) {
 
 void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
   std::lock_guard lock(mutex_);
+  if (!MayName(worker, static_cast<size_t>(beat.sessions_size()))) return;
   std::vector<SessionId> alive;
   for (const std::string& bytes : beat.sessions()) {
     if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
@@ -534,6 +564,7 @@ void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
 
 void CoreDriver::StopAll() {
   std::lock_guard lock(mutex_);
+  KeepReceipts();
   stopping_ = true;
   Tell(gateway::StopAll{});
   // After the commands that end their executors; a worker then looks for another gateway.

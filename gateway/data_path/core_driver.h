@@ -32,6 +32,7 @@
 
 namespace outboard::proto {
 class Device;
+class GroupState;
 class Heartbeat;
 class Open;
 class Receipt;
@@ -42,6 +43,7 @@ class SessionEnded;
 
 namespace outboard::gateway {
 
+class Allowance;
 class BlobUses;
 class ClientAuth;
 class ClientPort;
@@ -164,9 +166,15 @@ class CoreDriver {
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
                      const Identity* owner = nullptr, const std::string& node = "");
   void RemoveWorker(WorkerId worker);
+  // Call before what it says is looked at. False: nothing of it counts any more, its stream is
+  // being ended; with RESOURCE_EXHAUSTED where a machine of an account's own said too much.
+  bool MaySpeak(WorkerId worker);
+  // Ends the worker's stream with RESOURCE_EXHAUSTED where it names more sessions than it was
+  // given.
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
-  // Receipts of a Heartbeat, or the last one of a lease, which is kept at once.
-  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool at_once);
+  // Receipts of a Heartbeat, or the last one of a lease, which is kept with the next tick. Ends the
+  // worker's stream with RESOURCE_EXHAUSTED where there are more than its leases need.
+  void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool is_last);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
@@ -242,6 +250,7 @@ class CoreDriver {
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
   void KeepReceipts();
   void KeepReceiptsInTime();
+  bool MaySend(WorkerId id, size_t receipts);  // counts them
 
   // Of a worker that is known: counts what it did, and sets it aside where that is proof.
   void OnOffence(WorkerId worker, const SessionId& session, telemetry::WorkerOffence kind);
@@ -250,13 +259,18 @@ class CoreDriver {
   // Whether a worker that joins has the session, as it says.
   bool MayClaim(WorkerId worker, const SessionId& session, Token token);
   void ForgetOldSuspicions();
-  void SetAside(const Worker& worker, const std::string& why);
   std::vector<WorkerId> WorkersOfNode(const std::string& serial) const;  // under mutex_
+  void SetAside(WorkerId id, const std::string& why);
+  void Cut(Worker& worker, const absl::Status& why);
+  void BeginAllowances(Worker& worker);
+  bool MayName(WorkerId id, size_t sessions);
   void TellAside(const std::string& identity, bool aside);
   void LookAtQuarantine();
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
   absl::Status CheckClass(const proto::Open& open) const;  // likewise
+  bool ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+                  std::shared_ptr<GroupRuns>& runs);
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
   Session* Find(const SessionId& session) const;
@@ -267,7 +281,9 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
+  double OperationsOf(const proto::Register& reg) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
+  static std::string FirstStateOf(const Assign& assign, GroupRuns* runs);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);
   void DropRelay(Session& session);
@@ -318,6 +334,10 @@ class CoreDriver {
   DeviceTime device_time_;
   struct Receipts;
   std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
+  bool keep_receipts_soon_ = false;            // the last one of a lease is among them
+  // What accounts' own machines may send, by account. Outlives their connections: who was cut off
+  // comes back at once.
+  std::map<TenantId, std::shared_ptr<Allowance>> own_receipts_;
   std::shared_ptr<const PriceList> prices_;
   struct Aside;
   WorkerQuarantine* quarantine_ = nullptr;

@@ -99,6 +99,8 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
     const Worker* const other = FindWorker(part.worker);
     if (other == nullptr || other == &worker) continue;
     for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
+    speeds.operations_per_s =
+        std::min(speeds.operations_per_s, other->speeds.operations_per_s);
     // Between workers nobody has measured: no better than what is assumed.
     speeds.link_bytes_per_s =
         std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
@@ -142,6 +144,16 @@ void CoreDriver::Do(Assign& action) {
   worker->endpoint->Send(std::move(command));
 }
 
+// A session on several devices that begins has no arrays.
+std::string CoreDriver::FirstStateOf(const Assign& assign, GroupRuns* runs) {
+  proto::GroupState state;
+  if (runs != nullptr) state = runs->Describe();
+  state.mutable_mesh()->Assign(assign.mesh.begin(), assign.mesh.end());
+  if (assign.mesh.empty()) state.add_mesh(static_cast<uint32_t>(RanksOf(assign)));
+  state.set_spread(assign.spread);
+  return state.SerializeAsString();
+}
+
 Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
   Session& session = Entry(assign.session);
   if (assign.first_rank > 0 && session.group_token.has_value()) {
@@ -151,6 +163,8 @@ Token CoreDriver::TokenOf(const Assign& assign, const Worker& worker) {
   }
   const Token token = host_->DrawToken();
   session.runs = RunsFor(assign, worker);
+  if (RanksOf(assign) > 1 && assign.snapshot_seq == 0 && session.group_state.empty())
+    session.group_state = FirstStateOf(assign, session.runs.get());
   // The relay is there before the worker can know the session.
   BeginRelay(assign.session, assign.tenant, RanksOf(assign), /*replays=*/true);
   Entry(assign.session).attach_hash = HashOf(token);
@@ -415,6 +429,7 @@ void CoreDriver::Do(WriteSession& action) {
   row.name = action.name;
   row.price_class = action.price_class;
   row.idle_prices = action.idle_prices;
+  if (action.devices > 1) row.group_state = session.group_state;
   row.opened_at = *session.opened_at;
   row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost) {

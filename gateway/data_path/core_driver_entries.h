@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
+#include "gateway/base/allowance.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/ports.h"
@@ -57,6 +58,12 @@ struct CoreDriver::Worker {
   std::set<SessionId> claimed = {};
   std::string receipt_key = {};  // verifies its receipts; empty: it writes none
   std::string node = {};         // serial number, as its certificate proves it; empty: it is none
+  // Receipts that it may send; an account's own machines share one.
+  std::shared_ptr<Allowance> receipts = {};
+  std::optional<Allowance> events = {};  // what it may say, where it is an account's own
+  std::set<uint32_t> devices_out = {};   // as it said since it joined
+  size_t sessions_named = 0;             // in its last heartbeat
+  bool is_cut = false;                   // its stream is being ended: nothing it says counts
 };
 
 // The driver's entry for a session.
@@ -73,6 +80,9 @@ struct CoreDriver::Session {
   // placement, what its ranks have kept does not.
   std::shared_ptr<GroupRuns> runs;
   std::optional<SnapshotParts> parts;
+  // Of it, for its row: what a gateway that is started again goes on with (proto/groups.proto).
+  // Empty: it cannot, since nobody knows how its arrays lie behind its last snapshot.
+  std::string group_state;
   ValuesEndpoint* values = nullptr;
   std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign

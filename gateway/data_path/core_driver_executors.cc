@@ -101,6 +101,10 @@ absl::Status CoreDriver::KeepPart(SessionId id, Session& session, uint32_t rank,
   session.relay->PartKept(rank, seq);
   if (!session.parts->Add(rank, seq, *manifest)) return absl::OkStatus();
   const std::vector<wire::Hash> parts = session.parts->whole();
+  if (session.runs != nullptr) {
+    const std::optional<proto::GroupState> noted = session.runs->TakeNoted(seq);
+    session.group_state = noted.has_value() ? noted->SerializeAsString() : "";
+  }
   Tell(SnapshotKept{id, RootOfParts(parts), seq});
   writes_->Then([this, id, seq, parts](const absl::Status& written) {
     if (!written.ok()) return;

@@ -80,6 +80,9 @@ void CoreDriver::TellLease(const WriteLease& action, const Seat& seat) {
     if (other.worker == seat.worker) break;
     place += static_cast<uint32_t>(other.slots.size());
   }
+  if (action.end.empty())
+    worker->receipts->Give(kReceiptsPerLease * static_cast<double>(seat.slots.size()),
+                           signing::kReceiptsMax);
   proto::GatewayCommand command;
   proto::LeaseChange& change = *command.mutable_lease_change();
   change.set_session_id(action.lease.session.Bytes());
@@ -116,28 +119,59 @@ void CoreDriver::Do(gateway::Post& action) {
 }
 
 // Signatures are checked on another thread.
-void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, bool at_once) {
-  if (receipts.size() > static_cast<size_t>(signing::kReceiptsMax)) {
+void CoreDriver::OnReceipts(WorkerId id, std::vector<proto::Receipt> receipts, bool is_last) {
+  {
     std::lock_guard lock(mutex_);
-    return OnOffence(id, {}, telemetry::WorkerOffence::kReceipt);
+    if (!MaySend(id, receipts.size())) return;
   }
-  host_->Post([this, id, receipts = std::move(receipts), at_once] {
+  host_->Post([this, id, receipts = std::move(receipts), is_last] {
     std::vector<bool> good;
     for (const proto::Receipt& receipt : receipts)
       good.push_back(signing::CheckReceipt(receipt).ok());
     std::lock_guard lock(mutex_);
     if (stopping_) return;
     for (size_t i = 0; i < receipts.size(); ++i) NoteReceipt(id, receipts[i], good[i]);
-    if (at_once) KeepReceipts();
+    keep_receipts_soon_ |= is_last;
   });
 }
 
+// By what its leases need. Of an account's own machines all together, also of those that come back.
+bool CoreDriver::MaySend(WorkerId id, size_t receipts) {
+  Worker* const worker = FindWorker(id);
+  if (worker == nullptr || worker->is_cut) return false;
+  size_t leased = core_.DevicesHeldOn(id);
+  if (worker->owner.has_value()) {
+    leased = 0;
+    for (const auto& [other_id, other] : workers_)
+      if (other->owner == worker->owner) leased += core_.DevicesHeldOn(other_id);
+  }
+  const double per_beat = kReceiptsPerBeat * static_cast<double>(leased);
+  const double beats_per_s = 1e9 / static_cast<double>(std::max<int64_t>(1, options_.heartbeat_ns));
+  const double at_once = signing::kReceiptsMax + per_beat;
+  worker->receipts->Fill(kReceiptsIdlePerS + per_beat * beats_per_s, at_once, host_->Now());
+  if (receipts <= static_cast<size_t>(signing::kReceiptsMax) &&
+      worker->receipts->Take(static_cast<double>(receipts)))
+    return true;
+  OnOffence(id, {}, telemetry::WorkerOffence::kReceipt);
+  Cut(*worker, absl::ResourceExhaustedError(absl::StrCat(
+                   "the worker sends more receipts than its leases need: ", receipts,
+                   " in a message, ", leased, " devices are leased")));
+  return false;
+}
+
 void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good) {
-  const Worker* const worker = FindWorker(id);
+  Worker* const worker = FindWorker(id);
   if (worker == nullptr) return;  // it has gone; its next connection sends it again
+  if (worker->is_cut) return;
   const auto session = SessionId::FromBytes(receipt.session_id());
-  if (!is_good || receipt.key() != worker->receipt_key || !session.has_value())
-    return OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
+  if (!is_good || receipt.key() != worker->receipt_key || !session.has_value()) {
+    OnOffence(id, session.value_or(SessionId{}), telemetry::WorkerOffence::kReceipt);
+    // Each is a line in the log, which is not a stranger's to fill.
+    if (worker->owner.has_value())
+      Cut(*worker, absl::PermissionDeniedError(
+                       "the worker is refused: it sent a receipt that it did not sign"));
+    return;
+  }
   const LeasedDevice leased{{*session, receipt.grant()}, receipt.device()};
   // Sent again with the next beat.
   if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(leased)) return;
@@ -174,8 +208,10 @@ void CoreDriver::KeepReceipts() {
   });
 }
 
+// With a tick, however many workers say that leases have ended: each call is a write.
 void CoreDriver::KeepReceiptsInTime() {
-  if (ticks_ % kKeepReceiptsTicks == 0) KeepReceipts();
+  if (std::exchange(keep_receipts_soon_, false) || ticks_ % kKeepReceiptsTicks == 0)
+    KeepReceipts();
 }
 
 // ---- prices -------------------------------------------------------------------------------------
@@ -229,6 +265,22 @@ absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
   if (static_cast<size_t>(has) < kOwnWorkersMax) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("this account has ", has, " machines of its own here; limit ", kOwnWorkersMax));
+}
+
+// By which choices for sessions on several of its devices are predicted: what the slowest reached in
+// the join test, or else what its class promises.
+double CoreDriver::OperationsOf(const proto::Register& reg) const {
+  double least_gflops = 0;
+  for (const proto::Device& device : reg.devices()) {
+    double gflops = device.rates().gflops();
+    const PriceClass* const of =
+        gflops > 0 || prices_ == nullptr
+            ? nullptr
+            : prices_->ClassOf(Printable(device.hardware_class()), device.memory_bytes());
+    if (of != nullptr) gflops = of->rates.gflops;
+    if (gflops > 0) least_gflops = least_gflops == 0 ? gflops : std::min(least_gflops, gflops);
+  }
+  return shard::OperationsPerS(1e9 * least_gflops);
 }
 
 absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
@@ -297,7 +349,7 @@ bool CoreDriver::SetNodeAside(const std::string& serial, const std::string& why)
   std::lock_guard lock(mutex_);
   const std::vector<WorkerId> those = WorkersOfNode(serial);
   for (const WorkerId id : those)
-    if (const Worker* const worker = FindWorker(id); worker != nullptr) SetAside(*worker, why);
+    if (const Worker* const worker = FindWorker(id); worker != nullptr) SetAside(id, why);
   return !those.empty();
 }
 

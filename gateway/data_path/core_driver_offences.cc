@@ -16,6 +16,8 @@
 #include "gateway/data_path/observer.h"
 #include "proto/fleet.pb.h"
 #include "telemetry/counters.h"
+#include "telemetry/log.h"
+#include "wire/proof/receipt.h"
 
 namespace outboard::gateway {
 
@@ -46,7 +48,8 @@ absl::Status CoreDriver::SetQuarantine(WorkerQuarantine* quarantine) {
 void CoreDriver::CheckSpoken(WorkerId id, const SessionId& session) {
   const Worker* const worker = FindWorker(id);
   const Session* const known = Find(session);
-  if (worker == nullptr || known == nullptr || !core_.IsElsewhere(session, id)) return;
+  if (worker == nullptr || worker->is_cut || known == nullptr || !core_.IsElsewhere(session, id))
+    return;
   if (known->is_restored || known->had_by.contains(worker->identity) ||
       worker->claimed.contains(session))
     return;
@@ -63,6 +66,58 @@ bool CoreDriver::MayClaim(WorkerId id, const SessionId& session, Token token) {
     OnOffence(id, session, telemetry::WorkerOffence::kClaim);
   return false;
 }
+
+// ---- how much it may say ------------------------------------------------------------------------
+
+void CoreDriver::BeginAllowances(Worker& worker) {
+  const MonoTime now = host_->Now();
+  if (!worker.owner.has_value()) {
+    worker.receipts = std::make_shared<Allowance>(signing::kReceiptsMax, now);
+    return;
+  }
+  std::shared_ptr<Allowance>& own = own_receipts_[*worker.owner];
+  if (own == nullptr) own = std::make_shared<Allowance>(signing::kReceiptsMax, now);
+  worker.receipts = own;
+  worker.events.emplace(kOwnEventsAtOnce, now);
+}
+
+bool CoreDriver::MaySpeak(WorkerId id) {
+  std::lock_guard lock(mutex_);
+  Worker* const worker = FindWorker(id);
+  if (worker == nullptr || worker->is_cut) return false;
+  if (!worker->events.has_value()) return true;
+  worker->events->Fill(kOwnEventsPerS, kOwnEventsAtOnce, host_->Now());
+  if (worker->events->Take(1)) return true;
+  Cut(*worker, absl::ResourceExhaustedError(absl::StrCat(
+                   "the worker says too much: a machine of an account's own may send ",
+                   kOwnEventsPerS, " messages a second")));
+  return false;
+}
+
+// No more than what it was given and named before; that only gets less.
+bool CoreDriver::MayName(WorkerId id, size_t sessions) {
+  Worker* const worker = FindWorker(id);
+  if (worker == nullptr || worker->is_cut) return false;
+  if (sessions > std::max(worker->sessions_named, kSessionsBeyondMax)) {
+    const size_t given = core_.SessionsOn(id);
+    if (sessions > given + kSessionsBeyondMax) {
+      Cut(*worker, absl::ResourceExhaustedError(
+                       absl::StrCat("the worker says that it has ", sessions,
+                                    " sessions; it was given ", given)));
+      return false;
+    }
+  }
+  worker->sessions_named = sessions;
+  return true;
+}
+
+void CoreDriver::Cut(Worker& worker, const absl::Status& why) {
+  if (std::exchange(worker.is_cut, true)) return;
+  telemetry::LogWarning("worker_cut", {{"worker", worker.name}, {"why", why.ToString()}});
+  worker.endpoint->End(why);
+}
+
+// ---- offences -----------------------------------------------------------------------------------
 
 void CoreDriver::TakeOffences() {
   std::vector<std::pair<SessionId, telemetry::WorkerOffence>> all;
@@ -82,10 +137,9 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
       known != nullptr && known->relay != nullptr ? known->relay->tenant() : TenantId{};
   telemetry::CountAs(telemetry::Metric::kWorkerOffences, kind);
   observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
-  if (kind == kOtherSession)
-    return SetAside(*worker, "it spoke for a session that it was never given");
+  if (kind == kOtherSession) return SetAside(id, "it spoke for a session that it was never given");
   if (kind == kReceiptConflict)
-    return SetAside(*worker, "it signed two receipts that contradict each other");
+    return SetAside(id, "it signed two receipts that contradict each other");
   if (kind == kReceipt) return;     // of a lease that the books name otherwise, or forgot
   if (kind == kClaim) return;       // its file may be a copy, of a worker that had the session
   if (kind == kDeviceTime) return;  // where this machine slept, all of its workers seem too quick
@@ -93,9 +147,9 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
   Suspicions& accounts = suspects_[worker->identity];
   accounts[tenant] = host_->Now();
   if (accounts.size() >= kAccountsForProof)
-    SetAside(*worker, absl::StrCat("executors of ", accounts.size(),
-                                   " accounts sent what none sends; the last: ",
-                                   std::string(telemetry::NameOf(kind))));
+    SetAside(id, absl::StrCat("executors of ", accounts.size(),
+                              " accounts sent what none sends; the last: ",
+                              std::string(telemetry::NameOf(kind))));
 }
 
 // And, where there are too many, the one that is oldest.
@@ -116,7 +170,15 @@ void CoreDriver::ForgetOldSuspicions() {
                        [&](const auto& a, const auto& b) { return last_of(a) < last_of(b); }));
 }
 
-void CoreDriver::SetAside(const Worker& worker, const std::string& why) {
+// A machine of an account's own has another identity whenever it likes, and harms nobody else: its
+// stream ends, and nothing of it is kept.
+void CoreDriver::SetAside(WorkerId id, const std::string& why) {
+  Worker& worker = *workers_.at(id);
+  if (worker.owner.has_value()) {
+    if (worker.is_cut) return;
+    Cut(worker, absl::PermissionDeniedError(absl::StrCat("the worker is refused: ", why)));
+    return Tell(WorkerSetAside{id, /*aside=*/true});
+  }
   if (aside_.contains(worker.identity)) return;
   const std::string identity = worker.identity;
   aside_[identity] = std::make_unique<Aside>(
@@ -179,8 +241,12 @@ void CoreDriver::LookAtQuarantine() {
 // No offence: an honest worker says so of a device that failed.
 void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
   std::lock_guard lock(mutex_);
+  Worker* const known = FindWorker(worker);
+  if (known == nullptr || out.device() >= known->device_bytes.size() ||
+      !known->devices_out.insert(out.device()).second)
+    return;
   constexpr size_t kWhyBytesMax = 2048;  // as the worker cuts it
-  observer_->OnDeviceOut(NameOf(worker), out.device(), out.why().substr(0, kWhyBytesMax));
+  observer_->OnDeviceOut(known->name, out.device(), out.why().substr(0, kWhyBytesMax));
   Tell(DeviceWentOut{worker, out.device()});
 }
 

@@ -278,6 +278,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));
     }
+    if (reg.sessions_size() > static_cast<int>(kWorkerSessionsMax))
+      return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
+          "a worker with ", reg.sessions_size(), " sessions; limit ", kWorkerSessionsMax)));
     if (!proved_name_.empty()) {
       reg.set_name(proved_name_);
       reg.set_identity(
@@ -285,6 +288,7 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     }
     return Join(std::move(reg));
   }
+  if (!driver_->MaySpeak(worker_)) return;
   switch (event.kind_case()) {
     case proto::WorkerEvent::kHeartbeat: {
       driver_->OnHeartbeat(worker_, event.heartbeat());
@@ -295,11 +299,11 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
         driver_->OnReceipts(
             worker_,
             {event.heartbeat().receipts().begin(), event.heartbeat().receipts().end()},
-            /*at_once=*/false);
+            /*is_last=*/false);
       break;
     }
     case proto::WorkerEvent::kReceipt:
-      driver_->OnReceipts(worker_, {event.receipt()}, /*at_once=*/true);
+      driver_->OnReceipts(worker_, {event.receipt()}, /*is_last=*/true);
       break;
     case proto::WorkerEvent::kSessionEnded:
       driver_->OnSessionEnded(worker_, event.session_ended());

@@ -101,6 +101,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     runs_->LimitMemory(open.memory_bytes_max());
   }
   opened_ = false;
+  saves_.clear();  // of the client before; what this one repeats is noted again
   start_ = start;
   DropGraph();
   trace_.Begin(open.trace());

@@ -40,6 +40,7 @@ void Relay::AskForSnapshotIfDue() {
   if (answers_ == nullptr || !answers_->all_opened() || !has_all()) return;
   const auto ask = asks_.Due(clock_().ns / 1'000'000, answers_->most_opened());
   if (!ask.has_value()) return;
+  if (runs_ != nullptr) runs_->NoteSnapshot(ask->seq);
   proto::ClientFrame frame;
   frame.set_epoch(start_.epoch);
   proto::TakeSnapshot& told = *frame.add_items()->mutable_take_snapshot();

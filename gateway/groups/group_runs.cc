@@ -33,9 +33,13 @@ bool IsOfRows(const proto::Put& put, int64_t rows) {
   return bytes == put.total_bytes();
 }
 
-void Hold(shard::DeviceMemory& memory, const WrittenGraph::Result& stored, int64_t times) {
-  memory.held_bytes += times * stored.bytes;
-  if (!stored.layout.is_whole()) memory.held_cut_bytes += times * stored.bytes;
+// A layout in one number; 0 is whole.
+uint32_t CodeOf(const shard::Layout& layout) {
+  static_assert(limits::kMeshAxesMax <= 4 && limits::kRankMax < 256);
+  uint32_t code = 0;
+  for (int axis = 0; axis < limits::kMeshAxesMax; ++axis)
+    code |= static_cast<uint32_t>(layout.at(axis) + 1) << (8 * axis);
+  return code;
 }
 
 // As an executor bounds an item, and before anything is counted in it.
@@ -66,13 +70,13 @@ absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
         absl::StrCat("the graphs of a session on several devices are over the limit of ",
                      kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
   graph_bytes_ += bytes.size();
-  graphs_[id] = std::move(bytes);
+  graphs_[id].bytes = std::move(bytes);
   return absl::OkStatus();
 }
 
 void GroupRuns::AddRefused(const std::string& id) {
   std::lock_guard lock(mutex_);
-  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id, std::nullopt);
+  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id);
 }
 
 absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
@@ -123,17 +127,18 @@ void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
   Erase(put.handle());
   const auto bytes = static_cast<int64_t>(
       std::min<uint64_t>(put.total_bytes(), static_cast<uint64_t>(limits::kStoredBytesMax)));
-  Handle defined{.stored = {.bytes = bytes}};
+  Handle defined{.bytes = bytes};
   const bool may_cut = spread_ == shard::Spread::kAuto || spread_ == shard::Spread::kFsdp;
   if (may_cut && !put.blob_root().empty() && memory_.bytes > 0 &&
       memory_.held_bytes + bytes > memory_.bytes / 2 && IsOfRows(put, mesh_.ranks())) {
-    WrittenGraph::Result& stored = defined.stored;
+    WrittenGraph::Result stored;
     stored.dtype = static_cast<DType>(put.dtype());
     stored.dims.assign(put.dims().begin(), put.dims().end());
     stored.layout.cut.assign(mesh_.sizes.size(), 0);
     stored.bytes = ByteWidth(stored.dtype);
     for (const int64_t dim : shard::LocalDims(mesh_, stored.layout, stored.dims))
       stored.bytes *= dim;
+    defined = HandleOf(std::make_shared<const WrittenGraph::Result>(std::move(stored)));
     items_[seq].parts = static_cast<uint32_t>(mesh_.ranks());
   }
   Define(put.handle(), std::move(defined));
@@ -142,8 +147,92 @@ void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
 // A graph of one node is written in no time.
 void GroupRuns::LookAtWhole(uint32_t index, uint64_t handle, Item& item) {
   const auto found = handles_.find(handle);
-  if (found == handles_.end() || found->second.stored.layout.is_whole()) return;
-  item.whole[index] = sharder_->Gather(tenant_, mesh_, found->second.stored);
+  if (found == handles_.end() || found->second.cut == nullptr) return;
+  item.whole[index] = sharder_->Gather(tenant_, mesh_, *found->second.cut);
+}
+
+GroupRuns::Handle GroupRuns::HandleOf(std::shared_ptr<const WrittenGraph::Result> stored) {
+  Handle handle{.bytes = stored->bytes, .layout = CodeOf(stored->layout)};
+  if (handle.layout != 0) handle.cut = std::move(stored);
+  return handle;
+}
+
+void GroupRuns::Hold(shard::DeviceMemory& memory, const Handle& handle, int64_t times) {
+  memory.held_bytes += times * handle.bytes;
+  if (handle.layout != 0) memory.held_cut_bytes += times * handle.bytes;
+}
+
+// What the session holds beside the inputs of a Run, in few steps, so that a step that is sent
+// again finds what was written.
+shard::DeviceMemory GroupRuns::MemoryFor(const proto::Run& run) const {
+  shard::DeviceMemory memory = memory_;
+  for (const uint64_t handle : run.inputs())
+    if (const auto found = handles_.find(handle); found != handles_.end())
+      Hold(memory, found->second, -1);
+  const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
+  memory.held_bytes -= memory.held_bytes % step;
+  memory.held_cut_bytes -= memory.held_cut_bytes % step;
+  return memory;
+}
+
+void GroupRuns::DescribeRun(const proto::Run& run) {
+  constexpr uint64_t kState = uint64_t{1} << 32, kDonated = uint64_t{1} << 33;
+  words_.clear();
+  const auto add_list = [this](const auto& list) {
+    words_.push_back(static_cast<uint64_t>(list.size()));
+    for (const uint64_t entry : list) words_.push_back(entry);
+  };
+  // The memory last: it is known when the inputs were looked at.
+  shard::DeviceMemory memory = memory_;
+  words_.push_back(static_cast<uint64_t>(run.inputs_size()));
+  for (const uint64_t handle : run.inputs()) {
+    const auto found = handles_.find(handle);
+    words_.push_back(found == handles_.end()
+                         ? 0
+                         : found->second.layout | (found->second.is_state ? kState : 0));
+    if (found != handles_.end()) Hold(memory, found->second, -1);
+  }
+  for (const uint32_t input : run.donate())
+    if (input < static_cast<uint32_t>(run.inputs_size())) words_[1 + input] |= kDonated;
+  words_.push_back(static_cast<uint64_t>(run.outputs_size()));
+  words_.push_back(static_cast<uint64_t>(run.carry_size()));
+  for (const proto::Carry& carry : run.carry())
+    words_.push_back(uint64_t{carry.output()} << 32 | carry.input());
+  add_list(run.fetch());
+  add_list(run.stack());
+  words_.push_back(static_cast<uint64_t>(memory_.bytes));
+  if (memory_.bytes == 0) return;
+  const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
+  words_.push_back(static_cast<uint64_t>(memory.held_bytes / step));
+  words_.push_back(static_cast<uint64_t>(memory.held_cut_bytes / step));
+}
+
+std::shared_ptr<const WrittenGraph> GroupRuns::FindKnown(const ClientGraph& graph) const {
+  for (const KnownRun& known : graph.known)
+    if (known.words == words_) return known.written.lock();
+  return nullptr;
+}
+
+void GroupRuns::KeepKnown(ClientGraph& graph, const std::shared_ptr<const WrittenGraph>& written) {
+  if (words_.size() > kKnownRunWordsMax) return;
+  if (known_words_ + words_.size() > kKnownRunWordsMax) {
+    for (auto& [id, other] : graphs_) other.known.clear();
+    known_words_ = 0;
+  }
+  // One whose graph the sharder has dropped since has the same words.
+  const auto same = std::ranges::find(graph.known, words_, &KnownRun::words);
+  if (same != graph.known.end()) {
+    same->written = written;
+    return;
+  }
+  if (graph.known.size() < kKnownRunsMax) {
+    graph.known.push_back({words_, written});
+  } else {
+    KnownRun& oldest = graph.known[graph.next_known++ % kKnownRunsMax];
+    known_words_ -= oldest.words.size();
+    oldest = {words_, written};
+  }
+  known_words_ += words_.size();
 }
 
 // What does not exist is whole: the Run fails, and says of what.
@@ -151,7 +240,8 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
   GraphUse use{.graph_id = run.graph_id(), .mesh = mesh_, .spread = spread_};
   for (const uint64_t handle : run.inputs()) {
     const auto found = handles_.find(handle);
-    use.inputs.push_back(found == handles_.end() ? shard::Layout{} : found->second.stored.layout);
+    const bool is_cut = found != handles_.end() && found->second.cut != nullptr;
+    use.inputs.push_back(is_cut ? found->second.cut->layout : shard::Layout{});
     use.state.push_back(found != handles_.end() && found->second.is_state);
   }
   for (const uint32_t input : run.donate())
@@ -177,28 +267,22 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
     use.donated.resize(use.inputs.size());
     for (const uint32_t input : run.donate())
       if (input < use.donated.size()) use.donated[input] = true;
-    use.memory = memory_;
-    for (const uint64_t handle : run.inputs())
-      if (const auto found = handles_.find(handle); found != handles_.end())
-        Hold(use.memory, found->second.stored, -1);
-    // In few steps, so that a step that is sent again finds what was written.
-    const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
-    use.memory.held_bytes -= use.memory.held_bytes % step;
-    use.memory.held_cut_bytes -= use.memory.held_cut_bytes % step;
+    use.memory = MemoryFor(run);
   }
   return use;
 }
 
 void GroupRuns::Define(uint64_t handle, Handle defined) {
-  Erase(handle);
-  Hold(memory_, defined.stored, 1);
-  handles_[handle] = std::move(defined);
+  Hold(memory_, defined, 1);
+  Handle& at = handles_[handle];
+  Hold(memory_, at, -1);  // nothing, where it is new
+  at = std::move(defined);
 }
 
 void GroupRuns::Erase(uint64_t handle) {
   const auto found = handles_.find(handle);
   if (found == handles_.end()) return;
-  Hold(memory_, found->second.stored, -1);
+  Hold(memory_, found->second, -1);
   handles_.erase(found);
 }
 
@@ -211,24 +295,31 @@ void GroupRuns::LimitMemory(uint64_t bytes) {
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
                                           std::unique_lock<std::mutex>& lock) {
-  const GraphUse use = UseOf(run);
   const auto graph = graphs_.find(run.graph_id());
   if (graph == graphs_.end())
     return absl::InvalidArgumentError(
         absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
   static const auto nothing = std::make_shared<const WrittenGraph>();
-  std::shared_ptr<const WrittenGraph> written =
-      graph->second.has_value() ? sharder_->Find(tenant_, use) : nothing;
-  if (written == nullptr) {
-    if (!may_write) return false;
-    // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
-    // calls change meanwhile is looked at here, and a graph stays.
-    lock.unlock();
-    written = sharder_->Write(tenant_, use, *graph->second);
-    lock.lock();
+  std::shared_ptr<const WrittenGraph> written = nothing;
+  if (graph->second.bytes.has_value()) {
+    DescribeRun(run);
+    written = FindKnown(graph->second);
+    if (written == nullptr) {
+      const GraphUse use = UseOf(run);
+      written = sharder_->Find(tenant_, use);
+      if (written == nullptr) {
+        if (!may_write) return false;
+        // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
+        // calls change meanwhile is looked at here, and a graph stays.
+        lock.unlock();
+        written = sharder_->Write(tenant_, use, *graph->second.bytes);
+        lock.lock();
+      }
+      KeepKnown(graph->second, written);
+    }
   }
-  if (!written->is_clients &&
-      originals_.try_emplace(written->id, Original{run.graph_id(), written->refused}).second) {
+  if (!written->is_clients && !originals_.contains(written->id)) {
+    originals_.emplace(written->id, Original{run.graph_id(), written->refused});
     NoteGathers(seq, *written);
     written_bytes_ += written->bytes.size();
     if (originals_.size() > kGroupGraphsMax || written_bytes_ > kGroupGraphBytesMax)
@@ -243,15 +334,19 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   for (const uint32_t output : run.stack())
     if (output < is_stacked.size()) is_stacked[output] = true;
   for (int i = 0; i < run.outputs_size(); ++i) {
-    Handle defined{.is_state = true};
+    Handle defined;
     if (static_cast<size_t>(i) < written->results.size()) {
-      defined.stored = written->results[i];
+      const WrittenGraph::Result& result = written->results[i];
       if (is_stacked[i]) {
-        const double all = static_cast<double>(defined.stored.bytes) * run.repeat();
-        defined.stored = {.bytes = static_cast<int64_t>(
-                              std::min(all, static_cast<double>(limits::kStoredBytesMax)))};
+        const double all = static_cast<double>(result.bytes) * run.repeat();
+        defined.bytes =
+            static_cast<int64_t>(std::min(all, static_cast<double>(limits::kStoredBytesMax)));
+      } else {
+        defined = {.bytes = result.bytes, .layout = CodeOf(result.layout)};
+        if (defined.layout != 0) defined.cut = {written, &result};
       }
     }
+    defined.is_state = true;
     Define(run.outputs(i), std::move(defined));
   }
   if (written == nothing) return true;

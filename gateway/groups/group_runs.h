@@ -37,6 +37,7 @@
 #include "gateway/groups/graph_sharder.h"
 #include "gateway/ledger/ids.h"
 #include "proto/cloud.pb.h"
+#include "proto/groups.pb.h"
 
 namespace outboard::gateway {
 
@@ -68,6 +69,16 @@ class GroupRuns {
   void LimitMemory(uint64_t bytes);
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
+  // A snapshot is asked for of the items up to `seq`: remembers how the arrays lie behind it, for a
+  // gateway that is started again. Nothing where later items were looked at already, or the arrays
+  // are more than a row takes.
+  void NoteSnapshot(uint64_t seq);
+  // What was noted of it. Forgets that, and what was noted before.
+  std::optional<proto::GroupState> TakeNoted(uint64_t seq);
+  // That of a session that has run nothing; then of one that goes on behind a snapshot.
+  proto::GroupState Describe();
+  // Requires that nothing was looked at. Errors: DATA_LOSS: `state` has what cannot be.
+  absl::Status Resume(const proto::GroupState& state);
   void Restart();                   // a new epoch: what was sent may not have arrived
   void Done(uint64_t through_seq);  // no rank is sent the items up to this one again
   struct Original {
@@ -82,9 +93,24 @@ class GroupRuns {
 
  private:
   struct Handle {
-    WrittenGraph::Result stored;
+    // How its parts lie, and of what; null: it is whole.
+    std::shared_ptr<const WrittenGraph::Result> cut;
+    int64_t bytes = 0;      // that each rank stores
+    uint32_t layout = 0;    // as CodeOf has it
     bool is_state = false;  // a Run left it
   };
+  // A Run of which it is known what was written for it. Holds nothing that the sharder drops.
+  struct KnownRun {
+    std::vector<uint64_t> words;  // as DescribeRun has them
+    std::weak_ptr<const WrittenGraph> written;
+  };
+  struct ClientGraph {
+    std::optional<std::string> bytes;  // nothing: it was refused
+    std::vector<KnownRun> known;       // at most kKnownRunsMax
+    size_t next_known = 0;             // which of them goes next
+  };
+  proto::GroupState DescribeSpread() const;
+  absl::Status ResumeArray(const proto::GroupArray& array);
   void LookAtPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);
   void Define(uint64_t handle, Handle defined);
@@ -102,6 +128,14 @@ class GroupRuns {
                             std::unique_lock<std::mutex>& lock);
   absl::StatusOr<bool> LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
                                  std::unique_lock<std::mutex>& lock);
+  static Handle HandleOf(std::shared_ptr<const WrittenGraph::Result> stored);
+  static void Hold(shard::DeviceMemory& memory, const Handle& handle, int64_t times);
+  // Sets words_ to all that UseOf depends on beside the graph. A Run of hundreds of arrays is
+  // described in microseconds; to make, hash and compare its GraphUse takes hundreds of them.
+  void DescribeRun(const proto::Run& run);
+  shard::DeviceMemory MemoryFor(const proto::Run& run) const;
+  std::shared_ptr<const WrittenGraph> FindKnown(const ClientGraph& graph) const;
+  void KeepKnown(ClientGraph& graph, const std::shared_ptr<const WrittenGraph>& written);
   GraphUse UseOf(const proto::Run& run) const;
   void LookAtWhole(uint32_t index, uint64_t handle, Item& item);
 
@@ -115,11 +149,13 @@ class GroupRuns {
   absl::flat_hash_map<uint64_t, Handle> handles_;
   shard::DeviceMemory memory_;  // held: by all handles
   shard::DeviceSpeeds speeds_;
-  // The client's, by id; nothing: it was refused. None is removed or moved: one is read without the
-  // lock.
-  std::map<std::string, std::optional<std::string>> graphs_;
+  // The client's, by id. None is removed or moved: the bytes of one are read without the lock.
+  std::map<std::string, ClientGraph> graphs_;
+  std::vector<uint64_t> words_;  // of the Run that is looked at
+  size_t known_words_ = 0;       // of all KnownRuns
   size_t graph_bytes_ = 0;
   absl::flat_hash_map<std::string, Original> originals_;  // by the id of what was written
+  std::map<uint64_t, proto::GroupState> noted_;             // by snapshot, at most kNotedMax
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
   uint64_t seen_seq_ = 0;

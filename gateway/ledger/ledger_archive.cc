@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/ledger/ledger_schema.h"
 
 namespace outboard::gateway {
 
@@ -24,7 +27,7 @@ namespace {
 constexpr char kComponent[] = "ledger month";
 constexpr char kColumns[] =
     "SELECT number, tenant, session, grant_number, device, price_per_hour, granted_ms, from_s, "
-    "to_s, unit_ms, body_hash, use FROM archived_entry ";
+    "to_s, unit_ms, use, body_hash FROM archived_entry ";
 // Entries that move in one transaction: others post in between.
 constexpr size_t kEntriesPerMove = 2'000;
 
@@ -35,34 +38,26 @@ absl::Status Damaged(const std::string& month, int64_t number, std::string_view 
 
 // Of a row of kColumns; its amount is what the range costs.
 absl::StatusOr<EntryBody> BodyFrom(const Statement& row, const std::string& month) {
-  const int64_t number = row.Int(0), unit_ms = row.Int(9);
-  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(2));
-  const MicroUsd price{row.Int(5)};
-  if (!session.has_value() || row.Int(4) < 0 || row.Int(4) > UINT32_MAX ||
-      (unit_ms != 1 && unit_ms != 1000) || !CheckPrice(price).ok() || row.Int(7) < 0 ||
-      row.Int(8) < row.Int(7) || row.Int(8) > kLeaseMsMax / unit_ms || row.Int(11) < 0 ||
-      row.Int(11) >= kUseStates)
+  const int64_t number = row.Int(0);
+  std::optional<Charge> charge = ChargeFrom(row, 1);
+  if (!charge.has_value() || !CheckPrice(charge->price_per_hour).ok() ||
+      charge->to_ms < charge->from_ms)
     return Damaged(month, number, "is no charge");
-  Charge charge{.device = {{*session, static_cast<uint64_t>(row.Int(3))},
-                           static_cast<uint32_t>(row.Int(4))},
-                .tenant = TenantId{row.Int(1)},
-                .price_per_hour = price,
-                .granted_at = WallTime{row.Int(6)},
-                .from_ms = row.Int(7) * unit_ms,
-                .to_ms = row.Int(8) * unit_ms,
-                .amount = {},
-                .use = static_cast<UseState>(row.Int(11))};
-  charge.amount.value =
-      ChargeAfter(price, charge.to_ms).value - ChargeAfter(price, charge.from_ms).value;
-  if (!CheckCharge(charge).ok()) return Damaged(month, number, "is no charge");
-  return BodyOf(charge, unit_ms);
+  charge->amount.value = ChargeAfter(charge->price_per_hour, charge->to_ms).value -
+                         ChargeAfter(charge->price_per_hour, charge->from_ms).value;
+  if (!CheckCharge(*charge).ok()) return Damaged(month, number, "is no charge");
+  return BodyOf(*charge, row.Int(9));
 }
 
-void SyncFolder(const std::string& folder) {
+// So that the name of a new file in it outlives a cut of power.
+absl::Status SyncFolder(const std::string& folder) {
   const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return;
-  fsync(file);
-  close(file);
+  const bool is_synced = file >= 0 && fsync(file) == 0;
+  const int error = errno;
+  if (file >= 0) close(file);
+  if (is_synced) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("ledger: its folder cannot be written to disk: ", strerror(error)));
 }
 
 // The use entries of leases whose last charge is in the month, and for which nothing is held.
@@ -173,7 +168,7 @@ absl::StatusOr<int64_t> MonthFiles::Verify(const std::string& month) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
     if (!more) return entries;
     OB_ASSIGN_OR_RETURN(const EntryBody body, BodyFrom(query, month));
-    if (BodyHash(body) != query.Blob(10))
+    if (BodyHash(body) != query.Blob(11))
       return Damaged(month, query.Int(0), "is not what was hashed");
     const Charge& charge = *body.charge;
     const bool same = last.has_value() && last->device == charge.device;
@@ -201,7 +196,7 @@ absl::StatusOr<int64_t> Ledger::ArchiveMonth(std::string_view month_text, WallTi
         Database::OpenFor(kComponent, MonthFiles::kSchema, files.PathOf(month), {}));
     OB_RETURN_IF_ERROR(Copy(*db_, *file, month, numbers));
   }
-  SyncFolder(folder_);
+  OB_RETURN_IF_ERROR(SyncFolder(folder_));
   PassFailpoint("ledger.archive.copied");
   // Read as others will read it, before anything goes.
   OB_RETURN_IF_ERROR(files.Verify(month).status());

@@ -7,6 +7,7 @@
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/ledger/ledger_archive.h"
+#include "gateway/ledger/ledger_schema.h"
 
 namespace outboard::gateway {
 
@@ -17,24 +18,6 @@ namespace {
 
 absl::Status Damaged(int64_t number) {
   return absl::DataLossError(absl::StrCat("ledger: entry ", number, " is damaged"));
-}
-
-// Of the columns tenant to unit_ms, from the sixth.
-absl::StatusOr<Charge> ChargeOf(const Statement& row, int64_t number) {
-  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(5));
-  const int64_t device = row.Int(7), unit_ms = row.Int(12);
-  if (!session.has_value() || device < 0 || device > UINT32_MAX ||
-      (unit_ms != 1 && unit_ms != 1000) || row.Int(15) < 0 || row.Int(15) >= kUseStates)
-    return Damaged(number);
-  return Charge{
-      .device = {{*session, static_cast<uint64_t>(row.Int(6))}, static_cast<uint32_t>(device)},
-      .tenant = TenantId{row.Int(4)},
-      .price_per_hour = MicroUsd{row.Int(8)},
-      .granted_at = WallTime{row.Int(9)},
-      .from_ms = row.Int(10) * unit_ms,
-      .to_ms = row.Int(11) * unit_ms,
-      .amount = {},
-      .use = static_cast<UseState>(row.Int(15))};
 }
 
 // The entries in which the account has a line, and those of which a month's file has them.
@@ -105,7 +88,7 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
   OB_ASSIGN_OR_RETURN(
       Statement query,
       db_->Prepare("SELECT number, at_ms, key, memo, tenant, session, grant_number, device, "
-                   "price_per_hour, granted_ms, from_s, to_s, unit_ms, body_hash, archived, use "
+                   "price_per_hour, granted_ms, from_s, to_s, unit_ms, use, body_hash, archived "
                    "FROM ledger_entry WHERE number = ?"));
   OB_ASSIGN_OR_RETURN(
       Statement lines,
@@ -120,9 +103,9 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
     PostedEntry& entry = entries.emplace_back();
     entry.number = number;
     entry.at = WallTime{query.Int(1)};
-    if (!query.IsNull(14)) {
+    if (!query.IsNull(15)) {
       OB_ASSIGN_OR_RETURN(entry.body,
-                          files.Read(std::string(query.Text(14)), number, query.Blob(13)));
+                          files.Read(std::string(query.Text(15)), number, query.Blob(14)));
       continue;
     }
     entry.body.key = query.Text(2);
@@ -135,9 +118,9 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
       entry.body.lines.push_back({{std::string(lines.Text(0))}, MicroUsd{lines.Int(1)}});
     }
     if (query.IsNull(5)) continue;
-    OB_ASSIGN_OR_RETURN(Charge charge, ChargeOf(query, entry.number));
-    if (entry.body.lines.size() != 2) return Damaged(entry.number);
-    charge.amount = entry.body.lines[1].amount;
+    std::optional<Charge> charge = ChargeFrom(query, 4);
+    if (!charge.has_value() || entry.body.lines.size() != 2) return Damaged(entry.number);
+    charge->amount = entry.body.lines[1].amount;
     entry.body.charge = charge;
     entry.body.unit_ms = query.Int(12);
   }
@@ -145,7 +128,6 @@ absl::StatusOr<std::vector<PostedEntry>> Ledger::EntriesOf(TenantId tenant, int6
 }
 
 absl::StatusOr<std::string> Ledger::HashOfEntry(int64_t number) {
-  if (number == 0) return std::string(kHashBytes, '\0');
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement query,
                       db_->Prepare("SELECT hash FROM ledger_entry WHERE number = ?"));

@@ -1,14 +1,38 @@
-// Balances and statements.
+// Balances and statements, and the charge of a row.
 #include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/ledger/ledger_schema.h"
+#include "gateway/ledger/limits.h"
+#include "gateway/ledger/use_state.h"
 
 namespace outboard::gateway {
 
 using storage::Statement;
+
+std::optional<Charge> ChargeFrom(const Statement& row, int first) {
+  for (int column = first; column < first + 10; ++column)
+    if (row.IsNull(column)) return std::nullopt;
+  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(first + 1));
+  const int64_t device = row.Int(first + 3), from = row.Int(first + 6), to = row.Int(first + 7);
+  const int64_t unit_ms = row.Int(first + 8), use = row.Int(first + 9);
+  if (!session.has_value() || device < 0 || device > UINT32_MAX ||
+      (unit_ms != 1 && unit_ms != 1000) || from < 0 || to < 0 || from > kLeaseMsMax / unit_ms ||
+      to > kLeaseMsMax / unit_ms || use < 0 || use >= kUseStates)
+    return std::nullopt;
+  return Charge{.device = {{*session, static_cast<uint64_t>(row.Int(first + 2))},
+                           static_cast<uint32_t>(device)},
+                .tenant = TenantId{row.Int(first)},
+                .price_per_hour = MicroUsd{row.Int(first + 4)},
+                .granted_at = WallTime{row.Int(first + 5)},
+                .from_ms = from * unit_ms,
+                .to_ms = to * unit_ms,
+                .amount = {},
+                .use = static_cast<UseState>(use)};
+}
 
 absl::StatusOr<MicroUsd> Ledger::Balance(const LedgerAccount& account) {
   absl::MutexLock lock(&mutex_);

@@ -6,7 +6,16 @@
 // chain of hashes reveals deliberate changes.
 #pragma once
 
+#include <optional>
+
+#include "gateway/ledger/meter.h"
+#include "storage/sqlite.h"
+
 namespace outboard::gateway {
+
+// The columns of a charge, from `first`: tenant, session, grant_number, device, price_per_hour,
+// granted_ms, from_s, to_s, unit_ms, use. Its amount is in the lines. Nothing: it is none.
+std::optional<Charge> ChargeFrom(const storage::Statement& row, int first);
 
 inline constexpr const char* kLedgerSchema[] = {
     R"sql(

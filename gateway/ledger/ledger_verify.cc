@@ -1,5 +1,9 @@
 // Verify: passes over one snapshot; each recomputes what the writer should have stored.
+#include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/escaping.h"
@@ -8,6 +12,7 @@
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/ledger/ledger_archive.h"
+#include "gateway/ledger/ledger_schema.h"
 
 namespace outboard::gateway {
 namespace {
@@ -31,25 +36,52 @@ absl::Status VerifyStructure(Database& db) {
   return absl::OkStatus();
 }
 
-// Reads the charge of a use entry from the row; its amount comes from the lines.
-absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
-  for (int column = 5; column <= 12; ++column) {
-    if (row.IsNull(column)) return BrokenEntry("L5", number, "lacks a part of its charge");
+// The lines of all entries in one pass beside that over the entries.
+class LineCursor {
+ public:
+  static absl::StatusOr<LineCursor> Open(Database& db) {
+    OB_ASSIGN_OR_RETURN(Statement accounts, db.Prepare("SELECT id, name FROM ledger_account"));
+    std::unordered_map<int64_t, std::string> names;
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool more, accounts.Step());
+      if (!more) break;
+      names.emplace(accounts.Int(0), accounts.Text(1));
+    }
+    OB_ASSIGN_OR_RETURN(Statement lines,
+                        db.Prepare("SELECT entry, line, account, amount FROM ledger_line "
+                                   "ORDER BY entry, line"));
+    LineCursor cursor(std::move(names), std::move(lines));
+    OB_ASSIGN_OR_RETURN(cursor.has_line_, cursor.lines_.Step());
+    return cursor;
   }
-  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(6));
-  if (!session.has_value()) return BrokenEntry("L5", number, "has no session");
-  const int64_t device = row.Int(8);
-  if (device < 0 || device > UINT32_MAX) return BrokenEntry("L5", number, "has no device");
-  return Charge{
-      .device = {{*session, static_cast<uint64_t>(row.Int(7))}, static_cast<uint32_t>(device)},
-      .tenant = TenantId{row.Int(5)},
-      .price_per_hour = MicroUsd{row.Int(9)},
-      .granted_at = WallTime{row.Int(10)},
-      .from_ms = row.Int(11) * row.Int(14),
-      .to_ms = row.Int(12) * row.Int(14),
-      .amount = {},
-      .use = static_cast<UseState>(row.Int(15))};
-}
+
+  // The lines of entry `number`; numbers must ascend. Lines of entries between are passed over, and
+  // then missing from the count of all lines. More than an entry has, or with other numbers than 0,
+  // 1 ...: DATA_LOSS.
+  absl::StatusOr<std::vector<LedgerLine>> Of(int64_t number) {
+    std::vector<LedgerLine> found;
+    while (has_line_ && lines_.Int(0) <= number) {
+      if (lines_.Int(0) == number) {
+        if (found.size() >= kLinesPerEntryMax ||
+            lines_.Int(1) != static_cast<int64_t>(found.size()))
+          return BrokenEntry("L5", number, "has lines that do not belong to it");
+        const auto name = names_.find(lines_.Int(2));
+        found.push_back({LedgerAccount{name == names_.end() ? "" : name->second},
+                         MicroUsd{lines_.Int(3)}});
+      }
+      OB_ASSIGN_OR_RETURN(has_line_, lines_.Step());
+    }
+    return found;
+  }
+
+ private:
+  LineCursor(std::unordered_map<int64_t, std::string> names, Statement lines)
+      : names_(std::move(names)), lines_(std::move(lines)) {}
+
+  std::unordered_map<int64_t, std::string> names_;
+  Statement lines_;
+  bool has_line_ = false;
+};
 
 // L5 and L7 of an entry with this body, behind one with `hash` and `last_at`.
 absl::Status Follow(const Statement& entry, int64_t number, const std::string& body_hash,
@@ -59,24 +91,23 @@ absl::Status Follow(const Statement& entry, int64_t number, const std::string& b
   if (body_hash.size() != kHashBytes) return BrokenEntry("L5", number, "has no hash");
   last_at = at;
   hash = EntryHash(hash, number, at, body_hash);
-  if (entry.Blob(13) != hash)
+  if (entry.Blob(15) != hash)
     return BrokenEntry("L5", number, "does not follow from the one ahead of it");
   return absl::OkStatus();
 }
 
 // An entry whose month's file has it. What that says is compared with its hash, and nothing else is
 // here.
-absl::Status VerifyMoved(MonthFiles& files, const Statement& entry, Statement& lines,
+absl::Status VerifyMoved(MonthFiles& files, const Statement& entry, LineCursor& lines,
                          int64_t number) {
   OB_ASSIGN_OR_RETURN(const EntryBody body,
                       files.Read(std::string(entry.Text(16)), number, entry.Blob(4)));
   if (entry.Int(5) != body.charge->tenant.value ||
-      entry.Int(11) * entry.Int(14) != body.charge->from_ms ||
-      entry.Int(12) * entry.Int(14) != body.charge->to_ms)
+      entry.Int(11) * entry.Int(13) != body.charge->from_ms ||
+      entry.Int(12) * entry.Int(13) != body.charge->to_ms)
     return BrokenEntry("L4", number, "is not what its file says");
-  lines.Reset();
-  OB_ASSIGN_OR_RETURN(const bool line, lines.Bind(1, number).Step());
-  if (line) return BrokenEntry("L5", number, "has lines, and so has its file");
+  OB_ASSIGN_OR_RETURN(const std::vector<LedgerLine> here, lines.Of(number));
+  if (!here.empty()) return BrokenEntry("L5", number, "has lines, and so has its file");
   return absl::OkStatus();
 }
 
@@ -125,13 +156,10 @@ absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report
       Statement entries,
       db.Prepare(
           "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-          "price_per_hour, granted_ms, from_s, to_s, hash, unit_ms, use, archived FROM "
+          "price_per_hour, granted_ms, from_s, to_s, unit_ms, use, hash, archived FROM "
           "ledger_entry "
           "ORDER BY number"));
-  OB_ASSIGN_OR_RETURN(
-      Statement lines,
-      db.Prepare("SELECT l.line, a.name, l.amount FROM ledger_line l LEFT JOIN ledger_account a ON "
-                 "a.id = l.account WHERE l.entry = ? ORDER BY l.line"));
+  OB_ASSIGN_OR_RETURN(LineCursor lines, LineCursor::Open(db));
   std::string hash(kHashBytes, '\0');
   WallTime last_at{0};
   for (;;) {
@@ -148,30 +176,21 @@ absl::Status VerifyEntries(Database& db, MonthFiles& files, VerifyReport& report
       continue;
     }
     EntryBody body{.key = std::string(entries.Text(1)), .memo = std::string(entries.Text(3))};
-    lines.Reset();
-    lines.Bind(1, number);
-    for (;;) {
-      OB_ASSIGN_OR_RETURN(const bool line, lines.Step());
-      if (!line) break;
-      if (body.lines.size() >= kLinesPerEntryMax ||
-          lines.Int(0) != static_cast<int64_t>(body.lines.size())) {
-        return BrokenEntry("L5", number, "has lines that do not belong to it");
-      }
-      body.lines.push_back({LedgerAccount{std::string(lines.Text(1))}, MicroUsd{lines.Int(2)}});
-    }
+    OB_ASSIGN_OR_RETURN(body.lines, lines.Of(number));
     report.lines += static_cast<int64_t>(body.lines.size());
     const absl::Status balanced = CheckLines(body.lines);
     if (!balanced.ok()) return BrokenEntry("L1", number, std::string(balanced.message()));
 
     if (!entries.IsNull(6)) {
-      OB_ASSIGN_OR_RETURN(Charge charge, ReadCharge(entries, number));
-      charge.amount = body.lines[1].amount;
-      const absl::Status sound = CheckCharge(charge);
+      std::optional<Charge> charge = ChargeFrom(entries, 5);
+      if (!charge.has_value()) return BrokenEntry("L5", number, "is no charge");
+      charge->amount = body.lines[1].amount;
+      const absl::Status sound = CheckCharge(*charge);
       if (!sound.ok()) return BrokenEntry("L4", number, std::string(sound.message()));
-      body.unit_ms = entries.Int(14);
-      if (body.unit_ms != 1 && charge.use != UseState::kRun)
+      body.unit_ms = entries.Int(13);
+      if (body.unit_ms != 1 && charge->use != UseState::kRun)
         return BrokenEntry("L5", number, "has a state that its hash does not cover");
-      const EntryBody expected = BodyOf(charge, body.unit_ms);
+      const EntryBody expected = BodyOf(*charge, body.unit_ms);
       if (expected.key != body.key || expected.lines != body.lines) {
         return BrokenEntry("L2", number, "has a key or lines that are not its charge's");
       }
@@ -261,26 +280,6 @@ absl::Status VerifyBalances(Database& db) {
   }
 }
 
-// L9, for one of the three sums. `sql` returns each use entry's scope, number, charge and stored
-// sums, by scope and number.
-absl::StatusOr<int64_t> VerifySums(Database& db, const char* sql) {
-  OB_ASSIGN_OR_RETURN(Statement uses, db.Prepare(sql));
-  std::optional<std::string> scope;
-  absl::int128 ms = 0, amount = 0;
-  for (int64_t entries = 0;; ++entries) {
-    OB_ASSIGN_OR_RETURN(const bool more, uses.Step());
-    if (!more) return entries;
-    if (scope != uses.Blob(0)) {
-      scope = std::string(uses.Blob(0));
-      ms = amount = 0;
-    }
-    ms += uses.Int(2);
-    amount += uses.Int(3);
-    if (uses.Int(4) != ms || uses.Int(5) != amount)
-      return BrokenEntry("L9", uses.Int(1), "has stored sums that are not those up to it");
-  }
-}
-
 // L10, for one scope of budgets. `sql` returns each of its holds: name and amount, by name.
 absl::Status VerifyHeld(Database& db, BudgetScope scope, const char* sql) {
   OB_ASSIGN_OR_RETURN(Statement holds, db.Prepare(sql));
@@ -334,7 +333,7 @@ absl::Status VerifyHolds(Database& db) {
                     "SELECT lower(hex(session)), SUM(amount) FROM ledger_hold GROUP BY session");
 }
 
-// L9. Rows of other entries, or of another tenant or session, are missing in the joins.
+// L9. Rows of other entries, or of another tenant or session, are missing in the join.
 absl::Status VerifyUse(Database& db) {
   OB_ASSIGN_OR_RETURN(
       Statement count,
@@ -344,26 +343,34 @@ absl::Status VerifyUse(Database& db) {
   OB_CHECK(counted);
   const auto broken = [] { return Broken("L9", "the stored use is not that of the entries"); };
   if (count.Int(0) != count.Int(1)) return broken();
-  // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
-  for (const char* sql :
-       {"SELECT '', u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
-        "COALESCE(l.amount, e.archived_amount), u.ms, u.amount FROM ledger_use u "
-        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant IS NOT NULL "
-        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
-        "SELECT u.tenant, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
-        "COALESCE(l.amount, e.archived_amount), u.tenant_ms, u.tenant_amount FROM ledger_use u "
-        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant = u.tenant "
-        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
-        "SELECT u.session, u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
-        "COALESCE(l.amount, e.archived_amount), u.session_ms, u.session_amount FROM ledger_use u "
-        "CROSS JOIN ledger_entry e ON e.number = u.entry "
-        "AND (e.session = u.session OR e.archived IS NOT NULL) "
-        "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
-        "ORDER BY u.session, u.entry"}) {
-    OB_ASSIGN_OR_RETURN(const int64_t entries, VerifySums(db, sql));
-    if (entries != count.Int(0)) return broken();
+  // CROSS JOIN keeps ledger_use as the outer loop, which gives the order.
+  OB_ASSIGN_OR_RETURN(
+      Statement uses,
+      db.Prepare(
+          "SELECT u.entry, (e.use < 2) * e.unit_ms * (e.to_s - e.from_s), "
+          "COALESCE(l.amount, e.archived_amount), u.ms, u.amount, u.tenant, u.tenant_ms, "
+          "u.tenant_amount, u.session, u.session_ms, u.session_amount FROM ledger_use u "
+          "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.tenant = u.tenant "
+          "AND (e.session = u.session OR e.archived IS NOT NULL) "
+          "LEFT JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry"));
+  struct Sum {
+    absl::int128 ms = 0, amount = 0;
+    bool Adds(const Statement& row, int stored) {
+      ms += row.Int(1);
+      amount += row.Int(2);
+      return row.Int(stored) == ms && row.Int(stored + 1) == amount;
+    }
+  };
+  Sum of_all;
+  std::unordered_map<int64_t, Sum> of_tenant;
+  std::unordered_map<std::string, Sum> of_session;
+  for (int64_t entries = 0;; ++entries) {
+    OB_ASSIGN_OR_RETURN(const bool more, uses.Step());
+    if (!more) return entries == count.Int(0) ? absl::OkStatus() : broken();
+    if (!of_all.Adds(uses, 3) || !of_tenant[uses.Int(5)].Adds(uses, 6) ||
+        !of_session[std::string(uses.Blob(8))].Adds(uses, 9))
+      return BrokenEntry("L9", uses.Int(0), "has stored sums that are not those up to it");
   }
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -2,18 +2,29 @@
 
 #include <grpcpp/security/auth_context.h>
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "gateway/base/clock.h"
 #include "gateway/base/node_serial.h"
 #include "gateway/nodes/node_words.h"
 #include "gateway/tls/worker_admission.h"
 #include "telemetry/log.h"
+#include "wire/tls/authority.h"
 #include "wire/tls/credentials.h"
 
 namespace outboard::gateway {
+namespace {
+
+// Each question costs a look at files and, for who waits, a write. A shelf of machines behind one
+// address asks once for each of them when it is switched on, and again with pauses that grow.
+constexpr double kAsksPerAddress = 512, kAsksPerAddressPerS = 8;
+constexpr size_t kAddressesMax = 4096;
+
+}  // namespace
 
 const char* NodeEnrolment::ToString(Proof proof) {
   switch (proof) {
@@ -29,6 +40,7 @@ const char* NodeEnrolment::ToString(Proof proof) {
 absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
     const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request,
     const std::string& address, WallTime now) {
+  OB_RETURN_IF_ERROR(MayAsk(address));
   OB_RETURN_IF_ERROR(CheckNodeFacts(request.facts()));
   NodeRow node{.serial = request.facts().serial(), .facts = request.facts(), .address = address};
   auto chain = TryEnrol(caller, request, node, now);
@@ -52,12 +64,29 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
   return chain;
 }
 
+absl::Status NodeEnrolment::MayAsk(const std::string& address) {
+  const MonoTime now = MonoNow();
+  std::lock_guard lock(asks_mutex_);
+  if (asks_.size() >= kAddressesMax) {
+    for (auto entry = asks_.begin(); entry != asks_.end();) {
+      entry->second.Fill(kAsksPerAddressPerS, kAsksPerAddress, now);
+      entry = entry->second.left() >= kAsksPerAddress ? asks_.erase(entry) : std::next(entry);
+    }
+    // Whoever has so many addresses is not held up by this.
+    if (asks_.size() >= kAddressesMax) asks_.clear();
+  }
+  Allowance& asks =
+      asks_.try_emplace(AddressKeyOfPeer(address), kAsksPerAddress, now).first->second;
+  asks.Fill(kAsksPerAddressPerS, kAsksPerAddress, now);
+  if (asks.Take(1)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(kAsksTooOften, ": machines of this address ask too often; try again later"));
+}
+
 absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
     const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request, NodeRow& node,
     WallTime now) {
-  OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
-                      admission_->IssueForNode(request.certificate_request(), node.serial));
-  node.key_id = chain.front().key_id();
+  OB_ASSIGN_OR_RETURN(node.key_id, tls::RequestKeyId(request.certificate_request()));
   std::lock_guard lock(mutex_);
   const auto before = registry_->Find(node.serial);
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
@@ -75,6 +104,10 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
                        "`outboard node rm ",
                        node.serial, "` on the gateway's"));
   }
+  OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
+                      admission_->IssueForNode(request.certificate_request(), node.serial));
+  if (chain.front().key_id() != node.key_id)  // another spelling of the key
+    return absl::InvalidArgumentError("the request's key is not written as a certificate has it");
   if (proof == Proof::kClaim)
     OB_RETURN_IF_ERROR(registry_->SpendClaim(request.claim(), node.serial, node.key_id, now));
   OB_RETURN_IF_ERROR(admission_->RecordNode(chain.front()));

@@ -7,18 +7,22 @@
 //   expected     somebody said that a node of this serial number comes
 //   approved     somebody let in this key, which waited
 //
-// Else it waits, and is listed. But for the first two a node is only let in where no other of its
-// serial number is here; what that one was issued is then revoked.
+// Else it waits, and is listed; nothing is signed before one of these holds. But for the first two
+// a node is only let in where no other of its serial number is here; what that one was issued is
+// then revoked.
 //
 // Threads: any; reads and writes the disk.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gateway/base/allowance.h"
+#include "gateway/doors/address_key.h"
 #include "gateway/nodes/node_registry.h"
 #include "proto/fleet.pb.h"
 #include "wire/tls/certificate.h"
@@ -54,10 +58,13 @@ class NodeEnrolment {
   absl::StatusOr<std::vector<tls::Certificate>> TryEnrol(const grpc::AuthContext& caller,
                                                          const proto::EnrolNodeRequest& request,
                                                          NodeRow& node, WallTime now);
+  absl::Status MayAsk(const std::string& address);
   absl::StatusOr<Proof> Prove(const grpc::AuthContext& caller,
                               const proto::EnrolNodeRequest& request, const NodeRow& node,
                               const NodeRow* before, WallTime now);
 
+  std::mutex asks_mutex_;
+  std::map<AddressKey, Allowance> asks_;
   std::mutex mutex_;  // of two that ask for one serial number the second finds the first
   const std::unique_ptr<NodeRegistry> registry_;
   WorkerAdmission* const admission_;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "gateway/accounts/one_time_secret.h"
 #include "gateway/base/node_serial.h"
+#include "gateway/doors/address_key.h"
 #include "gateway/nodes/node_words.h"
 
 namespace outboard::gateway {
@@ -83,6 +84,29 @@ absl::Status Run(Database& db, std::string_view sql, std::string_view text, int6
 absl::Status Run(Database& db, std::string_view sql, int64_t number) {
   OB_ASSIGN_OR_RETURN(Statement statement, db.Prepare(sql));
   return statement.Bind(1, number).Run();
+}
+
+// Whether one more may wait. Who waits already does.
+absl::Status CheckRoomToWait(Database& db, const NodeRow& node) {
+  const AddressKey address = AddressKeyOfPeer(node.address);
+  OB_ASSIGN_OR_RETURN(Statement all,
+                      db.Prepare("SELECT serial, key_id, address FROM node_waiting"));
+  int64_t count = 0, of_address = 0;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, all.Step());
+    if (!more) break;
+    if (all.Text(0) == node.serial && all.Text(1) == node.key_id) return absl::OkStatus();
+    ++count;
+    of_address += AddressKeyOfPeer(all.Text(2)) == address;
+  }
+  if (of_address >= kNodesWaitingPerAddressMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kTooManyWait, ": ", of_address, " nodes of this address wait to be let in; "
+                     "limit ", kNodesWaitingPerAddressMax));
+  if (count >= kNodesWaitingMax)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        kTooManyWait, ": ", count, " nodes wait to be let in; limit ", kNodesWaitingMax));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -329,11 +353,7 @@ absl::Status NodeRegistry::NoteWaiting(const NodeRow& node, WallTime now) {
                            "node_waiting WHERE serial = ? AND approved_ms IS NULL ORDER BY "
                            "asked_ms DESC LIMIT -1 OFFSET ?)",
                            node.serial, kKeysWaitingPerSerialMax - 1));
-    OB_ASSIGN_OR_RETURN(Statement count, db_->Prepare("SELECT count(*) FROM node_waiting"));
-    OB_RETURN_IF_ERROR(count.Step().status());
-    if (count.Int(0) >= kNodesWaitingMax)
-      return absl::ResourceExhaustedError(absl::StrCat(
-          kTooManyWait, ": ", count.Int(0), " nodes wait to be let in; limit ", kNodesWaitingMax));
+    OB_RETURN_IF_ERROR(CheckRoomToWait(*db_, node));
     OB_ASSIGN_OR_RETURN(
         Statement write,
         db_->Prepare("INSERT INTO node_waiting(serial, key_id, facts, address, since_ms, asked_ms) "
@@ -357,7 +377,7 @@ absl::Status NodeRegistry::Enrolled(const NodeRow& node, WallTime now) {
         Statement write,
         db_->Prepare("INSERT INTO node(serial, expected, key_id, facts, address, since_ms, "
                      "asked_ms) VALUES(?, 0, ?, ?, ?, ?, ?) ON CONFLICT(serial) DO UPDATE SET "
-                     "key_id = excluded.key_id, facts = excluded.facts, address = "
+                     "expected = 0, key_id = excluded.key_id, facts = excluded.facts, address = "
                      "excluded.address, since_ms = excluded.since_ms, asked_ms = "
                      "excluded.asked_ms"));
     OB_RETURN_IF_ERROR(write.BindText(1, node.serial)

@@ -3,7 +3,8 @@
 //
 //   claim:  MakeClaim --> open --SpendClaim--> used         open --15 minutes--> expired
 //           open --MakeClaim for the same serial--> gone    used, expired --a day--> gone
-//   node:   Expect --> expected --Enrolled--> enrolled      waiting --Approve, Enrolled--> enrolled
+//   node:   Expect --> expected --Enrolled--> enrolled, expected no more
+//           waiting --Approve, Enrolled--> enrolled
 //           any --Remove--> gone
 //
 // Threads: any; a mutex inside; several processes may use one file. Calls read or write the disk.
@@ -29,6 +30,8 @@ namespace outboard::gateway {
 inline constexpr int64_t kClaimLifeMs = 15 * 60'000;
 // Nodes that wait to be let in, of all serial numbers and of one: whoever reaches the port can ask.
 inline constexpr int64_t kNodesWaitingMax = 4096, kKeysWaitingPerSerialMax = 4;
+// And from one address, or one /64 of IPv6: more than a shelf of machines behind one.
+inline constexpr int64_t kNodesWaitingPerAddressMax = 256;
 inline constexpr size_t kNodeFactsBytesMax = 4096;
 inline constexpr int kNodeListsMax = 64;  // network devices, accelerators
 
@@ -63,7 +66,7 @@ class NodeRegistry {
   absl::Status OfferClaim(std::string_view serial, WallTime now);
   // Whether it may; taken by the call.
   absl::StatusOr<bool> TakeOffer(std::string_view serial, WallTime now);
-  // From now on a node of this serial number is let in, whatever its key.
+  // The next node of this serial number is let in, whatever its key; once.
   absl::Status Expect(std::string_view serial, WallTime now);
   // Lets in the key that waits under this serial number, or the one that begins with `key`.
   // Errors: NOT_FOUND            none waits
@@ -85,7 +88,7 @@ class NodeRegistry {
   // The node of this serial number, unless it only waits. NOT_FOUND: there is none.
   absl::StatusOr<NodeRow> Find(std::string_view serial);
   absl::StatusOr<bool> IsApproved(std::string_view serial, std::string_view key_id);
-  // Errors: RESOURCE_EXHAUSTED  too_many_wait
+  // Errors: RESOURCE_EXHAUSTED  too_many_wait, of all or of its address
   absl::Status NoteWaiting(const NodeRow& node, WallTime now);
   absl::Status Enrolled(const NodeRow& node, WallTime now);
 

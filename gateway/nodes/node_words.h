@@ -16,6 +16,7 @@ inline constexpr char kClaimOtherSerial[] = "claim_other_serial";  // it is for 
 inline constexpr char kSerialTaken[] = "serial_taken";  // the node of this serial is there
 inline constexpr char kWaitingForApproval[] = "waiting_for_approval";
 inline constexpr char kTooManyWait[] = "too_many_wait";
+inline constexpr char kAsksTooOften[] = "asks_too_often";  // machines of its address
 inline constexpr char kCertificateRefused[] = "certificate_refused";  // expired, or revoked
 
 // "claim_used" of "claim_used: the claim ..."; "" where there is none.

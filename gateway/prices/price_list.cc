@@ -4,11 +4,14 @@
 #include <cmath>
 #include <fstream>
 #include <initializer_list>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/check.h"
+#include "gateway/base/own_machines.h"
 #include "gateway/prices/lined_json.h"
 
 namespace outboard::gateway {
@@ -58,26 +61,11 @@ absl::StatusOr<MicroUsd> PriceFrom(const LinedJson& prices, std::string_view key
 
 // "512MB", "8GiB", or bytes.
 absl::StatusOr<uint64_t> BytesFrom(const LinedJson& value) {
-  static constexpr struct {
-    std::string_view unit;
-    uint64_t bytes;
-  } kUnits[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30},
-                {"kB", 1000},        {"MB", 1000'000},    {"GB", 1000'000'000}};
-  constexpr uint64_t kMost = uint64_t{1} << 50;
-  std::string digits = value.text;
-  uint64_t unit_bytes = 1;
-  for (const auto& unit : kUnits) {
-    if (!digits.ends_with(unit.unit)) continue;
-    unit_bytes = unit.bytes;
-    digits.resize(digits.size() - unit.unit.size());
-    break;
-  }
-  uint64_t count = 0;
-  if ((value.kind != Kind::kString && value.kind != Kind::kNumber) ||
-      !absl::SimpleAtoi(digits, &count) || count > kMost / unit_bytes)
-    return AtLine(value.line, absl::StrCat("\"memory\" of ", value.text,
-                                           ": write \"512MB\", \"8GiB\" or bytes"));
-  return count * unit_bytes;
+  const bool is_text = value.kind == Kind::kString || value.kind == Kind::kNumber;
+  const std::optional<uint64_t> bytes = is_text ? ParseBytes(value.text) : std::nullopt;
+  if (bytes.has_value()) return *bytes;
+  return AtLine(value.line, absl::StrCat("\"memory\" of ", value.text,
+                                         ": write \"512MB\", \"8GiB\" or bytes"));
 }
 
 absl::StatusOr<double> RateFrom(const LinedJson& rates, std::string_view key) {
@@ -100,7 +88,7 @@ absl::StatusOr<std::string> NameFrom(const LinedJson& name) {
   if (!sound)
     return AtLine(name.line, absl::StrCat("the name of a class has 1 to ", kClassNameBytesMax,
                                           " letters, digits, '-', '.' and '_'"));
-  if (name.text == kOwnClass)
+  if (name.text == kOwnMachines)
     return AtLine(name.line, "the class \"own\" is of machines of an account's own");
   return name.text;
 }

@@ -17,7 +17,6 @@ namespace outboard::gateway {
 inline constexpr size_t kPriceClassesMax = 100;
 inline constexpr size_t kHardwareOfClassMax = 100;
 inline constexpr size_t kClassNameBytesMax = 32;
-inline constexpr std::string_view kOwnClass = "own";  // no file may use this name
 
 // What a device reaches in the join test (worker/devices/device_rates.h). 0: it is not asked for.
 struct DeviceRates {

@@ -1,5 +1,6 @@
 #include "gateway/proof/auditor.h"
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "base/failpoint.h"
 #include "base/hex.h"
 #include "base/thread_slice.h"
-#include "gateway/proof/receipt_rows.h"
 #include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
@@ -68,6 +68,21 @@ absl::Status WriteAudited(const std::string& data_folder, const signing::Signing
 
 std::string LedgerKeyPath(const std::string& data_folder) { return data_folder + "/ledger.key"; }
 
+std::vector<WorkerShortfall> ByWorker(const std::vector<ReceiptShortfall>& shortfalls) {
+  std::map<std::string, WorkerShortfall> by_key;
+  for (const ReceiptShortfall& one : shortfalls) {
+    const std::string key = one.physical_device.substr(0, one.physical_device.find('/'));
+    WorkerShortfall& of = by_key[key];
+    of.worker = key;
+    ++of.devices;
+    of.charged_ms += one.charged_ms;
+    of.signed_ms += one.signed_ms;
+  }
+  std::vector<WorkerShortfall> all;
+  for (auto& [key, of] : by_key) all.push_back(std::move(of));
+  return all;
+}
+
 absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
                                   const std::string& accounts_path) {
   OB_ASSIGN_OR_RETURN(const signing::SigningKey key,
@@ -82,6 +97,7 @@ absl::StatusOr<AuditReport> Audit(const std::string& data_folder,
   OB_ASSIGN_OR_RETURN(const std::unique_ptr<ReceiptRows> receipts,
                       ReceiptRows::Open(accounts_path));
   OB_ASSIGN_OR_RETURN(report.receipts, receipts->Verify());
+  OB_ASSIGN_OR_RETURN(report.shortfalls, receipts->Shortfalls(kShortfallsShown));
   if (before.entries > 0) {
     const auto hash = ledger->HashOfEntry(before.entries);
     if (absl::IsNotFound(hash.status()))

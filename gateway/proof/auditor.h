@@ -14,10 +14,12 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/proof/receipt_rows.h"
 #include "wire/proof/signing_key.h"
 
 namespace outboard::gateway {
@@ -29,7 +31,19 @@ struct AuditReport {
   VerifyReport ledger;
   int64_t receipts = 0;         // leased devices with one; each signature was checked
   int64_t verified_before = 0;  // entries that the audit before had verified, and are still those
+  // Findings of workers, kShortfallsShown at most: no fault of the books, and no reason to close a
+  // gateway, or any machine of an account's own could.
+  std::vector<ReceiptShortfall> shortfalls;
 };
+inline constexpr size_t kShortfallsShown = 1000;
+
+// By worker: the beginning of its receipt key in hex, as devices are named by.
+struct WorkerShortfall {
+  std::string worker;
+  int64_t devices = 0;  // leased ones
+  int64_t charged_ms = 0, signed_ms = 0;
+};
+std::vector<WorkerShortfall> ByWorker(const std::vector<ReceiptShortfall>& shortfalls);
 
 // Others may write meanwhile. Reads the whole accounts file.
 // Errors: DATA_LOSS  says what does not verify; otherwise those of Ledger and of SigningKey::Open

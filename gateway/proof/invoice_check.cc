@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "gateway/ledger/entry.h"
+#include "gateway/proof/receipt_rows.h"
 #include "wire/proof/receipt.h"
 
 namespace outboard::gateway {

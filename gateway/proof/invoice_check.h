@@ -24,10 +24,6 @@
 
 namespace outboard::gateway {
 
-// Charges and receipts of a running lease are each written every 5 s, not in the same moment; and
-// the gateway counts until it hears of an end, the worker until it is told of it.
-inline constexpr int64_t kReceiptSlackMs = 10'000;
-
 struct PostedEntry;
 
 // An entry on the wire, and back. DATA_LOSS: a field has no possible value.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "gateway/ledger/use_state.h"
 #include "wire/proof/receipt.h"
 
 namespace outboard::gateway {
@@ -101,23 +102,9 @@ absl::Status ReceiptRows::NameDevices(const LeaseId& lease,
   }, "receipts.name_devices");
 }
 
-absl::StatusOr<std::vector<std::string>> ReceiptRows::DevicesOf(const LeaseId& lease) {
-  absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query,
-                      db_->Prepare("SELECT physical FROM lease_device "
-                                   "WHERE session = ? AND grant_number = ? ORDER BY device"));
-  query.BindBlob(1, lease.session.Bytes()).Bind(2, static_cast<int64_t>(lease.grant));
-  std::vector<std::string> devices;
-  for (;;) {
-    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return devices;
-    devices.emplace_back(query.Text(0));
-  }
-}
-
-absl::StatusOr<std::vector<KeptReceipt>> ReceiptRows::Keep(
+absl::StatusOr<std::vector<absl::Status>> ReceiptRows::Keep(
     std::span<const proto::Receipt> receipts) {
-  std::vector<KeptReceipt> kept;
+  std::vector<absl::Status> kept;
   absl::MutexLock lock(&mutex_);
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     kept.clear();
@@ -134,26 +121,25 @@ absl::StatusOr<std::vector<KeptReceipt>> ReceiptRows::Keep(
     for (const proto::Receipt& receipt : receipts) {
       const std::optional<SessionId> session = SessionId::FromBytes(receipt.session_id());
       OB_CHECK(session.has_value());
-      KeptReceipt& result = kept.emplace_back();
-      result.lease = {*session, receipt.grant()};
-      result.physical_device = receipt.physical_device();
+      absl::Status& result = kept.emplace_back();
+      const LeaseId lease{*session, receipt.grant()};
       named.Reset();
       OB_ASSIGN_OR_RETURN(const bool is_named,
-                          BindPlace(named, result.lease, receipt.device()).Step());
+                          BindPlace(named, lease, receipt.device()).Step());
       if (!is_named || named.Text(0) != receipt.physical_device()) {
-        result.status = absl::PermissionDeniedError(
+        result = absl::PermissionDeniedError(
             absl::StrCat("lease ", receipt.grant(), " is not of this device"));
         continue;
       }
       find.Reset();
-      OB_ASSIGN_OR_RETURN(const bool has, BindPlace(find, result.lease, receipt.device()).Step());
+      OB_ASSIGN_OR_RETURN(const bool has, BindPlace(find, lease, receipt.device()).Step());
       if (has) {
         const proto::Receipt before = ReceiptFrom(find);
-        result.status = CheckFollows(before, receipt);
-        if (!result.status.ok() || before.number() >= receipt.number()) continue;
+        result = CheckFollows(before, receipt);
+        if (!result.ok() || before.number() >= receipt.number()) continue;
       }
       put.Reset();
-      OB_RETURN_IF_ERROR(BindPlace(put, result.lease, receipt.device())
+      OB_RETURN_IF_ERROR(BindPlace(put, lease, receipt.device())
                              .Bind(4, static_cast<int64_t>(receipt.number()))
                              .Bind(5, static_cast<int64_t>(receipt.usable_ms()))
                              .Bind(6, static_cast<int64_t>(receipt.busy_ms()))
@@ -204,6 +190,34 @@ absl::StatusOr<int64_t> ReceiptRows::Verify() {
     }
   }));
   return count;
+}
+
+absl::StatusOr<std::vector<ReceiptShortfall>> ReceiptRows::Shortfalls(size_t most) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(
+      Statement query,
+      db_->Prepare("SELECT r.session, r.grant_number, r.device, r.physical, r.usable_ms, "
+                   "MAX(e.to_s * e.unit_ms) AS charged_ms FROM receipt r JOIN ledger_entry e "
+                   "ON e.session = r.session AND e.grant_number = r.grant_number AND "
+                   "e.device = r.device WHERE e.use IN (?, ?) "
+                   "GROUP BY r.session, r.grant_number, r.device "
+                   "HAVING charged_ms > r.usable_ms + ? ORDER BY r.physical LIMIT ?"));
+  query.Bind(1, static_cast<int64_t>(UseState::kRun))
+      .Bind(2, static_cast<int64_t>(UseState::kHeld))
+      .Bind(3, kReceiptSlackMs)
+      .Bind(4, static_cast<int64_t>(most));
+  std::vector<ReceiptShortfall> all;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return all;
+    const std::optional<SessionId> session = SessionId::FromBytes(query.Blob(0));
+    OB_CHECK(session.has_value());  // the table checks it
+    all.push_back({.device = {{*session, static_cast<uint64_t>(query.Int(1))},
+                              static_cast<uint32_t>(query.Int(2))},
+                   .physical_device = std::string(query.Text(3)),
+                   .charged_ms = query.Int(5),
+                   .signed_ms = query.Int(4)});
+  }
 }
 
 }  // namespace outboard::gateway

@@ -23,12 +23,16 @@
 
 namespace outboard::gateway {
 
-// What became of a receipt.
-struct KeptReceipt {
-  LeaseId lease;
-  std::string physical_device;
-  // OK: it is kept, or a later one is. ABORTED: a conflict (R2, R3). PERMISSION_DENIED: R1.
-  absl::Status status;
+// Charges and receipts of a running lease are each written every 5 s, not in the same moment; and
+// the gateway counts until it hears of an end, the worker until it is told of it.
+inline constexpr int64_t kReceiptSlackMs = 10'000;
+
+// A leased device that is charged for more time than its worker signed for.
+struct ReceiptShortfall {
+  LeasedDevice device;
+  std::string physical_device;  // its name is its worker's key and a number
+  int64_t charged_ms = 0, signed_ms = 0;
+  bool operator==(const ReceiptShortfall&) const = default;
 };
 
 class ReceiptRows {
@@ -39,11 +43,11 @@ class ReceiptRows {
   // Which physical devices a lease has, by their places in the session. Idempotent; the first
   // names stay.
   absl::Status NameDevices(const LeaseId& lease, std::span<const std::string> physical_devices);
-  absl::StatusOr<std::vector<std::string>> DevicesOf(const LeaseId& lease);
 
   // Keeps receipts, which have been checked (wire/proof/receipt.h), in one transaction; says of
-  // each what became of it, in their order.
-  absl::StatusOr<std::vector<KeptReceipt>> Keep(std::span<const proto::Receipt> receipts);
+  // each what became of it, in their order. OK: it is kept, or a later one is. ABORTED: a conflict
+  // (R2, R3). PERMISSION_DENIED: R1.
+  absl::StatusOr<std::vector<absl::Status>> Keep(std::span<const proto::Receipt> receipts);
 
   // The last receipt of each device of the lease, by place.
   absl::StatusOr<std::vector<proto::Receipt>> Of(const LeaseId& lease);
@@ -52,6 +56,10 @@ class ReceiptRows {
   // worker that signs too little could close the gateway (`outboard invoice --verify` compares).
   // Returns how many leased devices have a receipt.
   absl::StatusOr<int64_t> Verify();
+
+  // Those that fall short of what the ledger in the same file has by more than kReceiptSlackMs, by
+  // device, `most` at most. Of entries that were moved to a month's file nothing is known here.
+  absl::StatusOr<std::vector<ReceiptShortfall>> Shortfalls(size_t most);
 
  private:
   explicit ReceiptRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}

@@ -45,6 +45,7 @@ struct DeviceWish {
   uint64_t memory_bytes = 0;             // at least, of each device; pools that report none fit
   std::optional<WorkerId> only_on = {};  // where its state is
   uint32_t workers_max = 1;              // 0: any number
+  bool is_own = false;  // of machines of the account's own alone, which count for no quota
   auto operator<=>(const DeviceWish&) const = default;
 };
 

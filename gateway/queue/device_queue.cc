@@ -175,7 +175,8 @@ std::optional<std::vector<DeviceGrant>> DeviceQueue::Fit(uint64_t order, const W
 
 bool DeviceQueue::IsOverQuota(const Line& line) const {
   const auto& [wish, count] = *line.wish;
-  return quota_ > 0 && HeldBy(line.account) + uint64_t{wish.devices} * count > quota_;
+  return quota_ > 0 && !wish.is_own &&
+         HeldBy(line.account) + uint64_t{wish.devices} * count > quota_;
 }
 
 // Who owns the reservation is asked first: what became free there is its.

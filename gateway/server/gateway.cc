@@ -30,6 +30,7 @@
 #include "gateway/doors/connection_table.h"
 #include "gateway/doors/key_door.h"
 #include "gateway/doors/refusals.h"
+#include "gateway/groups/group_snapshots.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_keeper.h"
@@ -257,10 +258,19 @@ class Gateway::Impl {
                                                 ? "no session is opened"
                                                 : "the next audit tries again"}});
           else
-            telemetry::LogInfo("ledger_audited", {{"entries", report->ledger.entries}});
+            TellAudited(*report);
         },
         kAuditEvery);
     auditor_->AwaitFirst(kFirstAuditWithin);
+  }
+
+  static void TellAudited(const AuditReport& report) {
+    telemetry::LogInfo("ledger_audited", {{"entries", report.ledger.entries}});
+    for (const WorkerShortfall& worker : ByWorker(report.shortfalls))
+      telemetry::LogWarning("receipts_fall_short", {{"worker_key", worker.worker},
+                                                    {"leased_devices", worker.devices},
+                                                    {"charged_ms", worker.charged_ms},
+                                                    {"signed_ms", worker.signed_ms}});
   }
 
   absl::Status TakeOver() {
@@ -300,11 +310,13 @@ class Gateway::Impl {
   }
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
-    // A session on several devices ends with the gateway (CoreDriver::LoseGroup).
-    if (row.snapshot_root.empty() || row.devices > 1) return absl::OkStatus();
-    const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
-    if (!root) return absl::DataLossError("its name is damaged");
-    return blob_retention_->RestoreSnapshot(row.tenant, row.session, *root);
+    if (row.snapshot_root.empty()) return absl::OkStatus();
+    std::vector<wire::Hash> parts;  // of each rank
+    if (row.snapshot_root.size() != row.devices * wire::kHashBytes)
+      return absl::DataLossError("its name is damaged");
+    for (uint32_t rank = 0; rank < row.devices; ++rank)
+      parts.push_back(*wire::HashFromBytes(PartOfRoot(row.snapshot_root, rank, row.devices)));
+    return blob_retention_->RestoreParts(row.tenant, row.session, parts);
   }
 
   absl::Status Serve() {
@@ -335,6 +347,7 @@ class Gateway::Impl {
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
                                                 heads_.get(), receipts_.get(), driver_.get(),
+                                                options_.core.price_per_hour,
                                                 door_.get(), &turns_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;

@@ -99,9 +99,9 @@ void LedgerWriter::Grant(LeaseRow row) {
 void LedgerWriter::KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) {
   if (receipts_ == nullptr) return;
   Add({[this, receipts = std::move(receipts), refused = std::move(refused)]() -> absl::Status {
-         OB_ASSIGN_OR_RETURN(const std::vector<KeptReceipt> kept, receipts_->Keep(receipts));
+         OB_ASSIGN_OR_RETURN(const std::vector<absl::Status> kept, receipts_->Keep(receipts));
          for (size_t i = 0; i < kept.size(); ++i)
-           if (!kept[i].status.ok()) refused(receipts[i], kept[i].status);
+           if (!kept[i].ok()) refused(receipts[i], kept[i]);
          return absl::OkStatus();
        },
        nullptr, nullptr});

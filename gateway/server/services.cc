@@ -11,6 +11,7 @@
 #include "gateway/data_path/core_driver.h"
 #include "gateway/nodes/node_keeper.h"
 #include "gateway/observe/call_record.h"
+#include "gateway/prices/price_list.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/invoice_page.h"
 #include "gateway/server/caller.h"
@@ -191,12 +192,43 @@ grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService:
       });
 }
 
+namespace {
+
+// The present head; where the ledger cannot be read, the last one that was signed: sessions are
+// listed and stopped all the same.
+template <typename Reply>
+void AddHead(HeadSigner& heads, TenantId tenant, Reply& reply) {
+  if (const auto now = heads.Refresh(tenant); now.ok())
+    *reply.mutable_head() = *now->head;
+  else if (const auto last = heads.Of(tenant); last != nullptr)
+    *reply.mutable_head() = *last;
+}
+
+void AddClasses(const CoreDriver& driver, MicroUsd price_per_hour,
+                proto::ListSessionsReply& reply) {
+  const std::shared_ptr<const PriceList> prices = driver.prices();
+  if (prices == nullptr) {
+    reply.add_classes()->set_run_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour.value));
+    return;
+  }
+  for (const PriceClass& of : prices->classes) {
+    proto::DeviceClass& one = *reply.add_classes();
+    one.set_name(of.name);
+    one.mutable_rates()->set_gflops(of.rates.gflops);
+    one.mutable_rates()->set_memory_gb_per_s(of.rates.memory_gb_per_s);
+    one.set_memory_bytes(of.memory_bytes);
+    one.set_run_per_hour_micro_usd(static_cast<uint64_t>(of.run.value));
+  }
+}
+
+}  // namespace
+
 grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>*
 AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::ListSessionsRequest, proto::ListSessionsReply>(
       CallMethod::kListSessions, context, door_, turns_, turns_->reports,
       Scopes{KeyScope::kRun, KeyScope::kUsage},
-      [this](const Identity& who, const proto::ListSessionsRequest*,
+      [this](const Identity& who, const proto::ListSessionsRequest* request,
              proto::ListSessionsReply* reply) {
         for (const GatewayCore::Listed& session : driver_->ListSessions(who.tenant)) {
           proto::SessionInfo& info = *reply->add_sessions();
@@ -210,6 +242,8 @@ AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
           info.set_has_client(session.has_client);
           info.set_stopped(std::string(session.stopped.message()));
         }
+        if (request->with_classes()) AddClasses(*driver_, price_per_hour_, *reply);
+        AddHead(*heads_, who.tenant, *reply);
         return absl::OkStatus();
       });
 }
@@ -224,6 +258,7 @@ AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
         if (!stopped.ok()) return stopped.status();
         reply->set_session_id(stopped->first.Hex());
         reply->set_cost_micro_usd(static_cast<uint64_t>(stopped->second.amount.value));
+        AddHead(*heads_, who.tenant, *reply);
         return absl::OkStatus();
       });
 }

@@ -63,14 +63,15 @@ class CloudService final
 class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver, KeyDoor* door,
-                 Turns* turns)
+                 HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver,
+                 MicroUsd price_per_hour, KeyDoor* door, Turns* turns)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
         heads_(heads),
         receipts_(receipts),
         driver_(driver),
+        price_per_hour_(price_per_hour),
         door_(door),
         turns_(turns) {
     Serve(0, &AccountService::ServeCreateKey);
@@ -104,6 +105,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
   HeadSigner* const heads_;
   ReceiptRows* const receipts_;
   CoreDriver* const driver_;
+  const MicroUsd price_per_hour_;  // where there is no price file
   KeyDoor* const door_;
   Turns* const turns_;
 };

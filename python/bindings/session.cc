@@ -4,19 +4,23 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <climits>
 #include <cmath>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/bytes.h"
 #include "client/report/report.h"
 #include "client/session/current_session.h"
+#include "client/session/estimate/recording_session.h"
 #include "client/session/link/private_serve.h"
 #include "client/session/waiting.h"
 #include "client/tensor/session_scope.h"
@@ -64,6 +68,16 @@ uint64_t MaxCostOf(double usd, const At& at) {
   return static_cast<uint64_t>(std::max(1LL, std::llround(usd * 1e6)));
 }
 
+uint64_t MemoryOf(const std::string& text, const At& at) {
+  const std::optional<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.has_value())
+    ThrowIfError(absl::InvalidArgumentError(absl::StrCat(
+                     "memory is \"", absl::CHexEscape(text),
+                     "\": write what a device is to have, such as \"512MB\" or \"8GiB\"")),
+                 at);
+  return *bytes;
+}
+
 class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
@@ -71,7 +85,9 @@ class Connection {
              const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca,
              const std::optional<double>& max_cost, const std::optional<std::vector<int64_t>>& mesh,
              const std::optional<std::string>& spread, const std::optional<std::string>& name,
-             const std::optional<std::string>& attach) {
+             const std::optional<std::string>& attach,
+             const std::optional<std::string>& device_class,
+             const std::optional<std::string>& memory, bool records) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
@@ -109,9 +125,15 @@ class Connection {
     ThrowIfError(options->CheckNames(), at);
     if (max_cost) options->max_cost_micro_usd = MaxCostOf(*max_cost, at);
     if (!tell.is_none()) options->tell = TellOf(tell);
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);
-    ThrowIfError(session.status(), at);
-    session_ = *std::move(session);
+    if (device_class) options->device_class = *device_class;
+    if (memory) options->device_memory_bytes = MemoryOf(*memory, at);
+    if (records) {
+      session_ = MakeRecordingSession(*options);
+    } else {
+      absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);
+      ThrowIfError(session.status(), at);
+      session_ = *std::move(session);
+    }
     Remember();
   }
 
@@ -119,6 +141,13 @@ class Connection {
 
   session::Stats stats() const { return session_->stats(); }
   bool outlives_program() const { return session_->outlives_program(); }
+
+  std::vector<session::ClassEstimate> Estimates(int64_t steps) const {
+    absl::StatusOr<std::vector<session::ClassEstimate>> estimates =
+        session::EstimatesOf(*session_, static_cast<uint64_t>(std::max<int64_t>(0, steps)));
+    ThrowIfError(estimates.status(), Here());
+    return *std::move(estimates);
+  }
 
   void Detach() {
     const absl::Status status = session_->Detach();
@@ -198,6 +227,36 @@ class Connection {
 
 double Dollars(uint64_t micro_usd) { return static_cast<double>(micro_usd) / 1e6; }
 
+void BindEstimate(nb::module_& module) {
+  using session::ClassEstimate;
+  using Three = std::tuple<double, double, double>;
+  const auto three = [](const std::optional<session::EstimateRange>& range,
+                        double unit) -> std::optional<Three> {
+    if (!range.has_value()) return std::nullopt;
+    return Three(range->expected * unit, range->low * unit, range->high * unit);
+  };
+  nb::class_<ClassEstimate>(module, "Estimate", "What steps take and cost on a class of devices.")
+      .def_prop_ro(
+          "device_class", [](const ClassEstimate& e) { return e.of.name; },
+          "Empty: of a gateway without a price file.")
+      .def_prop_ro(
+          "seconds", [three](const ClassEstimate& e) { return three(e.seconds, 1); },
+          "Expected, at least, at most; None: see `unknown`.")
+      .def_prop_ro(
+          "cost", [three](const ClassEstimate& e) { return three(e.micro_usd, 1e-6); },
+          "Likewise, in dollars.")
+      .def_ro("is_measured", &ClassEstimate::is_measured,
+              "From steps that were measured, not from graphs.")
+      .def_ro("unknown", &ClassEstimate::unknown, "Why there are no seconds; else empty.")
+      .def("__repr__", [](const ClassEstimate& e) {
+        if (!e.seconds.has_value())
+          return absl::StrFormat("<Estimate %s: unknown: %s>", e.of.name, e.unknown);
+        return absl::StrFormat("<Estimate %s: %.3g s (%.3g to %.3g), $%.4f>", e.of.name,
+                               e.seconds->expected, e.seconds->low, e.seconds->high,
+                               e.micro_usd->expected / 1e6);
+      });
+}
+
 void BindStats(nb::module_& module) {
   using session::Stats;
   nb::class_<Stats>(module, "Stats", "What a session has done so far. Reading it asks nobody.")
@@ -238,18 +297,21 @@ void BindStats(nb::module_& module) {
 
 void BindSession(nb::module_& module) {
   BindStats(module);
+  BindEstimate(module);
   nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<int64_t>&, const nb::object&,
                     const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<double>&, const std::optional<std::vector<int64_t>>&,
                     const std::optional<std::string>&, const std::optional<std::string>&,
-                    const std::optional<std::string>&>(),
+                    const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<std::string>&, bool>(),
            "host"_a.none(), "key"_a.none(), "devices"_a.none(), "tell"_a.none(),
            "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none(),
            "max_cost"_a.none() = nb::none(), "mesh"_a.none() = nb::none(),
            "spread"_a.none() = nb::none(), "name"_a.none() = nb::none(),
-           "attach"_a.none() = nb::none())
+           "attach"_a.none() = nb::none(), "device_class"_a.none() = nb::none(),
+           "memory"_a.none() = nb::none(), "records"_a = false)
       .def_static(
           "current",
           [] {
@@ -275,6 +337,7 @@ void BindSession(nb::module_& module) {
       .def("detach", &Connection::Detach)
       .def("resume", &Connection::Resume, "max_cost"_a.none())
       .def("fork", &Connection::Fork, "count"_a)
+      .def("estimates", &Connection::Estimates, "steps"_a)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
   module.def(

@@ -7,7 +7,7 @@ import html
 from collections.abc import Callable, Iterator, Sequence
 
 from outboard import _core
-from outboard._core import Stats
+from outboard._core import Estimate, Stats
 from outboard.errors import Error
 
 
@@ -32,6 +32,8 @@ class Session:
     name: by which the session can be entered again, from another program or machine with a key of the account
     (Session.attach). Such a session outlives the program: at the end of its `with`, and of the program, it is left, and
     close() or `outboard stop NAME` ends it. Raises outboard.AlreadyExists where the account has one of that name.
+    device_class: a class of the gateway's price file that its devices are of; without it, CLOUD_CLASS, else any. memory:
+    what each device has at least, in bytes or as "40GB"; without it, CLOUD_MEMORY, else any (docs/prices.md).
     tell: called with each line for people (that a connection is made again, what the gateway has to tell), from any
     thread; without it they go to stderr.
 
@@ -44,11 +46,12 @@ class Session:
     def __init__(self, host: str | None = None, key: str | None = None, devices: int | None = None, *,
                  tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
                  max_cost: float | None = None, mesh: Sequence[int] | None = None, spread: str | None = None,
-                 name: str | None = None):
+                 name: str | None = None, device_class: str | None = None, memory: int | str | None = None):
         if host is None and (fingerprint is not None or ca is not None):
             raise ValueError("fingerprint and ca go with a host; without one set CLOUD_FINGERPRINT or CLOUD_CA")
         self._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost,
-                                            None if mesh is None else list(mesh), spread, name)
+                                            None if mesh is None else list(mesh), spread, name, None, device_class,
+                                            None if memory is None else str(memory))
         self.closed = False
 
     @classmethod
@@ -68,6 +71,30 @@ class Session:
         session._connection = _core.Connection(host, key, 1, tell, fingerprint, ca, max_cost, None, None, None, name)
         session.closed = False
         return session
+
+    @classmethod
+    def recording(cls, host: str | None = None, key: str | None = None, *, fingerprint: str | None = None,
+                  ca: str | None = None, device_class: str | None = None) -> Session:
+        """A session without a device, for its `estimate`: it counts what a program would do there.
+
+            with Session.recording("box:6667", key="ob_live_...") as session:
+                train(steps=100)
+                print(session.estimate(steps=10_000))
+
+        Nothing is sent or computed, and nothing costs. A value that is read is made up: 1.0 for floats, 0 for everything
+        else, in its shape. What has names in the store cannot be read.
+        """
+        session = cls.__new__(cls)
+        session._connection = _core.Connection(host, key, None, None, fingerprint, ca, None, None, None, None, None,
+                                               device_class, None, True)
+        session.closed = False
+        return session
+
+    def estimate(self, steps: int = 0) -> list[Estimate]:
+        """What so many steps like those so far take and cost, for each class of the gateway's; 0: those so far themselves.
+        By the graphs that were sent, and, for the class of this session's device, by the time that steps took there, once
+        there were 20, of which the first ten do not count. Asks the gateway for its prices. docs/estimates.md says what it counts."""
+        return self._connection.estimates(steps)
 
     @classmethod
     def current(cls) -> Session:

@@ -232,7 +232,7 @@ Training TrainOn(const std::shared_ptr<Session>& session) {
 
 void ManyDevicesFigures() {
   const Cloud cloud(static_cast<int>(kMany / kDevicesOfWorker), {},
-                    {"--devices", std::to_string(kDevicesOfWorker)});
+                    {"--devices", std::to_string(kDevicesOfWorker), "--worker-timeout", "60"});
   const std::shared_ptr<Session> one = SessionOn(cloud, 1);
   const Training alone = TrainOn(one);
   std::vector<double> of_one, of_many;

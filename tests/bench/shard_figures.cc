@@ -95,6 +95,7 @@ double LookupUs(const Step& step, const Mesh& mesh) {
   runs.LimitMemory(uint64_t{16} << 30);
   const std::string id = ValueOrDie(EncodeGraph(sink)).id.ToBytes();
   OB_CHECK_OK(runs.AddGraph(id, step.bytes));
+  const std::vector<const UOp*> params = ParamsOf(sink);
   uint64_t seq = 0, handle = 0;
   std::vector<uint64_t> inputs;
   const auto pass = [&](proto::ClientFrame& frame) {
@@ -123,7 +124,7 @@ double LookupUs(const Step& step, const Mesh& mesh) {
       if (!step.options.state[slot]) continue;
       run.add_donate(slot);
       // The next step reads what replaces it.
-      const UOp* const param = ParamsOf(sink)[slot];
+      const UOp* const param = params[slot];
       for (size_t r = 1; r < outputs.size(); ++r)
         if (outputs[r] != 0 && sink->src[r]->dtype == param->dtype &&
             sink->src[r]->shape == param->shape) {

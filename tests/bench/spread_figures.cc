@@ -112,9 +112,11 @@ Trained TrainOn(const Cloud& cloud, uint32_t devices, const std::string& spread,
   return trained;
 }
 
-double RelativeError(const std::vector<double>& losses, const std::vector<double>& expected) {
+// Of the first `count` losses.
+double RelativeError(const std::vector<double>& losses, const std::vector<double>& expected,
+                     size_t count) {
   double most = 0;
-  for (size_t i = 0; i < losses.size(); ++i)
+  for (size_t i = 0; i < std::min(count, losses.size()); ++i)
     most = std::max(most, std::abs(losses[i] - expected[i]) / std::abs(expected[i]));
   return most;
 }
@@ -156,9 +158,13 @@ void SpreadFigures() {
   struct Program {
     std::string name;
     int steps;
+    // Losses that are to be those of one device. Of a network with RELU and MAX the first: from then
+    // on their decisions differ, as they do on one device when its sums have another order
+    // (docs/decisions/134-kinks.md).
+    size_t compared;
     std::function<Training()> make;
   };
-  const std::vector<Program> programs = {{"mnist", 20, Mnist}, {"gpt", 5, Gpt}};
+  const std::vector<Program> programs = {{"mnist", 20, 1, Mnist}, {"gpt", 5, 5, Gpt}};
   double error = 0, auto_vs_best = 0;
   int mismatches = 0;
   std::string worst, slowest;
@@ -170,11 +176,12 @@ void SpreadFigures() {
       double error_here = 0;
       for (const char* const spread : kSpreads) {
         const Trained trained = TrainOn(cloud, devices, spread, program.steps, program.make);
-        const double differs = RelativeError(trained.losses, alone.losses);
+        const double differs = RelativeError(trained.losses, alone.losses, program.compared);
+        const double all = RelativeError(trained.losses, alone.losses, trained.losses.size());
         const std::string what =
             absl::StrFormat("%s, %d devices, %s", program.name, devices, spread);
         if (!(differs <= error)) worst = what, error = differs;
-        if (!(differs <= error_here)) error_here = differs;
+        if (!(all <= error_here)) error_here = all;
         mismatches += trained.mismatches;
         step_ms[spread] = trained.step_ms;
         absl::StrAppendFormat(&steps, "%s %s %.0f", steps.empty() ? "" : ",", spread,
@@ -196,7 +203,7 @@ void SpreadFigures() {
     }
   }
   Report("devices_loss_relative_error", error, "", "one device",
-         absl::StrCat("most of 20 steps of beautiful_mnist and 5 of the GPT on 2, 3, 4, 8: ",
+         absl::StrCat("most of the first step of beautiful_mnist and 5 of the GPT on 2, 3, 4, 8: ",
                       worst));
   Report("devices_replica_mismatches", mismatches, "", "",
          "weights that are whole on every device and are not rank 0's, after the steps");

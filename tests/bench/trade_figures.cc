@@ -14,8 +14,10 @@
 #include "gateway/base/clock.h"
 #include "gateway/core/core.h"
 #include "gateway/ledger/ledger.h"
+#include "tests/bench/estimate_figures.h"
 #include "tests/bench/fork_figures.h"
 #include "tests/bench/report.h"
+#include "tests/bench/sweep_figures.h"
 #include "tests/gateway/support.h"
 #include "tests/sim/fleet.h"
 #include "tests/support/temp_folder.h"
@@ -313,6 +315,8 @@ void TradeFigures() {
   Report("replay_billed_ms", static_cast<double>(ReplayBilledMs()), "ms", "",
          "1,000 executors that are lost");
   ForkFigures();
+  EstimateFigures();
+  SweepFigures();
 }
 
 }  // namespace outboard::bench

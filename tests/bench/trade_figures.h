@@ -10,6 +10,7 @@ namespace outboard::bench {
 // billing_error_micro_usd, cap_overshoot_micro_usd: over a million metering intervals of prepaid
 // accounts, with lost workers, doubled postings, restarts of the gateway and clocks that go back.
 // replay_billed_ms: over a thousand executors that are lost.
+// And those of fork_figures.h, estimate_figures.h and sweep_figures.h.
 void TradeFigures();
 
 }  // namespace outboard::bench

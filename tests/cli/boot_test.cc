@@ -1,10 +1,15 @@
 // `outboard boot`: what it serves to machines that boot over the network, and to whom it says no.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <mutex>
 
+#include "cli/http_answers.h"
 #include "cli/node/boot_script.h"
 #include "cli/node/boot_server.h"
 #include "cli/node/image_store.h"
@@ -69,6 +74,32 @@ class BootTest : public ::testing::Test {
   std::vector<std::string> asked_;
   std::unique_ptr<BootServer> server_;
 };
+
+// It is tried again after a pause, and not a million times a second.
+TEST(AcceptLoopTest, WithoutAFreeDescriptor_ItWaits_AndGoesOn) {
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  ASSERT_TRUE(ListenAt({boost::asio::ip::address_v4::loopback(), 0}, "here", acceptor).ok());
+  int taken = 0;
+  AcceptLoop accepts(acceptor, [&](const tcp::socket&) { ++taken; });
+  accepts.Next();
+  tcp::socket client(io);
+  client.connect(acceptor.local_endpoint());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  ASSERT_GE(next, 0);
+  close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  io.run_for(std::chrono::milliseconds(350));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE(accepts.failures(), 1);
+  EXPECT_LE(accepts.failures(), 4);
+  EXPECT_EQ(taken, 0);
+  while (taken == 0) io.run_one();
+}
 
 TEST_F(BootTest, TheScripts_NameTheFilesByDigest) {
   Serve();
@@ -309,8 +340,11 @@ TEST(BootScript, AMachineWithoutASerialNumber_GoesByWhatProcess1TakesToo) {
 
 TEST(BootScript, WordsForTheKernel_AreWords) {
   EXPECT_TRUE(CheckWords("--append", "console=ttyS0,115200 panic=10").ok());
-  for (const std::string& bad : {std::string("a\nboot"), std::string("${x}"), std::string(600, 'x'),
-                                 std::string("outboard.claim=x"), std::string("rdinit=/bin/sh")})
+  EXPECT_TRUE(CheckWords("--append", "log_host=logs.outboard.example x.rdinit=1").ok());
+  for (const std::string& bad :
+       {std::string("a\nboot"), std::string("${x}"), std::string(600, 'x'),
+        std::string("quiet outboard.claim=x"), std::string("outboard.claim=x"),
+        std::string("rdinit=/bin/sh")})
     EXPECT_EQ(CheckWords("--append", bad).code(), absl::StatusCode::kInvalidArgument) << bad;
 }
 

@@ -159,6 +159,26 @@ TEST_F(EnvironmentTest, HeadsAreKeptForACloudAlone) {
   EXPECT_EQ(With("0", nullptr, nullptr)->heads_file, "");
   setenv("CLOUD_HEADS", "0", 1);
   EXPECT_EQ(With("1", nullptr, nullptr)->heads_file, "");
+  unsetenv("CLOUD_HEADS");
+  setenv("OUTBOARD_DATA", "/tmp/data", 1);
+  EXPECT_EQ(With("1", nullptr, nullptr)->heads_file, "/tmp/data/seen-heads");
+  unsetenv("OUTBOARD_DATA");
+}
+
+TEST_F(EnvironmentTest, MemoryIsWrittenAsEverywhere) {
+  for (const auto& [text, bytes] : {std::pair<const char*, uint64_t>("512MB", 512'000'000),
+                                    {"1.5GB", 1'500'000'000},
+                                    {"8gib", uint64_t{8} << 30}}) {
+    setenv("CLOUD_MEMORY", text, 1);
+    const auto options = With("1", nullptr, nullptr);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->device_memory_bytes, bytes) << text;
+  }
+  for (const char* wrong : {"0", "-1GB", "8 apples", "1e3"}) {
+    setenv("CLOUD_MEMORY", wrong, 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(With("1", nullptr, nullptr).status())) << wrong;
+  }
+  unsetenv("CLOUD_MEMORY");
 }
 
 TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {

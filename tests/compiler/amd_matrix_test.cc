@@ -28,10 +28,10 @@ constexpr int kComputeUnits = 96;
 // Each element has one place among the threads; of WMMA's operands two.
 TEST(AmdMatrix, Fragments_CoverTheMatrices) {
   for (const Gpu& gpu : kGpus)
-    for (const auto& [operand, lanes, copies] :
-         {std::tuple(program::MmaOperand::kA, program::AmdOperandLanes(gpu.unit), 1),
-          {program::MmaOperand::kB, program::AmdOperandLanes(gpu.unit), 1},
-          {program::MmaOperand::kC, program::AmdSumLanes(gpu.unit), 1}}) {
+    for (const auto& [operand, lanes] :
+         {std::pair(program::MmaOperand::kA, program::AmdOperandLanes(gpu.unit)),
+          {program::MmaOperand::kB, program::AmdOperandLanes(gpu.unit)},
+          {program::MmaOperand::kC, program::AmdSumLanes(gpu.unit)}}) {
       std::multiset<std::pair<int, int>> places;
       for (int thread = 0; thread < ThreadsOf(gpu.unit); ++thread)
         for (int lane = 0; lane < lanes; ++lane) {

@@ -88,6 +88,7 @@ TEST(ShardChoice, State_IsCutWhereItHasNoRoomWhole) {
     const shard::ShardOptions options{.memory = {.bytes = has_room ? 8 * kMiB : 2 * kMiB}};
     const auto first = ShardGraph(g, Weights(g), Mesh{{4}}, {}, options);
     ASSERT_TRUE(first.ok()) << first.status();
+    ASSERT_EQ(first->results.size(), 4u);
     for (const Layout& layout : first->results) EXPECT_EQ(layout.is_whole(), has_room);
     const auto step = ShardGraph(g, Halved(g), Mesh{{4}}, {}, options);
     ASSERT_TRUE(step.ok()) << step.status();
@@ -165,6 +166,7 @@ TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
     EXPECT_GT(alone.report.memory_bytes, 0.6 * held) << name;
     EXPECT_LT(alone.report.memory_bytes, 3 * held) << name;
 
+    ASSERT_FALSE(donated.empty()) << name;
     double state = 0;
     for (const int64_t slot : donated) {
       const UOp* const param = ParamsOf(sink)[slot];

@@ -266,6 +266,58 @@ TEST_F(LostRankTest, ATrainingOnTwoDevices_WhoseWorkerIsKilled_GoesOnWithAnother
                            training->err());
 }
 
+// It begins again from its last snapshot, on new executors; what the worker still has of it ends.
+TEST_F(LostRankTest, AGatewayThatIsKilledAndStartedAgain_ChangesNoBit) {
+  cluster_.StartGateway("--snapshot-every 1");
+  cluster_.key();
+  auto worker = cluster_.StartWorker("--devices 2 --no-idle-search");
+  auto undisturbed = StartTraining(cluster_, "2", "2000");
+  ASSERT_EQ(undisturbed->Wait(), 0) << undisturbed->err();
+  auto training = StartTraining(cluster_, "2", "2000");
+  for (const char* const step : {"step 400:", "step 900:"}) {
+    ASSERT_TRUE(Eventually([&] { return training->out().find(step) != std::string::npos; }))
+        << training->err();
+    // A snapshot in between.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    cluster_.gateway().Stop(SIGKILL);
+    cluster_.StartGateway("--snapshot-every 1");
+  }
+  ASSERT_EQ(training->Wait(), 0) << training->err();
+  const auto result = [](const std::string& out) {
+    const size_t weights = out.find("weights ");
+    return out.substr(0, out.find('\n', weights));
+  };
+  EXPECT_EQ(result(training->out()), result(undisturbed->out()));
+  EXPECT_TRUE(Eventually([&] { return DescendantsNamed(worker->pid(), "executor").size() == 1; }))
+      << "those of the gateway before are gone, too";
+}
+
+// What is cut stays so: the rows that each rank holds are added up as before.
+TEST_F(LostRankTest, ArraysInParts_LieAsBefore_BehindARestartOfTheGateway) {
+  cluster_.StartGateway("--snapshot-every 1");
+  cluster_.key();
+  auto worker = cluster_.StartWorker("--devices 2 --no-idle-search");
+  constexpr int kSteps = 40;
+  std::vector<std::string> expected;
+  {
+    auto undisturbed = Open();
+    for (int i = 0; i < kSteps; ++i) expected.push_back(ValueOrDie(undisturbed->Step()));
+    ASSERT_TRUE(undisturbed->session().Close().ok());
+  }
+  auto program = Open();
+  for (int i = 0; i < kSteps; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // so that there are snapshots
+    if (i == 25) {
+      cluster_.gateway().Stop(SIGKILL);
+      cluster_.StartGateway("--snapshot-every 1");
+    }
+    const absl::StatusOr<std::string> value = program->Step();
+    ASSERT_TRUE(value.ok()) << i << ": " << value.status();
+    EXPECT_EQ(*value, expected[i]) << "step " << i;
+  }
+  EXPECT_TRUE(program->session().Close().ok());
+}
+
 TEST_F(GroupsTest, AWorkerThatStandsStill_CostsNothing) {
   cluster_.StartUp(1, "--devices 2");
   auto training = StartTraining(cluster_, "2", "400");

@@ -6,9 +6,12 @@
 #include <csignal>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "client/session/estimate/recording_session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/step.h"
 
@@ -83,6 +86,37 @@ TEST_F(PricesTest, AFleetWithClasses_ServesAtTheirPrices_AndReadsAnotherFile) {
 
   options.device_class = "none-such";
   EXPECT_EQ(Session::Connect(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PricesTest, AnEstimate_AsksForClasses_AndAfterTenStepsIsMeasured) {
+  Write(file(), FileOf("\"gflops\": 0.001, \"memory_gb_per_s\": 0.001", "3.6"));
+  cluster_.StartUp(1, "--prices " + file());
+  session::SessionOptions options = cluster_.Options();
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  options.debug = true;
+  options.tell = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status() << Log();
+  ASSERT_TRUE(test::Step(**session).ok());
+  auto estimates = session::EstimatesOf(**session, 100);
+  ASSERT_TRUE(estimates.ok()) << estimates.status();
+  ASSERT_EQ(estimates->size(), 1u);
+  EXPECT_EQ(estimates->front().of.name, "any");
+  EXPECT_EQ(estimates->front().of.run_per_hour_micro_usd, 3'600'000u);
+  EXPECT_FALSE(estimates->front().is_measured);
+  EXPECT_TRUE(estimates->front().seconds.has_value()) << estimates->front().unknown;
+  for (int i = 0; i < 25; ++i) ASSERT_TRUE(test::Step(**session).ok());
+  estimates = session::EstimatesOf(**session, 100);
+  ASSERT_TRUE(estimates.ok()) << estimates.status();
+  EXPECT_TRUE(estimates->front().is_measured);
+  EXPECT_TRUE((*session)->Close().ok());
+  ASSERT_FALSE(lines.empty());
+  EXPECT_TRUE(Has(lines.back(), "estimate ")) << lines.back();
+  EXPECT_TRUE(Has(lines.back(), "; error ")) << lines.back();
 }
 
 TEST_F(PricesTest, AWorkerThatFallsShort_IsRefusedAndEnds) {

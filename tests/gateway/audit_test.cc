@@ -16,6 +16,7 @@
 #include "tests/gateway/support.h"
 #include "tests/support/gateway_test.h"
 #include "wire/proof/head_file.h"
+#include "wire/proof/receipt.h"
 #include "wire/proof/signed_head.h"
 
 namespace outboard::gateway::test {
@@ -65,6 +66,34 @@ TEST_F(AuditTest, Ledger_AsItWasWritten_Verifies) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->ledger.entries, 4);
   EXPECT_EQ(report->verified_before, 3);
+}
+
+// Or any machine of an account's own could close the gateway.
+TEST_F(AuditTest, WorkerThatSignedForTooLittle_IsAFinding_AndNoFailure) {
+  const signing::SigningKey key = signing::SigningKey::Make();
+  const std::string device = signing::PhysicalDevice(key.public_key(), 0);
+  PostSome(*OpenLedger(books()), 6);
+  {
+    const auto receipts = ValueOrDie(ReceiptRows::Open(books()));
+    ASSERT_TRUE(
+        receipts->NameDevices(DeviceOf(1).lease, std::vector<std::string>{device}).ok());
+    proto::Receipt receipt;
+    receipt.set_session_id(DeviceOf(1).lease.session.Bytes());
+    receipt.set_grant(1);
+    receipt.set_number(1);
+    receipt.set_usable_ms(5'000);
+    receipt.set_physical_device(device);
+    signing::Sign(key, receipt);
+    ASSERT_TRUE(receipts->Keep({&receipt, 1}).ok());
+  }
+  const auto report = Run();
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<WorkerShortfall> workers = ByWorker(report->shortfalls);
+  ASSERT_EQ(workers.size(), 1u);
+  EXPECT_EQ(workers[0].worker, device.substr(0, device.find('/')));
+  EXPECT_EQ(workers[0].devices, 1);
+  EXPECT_EQ(workers[0].charged_ms, 30'000);
+  EXPECT_EQ(workers[0].signed_ms, 5'000);
 }
 
 TEST_F(AuditTest, Ledger_OfWhichSomethingWasChanged_DoesNotVerify) {
@@ -170,6 +199,32 @@ TEST_F(AuditedGatewayTest, Session_KeepsTheHeadsThatItsGatewaySigned) {
     EXPECT_EQ(seen.head.key(), usage.head().key());
     EXPECT_EQ(seen.head.account(), usage.head().account());
   }
+}
+
+TEST_F(AuditedGatewayTest, ListAndStopOfSessions_CarryTheSignedHead) {
+  StartAll();
+  auto session = Session::Connect(WithHeads());
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto stub = proto::Account::NewStub(gateway_->InProcessChannel());
+  proto::ListSessionsReply listed;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->ListSessions(&context, {}, &listed).ok());
+  }
+  ASSERT_EQ(listed.sessions_size(), 1);
+  ASSERT_TRUE(listed.has_head());
+  EXPECT_TRUE(signing::CheckHead(listed.head()).ok());
+  EXPECT_EQ(listed.classes_size(), 0) << "nobody asked for them";
+  proto::StopSessionRequest request;
+  request.set_session(listed.sessions(0).session_id());
+  proto::StopSessionReply stopped;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->StopSession(&context, request, &stopped).ok());
+  }
+  ASSERT_TRUE(stopped.has_head());
+  EXPECT_TRUE(signing::CheckHead(stopped.head()).ok());
+  EXPECT_EQ(stopped.head().account(), Usage().head().account());
 }
 
 TEST_F(AuditedGatewayTest, Gateway_WhoseLedgerDoesNotVerify_ServesUsageAndOpensNoSession) {

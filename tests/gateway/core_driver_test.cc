@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/shard/shard.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/limits.h"
@@ -20,6 +21,7 @@
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
+#include "proto/groups.pb.h"
 #include "tests/gateway/core_driver_world.h"
 #include "wire/limits.h"
 #include "wire/version.h"
@@ -309,7 +311,29 @@ TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
   }
 }
 
-// What its ranks hold in parts, no other gateway knows.
+// With a row that says how its arrays lie behind its snapshot, and only then.
+TEST_F(CoreDriverTest, ASessionOfSeveralDevices_WhoseArraysAreKnown_GoesOn) {
+  TakenOver taken;
+  taken.row.session = SessionId{1, 2};
+  taken.row.tenant = TenantId{1};
+  taken.row.epoch = 1;
+  taken.row.resume_hash = BytesOf(HashOf(Token{3, 4}));
+  taken.row.devices = 2;
+  taken.row.recoverable = true;
+  taken.row.snapshot_seq = 7;
+  proto::GroupState state;
+  state.set_has_parts(true);
+  state.set_seq(6);
+  taken.row.group_state = state.SerializeAsString();
+  driver_.Restore(taken, {});
+  EXPECT_EQ(driver_.session_count(), 0u) << "they are those of another item";
+  state.set_seq(7);
+  taken.row.group_state = state.SerializeAsString();
+  driver_.Restore(taken, {});
+  EXPECT_EQ(driver_.session_count(), 1u);
+}
+
+// Its row does not say how its arrays lie.
 TEST_F(CoreDriverTest, ASessionOfSeveralDevices_EndsWithItsGateway) {
   TakenOver taken;
   taken.row.session = SessionId{1, 2};
@@ -341,13 +365,18 @@ TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {
 // A session on two devices, whose ranks keep their parts.
 class DriverGroupTest : public CoreDriverTest {
  protected:
-  DriverGroupTest() {
+  // `shares`: its executors share the work, and reached so much in the join test.
+  explicit DriverGroupTest(bool shares = false) {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();
     reg.set_name("two");
     reg.set_identity(std::string(kWorkerIdentityBytes, 'b'));
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
-    for (int i = 0; i < 2; ++i) reg.add_devices()->set_hardware_class("large");
+    for (int i = 0; i < 2; ++i) {
+      reg.add_devices()->set_hardware_class("large");
+      if (shares) reg.mutable_devices(i)->mutable_rates()->set_gflops(3000 + 1000 * i);
+    }
+    reg.set_has_collectives(shares);
     reg.set_serves_groups(true);
     reg.set_groups_recover(true);
     two_port_.OnEvent(event);
@@ -384,6 +413,29 @@ class DriverGroupTest : public CoreDriverTest {
   SessionId id_;
   Token token_;
 };
+
+class SharingGroupTest : public DriverGroupTest {
+ protected:
+  SharingGroupTest() : DriverGroupTest(/*shares=*/true) {}
+};
+
+// A gateway that is started again is to make the same choices.
+TEST_F(SharingGroupTest, ARow_SaysHowTheSessionIsSharedAndHowFastItsSlowestDeviceIs) {
+  proto::GroupState state;
+  ASSERT_TRUE(state.ParseFromString(writes_.rows.back().group_state));
+  EXPECT_TRUE(state.has_parts());
+  EXPECT_EQ(state.seq(), 0u);
+  EXPECT_EQ(state.operations_per_s(), shard::OperationsPerS(3e12));
+  EXPECT_NEAR(state.operations_per_s(), 3e12, 1.5e12);
+}
+
+// Without one, another gateway could not go on with it.
+TEST_F(SharingGroupTest, ASnapshotWhoseArraysNobodyNoted_IsInARowWithoutThem) {
+  EXPECT_TRUE(Keep(0, 5, 'a').ok());
+  EXPECT_TRUE(Keep(1, 5, 'c').ok());
+  EXPECT_NE(SnapshotRow(), "");
+  EXPECT_EQ(writes_.rows.back().group_state, "");
+}
 
 TEST_F(DriverGroupTest, ASnapshot_IsOneWhenAllPartsOfOneItemAreKept) {
   EXPECT_TRUE(Keep(0, 5, 'a').ok());

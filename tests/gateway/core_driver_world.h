@@ -153,7 +153,7 @@ class ExecutorEnd final : public ExecutorEndpoint {
 class WorkerEnd final : public WorkerEndpoint {
  public:
   void Send(proto::GatewayCommand command) override { sent.push_back(std::move(command)); }
-  void End(absl::Status) override {}
+  void End(absl::Status why) override { ends.push_back(std::move(why)); }
   // The last Assign.
   const proto::Assign* assign() const {
     const proto::Assign* last = nullptr;
@@ -162,6 +162,7 @@ class WorkerEnd final : public WorkerEndpoint {
     return last;
   }
   std::vector<proto::GatewayCommand> sent;
+  std::vector<absl::Status> ends;
 };
 
 class CoreDriverTest : public ::testing::Test {

@@ -12,7 +12,8 @@ constexpr TenantId kOther{8};
 const absl::Status kCapped = absl::ResourceExhaustedError("the cap of this session is reached");
 
 struct NamesWorld : test::World {
-  explicit NamesWorld(uint32_t devices = 1) : World({.snapshot_ns = 60 * kSecondNs}) {
+  explicit NamesWorld(uint32_t devices = 1, uint32_t sessions_max = 64)
+      : World({.snapshot_ns = 60 * kSecondNs, .sessions_per_tenant_max = sessions_max}) {
     Join(1, devices);
   }
   void Join(uint64_t worker, uint32_t devices) {
@@ -50,7 +51,7 @@ struct NamesWorld : test::World {
     }
     return nullptr;
   }
-  const char* StateOf(const SessionId& id) const {
+  std::string StateOf(const SessionId& id) const {
     for (const GatewayCore::Listed& listed : core.List(test::kTenant, MonoTime{now_ns}))
       if (listed.session == id) return listed.state;
     return "none";
@@ -111,11 +112,11 @@ TEST(GatewayCoreNames, WhoLeavesGivesTheDeviceBackAtOnce_AndTheStateWaits) {
   ASSERT_NE(w.EndOf(1), nullptr);
   EXPECT_TRUE(w.EndOf(1)->why.ok());
   w.After(0.2);
-  EXPECT_STREQ(w.StateOf(id), "parked");
+  EXPECT_EQ(w.StateOf(id), "parked");
   EXPECT_EQ(w.core.devices_busy(), 0u);
   w.Tell(SnapshotKept{id, "root", 5});
   w.Pass(700, {WorkerId{1}}, {id});
-  EXPECT_STREQ(w.StateOf(id), "on disk");
+  EXPECT_EQ(w.StateOf(id), "stored");
   w.Pass(1000, {WorkerId{1}});
   EXPECT_TRUE(w.core.Has(id)) << "longer than one without a name";
   w.Enter(2, "run7");
@@ -157,7 +158,7 @@ TEST(GatewayCoreNames, WhatTheNextClientDoesIsNoReplay) {
   w.Tell(SessionProgress{id, false, 50});
   w.Tell(ClientGone{ConnId{1}});
   w.Tell(ExecutorGone{.session = id, .why = absl::UnavailableError("crashed")});
-  EXPECT_STREQ(w.StateOf(id), "on disk");
+  EXPECT_EQ(w.StateOf(id), "stored");
   w.Enter(2, "run7");
   w.Tell(ExecutorAttached{id, WallTime{}});
   ASSERT_NE(w.Get<Live>(), nullptr);
@@ -196,7 +197,7 @@ TEST(GatewayCoreNames, StoppedForMoney_ItsStateIsKeptForItsClientAndForOthers) {
   EXPECT_TRUE(absl::IsResourceExhausted(w.EndOf(1)->why));
   EXPECT_TRUE(w.EndOf(1)->is_kept);
   w.After(0.2);
-  EXPECT_STREQ(w.StateOf(open.session), "parked");
+  EXPECT_EQ(w.StateOf(open.session), "parked");
   EXPECT_FALSE(w.core.List(test::kTenant, MonoTime{w.now_ns})[0].stopped.ok());
   // Still nobody pays: whoever tries is told, and may try again.
   w.Enter(2, "run7");
@@ -282,6 +283,33 @@ TEST(GatewayCoreNames, AForkBeginsWithTheSnapshot_OnceItHasWhatIsAsked) {
   // Each goes its way.
   w.Tell(ClientClosed{ConnId{1}, absl::OkStatus()});
   EXPECT_TRUE(w.core.IsLive({0, 2}, ConnId{2}, 1));
+}
+
+TEST(GatewayCoreNames, AForkThatWaits_CountsAsASession) {
+  NamesWorld w(4, /*sessions_max=*/2);
+  const SessionId parent = w.LiveAs(1, "run7");
+  w.Fork(2, "run7", 9);
+  EXPECT_EQ(w.EndOf(2), nullptr);
+  w.Fork(3, "run7", 9);
+  ASSERT_NE(w.EndOf(3), nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(w.EndOf(3)->why));
+  w.Tell(w.OpenOf(4, ""));
+  ASSERT_NE(w.EndOf(4), nullptr);
+  w.Tell(SnapshotKept{parent, "root", 9});
+  w.Tell(SnapshotShared{ConnId{2}, absl::OkStatus()});
+  EXPECT_TRUE(w.core.Has({0, 2}));
+  EXPECT_EQ(w.core.session_count(), 2u);
+}
+
+TEST(GatewayCoreNames, AStateHasOneName_ForPeopleAndForOperators) {
+  NamesWorld w;
+  const SessionId id = w.LiveAs(1, "run7");
+  for (const bool busy : {true, false}) {
+    w.Tell(SessionProgress{id, busy, 5});
+    EXPECT_EQ(w.StateOf(id), busy ? "running" : "idle");
+    ASSERT_EQ(w.core.Look(MonoTime{w.now_ns}).sessions.size(), 1u);
+    EXPECT_EQ(w.core.Look(MonoTime{w.now_ns}).sessions[0].state, w.StateOf(id));
+  }
 }
 
 TEST(GatewayCoreNames, AForkWhoseBlobsAreGoneTakesTheLaterSnapshot) {

@@ -113,6 +113,35 @@ TEST(CoreOwn, ItCountsForNoQuotaAndNoShare) {
   EXPECT_EQ(w.Placed(), std::nullopt) << "the quota";
 }
 
+TEST(CoreOwn, WhoWaitsForHisOwn_NeedsNoQuota) {
+  OwnWorld w(Quota(1));
+  w.JoinOwn();
+  w.JoinRented(2);
+  w.Open(1);
+  EXPECT_EQ(w.Placed(), WorkerId{kOwn});
+  w.Open(2);
+  EXPECT_EQ(w.Placed(), WorkerId{kRented}) << "all that it may rent";
+  const SessionId third = w.OpenAs(3, kOwnMachines);
+  EXPECT_EQ(w.Placed(), std::nullopt);
+  w.Tell(ClientClosed{ConnId{1}});
+  ASSERT_EQ(w.Placed(), WorkerId{kOwn});
+  EXPECT_EQ(w.Get<Assign>()->session, third);
+}
+
+TEST(CoreOwn, ASessionOfItsOwnMachines_MayHaveMoreThanTheQuota) {
+  OwnWorld w(Quota(1));
+  WorkerJoined joined{WorkerId{kOwn}, "home#1", {}, "node1", {}};
+  joined.devices.assign(2, {"x86", uint64_t{8} << 30, {}, kOwnMachines});
+  joined.owner = kTenant;
+  joined.serves_groups = true;
+  w.Tell(joined);
+  ClientOpen open{ConnId{1}, kTenant, 2, SessionId{0, 1}, Token{1, 1}, WallTime{}};
+  open.device_class = kOwnMachines;
+  w.Tell(open);
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Placed(), WorkerId{kOwn});
+}
+
 // A cap does not end a program that can wait for a device of its own.
 TEST(CoreOwn, WhoMayNotRent_WaitsForHisOwn) {
   OwnWorld w;

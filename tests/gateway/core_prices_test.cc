@@ -93,6 +93,34 @@ TEST(CorePrices, ADay_EachStateAtItsPrice) {
   EXPECT_NEAR(static_cast<double>(posted.at(UseState::kStored).second), 360, 3);
 }
 
+// The machine and its memory are the account's, the gateway's disk is not.
+TEST(CorePrices, OfAnOwnMachine_StateOnTheGatewaysDisk_CostsAsOfTheCheapestClass) {
+  PricesWorld w;
+  w.Tell(PricesSet{{{"large", PerSecond(3000), {.stored = PerSecond(7)}},
+                    {"small", PerSecond(1000), kIdle}}});
+  WorkerJoined joined{WorkerId{2}, "home#2", {{"x86", uint64_t{8} << 30, {}, kOwnMachines}},
+                      "node2", {}};
+  joined.snapshots_when_asked = true;
+  joined.owner = kTenant;
+  w.Tell(joined);
+  const SessionId id = w.OpenLive(1);
+  EXPECT_EQ(w.Get<Live>()->price_class, kOwnMachines);
+  w.Work(id, 20);
+  w.Idle(id, 61);
+  w.Tell(SnapshotKept{id, "root", w.done});
+  w.Idle(id, 660);
+  w.Idle(id, 300);
+  w.Tell(ClientClosed{ConnId{1}});
+  const auto posted = w.Posted();
+  EXPECT_EQ(posted.at(UseState::kRun).second, 0);
+  EXPECT_FALSE(posted.contains(UseState::kParked));
+  EXPECT_NEAR(static_cast<double>(posted.at(UseState::kStored).second), 360, 3);
+  for (const Action& action : w.history)
+    if (const auto* const lease = std::get_if<WriteLease>(&action);
+        lease != nullptr && lease->end.empty())
+      EXPECT_EQ(lease->price_class, lease->use == UseState::kStored ? "small" : kOwnMachines);
+}
+
 TEST(CorePrices, Bill_HasAllAmountsAndTheTimeOfDevices) {
   PricesWorld w;
   const SessionId id = w.OpenLive(1);

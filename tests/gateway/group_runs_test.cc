@@ -147,6 +147,72 @@ TEST_F(GroupRunsTest, ACarriedResultThatIsFetched_StaysInPartsAndIsMadeWhole) {
   EXPECT_EQ(run.whole(0).graph_id(), fetch.items(0).fetch().whole(0).graph_id());
 }
 
+// A gateway that is started again knows of the arrays what its row says.
+TEST_F(GroupRunsTest, ArraysOfASnapshot_AreResumedAsTheyLay) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  runs.LimitMemory(1 << 20);
+  Pass(runs, Put(1, 1));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);  // it is state, and left in parts
+  Pass(runs, step);
+  runs.NoteSnapshot(1);
+  EXPECT_FALSE(runs.TakeNoted(1).has_value()) << "a later item was looked at";
+  runs.NoteSnapshot(2);
+  proto::ClientFrame next = Run(3, 2, 3);
+  next.mutable_items(0)->mutable_run()->add_donate(0);
+  proto::ClientFrame again = next;
+  ASSERT_TRUE(runs.Prepare(true, next).ok());
+  Written written;
+  runs.Rewrite(next, written);
+  const auto noted = runs.TakeNoted(2);
+  ASSERT_TRUE(noted.has_value());
+  ASSERT_EQ(noted->arrays_size(), 1);
+  EXPECT_GT(noted->arrays(0).cut_size(), 0);
+  EXPECT_FALSE(runs.TakeNoted(2).has_value()) << "once";
+
+  proto::GroupState state;
+  ASSERT_TRUE(state.ParseFromString(noted->SerializeAsString()));
+  GroupRuns later{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  ASSERT_TRUE(later.Resume(state).ok());
+  OB_CHECK_OK(later.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  EXPECT_TRUE(*later.Prepare(/*may_write=*/false, again)) << "the same memory, layouts and all";
+  Written same;
+  later.Rewrite(again, same);
+  EXPECT_EQ(again.items(0).run().graph_id(), next.items(0).run().graph_id());
+
+  state.mutable_arrays(0)->mutable_cut()->Set(0, 7);
+  GroupRuns damaged{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  EXPECT_EQ(damaged.Resume(state).code(), absl::StatusCode::kDataLoss);
+}
+
+// Each step is found by what describes it: other layouts, donations or fetches are another graph.
+TEST_F(GroupRunsTest, AKnownRun_IsAnotherIfAnythingThatCountsDiffers) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  uint64_t seq = 0, handle = 0;
+  const auto name_of = [&](bool is_state, bool fetches, uint64_t input) {
+    proto::ClientFrame frame = Run(++seq, input, ++handle);
+    if (is_state) frame.mutable_items(0)->mutable_run()->add_donate(0);
+    if (fetches) frame.mutable_items(0)->mutable_run()->add_fetch(0);
+    Written written;
+    EXPECT_TRUE(runs.Prepare(true, frame).ok());
+    runs.Rewrite(frame, written);
+    return frame.items(0).run().graph_id();
+  };
+  const auto put = [&] {
+    proto::ClientFrame frame = Put(++seq, ++handle);
+    Pass(runs, frame);
+    return handle;
+  };
+  const std::string state = name_of(true, false, put()), state_again = name_of(true, false, put());
+  EXPECT_EQ(state, state_again);
+  const uint64_t in_parts = handle;
+  EXPECT_NE(name_of(true, true, put()), state) << "its value is whole";
+  EXPECT_NE(name_of(true, false, in_parts), state) << "its input is cut";
+  EXPECT_EQ(name_of(true, false, put()), state);
+}
+
 TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
   proto::ClientFrame run = Run(1, 1, 2);
   run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));

@@ -1,7 +1,12 @@
 // Closed months in files: nothing that a reader of the books sees changes, and both parts verify.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +19,20 @@
 #include "gateway/proof/invoice_page.h"
 #include "gateway/proof/receipt_rows.h"
 #include "tests/gateway/support.h"
+
+namespace {
+std::atomic<bool> folders_cannot_sync{false};
+}  // namespace
+
+// In place of the C library's: a disk whose folders cannot be written.
+extern "C" int fsync(int file) {
+  struct stat what {};
+  if (folders_cannot_sync && fstat(file, &what) == 0 && S_ISDIR(what.st_mode)) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace outboard::gateway::test {
 namespace {
@@ -194,6 +213,19 @@ TEST_F(LedgerArchiveTest, Ledger_OfWhichAnArchivedPartWasChanged_DoesNotVerify) 
     EXPECT_TRUE(absl::IsDataLoss(OpenLedger(path())->Verify().status()))
         << change << OpenLedger(path())->Verify().status();
   }
+}
+
+// The name of the month's file may not be on disk yet: nothing goes from the ledger.
+TEST_F(LedgerArchiveTest, FolderThatCannotBeSynced_NothingIsMoved_AndItGoesOnLater) {
+  const Seen before = Look();
+  folders_cannot_sync = true;
+  const auto failed = ledger_->ArchiveMonth("2026-10", kNovember);
+  folders_cannot_sync = false;
+  EXPECT_TRUE(absl::IsUnavailable(failed.status())) << failed.status();
+  EXPECT_EQ(ledger_->Verify()->archived, 0);
+  EXPECT_EQ(Look(), before);
+  EXPECT_EQ(*ledger_->ArchiveMonth("2026-10", kNovember), 62);
+  EXPECT_EQ(Look(), before);
 }
 
 // As after a crash between the file and the ledger: the file has what is to move.

@@ -34,7 +34,11 @@ class Watcher final : public DriverObserver {
   }
   void OnWorkerLifted(std::string_view, std::string_view) override { ++lifted; }
   void OnQuarantineTrouble(const absl::Status& why) override { troubles.push_back(why); }
+  void OnDeviceOut(std::string_view, uint32_t device, std::string_view) override {
+    devices_out.push_back(device);
+  }
   std::vector<std::string> offences, set_aside;
+  std::vector<uint32_t> devices_out;
   int lifted = 0;
   std::vector<absl::Status> troubles;
 };
@@ -275,6 +279,7 @@ class ReceiptsTest : public LyingWorkerTest {
     *event.mutable_receipt() = receipt;
     counting_port_.OnEvent(event);
     RunAll(host_.jobs);
+    driver_.OnTick();
     RunAll(writes_.jobs);
     RunAll(host_.jobs);
   }
@@ -301,7 +306,7 @@ TEST_F(ReceiptsTest, WorkerIsToldOfItsLeases_AndTheyNameTheirDevices) {
   EXPECT_TRUE(LastChange()->ends());
 }
 
-TEST_F(ReceiptsTest, ReceiptsOfBeats_AreKeptEveryFewSeconds_TheLastOfALeaseAtOnce) {
+TEST_F(ReceiptsTest, ReceiptsOfBeats_AreKeptEveryFewSeconds_TheLastOfALeaseWithTheNextTick) {
   proto::WorkerEvent event;
   event.mutable_heartbeat()->set_beat(1);
   *event.mutable_heartbeat()->add_receipts() = ReceiptOf(1, 1000);
@@ -314,6 +319,142 @@ TEST_F(ReceiptsTest, ReceiptsOfBeats_AreKeptEveryFewSeconds_TheLastOfALeaseAtOnc
   ASSERT_EQ(writes_.receipts.size(), 2u);
   EXPECT_EQ(writes_.receipts[1].number(), 2u);
   EXPECT_TRUE(watcher_.offences.empty());
+}
+
+// Each write waits for the disk, and so do those of all accounts behind it.
+TEST_F(ReceiptsTest, HoweverManyLeasesEnd_ReceiptsAreWrittenOnceATick) {
+  for (uint64_t number = 1; number <= 100; ++number) {
+    proto::WorkerEvent event;
+    *event.mutable_receipt() = ReceiptOf(number, number);
+    counting_port_.OnEvent(event);
+    RunAll(host_.jobs);
+  }
+  EXPECT_TRUE(writes_.receipts.empty());
+  Tick(kTickMs);
+  EXPECT_FALSE(writes_.receipts.empty());
+  EXPECT_TRUE(counting_.ends.empty());
+}
+
+TEST_F(ReceiptsTest, MoreReceiptsThanItsLeasesNeed_EndTheStream_ButHonestOnesNeverDo) {
+  proto::WorkerEvent beat;
+  beat.mutable_heartbeat()->set_beat(1);
+  *beat.mutable_heartbeat()->add_receipts() = ReceiptOf(1, 1000);
+  for (int second = 0; second < 10'000; ++second) {
+    host_.now.ns += kSecondNs;
+    counting_port_.OnEvent(beat);
+    host_.jobs.clear();
+  }
+  EXPECT_TRUE(counting_.ends.empty());
+  for (int i = 1; i < 1000; ++i)
+    *beat.mutable_heartbeat()->add_receipts() = ReceiptOf(1, 1000);
+  for (int second = 0; second < 10; ++second) {
+    host_.now.ns += kSecondNs;
+    counting_port_.OnEvent(beat);
+  }
+  ASSERT_EQ(counting_.ends.size(), 1u);
+  EXPECT_EQ(counting_.ends[0].code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_LE(host_.jobs.size(), 5u) << "what is beyond is not checked";
+  host_.jobs.clear();
+}
+
+// Machines of an account's own, which dial in where clients do.
+class OwnWorkerTest : public LyingWorkerTest {
+ protected:
+  OwnWorkerTest() {
+    worker_port_.OnGone();
+    own_port_.SetOwner(auth_.identity);
+    Join(own_port_, 'o', key_.public_key());
+  }
+  static proto::WorkerEvent BeatOf(size_t sessions, size_t receipts = 0) {
+    proto::WorkerEvent event;
+    event.mutable_heartbeat()->set_beat(1);
+    for (size_t i = 0; i < sessions; ++i)
+      event.mutable_heartbeat()->add_sessions(SessionId{9, i + 1}.Bytes());
+    for (size_t i = 0; i < receipts; ++i) event.mutable_heartbeat()->add_receipts();
+    return event;
+  }
+  const signing::SigningKey key_ = signing::SigningKey::Make();
+  WorkerEnd own_;
+  WorkerPort own_port_{&driver_, &own_};
+};
+
+TEST_F(OwnWorkerTest, WhoNamesMoreSessionsThanItWasGiven_IsCutOff) {
+  own_port_.OnEvent(BeatOf(kSessionsBeyondMax));
+  EXPECT_TRUE(own_.ends.empty());
+  const size_t before = own_.sent.size();
+  own_port_.OnEvent(BeatOf(kSessionsBeyondMax + 1));
+  ASSERT_EQ(own_.ends.size(), 1u);
+  EXPECT_EQ(own_.ends[0].code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(own_.ends[0].message().find("it was given 0"), std::string::npos) << own_.ends[0];
+  own_port_.OnEvent(BeatOf(0));
+  EXPECT_LE(own_.sent.size(), before + 1) << "what it says now does not count";
+}
+
+TEST_F(OwnWorkerTest, WhoSaysTooMuch_IsCutOff) {
+  for (int i = 0; i < 2 * static_cast<int>(kOwnEventsAtOnce) && own_.ends.empty(); ++i)
+    own_port_.OnEvent(BeatOf(0));
+  ASSERT_EQ(own_.ends.size(), 1u);
+  EXPECT_EQ(own_.ends[0].code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Each would be a line in the log.
+TEST_F(OwnWorkerTest, ReceiptThatItDidNotSign_CutsItOff_AndADeviceFailsOnce) {
+  for (const uint32_t device : {7u, 0u, 0u}) {
+    proto::WorkerEvent event;
+    event.mutable_device_out()->set_device(device);
+    own_port_.OnEvent(event);
+  }
+  EXPECT_EQ(watcher_.devices_out, std::vector<uint32_t>{0});
+  EXPECT_TRUE(own_.ends.empty());
+  own_port_.OnEvent(BeatOf(0, 100));
+  RunAll(host_.jobs);
+  ASSERT_EQ(own_.ends.size(), 1u);
+  EXPECT_EQ(own_.ends[0].code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(watcher_.offences, std::vector<std::string>{"receipt"});
+}
+
+TEST_F(OwnWorkerTest, ToComeBack_GivesNoOtherReceipts) {
+  own_port_.OnEvent(BeatOf(0, 4000));
+  EXPECT_TRUE(own_.ends.empty());
+  own_port_.OnGone();
+  WorkerEnd again;
+  WorkerPort port(&driver_, &again);
+  port.SetOwner(auth_.identity);
+  Join(port, 'p', key_.public_key());
+  port.OnEvent(BeatOf(0, 200));
+  EXPECT_EQ(again.ends.size(), 1u);
+  host_.jobs.clear();
+  port.OnGone();
+}
+
+// It has another identity whenever it likes: rows of those would fill the books.
+TEST_F(OwnWorkerTest, OneThatLies_IsCutOff_AndNothingOfItIsKept) {
+  Join(rogue_port_, 'r');  // of the fleet
+  proto::ClientFrame frame = OpenFrame();
+  Open(client_port_, frame);
+  ASSERT_NE(own_.assign(), nullptr);
+  WorkerEnd liar;
+  WorkerPort port(&driver_, &liar);
+  port.SetOwner(auth_.identity);
+  Join(port, 'l');
+  Beat(port, own_.assign()->session_id());
+  ASSERT_EQ(liar.ends.size(), 1u);
+  EXPECT_EQ(liar.ends[0].code(), absl::StatusCode::kPermissionDenied);
+  RunAll(host_.jobs);
+  EXPECT_TRUE(quarantine_.rows.empty());
+  EXPECT_TRUE(watcher_.set_aside.empty());
+  port.OnGone();
+}
+
+TEST_F(OwnWorkerTest, WhoJoinsWithTooManySessions_IsRefused) {
+  proto::WorkerEvent event;
+  proto::Register& reg = *event.mutable_register_();
+  wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+  reg.add_devices();
+  for (size_t i = 0; i <= kWorkerSessionsMax; ++i) reg.add_sessions();
+  rogue_port_.OnEvent(event);
+  ASSERT_EQ(rogue_.ends.size(), 1u);
+  EXPECT_EQ(rogue_.ends[0].code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ReceiptsTest, WhoContradictsItsReceipts_IsSetAside) {

@@ -119,11 +119,35 @@ TEST_F(NodeRegistryTest, OfAllThatWait_ThereIsALimit_AndADayLaterRoom) {
   EXPECT_TRUE(registry_->NoteWaiting(Node("new", kKey), After(86'400'001)).ok());
 }
 
-TEST_F(NodeRegistryTest, Expected_StaysSo_UntilItIsRemoved) {
+// One machine that invents serial numbers leaves room for those of other addresses.
+TEST_F(NodeRegistryTest, OfOneAddress_FewerMayWait) {
+  const auto at = [](const std::string& serial, const std::string& address) {
+    NodeRow node = Node(serial, kKey);
+    node.address = address;
+    return node;
+  };
+  const std::string fill =
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i "
+      "< " +
+      std::to_string(kNodesWaitingPerAddressMax) +
+      ") INSERT INTO node_waiting SELECT 's-' || i, '" + kKey + "', x'', 'ipv4:192.0.2.7:' || i, " +
+      std::to_string(kNow.unix_ms) + ", " + std::to_string(kNow.unix_ms) + ", NULL FROM n";
+  ASSERT_TRUE(
+      storage::Database::Open(folder_ + "/accounts.db").value()->Execute(fill.c_str()).ok());
+  const absl::Status status = registry_->NoteWaiting(at("new", "ipv4:192.0.2.7:9"), kNow);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(NodeWord(std::string(status.message())), kTooManyWait);
+  EXPECT_TRUE(registry_->NoteWaiting(at("s-1", "ipv4:192.0.2.7:9"), kNow).ok()) << "waits already";
+  EXPECT_TRUE(registry_->NoteWaiting(at("new", "ipv4:192.0.2.8:9"), kNow).ok());
+}
+
+TEST_F(NodeRegistryTest, Expected_LetsInOne) {
   EXPECT_TRUE(absl::IsNotFound(registry_->Find("s-1").status()));
   ASSERT_TRUE(registry_->Expect("s-1", kNow).ok());
   EXPECT_TRUE(registry_->Find("s-1")->is_expected);
   ASSERT_TRUE(registry_->Enrolled(Node("s-1", kKey), kNow).ok());
+  EXPECT_FALSE(registry_->Find("s-1")->is_expected);
+  ASSERT_TRUE(registry_->Expect("s-1", kNow).ok());
   EXPECT_TRUE(registry_->Find("s-1")->is_expected);
   EXPECT_EQ(registry_->Find("s-1")->state, NodeState::kEnrolled);
   ASSERT_TRUE(registry_->Remove("s-1").ok());

@@ -74,6 +74,21 @@ TEST_F(RelayTest, TakeSnapshotIsNoClientsToSend) {
   EXPECT_EQ(executor_.queued_bytes(), 0u);
 }
 
+// Another client has not asked for it, and would wait for the answer in vain.
+TEST_F(RelayTest, ASaveOfTheClientBefore_IsNotAwaited) {
+  Connect(first_, 1);
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  proto::ClientItem& item = *frame.add_items();
+  item.set_seq(1);
+  item.mutable_save();
+  bool pause = false;
+  ASSERT_TRUE(relay_.FromClient(&first_, std::move(frame), pause).ok());
+  EXPECT_TRUE(relay_.awaits_saved());
+  Connect(second_, 2);
+  EXPECT_FALSE(relay_.awaits_saved());
+}
+
 // Nobody has connected since the gateway was started again: the executor's epoch is unknown.
 TEST_F(RelayTest, WhatAnExecutorHasDoneIsKnownBeforeItsClientIsBack) {
   proto::ServerFrame frame;

@@ -153,16 +153,36 @@ TEST_F(NodeTest, EachRefusal_HasItsWord) {
   EXPECT_EQ(log.find(claim), std::string::npos);
 }
 
+// Before anything is read, checked or signed for them.
+TEST_F(NodeTest, AnAddressThatAsksTooOften_HearsOnlyThat) {
+  StartGateway();
+  const auto fleet = Fleet();
+  std::string word;
+  int asked = 0;
+  for (; asked < 2000 && word.empty(); ++asked) {
+    grpc::ClientContext context;
+    proto::EnrolReply reply;
+    const absl::Status status = wire::FromGrpc(fleet->EnrolNode(&context, {}, &reply));
+    word = Word(status);
+    EXPECT_EQ(status.code(), word.empty() ? absl::StatusCode::kInvalidArgument
+                                          : absl::StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(word, gateway::kAsksTooOften);
+  EXPECT_GE(asked, 500) << "a shelf of machines behind one address asks at once";
+}
+
 TEST_F(NodeTest, AnotherMachine_IsLetInOnlyWhereTheFirstIsGone_WhoseCertificateThenEnds) {
   StartGateway();
   ASSERT_EQ(Node("expect --serial s-1").code, 0);
   Identity first, second;
   ASSERT_TRUE(Enrol("s-1", "", nullptr, &first).ok());
-  EXPECT_EQ(Word(Enrol("s-1", "")), gateway::kSerialTaken);
+  EXPECT_EQ(Word(Enrol("s-1", "")), gateway::kWaitingForApproval);
   EXPECT_TRUE(Log(first, "here").ok());
   // After so long it should have joined, and has not.
   std::this_thread::sleep_for(
       std::chrono::milliseconds(gateway::NodeEnrolment::kJoinsWithinMs + 500));
+  EXPECT_EQ(Word(Enrol("s-1", "")), gateway::kWaitingForApproval) << "one was expected, and came";
+  ASSERT_EQ(Node("expect --serial s-1").code, 0);
   ASSERT_TRUE(Enrol("s-1", "", nullptr, &second).ok());
   EXPECT_TRUE(Eventually([&] { return absl::IsUnauthenticated(Log(first, "still here")); }));
   EXPECT_EQ(Word(EnrolKey(first->key, "s-1", "")), gateway::kCertificateRefused);

@@ -108,13 +108,16 @@ TEST(Authority, IssuesForARequestOnlyWhatItDecides) {
       request, {.common_name = "outboard worker", .purpose = Purpose::kWorker, .lifetime_s = 60});
   ASSERT_TRUE(chain.ok()) << chain.status();
   EXPECT_TRUE(key.Fits(chain->front()));
+  EXPECT_EQ(ValueOrDie(RequestKeyId(request)), chain->front().key_id());
   EXPECT_FALSE(chain->front().is_authority());
   EXPECT_LT(chain->front().not_after(), absl::Now() + absl::Seconds(61));
   std::string damaged = request;
   damaged[damaged.size() - 5] ^= 1;  // of the signature
   for (const std::string& bad : {std::string(), std::string("x"), damaged, request.substr(0, 100),
                                  std::string(kRequestBytesMax + 1, 'x')})
-    EXPECT_TRUE(absl::IsInvalidArgument(Ours().IssueFor(bad, {.common_name = "w"}).status()));
+    for (const absl::Status& status :
+         {Ours().IssueFor(bad, {.common_name = "w"}).status(), RequestKeyId(bad).status()})
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
 TEST(Authority, NamesAreCheckedBeforeTheyAreWritten) {

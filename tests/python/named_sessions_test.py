@@ -288,7 +288,7 @@ def test_names_outlive_the_gateway(cloud):
     assert cloud.did("run9", 3, "end") == [3, *after(3)]
     for _ in range(100):  # its snapshot is kept within seconds
         [session] = [s for s in cloud.ps() if s["name"] == "run9"]
-        if session["state"] in ("parked", "on disk"):
+        if session["state"] in ("parked", "stored"):
             break
     time.sleep(6)
     cloud.down()

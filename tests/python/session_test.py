@@ -175,3 +175,38 @@ print(lines)
     out = subprocess.run([sys.executable, "-c", program], env={**os.environ, "DEBUG": "1"}, capture_output=True, text=True,
                          timeout=60)
     assert "a session at" in out.stdout and "has ended" in out.stdout, out
+
+
+def test_a_class_and_memory_that_the_gateway_has_not():
+    with pytest.raises(outboard.InvalidArgument, match="no classes of devices"):
+        Session(device_class="large")
+    with pytest.raises(outboard.InvalidArgument, match='memory is "much"'):
+        Session(memory="much")
+    with Session(memory=1 << 20) as session, session.use():
+        assert (Tensor.ones(2) + 1).tolist() == [2, 2]
+
+
+def test_an_estimate_is_unknown_until_steps_are_measured():
+    with Session() as session:
+        x = Tensor.ones(4).contiguous().realize()
+        (x + 1).tolist()
+        one, = session.estimate(steps=100)
+        assert one.seconds is None and one.cost is None
+        assert "rates" in one.unknown
+        for _ in range(25):
+            x = (x + 1).realize()
+            x.tolist()
+        one, = session.estimate(steps=100)
+        assert one.is_measured
+        expected, least, most = one.seconds
+        assert 0 < least < expected < most
+
+
+def test_a_recording_session_computes_nothing():
+    with Session.recording("unix:/nowhere") as session:
+        x = Tensor([1.0, 2.0]).realize()
+        assert (x * 5).tolist() == [1.0, 1.0], "made up"
+        assert (x * 5).argmax().item() == 0
+        assert session.stats.steps > 0
+        with pytest.raises(outboard.Unavailable):
+            session.estimate()

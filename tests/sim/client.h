@@ -229,7 +229,7 @@ class Client {
         connection_.reset();
         return Lost();
       }
-      if (!MayBeLost(*message.end) && (!closes || !message.end->ok()))
+      if (!closes || !message.end->ok())
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
       core_.End(*message.end);
       done_ = true;
@@ -237,8 +237,7 @@ class Client {
     }
     if (core_.state() == session::SessionCore::State::kEnded) {
       if (EntersAgain(core_.status())) return;
-      if (!MayBeLost(core_.status()))
-        world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
+      world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
       done_ = true;
       return;
     }
@@ -246,14 +245,6 @@ class Client {
       OnEntered();
     Collect();
     Flush();
-  }
-
-  // A gateway that is started again does not know how the ranks of a session share its arrays.
-  bool MayBeLost(const absl::Status& why) {
-    if (devices_ == 1 || !absl::IsNotFound(why)) return false;
-    if (!world_->counts().contains("gateway lost")) return false;
-    world_->Count("group lost");
-    return true;
   }
 
   void Flush() {

@@ -171,8 +171,10 @@ class Gateway {
     ++starts_;
     disk_.books.EndAllHolds();
     done_.clear();
-    for (const gateway::TakenOver& taken : disk_.Live())
+    for (const gateway::TakenOver& taken : disk_.Live()) {
+      if (taken.row.devices > 1) world_->Count("group taken over");
       process_->driver.Restore(taken, disk_.books.UsageOf(taken.row.session));
+    }
     Tick();
   }
   void Crash() {

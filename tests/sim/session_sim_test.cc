@@ -45,7 +45,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   // The worlds were bad enough.
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
                            "put away, saved", "slept", "refused money", "stopped",
-                           "repeated for nothing", "group lost", "group ends in order",
+                           "repeated for nothing", "group taken over", "group ends in order",
                            "group from a snapshot", "resumed after a stop", "entered",
                            "found what was kept"}) {
     std::printf("%s: %d\n", what, counts[what]);

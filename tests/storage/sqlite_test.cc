@@ -48,5 +48,40 @@ TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
   std::filesystem::remove_all(folder);
 }
 
+// Statements are kept for the next one who prepares the same.
+TEST(Storage, AStatementThatWasUsedBeforeBeginsAnew) {
+  const std::string folder = testing::TempDir() + "/storage_again." + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  {
+    auto db = ValueOrDie(Database::Open(folder + "/a.db", {}));
+    ASSERT_TRUE(db->Execute("CREATE TABLE t(x); INSERT INTO t VALUES (1), (2), (3)").ok());
+    constexpr char kSql[] = "SELECT x, ?1 FROM t ORDER BY x";
+    {
+      Statement half = ValueOrDie(db->Prepare(kSql));
+      half.Bind(1, 7);
+      ASSERT_TRUE(ValueOrDie(half.Step()));
+      ASSERT_TRUE(ValueOrDie(half.Step()));
+      Statement other = ValueOrDie(db->Prepare(kSql));  // both at once
+      ASSERT_TRUE(ValueOrDie(other.Step()));
+      EXPECT_EQ(other.Int(0), 1);
+      EXPECT_EQ(half.Int(0), 2);
+    }
+    ASSERT_TRUE(db->Execute("ALTER TABLE t ADD COLUMN y; INSERT INTO t VALUES (0, 0)").ok());
+    Statement again = ValueOrDie(db->Prepare(kSql));
+    ASSERT_TRUE(ValueOrDie(again.Step()));
+    EXPECT_EQ(again.Int(0), 0) << "it began where the one before had stopped";
+    EXPECT_TRUE(again.IsNull(1)) << "it has the binding of the one before";
+    const absl::Status failed = db->Transaction(Database::Mode::kWrite, [&] {
+      OB_CHECK_OK(ValueOrDie(db->Prepare("DELETE FROM t")).Run());
+      return absl::AbortedError("on purpose");
+    });
+    EXPECT_TRUE(absl::IsAborted(failed));
+    Statement count = ValueOrDie(db->Prepare("SELECT count(*) FROM t"));
+    ASSERT_TRUE(ValueOrDie(count.Step()));
+    EXPECT_EQ(count.Int(0), 4);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace outboard::storage

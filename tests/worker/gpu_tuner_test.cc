@@ -199,11 +199,14 @@ TEST_F(GpuTuner, ACandidateWithOtherResults_IsStruck) {
   };
   ExpectRight(Answer(*NewEngine(1), sink), sink);
   ASSERT_FALSE(wrong.empty());
+  int tried = 0;
   for (const search::Trial& trial : TheOnlyOne().trials)
     if (codegen::OptsToString(trial.opts) == wrong) {
+      ++tried;
       EXPECT_FALSE(trial.verified);
       EXPECT_TRUE(!trial.works() || !trial.exact) << "the wrong one counts as one that works";
     }
+  EXPECT_EQ(tried, 1);
 }
 
 const auto kNobody = [] { return false; };

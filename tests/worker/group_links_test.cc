@@ -3,6 +3,7 @@
 #include "worker/groups/group_links.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -260,6 +261,32 @@ TEST(GroupLinks, AWorkerThatIsLost_IsToldUnlessTheSessionEndsFirst) {
   std::this_thread::sleep_for(milliseconds(150));
   EXPECT_EQ(removed.here_lost_.count, 0);
   EXPECT_EQ(removed.there_lost_.count, 1) << "its partner has left it";
+}
+
+// It is tried again after a pause, and not a million times a second.
+TEST(GroupLinks, WithoutAFreeDescriptor_CallersWait_AndAreTakenLater) {
+  const auto links = ListenHere();
+  const auto address = ValueOrDie(wire::ParseDataAddress(links->address()));
+  const int caller = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(caller, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  ASSERT_GE(next, 0);
+  close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int connected =
+      connect(caller, reinterpret_cast<const sockaddr*>(&address), wire::LengthOf(address));
+  const bool has_failed = test::Eventually([&] { return links->counts().accepts_failed >= 1; });
+  std::this_thread::sleep_for(milliseconds(350));
+  const uint64_t failed = links->counts().accepts_failed;
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(connected, 0);
+  EXPECT_TRUE(has_failed);
+  EXPECT_LE(failed, 100u) << "each in a pause of 100 ms";
+  EXPECT_TRUE(test::Eventually([&] { return links->counts().callers == 1; }));
+  close(caller);
 }
 
 TEST(GroupLinks, AnAddressOfAnotherHost_IsRefused) {

@@ -171,6 +171,7 @@ std::string HeadFilePath() {
     return std::string(text == nullptr ? "" : text);
   };
   if (const std::string path = value("CLOUD_HEADS"); !path.empty()) return path == "0" ? "" : path;
+  if (const std::string data = value("OUTBOARD_DATA"); !data.empty()) return data + "/seen-heads";
   if (const std::string data = value("XDG_DATA_HOME"); !data.empty())
     return absl::StrCat(data, "/outboard/seen-heads");
   const std::string home = value("HOME");

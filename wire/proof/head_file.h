@@ -44,8 +44,9 @@ class HeadFile {
   const std::string path_;
 };
 
-// CLOUD_HEADS; where that is not set, `seen-heads` in $XDG_DATA_HOME/outboard, else in
-// ~/.local/share/outboard. "": none is kept (CLOUD_HEADS=0, or there is no home folder).
+// CLOUD_HEADS; where that is not set, `seen-heads` in $OUTBOARD_DATA, else in
+// $XDG_DATA_HOME/outboard, else in ~/.local/share/outboard. "": none is kept (CLOUD_HEADS=0, or
+// there is no home folder).
 std::string HeadFilePath();
 
 }  // namespace outboard::signing

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -91,6 +92,27 @@ std::string AlternativeNames(const std::vector<std::string>& names) {
 const EVP_MD* DigestFor(EVP_PKEY* key) {
   const int type = EVP_PKEY_base_id(key);
   return type == EVP_PKEY_ED25519 || type == EVP_PKEY_ED448 ? nullptr : EVP_sha256();
+}
+
+struct FreeRequest {
+  void operator()(X509_REQ* request) const { X509_REQ_free(request); }
+};
+using Request = std::unique_ptr<X509_REQ, FreeRequest>;
+
+absl::StatusOr<Request> ParseRequest(std::string_view request) {
+  if (request.size() > kRequestBytesMax)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request for a certificate has ", request.size(), " bytes; limit ", kRequestBytesMax));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(request.data());
+  Request parsed(d2i_X509_REQ(nullptr, &bytes, static_cast<long>(request.size())));
+  EVP_PKEY* const key = parsed != nullptr ? X509_REQ_get0_pubkey(parsed.get()) : nullptr;
+  const bool proved = key != nullptr && EVP_PKEY_get_security_bits(key) >= kStrengthBitsMin &&
+                      X509_REQ_verify(parsed.get(), key) == 1;
+  ERR_clear_error();
+  if (proved) return parsed;
+  return absl::InvalidArgumentError(
+      "this is no request for a certificate (PKCS#10, signed with a key of at least 112 bits of "
+      "strength)");
 }
 
 }  // namespace
@@ -185,25 +207,20 @@ absl::StatusOr<KeyAndChain> Authority::Issue(const IssueOptions& options) const 
   return KeyAndChain{std::move(key), {std::move(leaf), certificate()}};
 }
 
+absl::StatusOr<std::string> RequestKeyId(std::string_view request) {
+  OB_ASSIGN_OR_RETURN(const Request parsed, ParseRequest(request));
+  const unsigned char* bytes = nullptr;
+  int size = 0;
+  OB_CHECK(X509_PUBKEY_get0_param(nullptr, &bytes, &size, nullptr,
+                                  X509_REQ_get_X509_PUBKEY(parsed.get())) == 1);
+  return KeyIdOf({reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)});
+}
+
 absl::StatusOr<std::vector<Certificate>> Authority::IssueFor(std::string_view request,
                                                              const IssueOptions& options) const {
-  if (request.size() > kRequestBytesMax)
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the request for a certificate has ", request.size(), " bytes; limit ", kRequestBytesMax));
-  const auto* bytes = reinterpret_cast<const unsigned char*>(request.data());
-  X509_REQ* const parsed = d2i_X509_REQ(nullptr, &bytes, static_cast<long>(request.size()));
-  EVP_PKEY* const key = parsed != nullptr ? X509_REQ_get0_pubkey(parsed) : nullptr;
-  const bool proved = key != nullptr && EVP_PKEY_get_security_bits(key) >= kStrengthBitsMin &&
-                      X509_REQ_verify(parsed, key) == 1;
-  ERR_clear_error();
-  absl::StatusOr<Certificate> leaf =
-      proved ? Sign(key, options)
-             : absl::InvalidArgumentError(
-                   "this is no request for a certificate (PKCS#10, signed with a key of at least "
-                   "112 bits of strength)");
-  X509_REQ_free(parsed);
-  if (!leaf.ok()) return leaf.status();
-  return std::vector<Certificate>{*std::move(leaf), certificate()};
+  OB_ASSIGN_OR_RETURN(const Request parsed, ParseRequest(request));
+  OB_ASSIGN_OR_RETURN(Certificate leaf, Sign(X509_REQ_get0_pubkey(parsed.get()), options));
+  return std::vector<Certificate>{std::move(leaf), certificate()};
 }
 
 }  // namespace outboard::tls

@@ -32,6 +32,11 @@ absl::Status CheckCertificateName(std::string_view name);
 // A request for a certificate (PKCS#10, DER) for `key`; the issuer decides what is in it.
 absl::StatusOr<std::string> MakeRequest(const PrivateKey& key);
 
+// The id of its key (Certificate::key_id), which whoever sends it has proved to hold; nothing is
+// signed.
+// Errors: INVALID_ARGUMENT  no request, or a key that is too weak
+absl::StatusOr<std::string> RequestKeyId(std::string_view request);
+
 class Authority {
  public:
   static absl::StatusOr<Authority> Generate(const std::string& common_name,

@@ -139,12 +139,18 @@ Fingerprint Certificate::fingerprint() const {
   return fingerprint;
 }
 
-std::string Certificate::key_id() const {
+std::string KeyIdOf(std::string_view public_key) {
   constexpr size_t kShown = 16;  // too long to find another key for it
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  OB_CHECK(X509_pubkey_digest(get(), EVP_sha256(), digest, &size) == 1 && size >= kShown);
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(public_key.data()), public_key.size(), digest);
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest), kShown));
+}
+
+std::string Certificate::key_id() const {
+  const ASN1_BIT_STRING* const key = X509_get0_pubkey_bitstr(get());
+  OB_CHECK(key != nullptr);
+  return KeyIdOf({reinterpret_cast<const char*>(ASN1_STRING_get0_data(key)),
+                  static_cast<size_t>(ASN1_STRING_length(key))});
 }
 
 std::string Certificate::serial() const {

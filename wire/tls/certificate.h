@@ -18,6 +18,9 @@ typedef struct evp_pkey_st EVP_PKEY;
 
 namespace outboard::tls {
 
+// Certificate::key_id of a public key: the bits as a certificate has them.
+std::string KeyIdOf(std::string_view public_key);
+
 class Certificate {
  public:
   // Takes ownership.

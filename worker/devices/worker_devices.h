@@ -63,6 +63,7 @@ class WorkerDevices {
   const int64_t host_memory_bytes_;
   std::vector<proto::DeviceRates> rates_;  // empty: not measured
   DevicesInService in_service_;
+  bool tested_ = false;  // all devices have passed the join test since this process started
 };
 
 }  // namespace outboard::worker

@@ -35,6 +35,7 @@ using std::chrono::milliseconds;
 constexpr size_t kCallersMax = 128;
 // A round trip between workers takes less, and an honest worker tries again.
 constexpr milliseconds kClaimWithin{3'000};
+constexpr milliseconds kAcceptPause{100};
 constexpr int kEventsAtOnce = 64;
 // What an event is about: the two of these, or an id, shifted, and a side.
 constexpr uint64_t kWake = 0, kListener = 1, kFirstId = 1;  // ids begin behind those two
@@ -119,7 +120,7 @@ class GroupLinks::Impl {
   Counts counts() {
     Counts counts;
     Ask([&] {
-      counts = {links_.size(), 0, callers_.size(), refused_};
+      counts = {links_.size(), 0, callers_.size(), refused_, accepts_failed_};
       for (const auto& [id, watched] : links_) counts.open += watched->link.is_open();
     });
     return counts;
@@ -202,6 +203,7 @@ class GroupLinks::Impl {
     const auto consider = [&](LinkClock::time_point time) {
       if (!first || time < *first) first = time;
     };
+    if (accepts_at_) consider(*accepts_at_);
     for (const auto& [id, caller] : callers_) consider(caller->until);
     for (const uint64_t id : timed_)
       if (const auto time = links_.at(id)->link.time()) consider(*time);
@@ -212,6 +214,10 @@ class GroupLinks::Impl {
 
   void LookAtTimes() {
     const LinkClock::time_point now = LinkClock::now();
+    if (accepts_at_ && *accepts_at_ <= now) {
+      accepts_at_.reset();
+      Watch(listener_, kListener, EPOLLIN);
+    }
     std::vector<uint64_t> due;
     for (const uint64_t id : timed_)
       if (const auto time = links_.at(id)->link.time(); time && *time <= now) due.push_back(id);
@@ -268,7 +274,13 @@ class GroupLinks::Impl {
   void TakeCallers() {
     for (size_t i = 0; i < kCallersMax; ++i) {
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) return;
+      if (fd < 0) {
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+        // As without a free descriptor: epoll would tell of the same caller for ever.
+        ++accepts_failed_;
+        accepts_at_ = LinkClock::now() + kAcceptPause;
+        return Watch(listener_, kListener, 0);
+      }
       if (callers_.size() >= kCallersMax) {  // L2
         callers_.erase(callers_.begin());
         ++refused_;
@@ -325,7 +337,8 @@ class GroupLinks::Impl {
   std::vector<uint64_t> timed_;  // links that have a time
   std::map<uint64_t, std::unique_ptr<Caller>> callers_;  // the oldest first
   std::map<Group, std::function<void(uint32_t, const absl::Status&)>> on_lost_;
-  uint64_t refused_ = 0;
+  uint64_t refused_ = 0, accepts_failed_ = 0;
+  std::optional<LinkClock::time_point> accepts_at_;  // in a pause: its end
 
   std::mutex mutex_;  // of the next ones
   std::condition_variable answered_;

@@ -49,6 +49,7 @@ class GroupLinks {
     size_t links = 0, open = 0;       // that there are now
     size_t callers = 0;               // who connected and have shown nothing yet
     uint64_t refused = 0;             // connections, since the start
+    uint64_t accepts_failed = 0;      // for want of a descriptor; tried again after a pause
   };
   Counts counts() const;
 

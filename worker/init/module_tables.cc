@@ -56,10 +56,4 @@ std::vector<std::string> ModuleTables::For(const std::vector<std::string>& devic
   return paths;
 }
 
-std::vector<std::string> ModuleTables::Named(const std::string& module) const {
-  std::vector<std::string> paths;
-  Add(module, paths);
-  return paths;
-}
-
 }  // namespace outboard::worker

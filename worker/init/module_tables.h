@@ -19,8 +19,6 @@ class ModuleTables {
 
   // Paths of modules below the folder of modules.dep, each once, those first that others need.
   std::vector<std::string> For(const std::vector<std::string>& device_aliases) const;
-  // The same of a module's name, such as "virtio_net". Empty: there is none.
-  std::vector<std::string> Named(const std::string& module) const;
 
  private:
   void Add(const std::string& module, std::vector<std::string>& paths) const;

@@ -132,6 +132,8 @@ struct Fault {
 };
 const Fault kFaults[] = {
     {"MissingBarrier", kNeighbour, "bar.sync 0;", "", "race", "ld.shared.u32 %r7"},
+    {"AByteOfAWord", kNeighbour, "bar.sync 0;", "bar.sync 0;\nst.shared.u8 [%r4+1], %r1;", "race",
+     "ld.shared.u32 %r7"},
     {"TwoThreadsWriteOneWord", kNeighbour, "add.s64 %d3, %d1, %d2;", "mov.u64 %d3, %d1;", "race",
      "st.global.u32 [%d3], %r7"},
     {"SharedNeverWritten", kNeighbour, "st.shared.u32 [%r4], %r1;", "", "never-written",

@@ -19,7 +19,7 @@ constexpr double kLaunchUs = 2, kInstructionUs = 1e-3, kSectorUs = 2e-3, kBusByt
 
 uint64_t MemoryBytes() {
   const char* mib = std::getenv("OUTBOARD_FAKE_CUDA_MIB");
-  return (mib != nullptr ? std::strtoull(mib, nullptr, 10) : 4096) << 20;
+  return (mib != nullptr ? std::strtoull(mib, nullptr, 10) : 512) << 20;
 }
 ptx::MachineOptions Options() {
   ptx::MachineOptions options;
@@ -320,12 +320,17 @@ Result FakeDevice::RunCopy(GraphNode* work) {
 Result FakeDevice::RunFill(GraphNode* work) {
   std::lock_guard<std::mutex> lock(memory_mutex_);
   filled_bytes_ += work->width * static_cast<uint64_t>(work->element_bytes) * work->height;
-  std::vector<uint8_t> row(work->width * static_cast<uint64_t>(work->element_bytes));
+  const uint64_t row_bytes = work->width * static_cast<uint64_t>(work->element_bytes);
+  std::vector<uint8_t> row(work->element_bytes == 1 ? 0 : row_bytes);  // a scrub fills gigabytes
   for (size_t i = 0; i < row.size(); ++i)
     row[i] =
         static_cast<uint8_t>(work->value >> (8 * (i % static_cast<size_t>(work->element_bytes))));
   for (uint64_t y = 0; y < work->height; ++y) {
-    if (memory_.Write(work->target + y * work->pitch, row.data(), row.size())) continue;
+    const uint64_t to = work->target + y * work->pitch;
+    const auto value = static_cast<uint8_t>(work->value);
+    if (row.empty() ? memory_.Fill(to, value, row_bytes, /*counts_as_written=*/true)
+                    : memory_.Write(to, row.data(), row_bytes))
+      continue;
     Report("out-of-bounds: a fill touches bytes that belong to no allocation");
     return kIllegalAddress;
   }

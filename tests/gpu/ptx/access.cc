@@ -110,16 +110,17 @@ void Execution::CheckRead(const Actor& actor, const Instruction& in, const Place
                           uint64_t bytes) {
   const uint32_t who = actor.warp->block->id << 12 | (actor.atomic ? kAtomicBit : 0) | actor.thread;
   const uint32_t identity = who & ~kAtomicBit;
-  for (uint64_t i = 0; i < bytes; ++i) {
-    const uint64_t at = place.offset + i;
-    const uint8_t state = place.region->state[at];
-    if (state != kWritten) {
+  const uint64_t end = place.offset + bytes;
+  for (uint64_t at = place.offset, covered = 0; at < end; at += covered) {
+    Shadow& shadow = *place.region->ShadowAt(at, end - at, &covered);
+    for (uint64_t byte = at; byte < at + covered; ++byte) {
+      const uint8_t state = place.region->state[byte];
+      if (state == kWritten) continue;
       return Tell(state == kInFlight ? ReportKind::kInFlight : ReportKind::kNeverWritten, in,
-                  actor.warp, actor.lane, place.space, place.region->base + at,
+                  actor.warp, actor.lane, place.space, place.region->base + byte,
                   state == kInFlight ? "a copy of these bytes was not waited for"
                                      : "nobody has written these bytes");
     }
-    Shadow& shadow = *place.region->ShadowAt(at);
     if ((shadow.write_who & ~kAtomicBit) != identity &&
         !(actor.atomic && (shadow.write_who & kAtomicBit)) &&
         !Ordered(actor, shadow.write_who, shadow.write_clock)) {
@@ -162,12 +163,13 @@ void Execution::CheckWrite(const Actor& actor, const Instruction& in, const Plac
   const uint32_t who = actor.warp->block->id << 12 | (actor.atomic ? kAtomicBit : 0) | actor.thread;
   const uint32_t identity = who & ~kAtomicBit;
   if (place.region->logging) place.region->Save(place.offset, bytes);
-  for (uint64_t i = 0; i < bytes; ++i) {
-    const uint64_t at = place.offset + i;
-    if (place.region->state[at] == kInFlight)
-      return Tell(ReportKind::kInFlight, in, actor.warp, actor.lane, place.space,
-                  place.region->base + at, "written while a copy of these bytes is in flight");
-    Shadow& shadow = *place.region->ShadowAt(at);
+  const uint64_t end = place.offset + bytes;
+  for (uint64_t at = place.offset, covered = 0; at < end; at += covered) {
+    Shadow& shadow = *place.region->ShadowAt(at, end - at, &covered);
+    for (uint64_t byte = at; byte < at + covered; ++byte)
+      if (place.region->state[byte] == kInFlight)
+        return Tell(ReportKind::kInFlight, in, actor.warp, actor.lane, place.space,
+                    place.region->base + byte, "written while a copy of these bytes is in flight");
     const auto conflicts = [&](uint32_t other, uint32_t clock) {
       return (other & ~kAtomicBit) != identity && !(actor.atomic && (other & kAtomicBit)) &&
              !Ordered(actor, other, clock);
@@ -186,7 +188,7 @@ void Execution::CheckWrite(const Actor& actor, const Instruction& in, const Plac
     }
     shadow.write_who = who;
     shadow.write_clock = actor.clock;
-    place.region->state[at] = kWritten;
+    std::memset(place.region->state.data() + at, kWritten, covered);
   }
 }
 

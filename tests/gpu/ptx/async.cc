@@ -82,10 +82,7 @@ void Execution::CopyWait(Warp* warp, const Instruction& in, uint32_t mask) {
     while (groups.size() > keep) {
       for (ThreadCopy& copy : groups.front()) {
         LandThreadCopy(warp, lane, &copy, in);
-        Region& shared = *warp->block->shared;
-        std::memset(shared.state.data() + copy.target, kWritten, copy.bytes);
-        for (uint32_t i = 0; i < copy.bytes; ++i)
-          shared.ShadowAt(copy.target + i)->write_clock = warp->clock();
+        warp->block->shared->Written(copy.target, copy.bytes, warp->clock());
       }
       groups.pop_front();
     }

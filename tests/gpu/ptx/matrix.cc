@@ -8,10 +8,13 @@
 #include "tests/gpu/ptx/matrix.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
-#include <vector>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx/execution.h"
@@ -114,23 +117,33 @@ void Execution::StoreMatrix(Warp* warp, const Instruction& in, uint32_t mask) {
 
 namespace {
 
-// Cuts all terms off at the last of the digits of the largest, and then their sum, to f32.
-double CutTogether(const std::vector<double>& terms, int digits) {
-  double largest = 0, sum = 0;
+// The exponent of a finite number other than 0.
+int ExponentOf(double value) {
+  const int biased = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff);
+  return biased != 0 ? biased - 1023 : std::ilogb(value);
+}
+
+// Cuts all terms off at the last of the digits of the largest, and then their sum, to f32. What is
+// left of the terms are integers of that last place, of at most `digits` digits.
+double CutTogether(std::span<const double> terms, int digits) {
+  constexpr int kLeast = -149, kResultDigits = 24;
+  double largest = 0;
+  bool finite = true;
   for (const double term : terms) {
-    if (!std::isfinite(term)) return std::accumulate(terms.begin(), terms.end(), 0.0);
-    largest = std::fmax(largest, std::fabs(term));
+    finite = finite && std::fabs(term) <= std::numeric_limits<double>::max();
+    largest = std::max(largest, std::fabs(term));
   }
-  const auto cut = [](double value, double size, int of) {
-    constexpr int kLeast = -149;
-    const double unit = std::ldexp(1.0, std::max(std::ilogb(size) + 1 - of, kLeast));
-    return std::trunc(value / unit) * unit;
-  };
+  if (!finite) return std::accumulate(terms.begin(), terms.end(), 0.0);
   if (largest == 0) return 0;
-  for (const double term : terms) sum += cut(term, largest, digits);
-  if (sum == 0) return 0;
-  sum = cut(sum, sum, 24);
-  return std::fabs(sum) < 0x1p128 ? sum : std::copysign(HUGE_VAL, sum);
+  const int last = std::max(ExponentOf(largest) + 1 - digits, kLeast);
+  const double scale = std::ldexp(1.0, -last);
+  int64_t sum = 0;
+  for (const double term : terms) sum += static_cast<int64_t>(term * scale);
+  const auto magnitude = static_cast<uint64_t>(std::abs(sum));
+  const int more =
+      std::max(0, static_cast<int>(std::bit_width(magnitude)) - kResultDigits);
+  const double result = std::ldexp(static_cast<double>(magnitude >> more << more), last);
+  return std::copysign(result < 0x1p128 ? result : HUGE_VAL, sum < 0 ? -1.0 : 1.0);
 }
 
 // Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column
@@ -155,7 +168,7 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
   const int element_bits = shape.a == Type::kTf32 ? 32 : 8 * BytesOf(shape.a);
   const Fragments f{element_bits == 64 ? 1 : 32 / element_bits};
   const int rows_high = shape.m / 8;  // 2, or 1 for m8
-  double left[16][64] = {}, right[64][8] = {}, sum[16][8];
+  double left[16][64] = {}, right[8][64] = {}, sum[16][8];  // of B, its columns
   if (shape.k > 64) return Fail(absl::UnimplementedError("mma with k above 64"));
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.a_count; ++i) {
@@ -167,7 +180,7 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
     for (int i = 0; i < shape.b_count; ++i) {
       const uint64_t bits = warp->row(b[i])[lane];
       for (int e = 0; e < f.per; ++e)
-        right[(lane % 4) * f.per + e + 4 * f.per * i][lane / 4] =
+        right[lane / 4][(lane % 4) * f.per + e + 4 * f.per * i] =
             ElementOf(shape.b, bits >> (element_bits == 64 ? 0 : element_bits * e));
     }
     // C and D: pairs of columns, registers step by 8 rows. f16 holds a pair in a register.
@@ -182,10 +195,12 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
       shape.a == Type::kTf32 || shape.a == Type::kE4m3 || shape.a == Type::kE5m2;
   for (int row = 0; row < shape.m; ++row)
     for (int column = 0; column < shape.n; ++column) {
-      std::vector<double> terms = {sum[row][column]};
-      for (int k = 0; k < shape.k; ++k) terms.push_back(left[row][k] * right[k][column]);
-      sum[row][column] = coarse ? CutTogether(terms, element_bits == 8 ? 14 : 24)
-                                : std::accumulate(terms.begin(), terms.end(), 0.0);
+      double terms[1 + 64];
+      terms[0] = sum[row][column];
+      for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[column][k];
+      const std::span<const double> all(terms, static_cast<size_t>(1 + shape.k));
+      sum[row][column] = coarse ? CutTogether(all, element_bits == 8 ? 14 : 24)
+                                : std::accumulate(all.begin(), all.end(), 0.0);
     }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {

@@ -94,11 +94,7 @@ bool Execution::Mbarrier(Warp* warp, Group* group, const Instruction& in, uint32
       for (auto& copies : groups) {
         for (ThreadCopy& copy : copies) {
           LandThreadCopy(warp, lane, &copy, in);
-          Region& shared = *warp->block->shared;
-          for (uint32_t i = 0; i < copy.bytes; ++i) {
-            shared.state[copy.target + i] = kWritten;
-            shared.ShadowAt(copy.target + i)->write_clock = warp->clock();
-          }
+          warp->block->shared->Written(copy.target, copy.bytes, warp->clock());
         }
         copies.clear();
       }

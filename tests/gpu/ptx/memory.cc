@@ -18,6 +18,21 @@ void Region::Save(uint64_t offset, uint64_t bytes) {
   }
 }
 
+void Region::Written(uint64_t offset, uint64_t bytes, uint32_t clock) {
+  std::memset(state.data() + offset, kWritten, bytes);
+  const uint64_t end = offset + bytes;
+  for (uint64_t at = offset, covered = 0; at < end; at += covered)
+    ShadowAt(at, end - at, &covered)->write_clock = clock;
+}
+
+void Region::Divide(ShadowPage* page, uint64_t unit_bytes) {
+  auto units = std::make_unique<Shadow[]>(kPageBytes / unit_bytes);
+  for (uint64_t i = 0; page->units != nullptr && i < kPageBytes / unit_bytes; ++i)
+    units[i] = page->units[i * unit_bytes / page->unit_bytes];
+  page->unit_bytes = unit_bytes;
+  page->units = std::move(units);
+}
+
 uint64_t DeviceMemory::Allocate(uint64_t bytes) {
   const uint64_t rounded = (std::max<uint64_t>(bytes, 1) + 255) / 256 * 256;
   if (rounded > capacity_ - used_) return 0;

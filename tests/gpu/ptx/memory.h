@@ -4,6 +4,7 @@
 // read it last and at which clock (`Shadow`), from which races are found (clocks.h).
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,11 +33,19 @@ class Region {
         shadows_((bytes + kPageBytes - 1) / kPageBytes) {}
 
   uint64_t bytes() const { return data.size(); }
-  Shadow* ShadowAt(uint64_t offset) {
-    std::unique_ptr<Shadow[]>& page = shadows_[offset / kPageBytes];
-    if (page == nullptr) page = std::make_unique<Shadow[]>(kPageBytes);
-    return &page[offset % kPageBytes];
+  // The shadow of the bytes from `offset` on, of which `*covered` at most `bytes` have this one
+  // in common. Bytes that have always been accessed together share theirs: a page has one for
+  // each unit of the smallest access so far.
+  Shadow* ShadowAt(uint64_t offset, uint64_t bytes, uint64_t* covered) {
+    ShadowPage& page = shadows_[offset / kPageBytes];
+    const auto unit = uint64_t{1} << std::countr_zero(offset | bytes | kUnitBytesMax);
+    if (page.units == nullptr || unit < page.unit_bytes) Divide(&page, unit);
+    *covered = page.unit_bytes;
+    return &page.units[offset % kPageBytes / page.unit_bytes];
   }
+
+  // Bytes that have been in flight are there, as of `clock` of whoever had them copied.
+  void Written(uint64_t offset, uint64_t bytes, uint32_t clock);
 
   uint64_t base;
   std::vector<uint8_t> data;
@@ -52,7 +61,14 @@ class Region {
   void Save(uint64_t offset, uint64_t bytes);
 
  private:
-  std::vector<std::unique_ptr<Shadow[]>> shadows_;
+  static constexpr uint64_t kUnitBytesMax = 16;  // the largest access of a lane
+  struct ShadowPage {
+    uint64_t unit_bytes = 0;
+    std::unique_ptr<Shadow[]> units;
+  };
+  static void Divide(ShadowPage* page, uint64_t unit_bytes);
+
+  std::vector<ShadowPage> shadows_;
 };
 
 // The device's memory. Addresses lie in a range of their own, are never used twice, and have gaps

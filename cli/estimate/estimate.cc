@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "cli/common.h"
+#include "cli/estimate/commands.h"
+#include "cli/estimate/estimate_table.h"
+#include "cli/estimate/recorded_run.h"
+#include "client/session/address.h"
+#include "client/session/estimate/device_class.h"
+#include "client/session/protection.h"
+#include "gateway/prices/price_list.h"
+#include "worker/devices/device_rates.h"
+
+namespace outboard::cli {
+
+namespace {
+
+using session::ClassEstimate;
+using session::DeviceClass;
+
+constexpr int kWrongUsage = 2;
+constexpr char kThisMachine[] = "this machine";
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Where the classes come from: a file, a gateway, or this machine, where a program without CLOUD=1
+// computes.
+struct Source {
+  std::string prices, target, key;
+  session::Protection protection;
+  std::string measured_on;  // the variable that sends a measured run there; empty: as it is
+};
+
+absl::StatusOr<Source> SourceOf(const EstimateFlags& flags) {
+  Source source{.prices = flags.prices};
+  if (flags.command.empty())
+    return absl::InvalidArgumentError(
+        "the program is missing: outboard estimate -- ./train --epochs 3");
+  if (flags.steps < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--steps is ", flags.steps, ": write 1 or more"));
+  if (!flags.prices.empty() && !flags.gateway.empty())
+    return absl::InvalidArgumentError("--prices and --gateway both say prices: give one");
+  if (!flags.prices.empty() && flags.measure)
+    return absl::InvalidArgumentError("--measure needs a device, and --prices has none");
+  if (!flags.prices.empty()) return source;
+  const bool cloud = Variable("CLOUD") == "1";
+  if (flags.gateway.empty() && !cloud) return source;
+  const std::string host = Variable("CLOUD_HOST");
+  source.target = !flags.gateway.empty() ? flags.gateway
+                  : !host.empty()        ? host
+                                         : absl::StrCat("localhost:", session::kDefaultPort);
+  source.key = Variable("CLOUD_KEY");
+  if (!flags.gateway.empty()) source.measured_on = absl::StrCat("CLOUD_HOST=", flags.gateway);
+  OB_RETURN_IF_ERROR(session::CheckTarget(flags.gateway.empty() ? "CLOUD_HOST" : "--gateway",
+                                          source.target));
+  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", source.key));
+  OB_ASSIGN_OR_RETURN(source.protection, session::Protection::FromEnvironment());
+  return source;
+}
+
+absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
+  if (!source.prices.empty()) {
+    OB_ASSIGN_OR_RETURN(const gateway::PriceList prices, gateway::ReadPriceList(source.prices));
+    std::vector<DeviceClass> classes;
+    for (const gateway::PriceClass& of : prices.classes)
+      classes.push_back({.name = of.name,
+                         .gflops = of.rates.gflops,
+                         .memory_gb_per_s = of.rates.memory_gb_per_s,
+                         .memory_bytes = of.memory_bytes,
+                         .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value)});
+    return classes;
+  }
+  if (!source.target.empty())
+    return session::ClassesOf(source.target, source.key, source.protection);
+  // As a worker measures its devices for a gateway that asks.
+  DeviceClass here{.name = kThisMachine};
+  const auto rates = worker::MeasureDevice({"/proc/self/exe", "measure-device"}, {}, {});
+  if (!rates.ok()) return rates.status();
+  here.gflops = rates->gflops();
+  here.memory_gb_per_s = rates->memory_gb_per_s();
+  return std::vector<DeviceClass>{here};
+}
+
+// What kept the program from saying all that it does; empty: nothing did.
+std::string TroubleOf(const EstimateFlags& flags, const RecordedRun& run) {
+  if (run.work.runs == 0)
+    return absl::StrCat(flags.command[0], " computed nothing",
+                        run.exit_code != 0 ? absl::StrCat("; it ended with ", run.exit_code) : "");
+  if (!run.stopped && run.exit_code != 0)
+    return absl::StrCat(flags.command[0], " ended with ", run.exit_code, " after ",
+                        run.work.steps, " steps: the estimate is of those");
+  if (flags.steps > 0 && !run.stopped)
+    return absl::StrCat(flags.command[0], " ended by itself after ", run.work.steps,
+                        " steps: the estimate is of those");
+  return "";
+}
+
+absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
+  OB_ASSIGN_OR_RETURN(const std::vector<DeviceClass> classes, ClassesFrom(source));
+  OB_ASSIGN_OR_RETURN(const RecordedRun run, RecordRun(flags.command, flags.steps));
+  const std::string trouble = TroubleOf(flags, run);
+  if (!trouble.empty()) std::fprintf(stderr, "outboard estimate: %s\n", trouble.c_str());
+  if (run.work.runs == 0) return 1;
+  std::vector<ClassEstimate> estimates;
+  for (const DeviceClass& of : classes) estimates.push_back(session::EstimateFor(of, run.work));
+  if (flags.measure) {
+    std::vector<std::string> variables;
+    if (!source.target.empty()) variables = {"CLOUD=1"};
+    if (!source.measured_on.empty()) variables.push_back(source.measured_on);
+    OB_ASSIGN_OR_RETURN(const RecordedRun measured, MeasureRun(flags.command, variables));
+    if (!measured.measured.has_value()) {
+      std::fprintf(stderr,
+                   "outboard estimate: %s ended before %llu steps were done: nothing is measured\n",
+                   flags.command[0].c_str(),
+                   static_cast<unsigned long long>(session::kStepsBeforeMeasure +
+                                                   session::kStepsMeasured));
+      return 1;
+    }
+    bool found = false;
+    for (ClassEstimate& of : estimates) {
+      if (of.of.name != measured.measured->device_class && of.of.name != kThisMachine) continue;
+      of = session::EstimateMeasured(of.of, run.work.steps, measured.measured->seconds_per_step,
+                                     measured.measured->devices);
+      found = true;
+    }
+    if (!found)
+      std::fprintf(stderr, "outboard estimate: the device was of the class %s, without a price\n",
+                   measured.measured->device_class.c_str());
+  }
+  const std::string text = flags.json ? EstimateJson(run.work, estimates)
+                                      : EstimateTable(run.work, estimates);
+  std::fputs(text.c_str(), stdout);
+  return !run.stopped && run.exit_code != 0 && run.exit_code != 128 + 2 ? 1 : 0;
+}
+
+}  // namespace
+
+EstimateCommand::EstimateCommand(Command app)
+    : estimate_(app.Subcommand("estimate",
+                               "What a program will take and cost, without a device: estimate "
+                               "--steps 100 -- ./train (docs/estimates.md)")) {
+  estimate_
+      .Add("--steps", &flags_.steps,
+           "End the program after so many steps; the estimate is of these (default: to its end)")
+      .Positive();
+  estimate_.Add("--gateway", &flags_.gateway,
+                "HOST:PORT or unix:/path whose classes are priced (default: $CLOUD_HOST with "
+                "CLOUD=1, else this machine); the key is $CLOUD_KEY");
+  estimate_.Add("--prices", &flags_.prices,
+                "A price file (docs/prices.md), instead of a gateway's classes");
+  estimate_.Add("--measure", &flags_.measure,
+                "Also run 20 steps on a device, at their cost, and measure the last 10");
+  estimate_.Add("--json", &flags_.json, "Print JSON");
+  estimate_.Add("command", &flags_.command, "Behind --: the program");
+}
+
+int EstimateCommand::Run() {
+  const absl::StatusOr<Source> source = SourceOf(flags_);
+  if (!source.ok()) {
+    Report(source.status());
+    return kWrongUsage;
+  }
+  const absl::StatusOr<int> code = Estimate(flags_, *source);
+  return code.ok() ? *code : Report(code.status());
+}
+
+}  // namespace outboard::cli

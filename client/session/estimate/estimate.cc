@@ -1,0 +1,101 @@
+#include "client/session/estimate/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace outboard::session {
+
+namespace {
+
+// Fitted to the ten programs of tests/bench/estimate_figures.cc (docs/decisions/125-estimates.md).
+// The part of the rate of a large product of matrices that sums of products reach.
+constexpr double kProductShare = 0.75;
+// The part of it that other arithmetic reaches: one instruction where a product counts two, and no
+// register is used twice.
+constexpr double kOtherShare = 0.12;
+// What fits a cache is read faster than memory.
+constexpr double kCacheBytes = 1 << 20, kCacheSpeedup = 4;
+constexpr double kKernelSeconds = 5e-6;  // to start a kernel and wait for its last thread
+constexpr double kRunSeconds = 250e-6;   // to send a Run, and an answer
+
+constexpr double kSecondsPerHour = 3600;
+
+EstimateRange Around(double expected, double factor) {
+  return {expected, expected / factor, expected * factor};
+}
+
+// Money of the seconds, on so many devices.
+EstimateRange PriceOf(const DeviceClass& of, const EstimateRange& seconds, uint64_t devices) {
+  const double per_second = static_cast<double>(of.run_per_hour_micro_usd) / kSecondsPerHour *
+                            static_cast<double>(devices);
+  return {seconds.expected * per_second, seconds.low * per_second, seconds.high * per_second};
+}
+
+}  // namespace
+
+double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
+                     double memory_gb_per_s) {
+  double seconds = 0;
+  for (const KernelWork& k : kernels) {
+    const double arithmetic =
+        k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
+    const double memory = k.bytes / (memory_gb_per_s * 1e9) /
+                          (k.bytes < kCacheBytes ? kCacheSpeedup : 1.0);
+    seconds += k.count * (kKernelSeconds + std::max(arithmetic, memory));
+  }
+  return seconds;
+}
+
+ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
+  ClassEstimate estimate{.of = of};
+  if (!work.unknown.empty()) {
+    estimate.unknown = work.unknown;
+  } else if (work.runs == 0) {
+    estimate.unknown = "the program computed nothing";
+  } else if (work.devices != 1) {
+    estimate.unknown = "several devices are not estimated, only measured";
+  } else if (of.gflops <= 0 || of.memory_gb_per_s <= 0) {
+    estimate.unknown = "the class does not say its rates";
+  } else {
+    const double device = DeviceSeconds(work.kernels, of.gflops, of.memory_gb_per_s) +
+                          static_cast<double>(work.runs) * kRunSeconds;
+    // A program that reads a value in each step waits for it; any other is ahead of its device.
+    const bool waits = 2 * work.waits >= work.runs;
+    const double expected =
+        waits ? device + work.client_s : std::max(device, work.client_s);
+    estimate.seconds = Around(expected, kGraphRangeFactor);
+    estimate.micro_usd = PriceOf(of, *estimate.seconds, 1);
+  }
+  return estimate;
+}
+
+ClassEstimate EstimateMeasured(const DeviceClass& of, uint64_t steps, double seconds_per_step,
+                               uint64_t devices) {
+  ClassEstimate estimate{.of = of, .is_measured = true};
+  const double expected = static_cast<double>(steps) * seconds_per_step;
+  estimate.seconds =
+      EstimateRange{expected, expected * (1 - kMeasuredRange), expected * (1 + kMeasuredRange)};
+  estimate.micro_usd = PriceOf(of, *estimate.seconds, devices);
+  return estimate;
+}
+
+std::string EstimateLine(const ClassEstimate& estimate, double actual_seconds,
+                         uint64_t actual_micro_usd) {
+  const std::string actual =
+      absl::StrFormat("actual %.3g s, $%.6f", actual_seconds,
+                      static_cast<double>(actual_micro_usd) / 1e6);
+  if (!estimate.seconds.has_value())
+    return absl::StrCat("estimate: unknown: ", estimate.unknown, "; ", actual);
+  const EstimateRange& seconds = *estimate.seconds;
+  return absl::StrFormat("estimate %.3g s (%.3g to %.3g), $%.6f; %s; error %.0f %%",
+                         seconds.expected, seconds.low, seconds.high,
+                         estimate.micro_usd->expected / 1e6, actual,
+                         100 * ErrorOf(seconds.expected, actual_seconds));
+}
+
+double ErrorOf(double estimate, double actual) { return std::abs(actual / estimate - 1); }
+
+}  // namespace outboard::session

@@ -1,0 +1,64 @@
+// Seconds and money of a program on each class of devices, from what its graphs do, or from steps
+// that were measured (docs/estimates.md).
+//
+// By graphs alone: each kernel takes the longer of its arithmetic and its memory traffic, at the
+// rates of the class (its price file promises them, the join test measures them), and something to
+// be started. The constants are processors' as tests/bench/estimate_figures.cc measured them; a
+// class is told apart by its rates alone. Not counted: kernels that are compiled for the first
+// time, waiting in the queue, values that travel over a network.
+//
+// What a class does not say is not guessed: then there are no seconds, and `unknown` says why.
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/session/estimate/run_log.h"
+
+namespace outboard::session {
+
+struct DeviceClass {
+  std::string name;                      // empty: of a gateway without a price file
+  double gflops = 0;                     // float32, of a product of matrices; 0: not said
+  double memory_gb_per_s = 0;            // 0: not said
+  uint64_t memory_bytes = 0;             // at least; 0: not said
+  uint64_t run_per_hour_micro_usd = 0;   // of each device
+};
+
+// `low` to `high` holds nine of ten programs that were measured.
+struct EstimateRange {
+  double expected = 0, low = 0, high = 0;
+};
+
+struct ClassEstimate {
+  DeviceClass of;
+  std::optional<EstimateRange> seconds;     // nothing: see `unknown`
+  std::optional<EstimateRange> micro_usd;
+  bool is_measured = false;         // from steps that were measured, not from graphs
+  std::string unknown;              // why there are no seconds
+};
+
+// The part of `expected` by which a range goes to both sides: of graphs alone as a factor.
+inline constexpr double kGraphRangeFactor = 2.0;
+inline constexpr double kMeasuredRange = 0.1;
+
+// Of graphs alone.
+ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work);
+// Of `steps` steps, of which each was measured to take `seconds_per_step` on a device of the class.
+ClassEstimate EstimateMeasured(const DeviceClass& of, uint64_t steps, double seconds_per_step,
+                               uint64_t devices = 1);
+
+// Seconds that a device of these rates takes for the kernels alone; requires both rates.
+double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops, double memory_gb_per_s);
+
+// "estimate 12 s (6 to 24), $0.0017; actual 11 s, $0.0015; error 8 %", for people.
+std::string EstimateLine(const ClassEstimate& estimate, double actual_seconds,
+                         uint64_t actual_micro_usd);
+
+// |actual / estimate - 1|; requires an estimate above zero.
+double ErrorOf(double estimate, double actual);
+
+}  // namespace outboard::session

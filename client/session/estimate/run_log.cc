@@ -1,0 +1,181 @@
+#include "client/session/estimate/run_log.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+
+namespace outboard::session {
+
+namespace {
+
+// Kernels that are equal are one line; past the limit the rest are one kernel.
+void Add(const std::vector<KernelWork>& kernels, double times,
+         std::map<std::tuple<double, double, double>, double>& all) {
+  for (const KernelWork& k : kernels) all[{k.products, k.others, k.bytes}] += k.count * times;
+}
+
+constexpr char kFirstWord[] = "outboard-work-1";
+
+}  // namespace
+
+std::string ToText(const RecordedWork& work) {
+  std::string text = absl::StrFormat(
+      "%s sessions=%d devices=%d runs=%d steps=%d graphs=%d waits=%d client_s=%.6f kernels=%d\n",
+      kFirstWord, work.sessions, work.devices, work.runs, work.steps, work.graphs, work.waits,
+      work.client_s, work.kernels.size());
+  for (const KernelWork& k : work.kernels)
+    absl::StrAppend(&text,
+                    absl::StrFormat("%.17g %.17g %.17g %.17g\n", k.products, k.others, k.bytes,
+                                    k.count));
+  std::string unknown = work.unknown;  // one line
+  std::replace(unknown.begin(), unknown.end(), '\n', ' ');
+  absl::StrAppend(&text, "end ", unknown, "\n");
+  return text;
+}
+
+absl::StatusOr<RecordedWork> WorkFromText(std::string_view text) {
+  const absl::Status wrong = absl::InvalidArgumentError("no record of a program's steps");
+  std::vector<std::string> lines =
+      absl::StrSplit(absl::string_view(text.data(), text.size()), '\n');
+  if (lines.size() < 3 || lines.size() > kWorkKernelsMax + 3) return wrong;
+  const std::vector<std::string> words = absl::StrSplit(lines[0], ' ');
+  if (words.size() != 9 || words[0] != kFirstWord) return wrong;
+  RecordedWork work;
+  size_t kernels = 0;
+  const auto number = [&](size_t at, const char* name, auto& into) {
+    const std::string prefix = absl::StrCat(name, "=");
+    if (!words[at].starts_with(prefix)) return false;
+    const std::string value = words[at].substr(prefix.size());
+    if constexpr (std::is_same_v<decltype(into), double&>)
+      return absl::SimpleAtod(value, &into) && std::isfinite(into) && into >= 0;
+    else
+      return absl::SimpleAtoi(value, &into);
+  };
+  if (!number(1, "sessions", work.sessions) || !number(2, "devices", work.devices) ||
+      !number(3, "runs", work.runs) || !number(4, "steps", work.steps) ||
+      !number(5, "graphs", work.graphs) || !number(6, "waits", work.waits) ||
+      !number(7, "client_s", work.client_s) || !number(8, "kernels", kernels) ||
+      lines.size() != kernels + 3 || !lines.back().empty())
+    return wrong;
+  for (size_t i = 0; i < kernels; ++i) {
+    const std::vector<std::string> parts = absl::StrSplit(lines[i + 1], ' ');
+    double values[4];
+    if (parts.size() != 4) return wrong;
+    for (int j = 0; j < 4; ++j)
+      if (!absl::SimpleAtod(parts[j], &values[j]) || !std::isfinite(values[j]) || values[j] < 0)
+        return wrong;
+    work.kernels.push_back({values[0], values[1], values[2], values[3]});
+  }
+  const std::string& end = lines[kernels + 1];
+  if (!end.starts_with("end ")) return wrong;
+  work.unknown = end.substr(4);
+  return work;
+}
+
+void RunLog::NoteRun(const RunRequest& request, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  ++runs_;
+  steps_ += request.repeat;
+  if (!first_.has_value()) first_ = now;
+  last_ = now;
+  const std::string id(request.graph_id.begin(), request.graph_id.end());
+  auto at = place_.find(id);
+  if (at == place_.end()) {
+    if (request.graph == nullptr || sent_.size() >= kGraphsLoggedMax) {
+      ++left_out_;
+      return;
+    }
+    at = place_.emplace(id, sent_.size()).first;
+    sent_.push_back({.graph = request.graph});
+    for (const Binding& binding : request.bindings)
+      sent_.back().bindings.emplace_back(binding.slot, 0.0);
+  }
+  Sent& sent = sent_[at->second];
+  sent.steps += request.repeat;
+  for (size_t i = 0; i < std::min(sent.bindings.size(), request.bindings.size()); ++i) {
+    double value = static_cast<double>(request.bindings[i].value);
+    if (request.cursor.has_value() &&
+        static_cast<int64_t>(request.cursor->slot) == request.bindings[i].slot)
+      value += static_cast<double>(request.cursor->stride) * (request.repeat - 1) / 2;
+    sent.bindings[i].second += value * request.repeat;
+  }
+}
+
+void RunLog::NoteWait() {
+  const std::lock_guard lock(mutex_);
+  ++waits_;
+}
+
+uint64_t RunLog::steps() const {
+  const std::lock_guard lock(mutex_);
+  return steps_;
+}
+
+RecordedWork RunLog::Work() const {
+  std::deque<Sent> sent;
+  RecordedWork work;
+  {
+    const std::lock_guard lock(mutex_);
+    sent = sent_;
+    work.runs = runs_;
+    work.steps = steps_;
+    work.waits = waits_;
+    if (first_.has_value()) work.client_s = std::chrono::duration<double>(*last_ - *first_).count();
+    if (left_out_ > 0)
+      work.unknown = absl::StrCat(left_out_, " steps are of more than ", kGraphsLoggedMax,
+                                  " different graphs, and not counted");
+  }
+  work.graphs = sent.size();
+  std::map<std::tuple<double, double, double>, double> all;
+  for (const Sent& of : sent) {
+    std::vector<Binding> bindings;
+    for (const auto& [slot, sum] : of.bindings)
+      bindings.push_back({slot, std::llround(sum / static_cast<double>(of.steps))});
+    const absl::StatusOr<GraphWork> one = WorkOfEncoding(*of.graph, bindings);
+    if (!one.ok()) {
+      work.unknown = absl::StrCat("a graph cannot be read: ", one.status().message());
+      continue;
+    }
+    Add(one->kernels, static_cast<double>(of.steps), all);
+  }
+  KernelWork rest{.count = 0};
+  for (const auto& [of, count] : all) {
+    const auto& [products, others, bytes] = of;
+    if (work.kernels.size() + 1 < kWorkKernelsMax) {
+      work.kernels.push_back({products, others, bytes, count});
+    } else {
+      rest.products += products * count;
+      rest.others += others * count;
+      rest.bytes += bytes * count;
+      rest.count = 1;
+    }
+  }
+  if (rest.count > 0) work.kernels.push_back(rest);
+  return work;
+}
+
+void StepPace::Note(uint64_t steps, Clock::time_point now) {
+  if (steps < kStepsBeforeMeasure) return;
+  if (!from_.has_value()) {
+    from_ = {steps, now};
+    return;
+  }
+  if (steps > from_->first) to_ = {steps, now};
+}
+
+std::optional<StepPace::Measured> StepPace::PerStep() const {
+  if (!to_.has_value()) return std::nullopt;
+  const uint64_t steps = to_->first - from_->first;
+  if (steps < kStepsMeasured) return std::nullopt;
+  return Measured{steps, std::chrono::duration<double>(to_->second - from_->second).count() /
+                             static_cast<double>(steps)};
+}
+
+}  // namespace outboard::session

@@ -1,0 +1,89 @@
+// What a session has sent, for its estimate: how often each graph ran. Graphs are counted when
+// somebody asks, so that a step pays for a look-up alone.
+//
+// Threads: any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "client/session/estimate/graph_work.h"
+#include "client/session/request.h"
+
+namespace outboard::session {
+
+// A program has as many graphs as steps that differ; more than this are not looked at.
+inline constexpr size_t kGraphsLoggedMax = 512;
+inline constexpr size_t kWorkKernelsMax = 65536;
+// The first steps compile kernels and fill caches: they are no measure of the others.
+inline constexpr uint64_t kStepsBeforeMeasure = 10;
+// Fewer than this say little: a gateway answers for several steps at a time.
+inline constexpr uint64_t kStepsMeasured = 10;
+
+struct RecordedWork {
+  uint64_t sessions = 1;
+  uint64_t devices = 1;  // of each
+  uint64_t runs = 0, steps = 0, graphs = 0;
+  uint64_t waits = 0;       // values that the program waited for
+  double client_s = 0;      // from the first Run to the last, without waiting for a device
+  std::vector<KernelWork> kernels;
+  std::string unknown;      // why there is no telling what was sent; empty: it is known
+};
+
+// Lines of text, for a pipe: what a program without a device tells `outboard estimate`.
+std::string ToText(const RecordedWork& work);
+// Errors: INVALID_ARGUMENT  no such text
+absl::StatusOr<RecordedWork> WorkFromText(std::string_view text);
+
+class RunLog {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void NoteRun(const RunRequest& request, Clock::time_point now);
+  void NoteWait();
+  uint64_t steps() const;
+
+  // Reads the graphs. Takes as long as sending them did.
+  RecordedWork Work() const;
+
+ private:
+  struct Sent {
+    std::shared_ptr<const std::string> graph;
+    std::vector<std::pair<int64_t, double>> bindings;  // slot, sum of the values
+    uint64_t steps = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::deque<Sent> sent_;
+  absl::flat_hash_map<std::string, size_t> place_;  // by graph id
+  uint64_t runs_ = 0, steps_ = 0, waits_ = 0, left_out_ = 0;
+  std::optional<Clock::time_point> first_, last_;
+};
+
+// Times of steps that are done, for milliseconds per step.
+class StepPace {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // `steps` are done.
+  void Note(uint64_t steps, Clock::time_point now);
+  struct Measured {
+    uint64_t steps = 0;  // kStepsMeasured or more, behind the first kStepsBeforeMeasure
+    double seconds_per_step = 0;
+  };
+  // Nothing: there were not so many steps.
+  std::optional<Measured> PerStep() const;
+
+ private:
+  std::optional<std::pair<uint64_t, Clock::time_point>> from_, to_;
+};
+
+}  // namespace outboard::session

@@ -1,0 +1,176 @@
+// What is counted of graphs, what becomes of it for a class of devices, and a session without one.
+#include "client/session/estimate/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "client/session/current_session.h"
+#include "client/session/dry_session.h"
+#include "client/session/estimate/recording_session.h"
+#include "client/tensor/tensor.h"
+#include "compiler/ir/build.h"
+#include "tests/client/client_test.h"
+
+namespace outboard {
+namespace {
+
+using session::DeviceClass;
+using session::EstimateFor;
+using session::GraphWork;
+using session::RecordedWork;
+using session::WorkOf;
+
+// f32[n, k] times f32[k, m].
+const UOp* Product(Graph& g, const UOp* a, const UOp* b) {
+  const Dim n = a->shape[0], k = a->shape[1], m = b->shape[1];
+  const UOp* const left = Expand(g, Reshape(g, a, {n, k, 1}), {n, k, m});
+  const UOp* const right = Expand(g, Reshape(g, b, {1, k, m}), {n, k, m});
+  return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {1}), {n, m});
+}
+
+TEST(GraphWork, AProduct_CountsTwoOperationsAPairAndEachBufferOnce) {
+  Graph g;
+  const UOp* const a = Param(g, 0, DType::kF32, {8, 16});
+  const UOp* const b = Param(g, 1, DType::kF32, {16, 4});
+  const GraphWork work = WorkOf(Sink(g, {Product(g, a, b)}));
+  EXPECT_EQ(work.products(), 2 * 8 * 16 * 4);
+  EXPECT_EQ(work.others(), 0);
+  // The product is stored, and the result reads it.
+  EXPECT_GE(work.bytes(), 4 * (8 * 16 + 16 * 4 + 8 * 4));
+}
+
+TEST(GraphWork, AFunctionOfOneElement_CountsAsTheInstructionsThatItTakes) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {100});
+  const GraphWork sum = WorkOf(Sink(g, {Add(g, x, x)}));
+  const GraphWork exponential = WorkOf(Sink(g, {Alu(g, Op::kExp, x)}));
+  EXPECT_EQ(sum.others(), 100);
+  EXPECT_EQ(sum.bytes(), 800);
+  EXPECT_EQ(sum.count(), 1);
+  EXPECT_GT(exponential.others(), 10 * sum.others());
+}
+
+TEST(GraphWork, RowsReadByAnIndex_AreNoProduct) {
+  Graph g;
+  const UOp* const rows = Param(g, 0, DType::kF32, {1000, 8});
+  const UOp* const index = Param(g, 1, DType::kI64, {4, 1});
+  const UOp* const places =
+      Expand(g, Reshape(g, Iota(g, DType::kI64, 1000), {1, 1000}), {4, 1000});
+  const UOp* const is_there = Alu(g, Op::kCmpEq, places, Expand(g, index, {4, 1000}));
+  const UOp* const mask =
+      Expand(g, Reshape(g, Cast(g, is_there, DType::kF32), {4, 1000, 1}), {4, 1000, 8});
+  const UOp* const all = Expand(g, Reshape(g, rows, {1, 1000, 8}), {4, 1000, 8});
+  const GraphWork work = WorkOf(Sink(g, {Reduce(g, Op::kAdd, Mul(g, mask, all), {1})}));
+  EXPECT_EQ(work.products(), 0);
+  EXPECT_LT(work.others(), 1000);
+  EXPECT_LT(work.bytes(), 1000 * 8 * 4) << "rows that are not read do not count";
+}
+
+TEST(GraphWork, AVariable_HasTheValueOfItsBinding) {
+  Graph g;
+  const UOp* const n = Var(g, 0, 1, 1000);
+  const UOp* const x = Param(g, 0, DType::kF32, {Dim(n)});
+  const UOp* const sink = Sink(g, {Add(g, x, x)});
+  const Binding small[] = {{0, 10}}, large[] = {{0, 500}};
+  EXPECT_EQ(WorkOf(sink, small).others(), 10);
+  EXPECT_EQ(WorkOf(sink, large).others(), 500);
+  EXPECT_EQ(session::DimsOf(sink->src[0], large), std::vector<int64_t>{500});
+}
+
+RecordedWork SomeWork() {
+  return {.runs = 10,
+          .steps = 20,
+          .graphs = 1,
+          .client_s = 0.5,
+          .kernels = {{.products = 2e9, .others = 1e6, .bytes = 1e7, .count = 10}}};
+}
+
+TEST(Estimate, AFasterClass_TakesLess_AndCostsByItsPrice) {
+  const DeviceClass slow{.name = "slow", .gflops = 100, .memory_gb_per_s = 10,
+                         .run_per_hour_micro_usd = 360'000};
+  DeviceClass fast = slow;
+  fast.gflops = 200;
+  RecordedWork work = SomeWork();
+  work.client_s = 0;
+  const auto of_slow = EstimateFor(slow, work), of_fast = EstimateFor(fast, work);
+  ASSERT_TRUE(of_slow.seconds.has_value()) << of_slow.unknown;
+  EXPECT_GT(of_slow.seconds->expected, 1.5 * of_fast.seconds->expected);
+  EXPECT_LT(of_slow.seconds->low, of_slow.seconds->expected);
+  EXPECT_GT(of_slow.seconds->high, of_slow.seconds->expected);
+  EXPECT_NEAR(of_slow.micro_usd->expected, 100 * of_slow.seconds->expected, 1e-6);
+}
+
+TEST(Estimate, WhatIsNotSaid_IsUnknown) {
+  const DeviceClass silent{.name = "silent", .run_per_hour_micro_usd = 1};
+  EXPECT_FALSE(EstimateFor(silent, SomeWork()).seconds.has_value());
+  EXPECT_FALSE(EstimateFor(silent, SomeWork()).unknown.empty());
+  DeviceClass half = silent;
+  half.gflops = 5;
+  EXPECT_FALSE(EstimateFor(half, SomeWork()).seconds.has_value());
+  half.memory_gb_per_s = 5;
+  EXPECT_TRUE(EstimateFor(half, SomeWork()).seconds.has_value());
+  RecordedWork several = SomeWork();
+  several.devices = 2;
+  EXPECT_FALSE(EstimateFor(half, several).seconds.has_value());
+  EXPECT_FALSE(EstimateFor(half, RecordedWork{}).seconds.has_value());
+}
+
+TEST(Estimate, MoreSteps_TakeInProportion) {
+  const DeviceClass of{.gflops = 10, .memory_gb_per_s = 10, .run_per_hour_micro_usd = 3600};
+  const double once = EstimateFor(of, SomeWork()).seconds->expected;
+  const RecordedWork more = session::WithSteps(SomeWork(), 200);
+  EXPECT_EQ(more.steps, 200u);
+  EXPECT_NEAR(EstimateFor(of, more).seconds->expected, 10 * once, 1e-6 * once);
+  EXPECT_NEAR(session::EstimateMeasured(of, 200, 0.25).seconds->expected, 50, 1e-9);
+}
+
+TEST(Estimate, TheRecordOfAProgram_IsReadAsItWasWritten) {
+  RecordedWork work = SomeWork();
+  work.unknown = "two\nlines";
+  const auto read = session::WorkFromText(ToText(work));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->kernels, work.kernels);
+  EXPECT_EQ(read->steps, 20u);
+  EXPECT_EQ(read->unknown, "two lines");
+  for (const char* text : {"", "end \n", "outboard-work-1 sessions=1\nend \n"})
+    EXPECT_FALSE(session::WorkFromText(text).ok()) << text;
+  std::string damaged = ToText(work);
+  damaged.replace(damaged.find("10000000"), 8, "-1000000");
+  EXPECT_FALSE(session::WorkFromText(damaged).ok());
+}
+
+TEST(StepPace, TheFirstTenSteps_DoNotCount) {
+  session::StepPace times;
+  const session::StepPace::Clock::time_point begin;
+  const auto at = [&](int ms) { return begin + std::chrono::milliseconds(ms); };
+  for (int step = 1; step <= 10; ++step) times.Note(step, at(step * 1000));
+  EXPECT_FALSE(times.PerStep().has_value());
+  times.Note(15, at(10'050));
+  EXPECT_FALSE(times.PerStep().has_value()) << "five say little";
+  times.Note(30, at(10'200));
+  ASSERT_TRUE(times.PerStep().has_value());
+  EXPECT_EQ(times.PerStep()->steps, 20u);
+  EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.01, 1e-9);
+}
+
+TEST(RecordingSession, ProgramsRun_AndReadValuesThatAreMadeUp) {
+  SetSession(MakeRecordingSession({}));
+  Tensor w = Tensor::from<float>({1, 2, 3, 4}).state_();
+  for (int i = 0; i < 3; ++i) {
+    w.assign(w * 2);
+    w.realize();
+  }
+  EXPECT_EQ(w.to_vector<double>(), std::vector<double>({1, 1, 1, 1}));
+  EXPECT_EQ((w.sum() > 3).item(), 0);
+  EXPECT_EQ(SessionIfConnected()->stats().steps, 4u);
+  // Without a gateway there are no classes.
+  EXPECT_EQ(session::EstimatesOf(*SessionIfConnected()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(CloseSession().ok());
+  SetSession(MakeDrySession());
+  EXPECT_EQ(session::EstimatesOf(*SessionIfConnected()).status().code(),
+            absl::StatusCode::kUnimplemented);
+  SetSession(nullptr);
+}
+
+}  // namespace
+}  // namespace outboard
