@@ -96,8 +96,8 @@ class Database {
                                                            const std::string& path,
                                                            const OpenOptions& options);
 
-  // `sql` is one statement, a constant of the program and never input. To prepare the same one again
-  // costs little.
+  // `sql` is one statement, a constant of the program and never input. To prepare the same one
+  // again costs little.
   absl::StatusOr<Statement> Prepare(std::string_view sql);
   // Executes statements without parameters or rows.
   absl::Status Execute(const char* sql);

@@ -9,7 +9,8 @@
 // a minute in which nothing of an answer is taken. Files are read as they are sent, a part at a
 // time.
 //
-// Threads: Start creates one, which runs all connections, `choose` and `claim_for`; the destructor ends it.
+// Threads: Start creates one, which runs all connections, `choose` and `claim_for`; the destructor
+// ends it.
 #pragma once
 
 #include <functional>

@@ -23,8 +23,8 @@ struct AddedImage {
   std::string kernel;  // its release
 };
 
-// Checks it and copies it. The first signer that is given is kept ("images/signer.pem"): from then on
-// each image is to be signed with that key (deploy/image/sign).
+// Checks it and copies it. The first signer that is given is kept ("images/signer.pem"): from then
+// on each image is to be signed with that key (deploy/image/sign).
 // Errors: INVALID_ARGUMENT     a file is missing, or is not the one of SHA256SUMS; the digest, the
 //                              signature or the kernel does not fit: expected and found
 //         FAILED_PRECONDITION  another signer is kept

@@ -32,12 +32,13 @@ struct NodePlan {
   Sharding home;
 };
 
-// The nodes of a graph, or of the body of a FUNCTION, and where each finds its sources: the same for
-// every plan of it, so made once for all candidates.
+// The nodes of a graph, or of the body of a FUNCTION, and where each finds its sources: the same
+// for every plan of it, so made once for all candidates.
 struct FrameNodes {
   std::vector<const UOp*> nodes;  // PostOrder, not into functions
   absl::flat_hash_map<const UOp*, int> place;
-  // Of node i: places of its own sources, source_places[first_source[i]] and on. None of a FUNCTION.
+  // Of node i: places of its own sources, source_places[first_source[i]] and on. None of a
+  // FUNCTION.
   std::vector<int> first_source, source_places;
   std::vector<bool> is_gather;  // of REDUCEs, as IsGather (products.h) has it
 

@@ -282,7 +282,8 @@ Sharding Forward(const Mesh& mesh, const UOp* node, SourceShardings sources) {
     case DimFlow::kPermute:
       out.partial = sources[0]->partial;
       out.soft = sources[0]->soft;
-      for (int i = 0; i < node->rank(); ++i) out.dims[i] = sources[0]->dims[PermuteOf(node).axis(i)];
+      for (int i = 0; i < node->rank(); ++i)
+        out.dims[i] = sources[0]->dims[PermuteOf(node).axis(i)];
       return out;
     case DimFlow::kExpand:
     case DimFlow::kWindow: {

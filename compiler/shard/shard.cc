@@ -56,7 +56,8 @@ double ToPowerOfTwo(double x) { return std::exp2(std::round(std::log2(x))); }
 
 DeviceSpeeds SpeedsOfLink(double bytes_per_s, double collective_s) {
   DeviceSpeeds speeds;
-  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13) speeds.link_bytes_per_s = ToPowerOfTwo(bytes_per_s);
+  if (bytes_per_s >= 1e5 && bytes_per_s <= 1e13)
+    speeds.link_bytes_per_s = ToPowerOfTwo(bytes_per_s);
   if (collective_s >= 1e-7 && collective_s <= 1) speeds.collective_s = ToPowerOfTwo(collective_s);
   return speeds;
 }

@@ -50,7 +50,8 @@ inline constexpr size_t kGathersTold = 4;
 // so many graphs are written at most, where a few more bytes would otherwise make another.
 inline constexpr int64_t kHeldMemorySteps = 32;
 // Ways in which a session runs one graph (its arrays' layouts, what it fetches and donates) that it
-// finds again at once: a training has two or three. And 8-byte words to describe them, of a session.
+// finds again at once: a training has two or three. And 8-byte words to describe them, of a
+// session.
 inline constexpr size_t kKnownRunsMax = 8;
 inline constexpr size_t kKnownRunWordsMax = size_t{1} << 19;
 // gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for

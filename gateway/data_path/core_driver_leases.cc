@@ -267,8 +267,8 @@ absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
       absl::StrCat("this account has ", has, " machines of its own here; limit ", kOwnWorkersMax));
 }
 
-// By which choices for sessions on several of its devices are predicted: what the slowest reached in
-// the join test, or else what its class promises.
+// By which choices for sessions on several of its devices are predicted: what the slowest reached
+// in the join test, or else what its class promises.
 double CoreDriver::OperationsOf(const proto::Register& reg) const {
   double least_gflops = 0;
   for (const proto::Device& device : reg.devices()) {

@@ -216,7 +216,8 @@ void WorkerPort::Join(proto::Register reg) {
   if (!measure.ok()) return Refuse(reg.name(), measure.status());
   const bool test = !node_.empty() && !reg.tested();
   if (test && !reg.measures())
-    return Refuse(reg.name(), absl::FailedPreconditionError("this node is too old for a join test"));
+    return Refuse(reg.name(),
+                  absl::FailedPreconditionError("this node is too old for a join test"));
   if (!*measure && !test) {
     if (tested_ != nullptr) tested_(absl::OkStatus());
     worker_ = driver_->AddWorker(endpoint_, reg, nullptr, node_);

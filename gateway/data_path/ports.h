@@ -113,8 +113,8 @@ class WorkerPort {
 
   // Before any event: it is a machine of this account's own.
   void SetOwner(const Identity& owner);
-  // Before any event: it is a node, which joins once its devices have passed its join test. `tested`
-  // hears how that ended; it must not wait.
+  // Before any event: it is a node, which joins once its devices have passed its join test.
+  // `tested` hears how that ended; it must not wait.
   void SetNode(const std::string& serial, std::function<void(const absl::Status&)> tested);
   void OnEvent(const proto::WorkerEvent& event);
   void OnGone();  // the endpoint is not used after this returns; a second call does nothing

@@ -82,7 +82,8 @@ RolloutNodeState NodeStateOf(int64_t number) {
 }
 
 bool IsSame(const Rollout& a, const Rollout& b) {
-  if (a.state != b.state || a.why != b.why || a.by_serial.size() != b.by_serial.size()) return false;
+  if (a.state != b.state || a.why != b.why || a.by_serial.size() != b.by_serial.size())
+    return false;
   return std::equal(a.by_serial.begin(), a.by_serial.end(), b.by_serial.begin(),
                     [](const auto& one, const auto& other) {
                       return one.first == other.first && one.second.state == other.second.state &&
@@ -452,7 +453,8 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
       if (node.state == RolloutNodeState::kUpdated &&
           before.by_serial.at(serial).state != RolloutNodeState::kUpdated)
         OB_RETURN_IF_ERROR(keep(serial, last->image, nullptr));
-    if (last->state == RolloutState::kDone) OB_RETURN_IF_ERROR(WriteUse(last->image, last->nodes, now));
+    if (last->state == RolloutState::kDone)
+      OB_RETURN_IF_ERROR(WriteUse(last->image, last->nodes, now));
     if (IsSame(before, *last)) return absl::OkStatus();
     OB_RETURN_IF_ERROR(WriteRollout(*last));
     stepped.changed = *std::move(last);

@@ -76,8 +76,8 @@ class ImageRows {
   // Errors: INVALID_ARGUMENT     a pattern, a share, a time
   //         NOT_FOUND            no such image was added, or no node is to get it
   //         FAILED_PRECONDITION  no node has served it yet, or a rollout is under way: which
-  absl::StatusOr<Rollout> Begin(Rollout rollout, const std::map<std::string, std::string>& images_now,
-                                WallTime now);
+  absl::StatusOr<Rollout> Begin(Rollout rollout,
+                                const std::map<std::string, std::string>& images_now, WallTime now);
   // NOT_FOUND: there was none, or it was taken back already.
   absl::StatusOr<Rollout> RollBack();
   absl::StatusOr<std::optional<Rollout>> LastRollout();

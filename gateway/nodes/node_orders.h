@@ -27,6 +27,7 @@ enum class NodeOrder {
 };
 const char* ToString(NodeOrder order);
 
+// An order that was asked for and, as far as is known, not told yet.
 struct NodeOrderRow {
   std::string serial;
   NodeOrder order = NodeOrder::kDrain;

@@ -427,20 +427,19 @@ class Gateway::Impl {
 
   NodeFleet FleetOfNodes() {
     CoreDriver* const driver = driver_.get();
-    return {.here = [driver] { return driver->NodesHere(); },
-            .drain = [driver](const std::string& serial) { return driver->DrainNode(serial); },
-            .restart = [driver](const std::string& serial,
-                                const std::string& why) { return driver->RestartNode(serial, why); },
-            .set_aside =
-                [driver](const std::string& serial, const std::string& why) {
-                  return driver->SetNodeAside(serial, why);
-                },
-            .power_cycle =
-                [hook = options_.node_power_hook](const std::string& serial) {
-                  if (!hook.empty()) return PowerCycle(hook, serial);
-                  return absl::UnavailableError(
-                      "the node is not here to be told, and there is no --node-power-hook");
-                }};
+    return {
+        .here = [driver] { return driver->NodesHere(); },
+        .drain = [driver](const std::string& serial) { return driver->DrainNode(serial); },
+        .restart = [driver](const std::string& serial,
+                            const std::string& why) { return driver->RestartNode(serial, why); },
+        .set_aside = [driver](const std::string& serial,
+                              const std::string& why) { return driver->SetNodeAside(serial, why); },
+        .power_cycle =
+            [hook = options_.node_power_hook](const std::string& serial) {
+              if (!hook.empty()) return PowerCycle(hook, serial);
+              return absl::UnavailableError(
+                  "the node is not here to be told, and there is no --node-power-hook");
+            }};
   }
 
   std::unique_ptr<ListenerWatch> Watch(const GrpcListener& listener) {

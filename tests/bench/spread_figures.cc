@@ -158,8 +158,8 @@ void SpreadFigures() {
   struct Program {
     std::string name;
     int steps;
-    // Losses that are to be those of one device. Of a network with RELU and MAX the first: from then
-    // on their decisions differ, as they do on one device when its sums have another order
+    // Losses that are to be those of one device. Of a network with RELU and MAX the first: from
+    // then on their decisions differ, as they do on one device when its sums have another order
     // (docs/decisions/134-kinks.md).
     size_t compared;
     std::function<Training()> make;

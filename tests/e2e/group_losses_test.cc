@@ -4,8 +4,8 @@
 // The network of client/examples/mnist.h has kinks: RELU and MAX decide by the last bit, sums over
 // the batch are added in another order on each mesh, and one decision that falls otherwise changes
 // a gradient by a hundredth. On one device the same batch in reverse order does the same. So the
-// network here is the same but smooth, which nothing amplifies, and is held to 1e-4 after all steps;
-// that with kinks is held to rounding in its first loss, before any decision counts.
+// network here is the same but smooth, which nothing amplifies, and is held to 1e-4 after all
+// steps; that with kinks is held to rounding in its first loss, before any decision counts.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -19,7 +19,8 @@ class JoinTestTest : public ::testing::Test {
  protected:
   // Flips a bit of what is read of the device the `number`-th time.
   JoinTestOptions Fault(int number) {
-    return {.memory_bytes = int64_t{48} << 20, .planted = [this, number](std::span<std::byte> read) {
+    return {.memory_bytes = int64_t{48} << 20,
+            .planted = [this, number](std::span<std::byte> read) {
               if (++reads_ == number) read[read.size() / 2] ^= std::byte{0x40};
             }};
   }

@@ -88,7 +88,8 @@ absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line, bool w
       if (!absl::SimpleAtod(part, &memory)) memory = -1;
     }
   }
-  if (!((gflops > 0 || (without_gflops && gflops == 0)) && std::isfinite(gflops)) || !(memory > 0 && std::isfinite(memory)))
+  if (!((gflops > 0 || (without_gflops && gflops == 0)) && std::isfinite(gflops)) ||
+      !(memory > 0 && std::isfinite(memory)))
     return absl::UnavailableError("it printed no figures");
   rates.set_gflops(gflops);
   rates.set_memory_gb_per_s(memory);

@@ -73,8 +73,8 @@ absl::StatusOr<double> Fastest(Engine& engine, const UOp* sink, int inputs,
   return fastest;
 }
 
-// Alone after a test there is time for a bandwidth at most: a machine that is emulated takes minutes
-// for the rest.
+// Alone after a test there is time for a bandwidth at most: a machine that is emulated takes
+// minutes for the rest.
 absl::StatusOr<proto::DeviceRates> Measure(bool test, bool rates_too) {
   const std::string kind = ExecutorOptionsFromEnvironment().device;
   OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Device> device, runtime::MakeDevice(kind, {}));

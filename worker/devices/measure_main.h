@@ -1,6 +1,6 @@
 // The measuring process: `outboard measure-device CORES [test | test-alone]`, a child of the
-// supervisor. It has the device to itself for a second or two, runs no tenant's work, and prints one
-// line of figures, or of a fault, on standard output (device_rates.h).
+// supervisor. It has the device to itself for a second or two, runs no tenant's work, and prints
+// one line of figures, or of a fault, on standard output (device_rates.h).
 #pragma once
 
 #include <string>
