@@ -159,7 +159,7 @@ def test_other_threads_go_on_while_one_waits():
     progress = counted - before
     stop.set()
     thread.join()
-    assert progress > 10
+    assert progress > 2, "the other thread stood still while this one waited"
 
 
 def test_threads_compute_side_by_side():
