@@ -250,8 +250,8 @@ const RankWriter::Made* RankWriter::Frame::Find(int place, const Sharding& p) co
   return nullptr;
 }
 
-void RankWriter::Frame::Add(const Key& key, const UOp* value, int in_memory) {
-  made.push_back({key.p, value, in_memory, first_made[key.place]});
+void RankWriter::Frame::Add(const Key& key, const UOp* value, int traced) {
+  made.push_back({key.p, value, traced, first_made[key.place]});
   first_made[key.place] = static_cast<int>(made.size()) - 1;
 }
 

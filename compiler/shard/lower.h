@@ -81,7 +81,7 @@ class RankWriter {
     const UOp* node(int place) const { return plan->frame->nodes[place]; }
     // nullptr: it is not made yet. Valid until something is.
     const Made* Find(int place, const Sharding& p) const;
-    void Add(const Key& key, const UOp* value, int in_memory);
+    void Add(const Key& key, const UOp* value, int traced);
   };
   struct Body {
     const UOp* function = nullptr;

@@ -101,8 +101,9 @@ TEST_F(SessionGatewayTest, DebugTellsWhenASessionBeginsAndEnds) {
   ASSERT_TRUE((*session)->Run(Double(in, out, false)).ok());
   ASSERT_TRUE((*session)->Sync().ok());
   ASSERT_TRUE((*session)->Close().ok());
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   EXPECT_NE(lines[1].find("has ended: 1 runs, "), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[2].rfind("estimate", 0), 0u) << lines[2];
 }
 
 TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
