@@ -92,6 +92,7 @@ class SupervisorThread {
     supervisor_.Stop();
     if (thread_.joinable()) thread_.join();
   }
+  void StayAway() { supervisor_.StayAway(); }
   void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
   bool restarts() const { return restarts_; }  // the gateway has asked for it
@@ -377,6 +378,7 @@ int RunServe(const ServerFlags& flags) {
       status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint(),
                          (*shown)->Announce());
     if (status.ok()) status = AwaitEnd(flags.life_fd, {}, RereadsPrices(flags, **gateway));
+    supervisor.StayAway();
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
     code = EndCode(status);

@@ -133,6 +133,7 @@ class Supervisor::Impl {
       pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
+      if (stays_away_) wake_.wait(lock, [&] { return stopping_.load(); });
     }
     EndSessions();
     spare_.Stop();
@@ -151,6 +152,8 @@ class Supervisor::Impl {
     while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
     telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
   }
+
+  void StayAway() { stays_away_ = true; }
 
   void Stop() {
     std::lock_guard lock(mutex_);
@@ -558,7 +561,7 @@ class Supervisor::Impl {
   const ExecutorMainOptions executors_;
   WorkerDevices devices_;
   std::unique_ptr<proto::Fleet::Stub> fleet_;
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, stays_away_{false};
   std::atomic<bool> draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
   bool one_account_ = false;
@@ -591,6 +594,7 @@ Supervisor::Supervisor(SupervisorOptions options)
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
 void Supervisor::Drain(std::chrono::milliseconds limit) { impl_->Drain(limit); }
+void Supervisor::StayAway() { impl_->StayAway(); }
 void Supervisor::Stop() { impl_->Stop(); }
 
 }  // namespace outboard::worker

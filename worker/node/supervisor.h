@@ -84,6 +84,11 @@ class Supervisor {
   // here, or after `limit`, or at once where no gateway is joined.
   void Drain(std::chrono::milliseconds limit);
 
+  // Any thread, before a gateway in this process stops: does not join again once its connection has
+  // ended. A call to a server of gRPC in this process crashes while that shuts down (1.51:
+  // inproc_transport.cc calls the server's accept_stream_cb, which is null then).
+  void StayAway();
+
   // Any thread. Takes no new session, ends the executors, and lets Run return.
   void Stop();
 
