@@ -200,8 +200,7 @@ void WorkerPort::SetOwner(const Identity& owner) {
 
 void WorkerPort::SetNode(const std::string& serial,
                          std::function<void(const absl::Status&)> tested) {
-  node_ = serial;
-  tested_ = std::move(tested);
+  node_ = std::make_unique<const Node>(Node{serial, std::move(tested)});
 }
 
 // Asks once for a measurement: what comes back is checked like one from before.
@@ -214,13 +213,13 @@ void WorkerPort::Join(proto::Register reg) {
   }
   const absl::StatusOr<bool> measure = driver_->CheckJoin(reg);
   if (!measure.ok()) return Refuse(reg.name(), measure.status());
-  const bool test = !node_.empty() && !reg.tested();
+  const bool test = node_ != nullptr && !reg.tested();
   if (test && !reg.measures())
     return Refuse(reg.name(),
                   absl::FailedPreconditionError("this node is too old for a join test"));
   if (!*measure && !test) {
-    if (tested_ != nullptr) tested_(absl::OkStatus());
-    worker_ = driver_->AddWorker(endpoint_, reg, nullptr, node_);
+    if (node_ != nullptr) node_->tested(absl::OkStatus());
+    worker_ = driver_->AddWorker(endpoint_, reg, nullptr, node_ != nullptr ? node_->serial : "");
     return;
   }
   proto::GatewayCommand command;
@@ -240,7 +239,7 @@ void WorkerPort::OnMeasured(const proto::Measured& measured) {
     return Refuse(reg.name(), absl::FailedPreconditionError(absl::StrCat(
                                   "the join test failed: ", shown(measured.fault()))));
   // Asked once: a node that was to be tested and was not is no other the next time.
-  if (!node_.empty() && !measured.tested())
+  if (node_ != nullptr && !measured.tested())
     return Refuse(reg.name(), absl::FailedPreconditionError(absl::StrCat(
                                   "the join test did not end: ", shown(measured.failed()))));
   reg.set_tested(true);
@@ -255,7 +254,7 @@ void WorkerPort::OnMeasured(const proto::Measured& measured) {
 }
 
 void WorkerPort::Refuse(const std::string& name, const absl::Status& why) {
-  if (tested_ != nullptr) tested_(why);
+  if (node_ != nullptr) node_->tested(why);
   driver_->OnJoinRefused(name, why);
   endpoint_->End(why);
 }

@@ -130,8 +130,11 @@ class WorkerPort {
   std::unique_ptr<proto::Register> measured_;  // that waits for a measurement
   bool measures_rates_ = false;                // it was asked for rates, too
   std::unique_ptr<const Identity> owner_;      // null: it is rented out
-  std::string node_;                           // its serial number; empty: it is none
-  std::function<void(const absl::Status&)> tested_;
+  struct Node {
+    std::string serial;
+    std::function<void(const absl::Status&)> tested;
+  };
+  std::unique_ptr<const Node> node_;           // null: it is none
   WorkerId worker_;  // value 0: not registered
 };
 
