@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,8 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-
-extern char** environ;
+#include "cli/program/start_program.h"
 
 namespace outboard::cli {
 
@@ -37,24 +35,6 @@ absl::Status SystemError(const std::string& what) {
 
 volatile sig_atomic_t interrupted = 0;
 
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
-  std::vector<std::string> all = added;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view name =
-        std::string_view(*variable).substr(0, std::string_view(*variable).find('=') + 1);
-    if (std::ranges::none_of(added, [&](const std::string& a) { return a.starts_with(name); }))
-      all.emplace_back(*variable);
-  }
-  return all;
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 struct Started {
   pid_t pid = -1;
   int pipe = -1;
@@ -62,51 +42,17 @@ struct Started {
 
 absl::StatusOr<Started> Start(const std::vector<std::string>& command,
                               const std::vector<std::string>& variables) {
-  int records[2] = {-1, -1}, failure[2] = {-1, -1};
+  int records[2];
   if (pipe2(records, O_CLOEXEC) != 0) return SystemError("no pipe for the program");
-  if (pipe2(failure, O_CLOEXEC) != 0) {
-    close(records[0]);
-    close(records[1]);
-    return SystemError("no pipe for the program");
-  }
-  const std::vector<std::string> environment = EnvironmentWith(variables);
-  const std::vector<char*> arguments = Pointers(command), all = Pointers(environment);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(127);  // it has ended since
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int number : {SIGINT, SIGTERM, SIGPIPE}) signal(number, SIG_DFL);
-    // Away from the number that the pipe is about to get.
-    const int failed = fcntl(failure[1], F_DUPFD_CLOEXEC, 10),
-              recorded = fcntl(records[1], F_DUPFD_CLOEXEC, 10),
-              nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    dup2(nothing, 0);
-    dup2(2, 1);
-    dup2(recorded, kPipeFd);
-    execvpe(arguments[0], arguments.data(), all.data());
-    const int error = errno;
-    [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
-    _exit(127);
-  }
-  const absl::Status forked =
-      pid < 0 ? SystemError("no process for the program") : absl::OkStatus();
+  const absl::StatusOr<pid_t> pid =
+      StartProgram({.name = "the program",
+                    .command = command,
+                    .variables = variables,
+                    .descriptors = {{STDERR_FILENO, STDOUT_FILENO}, {records[1], kPipeFd}}});
   close(records[1]);
-  close(failure[1]);
-  int error = 0;
-  const bool failed = forked.ok() && read(failure[0], &error, sizeof error) == sizeof error;
-  close(failure[0]);
-  if (!forked.ok() || failed) {
-    close(records[0]);
-    if (failed) waitpid(pid, nullptr, 0);
-    return failed ? absl::UnavailableError(absl::StrCat(command[0], ": ", std::strerror(error)))
-                  : forked;
-  }
-  return Started{pid, records[0]};
+  if (pid.ok()) return Started{*pid, records[0]};
+  close(records[0]);
+  return pid.status();
 }
 
 // Reads until the program has ended, or has `enough` and was given time to end by itself.

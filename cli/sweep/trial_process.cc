@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,8 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-
-extern char** environ;
+#include "cli/program/start_program.h"
 
 namespace outboard::cli {
 namespace {
@@ -33,38 +30,18 @@ void CloseAll(std::initializer_list<int> fds) {
     if (fd >= 0) close(fd);
 }
 
-// What to add to the environment, and what it replaces.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
-  std::vector<std::string> all = added;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view name =
-        std::string_view(*variable).substr(0, std::string_view(*variable).find('=') + 1);
-    if (std::ranges::none_of(added, [&](const std::string& a) { return a.starts_with(name); }))
-      all.emplace_back(*variable);
-  }
-  return all;
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 }  // namespace
 
 absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<std::string>& command,
                                                  const std::string& log_path,
                                                  std::optional<int64_t> max_cost_micro_usd,
                                                  const std::vector<std::string>& variables) {
-  int output[2] = {-1, -1}, reports[2] = {-1, -1}, failure[2] = {-1, -1};
+  int output[2] = {-1, -1}, reports[2] = {-1, -1};
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log < 0) return SystemError(log_path);
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(reports, O_CLOEXEC) != 0 ||
-      pipe2(failure, O_CLOEXEC) != 0) {
+  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(reports, O_CLOEXEC) != 0) {
     const absl::Status status = SystemError("no pipe for a trial");
-    CloseAll({log, output[0], output[1], reports[0], reports[1], failure[0], failure[1]});
+    CloseAll({log, output[0], output[1], reports[0], reports[1]});
     return status;
   }
   std::vector<std::string> added = variables;
@@ -73,47 +50,18 @@ absl::StatusOr<TrialProcess> TrialProcess::Start(int trial, const std::vector<st
   if (max_cost_micro_usd.has_value())
     added.push_back(absl::StrFormat("CLOUD_MAX_COST=%d.%06d", *max_cost_micro_usd / 1'000'000,
                                     *max_cost_micro_usd % 1'000'000));
-  const std::vector<std::string> environment = EnvironmentWith(added);
-  const std::vector<char*> arguments = Pointers(command), all = Pointers(environment);
-  const int parent = getpid();
-  const int pid = fork();
-  if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(127);  // it has ended since
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    signal(SIGPIPE, SIG_DFL);
-    // Away from the numbers that they are about to get.
-    const int failed = fcntl(failure[1], F_DUPFD_CLOEXEC, 10),
-              said = fcntl(output[1], F_DUPFD_CLOEXEC, 10),
-              reported = fcntl(reports[1], F_DUPFD_CLOEXEC, 10),
-              nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    dup2(nothing, 0);
-    dup2(said, 1);
-    dup2(said, 2);
-    dup2(reported, kReportFd);
-    execvpe(arguments[0], arguments.data(), all.data());
-    const int error = errno;
-    [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
-    _exit(127);
-  }
-  const absl::Status forked = pid < 0 ? SystemError("no process for a trial") : absl::OkStatus();
-  CloseAll({output[1], reports[1], failure[1]});
+  const absl::StatusOr<pid_t> pid =
+      StartProgram({.name = "a trial",
+                    .command = command,
+                    .variables = std::move(added),
+                    .descriptors = {{output[1], 1}, {output[1], 2}, {reports[1], kReportFd}}});
+  CloseAll({output[1], reports[1]});
   TrialProcess process;
-  process.pid_ = pid;
+  process.pid_ = pid.ok() ? *pid : -1;
   process.output_ = output[0];
   process.reports_ = reports[0];
   process.log_ = log;
-  if (!forked.ok()) {
-    close(failure[0]);
-    return forked;
-  }
-  int error = 0;
-  const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
-  close(failure[0]);
-  if (failed) return absl::UnavailableError(absl::StrCat(command[0], ": ", std::strerror(error)));
+  if (!pid.ok()) return pid.status();
   for (const int fd : {process.output_, process.reports_}) fcntl(fd, F_SETFL, O_NONBLOCK);
   return process;
 }
