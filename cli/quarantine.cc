@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -7,8 +6,8 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/node/used_accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
-#include "gateway/server/gateway.h"
 
 namespace outboard::cli {
 
@@ -18,12 +17,8 @@ using gateway::QuarantineRows;
 using gateway::SetAsideWorker;
 
 absl::StatusOr<std::unique_ptr<QuarantineRows>> OpenRows(const QuarantineFlags& flags) {
-  const std::string folder = DataFolderOr(flags.data);
-  const std::string path = gateway::AccountsPath(folder);
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return QuarantineRows::Open(path);
-  return absl::InvalidArgumentError(
-      absl::StrCat("no gateway has used ", folder, "; name the gateway's folder with --data"));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
+  return QuarantineRows::Open(path);
 }
 
 absl::Status List(const QuarantineFlags& flags) {

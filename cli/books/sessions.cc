@@ -62,7 +62,7 @@ class Sessions {
     return context;
   }
 
-  // For `outboard invoice --verify`, as a program's session keeps what it is shown.
+  // Heads of the ledger are kept for `outboard invoice --verify`, as a program's session does.
   void Keep(const proto::LedgerHead& head) const {
     const std::string file = signing::HeadFilePath();
     if (file.empty()) return;

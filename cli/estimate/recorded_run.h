@@ -25,7 +25,7 @@ struct RecordedRun {
   int exit_code = 0;      // of the program; 128 and more: the signal that ended it
 };
 
-// How long a program that is told to end may take.
+// A program that was asked to end and has not within this time is killed.
 inline constexpr std::chrono::seconds kProgramStopsWithin{10};
 
 // `steps`: ends it after so many; 0: it runs to its end.

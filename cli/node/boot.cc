@@ -113,7 +113,7 @@ class Images {
 absl::Status Boot(const BootFlags& flags) {
   BootServerOptions options;
   options.listen = flags.listen;
-  const std::string data = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  const std::string data = DataFolderOr(flags.data);
   Images images;
   OB_RETURN_IF_ERROR(images.Open(data));
   if (!flags.image.empty()) {

@@ -1,6 +1,5 @@
 // `outboard image`: which image the nodes boot.
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/node/commands.h"
 #include "cli/node/image_store.h"
+#include "cli/node/used_accounts.h"
 #include "gateway/base/clock.h"
 #include "gateway/nodes/image_rows.h"
 #include "gateway/nodes/node_registry.h"
@@ -26,16 +26,9 @@ using gateway::ImageRows;
 using gateway::Rollout;
 using gateway::RolloutNode;
 
-std::string DataFolder(const ImageFlags& flags) {
-  return flags.data.empty() ? DefaultDataFolder() : flags.data;
-}
-
 absl::StatusOr<std::unique_ptr<ImageRows>> OpenRows(const ImageFlags& flags) {
-  const std::string path = gateway::AccountsPath(DataFolder(flags));
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return ImageRows::Open(path);
-  return absl::InvalidArgumentError(absl::StrCat("no gateway has used ", DataFolder(flags),
-                                                 "; name the gateway's folder with --data"));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
+  return ImageRows::Open(path);
 }
 
 // The image of this digest, or the only one whose digest begins so.
@@ -59,7 +52,7 @@ absl::Status Add(const ImageFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto rows, OpenRows(flags));
   OB_ASSIGN_OR_RETURN(
       const AddedImage added,
-      AddImage(DataFolder(flags),
+      AddImage(DataFolderOr(flags.data),
                {.folder = flags.folder, .digest = flags.digest, .signer_file = flags.signer}));
   OB_RETURN_IF_ERROR(rows->Add({.digest = added.image.digest,
                                 .kernel = added.kernel,
@@ -137,7 +130,7 @@ absl::Status BeginRollout(const ImageFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto rows, OpenRows(flags));
   OB_ASSIGN_OR_RETURN(const std::string image, FindImage(*rows, flags.image));
   OB_ASSIGN_OR_RETURN(const auto registry,
-                      gateway::NodeRegistry::Open(gateway::AccountsPath(DataFolder(flags))));
+                      gateway::NodeRegistry::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
   OB_ASSIGN_OR_RETURN(const std::vector<gateway::NodeRow> nodes, registry->List());
   std::map<std::string, std::string> images_now;
   for (const gateway::NodeRow& node : nodes)

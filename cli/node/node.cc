@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/check.h"
 #include "cli/common.h"
 #include "cli/node/commands.h"
+#include "cli/node/used_accounts.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/node_serial.h"
 #include "gateway/nodes/node_logs.h"
@@ -27,16 +27,9 @@ namespace {
 using gateway::NodeRegistry;
 using gateway::NodeRow;
 
-std::string DataFolder(const NodeFlags& flags) {
-  return DataFolderOr(flags.data);
-}
-
 absl::StatusOr<std::unique_ptr<NodeRegistry>> OpenRegistry(const NodeFlags& flags) {
-  const std::string path = gateway::AccountsPath(DataFolder(flags));
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return NodeRegistry::Open(path);
-  return absl::InvalidArgumentError(absl::StrCat("no gateway has used ", DataFolder(flags),
-                                                 "; name the gateway's folder with --data"));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
+  return NodeRegistry::Open(path);
 }
 
 absl::Status Claim(const NodeFlags& flags) {
@@ -150,10 +143,10 @@ absl::Status List(const NodeFlags& flags) {
                                               "; `outboard node ls` lists those that are known"));
   }
   OB_ASSIGN_OR_RETURN(const auto orders,
-                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolder(flags))));
+                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
   OB_ASSIGN_OR_RETURN(const auto tests, orders->Tests());
-  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
-  OB_ASSIGN_OR_RETURN(const auto revoked, gateway::ReadRevoked(DataFolder(flags)));
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolderOr(flags.data)));
+  OB_ASSIGN_OR_RETURN(const auto revoked, gateway::ReadRevoked(DataFolderOr(flags.data)));
   for (const NodeRow& node : all) {
     const absl::Time end = CertificateEnd(node, issued, revoked);
     std::string state = ToString(node.state);
@@ -175,13 +168,13 @@ absl::Status Remove(const NodeFlags& flags) {
   const absl::Status removed = registry->Remove(flags.serial);
   if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   OB_ASSIGN_OR_RETURN(const auto orders,
-                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolder(flags))));
+                      gateway::NodeOrders::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
   OB_RETURN_IF_ERROR(orders->Forget(flags.serial));
-  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolder(flags)));
+  OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolderOr(flags.data)));
   int count = 0;
   for (const auto& one : issued) {
     if (gateway::NodeOfSubject(one.name) != flags.serial) continue;
-    OB_RETURN_IF_ERROR(gateway::Revoke(DataFolder(flags), one.serial));
+    OB_RETURN_IF_ERROR(gateway::Revoke(DataFolderOr(flags.data), one.serial));
     ++count;
   }
   if (count == 0) return removed;
@@ -191,7 +184,7 @@ absl::Status Remove(const NodeFlags& flags) {
 }
 
 absl::Status Logs(const NodeFlags& flags) {
-  const gateway::NodeLogs logs(DataFolder(flags));
+  const gateway::NodeLogs logs(DataFolderOr(flags.data));
   OB_ASSIGN_OR_RETURN(const std::string text, logs.Read(flags.serial));
   std::fwrite(text.data(), 1, text.size(), stdout);
   return absl::OkStatus();

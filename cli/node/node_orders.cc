@@ -1,6 +1,5 @@
 // `outboard node drain`, `reboot` and `quarantine`: what the gateway tells a node within a second.
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,12 +8,12 @@
 #include "base/check.h"
 #include "cli/common.h"
 #include "cli/node/commands.h"
+#include "cli/node/used_accounts.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/base/clock.h"
 #include "gateway/nodes/node_orders.h"
 #include "gateway/nodes/node_registry.h"
 #include "gateway/nodes/power_hook.h"
-#include "gateway/server/gateway.h"
 
 namespace outboard::cli {
 
@@ -22,22 +21,13 @@ namespace {
 
 using gateway::NodeOrder;
 
-absl::StatusOr<std::string> AccountsFile(const NodeFlags& flags) {
-  const std::string folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
-  const std::string path = gateway::AccountsPath(folder);
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return path;
-  return absl::InvalidArgumentError(
-      absl::StrCat("no gateway has used ", folder, "; name the gateway's folder with --data"));
-}
-
 absl::Status CheckKnown(const std::string& path, const std::string& serial) {
   OB_ASSIGN_OR_RETURN(const auto registry, gateway::NodeRegistry::Open(path));
   return registry->Find(serial).status();
 }
 
 absl::Status Ask(const NodeFlags& flags, NodeOrder order) {
-  OB_ASSIGN_OR_RETURN(const std::string path, AccountsFile(flags));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
   OB_RETURN_IF_ERROR(CheckKnown(path, flags.serial));
   OB_ASSIGN_OR_RETURN(const auto orders, gateway::NodeOrders::Open(path));
   OB_RETURN_IF_ERROR(orders->Ask({.serial = flags.serial,
@@ -51,14 +41,14 @@ absl::Status Ask(const NodeFlags& flags, NodeOrder order) {
 
 absl::Status Reboot(const NodeFlags& flags) {
   if (flags.power_hook.empty()) return Ask(flags, NodeOrder::kRestart);
-  OB_ASSIGN_OR_RETURN(const std::string path, AccountsFile(flags));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
   OB_RETURN_IF_ERROR(CheckKnown(path, flags.serial));
   return gateway::PowerCycle(flags.power_hook, flags.serial);
 }
 
 absl::Status Quarantine(const NodeFlags& flags) {
   if (!flags.lift) return Ask(flags, NodeOrder::kQuarantine);
-  OB_ASSIGN_OR_RETURN(const std::string path, AccountsFile(flags));
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
   OB_ASSIGN_OR_RETURN(const auto rows, gateway::QuarantineRows::Open(path));
   OB_ASSIGN_OR_RETURN(const auto lifted, rows->Lift(flags.serial));
   if (lifted.empty())

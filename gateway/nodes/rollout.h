@@ -77,7 +77,7 @@ struct RolloutAction {
   std::string image = {};
 };
 
-// A node that does not come back under its old image is told so often.
+// How often a node that does not come back under its old image is restarted.
 inline constexpr int kReturnTriesMax = 3;
 
 std::vector<RolloutAction> Step(Rollout& rollout, const std::map<std::string, NodeSeen>& seen,

@@ -209,25 +209,25 @@ class Counter {
 
 }  // namespace
 
-double GraphWork::products() const {
+// Each kernel as often as it runs.
+template <typename Of>
+static double SumOver(const std::vector<KernelWork>& kernels, Of of) {
   double sum = 0;
-  for (const KernelWork& k : kernels) sum += k.products * k.count;
+  for (const KernelWork& k : kernels) sum += of(k) * k.count;
   return sum;
+}
+
+double GraphWork::products() const {
+  return SumOver(kernels, [](const KernelWork& k) { return k.products; });
 }
 double GraphWork::others() const {
-  double sum = 0;
-  for (const KernelWork& k : kernels) sum += k.others * k.count;
-  return sum;
+  return SumOver(kernels, [](const KernelWork& k) { return k.others; });
 }
 double GraphWork::bytes() const {
-  double sum = 0;
-  for (const KernelWork& k : kernels) sum += k.bytes * k.count;
-  return sum;
+  return SumOver(kernels, [](const KernelWork& k) { return k.bytes; });
 }
 double GraphWork::count() const {
-  double sum = 0;
-  for (const KernelWork& k : kernels) sum += k.count;
-  return sum;
+  return SumOver(kernels, [](const KernelWork&) { return 1.0; });
 }
 
 GraphWork WorkOf(const UOp* sink, absl::Span<const Binding> bindings) {
