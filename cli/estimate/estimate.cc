@@ -27,6 +27,7 @@ using session::ClassEstimate;
 using session::DeviceClass;
 
 constexpr int kWrongUsage = 2;
+constexpr int kInterruptedCode = 128 + 2;  // a program that SIGINT has ended
 constexpr char kThisMachine[] = "this machine";
 
 std::string Variable(const char* name) {
@@ -98,6 +99,9 @@ std::string TroubleOf(const EstimateFlags& flags, const RecordedRun& run) {
   if (run.work.runs == 0)
     return absl::StrCat(flags.command[0], " computed nothing",
                         run.exit_code != 0 ? absl::StrCat("; it ended with ", run.exit_code) : "");
+  if (!run.stopped && run.exit_code == kInterruptedCode)
+    return absl::StrCat(flags.command[0], " was interrupted after ", run.work.steps,
+                        " steps: the estimate is of those");
   if (!run.stopped && run.exit_code != 0)
     return absl::StrCat(flags.command[0], " ended with ", run.exit_code, " after ",
                         run.work.steps, " steps: the estimate is of those");
@@ -142,7 +146,7 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
   const std::string text = flags.json ? EstimateJson(run.work, estimates)
                                       : EstimateTable(run.work, estimates);
   std::fputs(text.c_str(), stdout);
-  return !run.stopped && run.exit_code != 0 && run.exit_code != 128 + 2 ? 1 : 0;
+  return !run.stopped && run.exit_code != 0 && run.exit_code != kInterruptedCode ? 1 : 0;
 }
 
 }  // namespace

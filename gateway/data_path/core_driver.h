@@ -245,6 +245,7 @@ class CoreDriver {
   void Do(Forget& action);
   void Do(WriteSession& action);
   void Do(WriteLease& action);
+  WallTime WallAt(MonoTime at) const;
 
   void TellLease(const WriteLease& action, const Seat& seat);
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);

@@ -57,6 +57,17 @@ TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
   EXPECT_TRUE(Has(ended.out, "\"class\": \"quick\", \"seconds\": 0.")) << ended.out;
 }
 
+TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
+  const std::string endless = std::string("\"") + LINEAR_PROGRAM + "\"; sleep 60";
+  test::Process estimate({OUTBOARD_BINARY, "estimate", "--json", "--prices", prices(), "--", "sh",
+                          "-c", endless},
+                         {"CLOUD=", "OUTBOARD_DATA=" + (folder_ / "data")});
+  ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
+  EXPECT_EQ(estimate.Stop(SIGINT), 0) << estimate.err();
+  EXPECT_TRUE(Has(estimate.err(), "was interrupted after ")) << estimate.err();
+  EXPECT_TRUE(Has(estimate.out(), "\"class\": \"quick\", \"seconds\": 0.")) << estimate.out();
+}
+
 TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
   const std::string file = prices();
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {

@@ -57,6 +57,19 @@ TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
   EXPECT_TRUE(executor_.sent[0].items(0).has_open());
 }
 
+// What a lease held is by the clock on the wall, what it is charged by the monotonic one. A moment
+// between reading the one and the other must not make the first shorter than the second.
+TEST_F(CoreDriverTest, ALeaseIsStampedWithTheTimeAtWhichItsMeterBegan) {
+  Open();
+  ASSERT_NE(worker_.assign(), nullptr);
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  const int64_t began_ms = host_.now.ns / 1'000'000;
+  host_.wall_takes_ns = 7'300'000;
+  RunAll(writes_.jobs);
+  ASSERT_EQ(writes_.leases.size(), 1u);
+  EXPECT_EQ(writes_.leases[0].granted_at.unix_ms, began_ms);
+}
+
 // An entry without content takes 2 bytes on the wire and 50 here.
 TEST_F(CoreDriverTest, AnOpenIsBounded) {
   const auto ends = [&](const std::function<void(proto::Open&)>& change) {
