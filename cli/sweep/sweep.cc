@@ -150,13 +150,15 @@ AfterInterrupt AskAfterInterrupt() {
   return line[0] == 'l' || line[0] == 'L' ? AfterInterrupt::kLeave : AfterInterrupt::kGoOn;
 }
 
-// Until the trials have ended or the user leaves. Returns the exit code.
+// Until the trials have ended or the user leaves. Returns the exit code. Requires BlockSignals: the
+// end of a runner that is this process's child is seen at once, that of another's within
+// kSeesEndWithin.
 int Watch(const SweepFolder& folder) {
   const absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
   if (!plan.ok()) return Report(plan.status());
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, signal);
   LiveTable table;
   bool interrupted = false;
   for (;;) {
@@ -182,7 +184,7 @@ int Watch(const SweepFolder& folder) {
          signal < 0 && waited <= kLookEvery && folder.RunnerPid() == runner;
          waited += kSeesEndWithin)
       signal = sigtimedwait(&signals, nullptr, &wait);
-    if (signal < 0) continue;
+    if (signal < 0 || signal == SIGCHLD) continue;
     const AfterInterrupt answer = interrupted ? AfterInterrupt::kStop : AskAfterInterrupt();
     table.Forget();
     if (answer == AfterInterrupt::kLeave) {

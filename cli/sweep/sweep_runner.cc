@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 100;
 constexpr int kEndingPollMs = 5;  // a trial has closed its pipes, and is about to end
+// Trials report in bursts: to be woken by each report would take the trials' own cores from them.
+constexpr std::chrono::milliseconds kReadEvery{10};
 constexpr std::chrono::milliseconds kWriteEvery{250};
 constexpr size_t kNoteMax = 200;
 constexpr int64_t kLeastMicroUsd = 100;  // less than a second of the cheapest device is no trial
@@ -174,7 +177,10 @@ class SweepRunner {
       for (const int fd : {output, reports})
         if (fd >= 0) all.push_back({fd, POLLIN, 0});
     }
+    const Clock::duration early = read_at_ + kReadEvery - Clock::now();
+    if (!ending && early.count() > 0) std::this_thread::sleep_for(early);
     poll(all.data(), all.size(), ending ? kEndingPollMs : kPollMs);
+    read_at_ = Clock::now();
   }
 
   void OnReport(SweepTrial& trial, RunningTrial& running, const ReportLine& report) {
@@ -250,7 +256,7 @@ class SweepRunner {
   std::map<int, RunningTrial> running_;
   std::optional<int64_t> warm_up_cost_;  // once it is done
   bool changed_ = false;
-  Clock::time_point saved_at_{};
+  Clock::time_point saved_at_{}, read_at_{};
 };
 
 }  // namespace

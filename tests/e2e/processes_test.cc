@@ -17,6 +17,7 @@
 #include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
+#include "wire/proof/head_file.h"
 
 namespace outboard {
 namespace {
@@ -125,6 +126,32 @@ TEST_F(ProcessesTest, UsageListsASessionUnderASecond) {
   const test::Ended other = Outboard("key create --tenant other --data " + cluster_.data());
   const std::string key = other.out.substr(0, other.out.find('\n'));
   EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=" + key}).out, none);
+}
+
+// What `ps` and `stop` were shown is kept, and the gateway's books must have it.
+TEST_F(ProcessesTest, PsAndStopKeepTheHeadsThatTheySaw) {
+  StartUp(1);
+  SessionOptions options = cluster_.Options();
+  options.name = "run7";
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(Step(**session).ok());
+  const std::string file = cluster_.folder() / "heads", at = " --gateway " + cluster_.target();
+  const std::vector<std::string> environment = {"CLOUD_KEY=" + cluster_.key(),
+                                                "CLOUD_HEADS=" + file};
+  const auto seen = [&] { return signing::HeadFile(file).Read()->heads; };
+  const test::Ended ps = Outboard("ps --json" + at, environment);
+  EXPECT_EQ(ps.code, 0) << ps.err;
+  EXPECT_NE(ps.out.find("\"name\": \"run7\""), std::string::npos) << ps.out;
+  ASSERT_EQ(seen().size(), 1u);
+  EXPECT_EQ(seen()[0].target, cluster_.target());
+  const test::Ended stop = Outboard("stop run7" + at, environment);
+  EXPECT_EQ(stop.code, 0) << stop.err;
+  ASSERT_EQ(seen().size(), 2u);
+  EXPECT_GE(seen()[1].head.entries(), seen()[0].head.entries());
+  const test::Ended verified = Outboard("invoice --verify" + at, environment);
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_NE(verified.out.find("2 heads"), std::string::npos) << verified.out;
 }
 
 TEST_F(ProcessesTest, AnInterruptedServeLeavesNothing) {
