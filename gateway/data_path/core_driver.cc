@@ -180,7 +180,9 @@ void CoreDriver::Remember(const SessionRow& lost) {
 }
 
 void CoreDriver::Tell(const Event& event) {
-  for (Action& action : core_.On(event, host_->Now())) {
+  const MonoTime now = planted_.wall_clock ? MonoTime{host_->WallNow().unix_ms * 1'000'000}
+                                           : host_->Now();
+  for (Action& action : core_.On(event, now)) {
     std::visit([this](auto& a) { Do(a); }, action);
   }
   changed_.notify_all();

@@ -79,6 +79,13 @@ class Client {
     }
     Enter();
   }
+  // Its account's operator revokes the key that it has; another process has the next one.
+  void LoseKey() {
+    if (name_.empty() || done_) return;
+    world_->ExecutorTrace("client ", number_, "'s key is revoked");
+    world_->Count("key revoked");
+    gateway_->Revoke(Key());
+  }
   // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
@@ -104,6 +111,11 @@ class Client {
     uint32_t index;
     std::string value;
   };
+
+  std::string Key() const {
+    const std::string account = absl::StrCat(1 + number_ % Books::kAccounts);
+    return name_.empty() ? account : absl::StrCat(account, ":", number_, ".", keys_);
+  }
 
   // In place of the process before, of which nothing is left but what the session has.
   void Enter() {
@@ -131,9 +143,11 @@ class Client {
   // Another process has a session that the one before could not go on with, or did not get.
   bool EntersAgain(const absl::Status& why) {
     if (name_.empty() || why.ok()) return false;
-    const bool no_money = gateway_->books().prepaid() && absl::IsFailedPrecondition(why);
+    const bool no_money = gateway_->books().IsOfMoney(why.code());
     const bool exists = absl::IsAlreadyExists(why), none = absl::IsNotFound(why) && entering_;
-    if (!absl::IsUnavailable(why) && !no_money && !exists && !none) return false;
+    const bool revoked = absl::IsUnauthenticated(why);
+    if (!absl::IsUnavailable(why) && !no_money && !exists && !none && !revoked) return false;
+    if (revoked) ++keys_;
     if (connection_ != nullptr) {
       connection_->dialler.open = false;
       const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
@@ -191,7 +205,7 @@ class Client {
       connection_.reset();
       Lost();
     };
-    gateway_->Accept(connection_, 1 + number_ % Books::kAccounts);
+    gateway_->Accept(connection_, Key());
     Flush();
   }
   void Lost() {
@@ -209,8 +223,8 @@ class Client {
     // Of a session that never began, whose Opened was lost, or that has nothing more to do: the
     // core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
-      if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
-          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
+      if (item.has_failed() && item.failed().seq() == 0 &&
+          gateway_->books().IsOfMoney(static_cast<absl::StatusCode>(item.failed().code())) &&
           (!item.failed().state_is_kept() || (name_.empty() && !core_.can_resume()) ||
            core_.state() == session::SessionCore::State::kClosing))
         return;
@@ -224,12 +238,13 @@ class Client {
       if (!closes && !stops && EntersAgain(*message.end)) return;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
       // Without credit: its state is kept, and it comes back when the operator may have given some.
-      if (gateway_->books().prepaid() && absl::IsFailedPrecondition(*message.end)) {
+      if (gateway_->books().IsOfMoney(message.end->code())) {
         world_->Count("stopped");
         connection_.reset();
         return Lost();
       }
-      if (!closes || !message.end->ok())
+      const bool left = closes && absl::IsUnauthenticated(*message.end);  // it has all its values
+      if (!left && (!closes || !message.end->ok()))
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
       core_.End(*message.end);
       done_ = true;
@@ -443,6 +458,7 @@ class Client {
   // What is kept since which item.
   std::vector<std::pair<uint64_t, std::map<std::string, std::string>>> history_;
   bool entering_ = false, has_opened_ = false;
+  int keys_ = 0;  // that it lost
   bool done_ = false;
 };
 
