@@ -276,6 +276,8 @@ class GatewayCore {
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
   bool StillStops(Session& session, Out& out);
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  static absl::Status CheckShape(const Session& session, uint32_t devices,
+                                 const std::vector<uint32_t>& mesh, const std::string& spread);
   Session& Begin(const ClientOpen& event);
   void BeginFork(const ClientOpen& event, Out& out);
   void CheckForks(Out& out);

@@ -231,6 +231,10 @@ struct ClientAttach {
   std::string key_id = {};
   std::optional<MicroUsd> max_cost = {};  // nothing: as before
   std::optional<int64_t> queue_ns = {};   // as in ClientOpen
+  // Those of the session, or nothing: 0, and empty.
+  uint32_t devices = 0;
+  std::vector<uint32_t> mesh = {};
+  std::string spread = {};
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/core/core.h"
 #include "telemetry/counters.h"
 
@@ -48,6 +49,26 @@ absl::Status GatewayCore::CheckName(TenantId tenant, const std::string& name) co
                    "CLOUD_ATTACH), end it (`outboard stop ", name, "`), or take another name"));
 }
 
+// What is not said is the session's.
+absl::Status GatewayCore::CheckShape(const Session& session, uint32_t devices,
+                                     const std::vector<uint32_t>& mesh,
+                                     const std::string& spread) {
+  if (devices != 0 && devices != session.devices_wanted)
+    return absl::InvalidArgumentError(absl::StrCat("the session has ", session.devices_wanted,
+                                                   " devices, and the client asks for ", devices));
+  const auto one_axis = std::vector<uint32_t>{session.devices_wanted};
+  const std::vector<uint32_t>& its = session.mesh.empty() ? one_axis : session.mesh;
+  if (!mesh.empty() && mesh != its)
+    return absl::InvalidArgumentError(absl::StrCat("the session's devices are a mesh of ",
+                                                   absl::StrJoin(its, " x "), ", and not of ",
+                                                   absl::StrJoin(mesh, " x ")));
+  const std::string how = session.spread.empty() ? std::string("auto") : session.spread;
+  if (!spread.empty() && spread != how)
+    return absl::InvalidArgumentError(absl::StrCat("the session's work is spread as \"", how,
+                                                   "\", and not \"", spread, "\""));
+  return absl::OkStatus();
+}
+
 // What the client before sent and nobody has applied is lost with it, as are its answers. What the
 // new one sends has the numbers that follow what is applied, so nothing known of items beyond that
 // holds any more.
@@ -66,10 +87,9 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
                       " with state: it was never opened, has ended, or was left alone for too "
                       "long; `outboard ps` lists those there are")),
                   telemetry::Refusal::kNoSession);
-  if (session->is_group())
-    return refuse(absl::UnimplementedError(
-                      "a session on several devices cannot be entered by another client yet"),
-                  telemetry::Refusal::kNoSession);
+  if (absl::Status other = CheckShape(*session, event.devices, event.mesh, event.spread);
+      !other.ok())
+    return refuse(std::move(other), telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (StillStops(*session, out))

@@ -279,7 +279,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!open.attach().empty()) {
     client->resume_token = host_->DrawToken();
     Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
-                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open)});
+                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open),
+                      open.devices(), {open.mesh().begin(), open.mesh().end()}, open.spread()});
     return;
   }
   if (open.resume_token().empty()) {

@@ -79,12 +79,15 @@ void GroupRuns::AddRefused(const std::string& id) {
   if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id);
 }
 
-absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
+absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame,
+                                        uint64_t turn) {
   std::unique_lock lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
+    if (turn != turn_) return true;  // the frame goes nowhere
     if (item.seq() == 0 || item.seq() <= seen_seq_) continue;
     if (absl::Status fits = CheckSize(item); !fits.ok()) return fits;
     const absl::StatusOr<bool> looked = Look(may_write, item, lock);
+    if (turn != turn_) return true;
     if (!looked.ok() || !*looked) return looked;
     seen_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax)
@@ -311,9 +314,11 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
         if (!may_write) return false;
         // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
         // calls change meanwhile is looked at here, and a graph stays.
+        const uint64_t turn = turn_;
         lock.unlock();
         written = sharder_->Write(tenant_, use, *graph->second.bytes);
         lock.lock();
+        if (turn != turn_) return true;  // for a client that was replaced meanwhile
       }
       KeepKnown(graph->second, written);
     }

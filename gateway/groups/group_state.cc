@@ -57,6 +57,7 @@ std::optional<proto::GroupState> GroupRuns::TakeNoted(uint64_t seq) {
   std::optional<proto::GroupState> taken;
   if (const auto found = noted_.find(seq); found != noted_.end()) taken = std::move(found->second);
   noted_.erase(noted_.begin(), noted_.upper_bound(seq));
+  durable_ = taken;
   return taken;
 }
 
@@ -91,6 +92,11 @@ absl::Status GroupRuns::ResumeArray(const proto::GroupArray& array) {
 
 absl::Status GroupRuns::Resume(const proto::GroupState& state) {
   std::lock_guard lock(mutex_);
+  durable_ = state;
+  return ResumeAll(state);
+}
+
+absl::Status GroupRuns::ResumeAll(const proto::GroupState& state) {
   if (static_cast<size_t>(state.arrays_size()) > kGroupStateArraysMax)
     return absl::DataLossError(absl::StrCat(state.arrays_size(), " arrays"));
   memory_ = {};
@@ -105,6 +111,34 @@ absl::Status GroupRuns::Resume(const proto::GroupState& state) {
   }
   seen_seq_ = state.seq();
   return absl::OkStatus();
+}
+
+uint64_t GroupRuns::BeginTurn() {
+  std::lock_guard lock(mutex_);
+  return ++turn_;
+}
+
+bool GroupRuns::GoOnBehind(uint64_t seq) {
+  std::lock_guard lock(mutex_);
+  if (seq == seen_seq_) return true;
+  const bool is_known = seq == 0 || (durable_.has_value() && durable_->seq() == seq);
+  if (!is_known || seq > seen_seq_) return false;
+  handles_.clear();
+  items_.clear();
+  noted_.clear();
+  memory_.held_bytes = memory_.held_cut_bytes = 0;
+  seen_seq_ = 0;
+  return seq == 0 || ResumeAll(*durable_).ok();
+}
+
+void GroupRuns::DescribeWhole(proto::Kept& kept) {
+  std::lock_guard lock(mutex_);
+  for (proto::Kept::Entry& entry : *kept.mutable_entries()) {
+    const auto found = handles_.find(entry.handle());
+    if (entry.dtype() == 0 || found == handles_.end() || found->second.cut == nullptr) continue;
+    entry.clear_dims();
+    for (const int64_t dim : found->second.cut->dims) entry.add_dims(static_cast<uint64_t>(dim));
+  }
 }
 
 }  // namespace outboard::gateway

@@ -258,6 +258,50 @@ TEST(CoreGroups, AParkedGroup_GoesOnWithAllItsDevices) {
   EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
 }
 
+TEST(CoreGroups, AGroupWithAName_IsEnteredByAnotherClient) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  const SessionId id{0, 1};
+  w.Tell(ClientOpen{.conn = ConnId{1},
+                    .tenant = test::kTenant,
+                    .devices = 2,
+                    .session = id,
+                    .resume_hash = Token{1, 1},
+                    .mesh = {2},
+                    .name = "run7"});
+  w.AttachAll(id, 2);
+  const auto enter = [&](uint64_t conn, uint32_t devices, std::vector<uint32_t> mesh,
+                         const std::string& spread) {
+    w.Tell(ClientAttach{.conn = ConnId{conn},
+                        .tenant = test::kTenant,
+                        .session = "run7",
+                        .resume_hash = Token{1, conn},
+                        .devices = devices,
+                        .mesh = std::move(mesh),
+                        .spread = spread});
+  };
+  const auto refused = [&](uint64_t conn) {
+    const EndClient* const end = w.Get<EndClient>();
+    return end != nullptr && end->conn == ConnId{conn} && absl::IsInvalidArgument(end->why);
+  };
+  enter(2, 3, {}, "");
+  EXPECT_TRUE(refused(2));
+  enter(3, 0, {1, 2}, "");
+  EXPECT_TRUE(refused(3));
+  enter(4, 0, {}, "fsdp");
+  EXPECT_TRUE(refused(4));
+  enter(5, 2, {2}, "auto");
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.core.devices_busy(), 2u);
+  w.Tell(ClientLeft{ConnId{5}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  enter(6, 0, {}, "");
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
+}
+
 TEST(CoreGroups, AWorkerThatRejoins_BringsTheWholeGroupBackOrNone) {
   GroupWorld w;
   w.JoinOf(1, 2);
