@@ -239,6 +239,7 @@ class GatewayCore {
     MonoTime since;
     std::string root;  // that is being shared; empty: none is
     uint64_t seq = 0;  // of `root`
+    std::optional<bool> has_parts;  // as in Session
   };
 
   using Out = std::vector<Action>;

@@ -168,19 +168,15 @@ void GatewayCore::BeginFork(const ClientOpen& event, Out& out) {
     telemetry::CountRefused(telemetry::Refusal::kNoSession);
     out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
   };
-  const Session* const parent = Named(event.tenant, event.fork_of);
-  if (parent == nullptr || parent->epoch == 0)
-    return refuse(absl::NotFoundError(
-        absl::StrCat("the account has no session ", event.fork_of, " with state to begin with")));
-  if (parent->is_group() || event.devices > 1)
-    return refuse(absl::UnimplementedError(
-        "a session on several devices has no state that another can begin with yet"));
-  if (!parent->recoverable || !event.recovers)
+  const Session& parent = *Named(event.tenant, event.fork_of);  // there is one
+  if (!parent.recoverable || !event.recovers)
     return refuse(absl::FailedPreconditionError(
         "the session has no snapshots that another could begin with (`--snapshot-every`)"));
-  Fork fork{event, parent->id, now_, "", 0};
+  Fork fork{event, parent.id, now_, "", 0, parent.has_parts};
+  fork.open.mesh = parent.mesh;
+  fork.open.spread = parent.spread;
   // What was done by now. What its client sends meanwhile is not waited for.
-  fork.open.fork_seq = std::max(event.fork_seq, parent->done_seq);
+  fork.open.fork_seq = std::max(event.fork_seq, parent.done_seq);
   if (CheckFork(fork, out)) forks_.emplace(event.conn, std::move(fork));
 }
 
@@ -196,7 +192,8 @@ bool GatewayCore::CheckFork(Fork& fork, Out& out) {
   if (!parent->snapshot_root.empty() && parent->snapshot_seq >= fork.open.fork_seq) {
     fork.root = parent->snapshot_root;
     fork.seq = parent->snapshot_seq;
-    out.push_back(ShareSnapshot{fork.open.conn, fork.open.tenant, fork.open.session, fork.root});
+    out.push_back(ShareSnapshot{fork.open.conn, fork.open.tenant, fork.open.session, parent->id,
+                                parent->devices_wanted, fork.root});
     return true;
   }
   if (now_.ns - fork.since.ns > kForkWaitNs)
@@ -218,6 +215,11 @@ bool GatewayCore::DropFork(ConnId conn) { return forks_.erase(conn) > 0; }
 void GatewayCore::Handle(const SnapshotShared& event, Out& out) {
   const auto found = forks_.find(event.conn);
   if (found == forks_.end()) return;  // the driver gives back what it protected
+  if (absl::IsFailedPrecondition(event.status)) {
+    forks_.erase(found);
+    out.push_back(EndClient{event.conn, std::nullopt, event.status, {}});
+    return;
+  }
   if (!event.status.ok()) {
     found->second.root.clear();
     return;  // the next tick finds the later snapshot
@@ -226,6 +228,7 @@ void GatewayCore::Handle(const SnapshotShared& event, Out& out) {
   forks_.erase(found);
   Session& session = Begin(fork.open);
   session.recoverable = true;
+  session.has_parts = fork.has_parts;
   session.snapshot_root = fork.root;
   session.snapshot_seq = session.done_seq = fork.seq;
   Enqueue(session, out);

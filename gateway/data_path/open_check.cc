@@ -86,9 +86,6 @@ absl::Status TakeOpen(proto::Open& open) {
     return absl::InvalidArgumentError("Open: only a new session is given a name or a state");
   if (!open.attach().empty() && !open.resume_token().empty())
     return absl::InvalidArgumentError("Open: a session is entered, or resumed");
-  if (open.devices() > 1 && !open.fork_of().empty())
-    return absl::UnimplementedError(
-        "a session on several devices has no state that another can begin with yet");
   // Others know what they asked for.
   if (open.attach().empty() && open.fork_of().empty()) open.clear_is_new_client();
   if (!IsName(open.gang()))

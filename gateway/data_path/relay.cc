@@ -103,7 +103,7 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   if (runs_ != nullptr) {
     runs_->Restart();
     runs_->LimitMemory(open.memory_bytes_max());
-    if (is_entered_) turn_ = runs_->BeginTurn();
+    turn_ = runs_->BeginTurn();
   }
   opened_ = false;
   saves_.clear();  // of the client before; what this one repeats is noted again
@@ -144,6 +144,7 @@ void Relay::DropClient(ClientEndpoint* client) {
   if (client != nullptr && client_ != client) return;
   ResumeClient();  // another relay may be its next
   client_ = nullptr;
+  if (runs_ != nullptr) turn_ = runs_->BeginTurn();
   DropGraph();
   ResumeExecutors();
 }
@@ -357,7 +358,11 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     if (!prepared.ok()) return prepared.status();
   }
   std::lock_guard lock(mutex_);
-  if (client_ != client || epoch != start_.epoch || !has_all()) return absl::OkStatus();
+  if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+  if (!has_all()) {
+    if (runs_ != nullptr) turn_ = runs_->BeginTurn();
+    return absl::OkStatus();
+  }
   if (runs_ != nullptr) {
     runs_->Rewrite(out, written);
     SendWritten(written);
@@ -509,12 +514,6 @@ bool Relay::Merge(RankStream& from, proto::ServerFrame& frame) {
   }
   if (opens) ResumeExecutors();
   return true;
-}
-
-// R8. Whether a client that did not send them can go on behind the items that the ranks have.
-bool Relay::MayEnter() {
-  return answers_->opened_alike() &&
-         (runs_ == nullptr || runs_->GoOnBehind(answers_->least_done()));
 }
 
 // Of an executor that outlived the gateway before this one, whose client is not back: its frames go

@@ -3,6 +3,7 @@
 //       of them that ranks may have to apply: that not all are known to have applied, or where the
 //       session can go on elsewhere, that no snapshot holds.
 //   L2  A graph leaves before the first item of an epoch that names it.
+//   L3  What has been looked at and not sent can be taken back: unsent_ has what its items changed.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
@@ -277,15 +278,17 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
 
 void GroupRuns::Define(uint64_t handle, Handle defined) {
   Hold(memory_, defined, 1);
-  Handle& at = handles_[handle];
-  Hold(memory_, at, -1);  // nothing, where it is new
-  at = std::move(defined);
+  const auto [at, is_new] = handles_.try_emplace(handle);
+  Hold(memory_, at->second, -1);  // nothing, where it is new
+  unsent_.push_back({handle, is_new ? std::nullopt : std::optional(std::move(at->second))});
+  at->second = std::move(defined);
 }
 
 void GroupRuns::Erase(uint64_t handle) {
   const auto found = handles_.find(handle);
   if (found == handles_.end()) return;
   Hold(memory_, found->second, -1);
+  unsent_.push_back({handle, std::move(found->second)});
   handles_.erase(found);
 }
 
@@ -365,6 +368,8 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
 void GroupRuns::Rewrite(proto::ClientFrame& frame,
                         std::vector<std::shared_ptr<const WrittenGraph>>& graphs) {
   std::lock_guard lock(mutex_);
+  unsent_.clear();  // L3
+  for (const proto::ClientItem& item : frame.items()) sent_seq_ = std::max(sent_seq_, item.seq());
   const auto send = [&](const std::shared_ptr<const WrittenGraph>& graph) {
     if (sent_.insert(graph->id).second) graphs.push_back(graph);  // L2
   };

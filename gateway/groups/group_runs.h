@@ -62,7 +62,7 @@ class GroupRuns {
   // `turn`: that of the client that sent it; of another one than the last nothing is looked at.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
   absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame, uint64_t turn = 0);
-  // Changes the items, which are prepared, into those for the ranks, and adds the graphs that they
+  // Changes the items, which are prepared and are sent now, into those for the ranks, and adds the graphs that they
   // name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
@@ -71,8 +71,8 @@ class GroupRuns {
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
   // A snapshot is asked for of the items up to `seq`: remembers how the arrays lie behind it, for a
-  // gateway that is started again. Nothing where later items were looked at already, or the arrays
-  // are more than a row takes.
+  // gateway that is started again. Nothing where later items were sent already, or the arrays are
+  // more than a row takes.
   void NoteSnapshot(uint64_t seq);
   // What was noted of it, now that it is the session's snapshot. Forgets what was noted before.
   std::optional<proto::GroupState> TakeNoted(uint64_t seq);
@@ -80,11 +80,11 @@ class GroupRuns {
   proto::GroupState Describe();
   // Requires that nothing was looked at. Errors: DATA_LOSS: `state` has what cannot be.
   absl::Status Resume(const proto::GroupState& state);
-  // Another client takes the place of the one before, whose items are not looked at any more.
-  // Returns its turn.
+  // The client has gone, or another stream takes the place of its own: what it sent and is not
+  // rewritten yet is taken back, and what comes of it is not looked at. Returns the next turn.
   uint64_t BeginTurn();
-  // It goes on behind item `seq`: what was looked at behind that was never applied. False: it is
-  // neither the last item nor that of the session's snapshot, so nobody knows how arrays lie there.
+  // Another client goes on behind item `seq`: later ones were never applied. False: it is neither
+  // the last item nor that of the session's snapshot, so nobody knows how arrays lie there.
   bool GoOnBehind(uint64_t seq);
   // `kept` is rank 0's: arrays that are cut have the dimensions of the whole.
   void DescribeWhole(proto::Kept& kept);
@@ -121,6 +121,7 @@ class GroupRuns {
   proto::GroupState DescribeSpread() const;
   absl::Status ResumeArray(const proto::GroupArray& array);
   absl::Status ResumeAll(const proto::GroupState& state);
+  void TakeBackUnsent();
   void LookAtPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);
   void Define(uint64_t handle, Handle defined);
@@ -170,7 +171,8 @@ class GroupRuns {
   size_t written_bytes_ = 0;                                 // of those graphs
   std::optional<proto::GroupState> durable_;  // of the session's snapshot, where that is known
   uint64_t turn_ = 0;
-  uint64_t seen_seq_ = 0;
+  uint64_t seen_seq_ = 0, sent_seq_ = 0;  // looked at, and of these rewritten
+  std::vector<std::pair<uint64_t, std::optional<Handle>>> unsent_;  // handles, as they were before
   std::map<uint64_t, Item> items_;  // that not all ranks have applied
   std::set<std::string> sent_;      // graphs, in this epoch
 };

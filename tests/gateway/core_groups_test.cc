@@ -302,6 +302,43 @@ TEST(CoreGroups, AGroupWithAName_IsEnteredByAnotherClient) {
   EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
 }
 
+TEST(CoreGroups, AFork_HasTheDevicesOfItsParentAndItsParts) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  w.JoinRecovering(2, 4, /*has_collectives=*/false);
+  w.JoinRecovering(3, 2);
+  const SessionId parent = w.OpenOn(1, 2), fork{0, 5};
+  w.AttachAll(parent, 2);
+  w.Tell(SnapshotKept{parent, "both parts", 7});
+  const auto begin = [&](uint64_t conn, uint32_t devices) {
+    w.Tell(ClientOpen{.conn = ConnId{conn},
+                      .tenant = test::kTenant,
+                      .devices = devices,
+                      .session = {0, conn},
+                      .resume_hash = Token{1, conn},
+                      .fork_of = parent.Hex()});
+  };
+  begin(4, 1);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_TRUE(absl::IsInvalidArgument(w.Get<EndClient>()->why));
+  begin(5, 0);
+  ASSERT_NE(w.Get<ShareSnapshot>(), nullptr);
+  EXPECT_EQ(w.Get<ShareSnapshot>()->devices, 2u);
+  EXPECT_EQ(w.Get<ShareSnapshot>()->parent, parent);
+  w.Tell(SnapshotShared{ConnId{5}, absl::OkStatus()});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{3}) << "on the other nobody holds parts";
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->snapshot_seq, 7u);
+  w.AttachAll(fork, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "both parts");
+  begin(6, 2);
+  w.Tell(SnapshotShared{ConnId{6}, absl::FailedPreconditionError("nobody knows how they lie")});
+  ASSERT_NE(w.Get<EndClient>(), nullptr) << "at once";
+  EXPECT_TRUE(absl::IsFailedPrecondition(w.Get<EndClient>()->why));
+}
+
 TEST(CoreGroups, AWorkerThatRejoins_BringsTheWholeGroupBackOrNone) {
   GroupWorld w;
   w.JoinOf(1, 2);

@@ -197,6 +197,7 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   runs.NoteSnapshot(2);
   ASSERT_TRUE(runs.TakeNoted(2).has_value());
   Pass(runs, Put(3, 2));
+  ASSERT_TRUE(*runs.Prepare(true, Run(4, 2, 5)));  // is not sent
   const uint64_t turn = runs.BeginTurn();
   EXPECT_TRUE(*runs.Prepare(true, Put(4, 2))) << "late, and of the client before";
   EXPECT_FALSE(runs.GoOnBehind(1)) << "nobody knows what was there";
@@ -223,6 +224,30 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   kept.mutable_entries(0)->set_dims(0, 4);
   runs.DescribeWhole(kept);
   EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
+}
+
+// A snapshot may be asked for, and a client may go, while a frame is looked at.
+TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);
+  ASSERT_TRUE(*runs.Prepare(true, step));
+  runs.NoteSnapshot(1);
+  const auto noted = runs.TakeNoted(1);
+  ASSERT_TRUE(noted.has_value());
+  ASSERT_EQ(noted->arrays_size(), 1);
+  EXPECT_EQ(noted->arrays(0).handle(), 1u);
+  const uint64_t turn = runs.BeginTurn();
+  runs.NoteSnapshot(1);
+  EXPECT_EQ(runs.TakeNoted(1)->SerializeAsString(), noted->SerializeAsString());
+  ASSERT_TRUE(*runs.Prepare(true, step, turn)) << "its client sends it again";
+  Written written;
+  runs.Rewrite(step, written);
+  EXPECT_NE(step.items(0).run().graph_id(), graph_.id.ToBytes());
+  runs.NoteSnapshot(2);
+  ASSERT_EQ(runs.TakeNoted(2)->arrays_size(), 1);
 }
 
 // Each step is found by what describes it: other layouts, donations or fetches are another graph.

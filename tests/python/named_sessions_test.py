@@ -169,8 +169,6 @@ def test_two_devices_are_left_killed_and_entered_again(cloud):
     program.wait()
     with pytest.raises(outboard.InvalidArgument, match="2 devices"):
         Session.attach("run11", cloud.target, cloud.keys[0], devices=4)
-    cloud.down()  # it begins with its snapshot
-    cloud.up()
     assert cloud.did("run11", 1, "end") == [7, *after(7)]
     assert "run11  ended" in cloud.run("stop", "run11", account=0)
 
@@ -182,14 +180,24 @@ def test_what_is_cut_is_found_whole(cloud):
             w.assign(w * 2).realize()
         outboard.keep({"w": w})
         session.detach()
+    fork = """
+import outboard
+w = outboard.kept()["w"]
+w.assign(w * 2).realize()
+print(w.shape, w.sum().item())
+"""
+    result = subprocess.run([sys.executable, "-c", fork], capture_output=True, text=True, timeout=120,
+                            env=cloud.environment() | {"CLOUD_FORK_OF": "run12"})
+    assert result.stdout == "(10, 3) 6960.0\n", result.stderr
     with cloud.attach("run12") as session:
         w = outboard.kept()["w"]
-        assert w.shape == (10, 3) and session.stats.devices == 2
+        assert w.shape == (10, 3)
+        outboard.keep({"w": w})
         w.assign(w + 1).realize()
-        assert w.tolist() == [[24 * r + 8 * c + 1 for c in range(3)] for r in range(10)]
+        assert w.tolist() == [[24 * r + 8 * c + 1 for c in range(3)] for r in range(10)], "the fork's is its own"
         with cloud.attach("run12"):  # in the middle
             assert outboard.kept()["w"].sum().item() == 29 * 15 * 8 + 30
-            assert "run12  ended" in cloud.run("stop", "run12", account=0)
+    assert "run12  ended" in cloud.run("stop", "run12", account=0)
 
 
 def test_who_enters_a_live_session_ends_its_program(cloud):
@@ -317,6 +325,7 @@ def test_forks_begin_alike_and_part(cloud):
 
 
 def test_names_outlive_the_gateway(cloud):
+    assert cloud.did("run13", 2, "end", 2) == [2, *after(2)]
     assert cloud.did("run9", 3, "end") == [3, *after(3)]
     for _ in range(100):  # its snapshot is kept within seconds
         [session] = [s for s in cloud.ps() if s["name"] == "run9"]
@@ -326,4 +335,6 @@ def test_names_outlive_the_gateway(cloud):
     cloud.down()
     cloud.up()
     assert cloud.did("run9", 1, "end") == [4, *after(4)]
-    cloud.run("stop", "run9", account=0)
+    assert cloud.did("run13", 1, "end") == [3, *after(3)]
+    for name in ("run9", "run13"):
+        cloud.run("stop", name, account=0)

@@ -47,6 +47,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "put away, saved", "slept", "refused money", "stopped",
                            "repeated for nothing", "group taken over", "group ends in order",
                            "group from a snapshot", "resumed after a stop", "entered",
+                           "group entered",
                            "found what was kept"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
