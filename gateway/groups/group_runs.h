@@ -62,8 +62,8 @@ class GroupRuns {
   // `turn`: that of the client that sent it; of another one than the last nothing is looked at.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
   absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame, uint64_t turn = 0);
-  // Changes the items, which are prepared and are sent now, into those for the ranks, and adds the graphs that they
-  // name to `graphs`, unless that happened in this epoch.
+  // Changes the items, which are prepared and are sent now, into those for the ranks, and adds the
+  // graphs that they name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
   // What a device of the session has, in bytes; 0: not known. The least of several calls counts.
