@@ -239,6 +239,7 @@ class GatewayCore {
     MonoTime since;
     std::string root;  // that is being shared; empty: none is
     uint64_t seq = 0;  // of `root`
+    std::optional<bool> has_parts;  // as in Session
   };
 
   using Out = std::vector<Action>;
@@ -278,6 +279,8 @@ class GatewayCore {
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
   bool StillStops(Session& session, Out& out);
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  static absl::Status CheckShape(const Session& session, uint32_t devices,
+                                 const std::vector<uint32_t>& mesh, const std::string& spread);
   Session& Begin(const ClientOpen& event);
   void BeginFork(const ClientOpen& event, Out& out);
   void CheckForks(Out& out);

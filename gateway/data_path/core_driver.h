@@ -271,7 +271,7 @@ class CoreDriver {
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
   absl::Status CheckClass(const proto::Open& open) const;  // likewise
-  bool ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+  bool ResumeRuns(TenantId tenant, uint32_t devices, const proto::GroupState& state,
                   std::shared_ptr<GroupRuns>& runs);
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
@@ -285,6 +285,8 @@ class CoreDriver {
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
   double OperationsOf(const proto::Register& reg) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
+  absl::Status CopyGroup(const ShareSnapshot& share, std::string& state,
+                         std::shared_ptr<GroupRuns>& runs);
   static std::string FirstStateOf(const Assign& assign, GroupRuns* runs);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);

@@ -154,6 +154,7 @@ class Relay {
   void ForgetKernelUses(uint64_t durable_seq);
   void AskForSnapshotIfDue();
   bool HaveParted() const;
+  bool MayEnter();
   void NoteDone(const proto::ServerFrame& frame);
   void FillDone(proto::Done& done);  // with what the gateway knows
   void SendLarge(proto::Done& done);
@@ -203,6 +204,8 @@ class Relay {
   std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
   bool is_fresh_ = false;  // this epoch began with new executors
+  bool is_entered_ = false;  // likewise, by a client that did not send what came before
+  uint64_t turn_ = 0;        // of runs_, in which the client of this epoch sends
 };
 
 }  // namespace outboard::gateway

@@ -311,12 +311,10 @@ class Gateway::Impl {
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
     if (row.snapshot_root.empty()) return absl::OkStatus();
-    std::vector<wire::Hash> parts;  // of each rank
-    if (row.snapshot_root.size() != row.devices * wire::kHashBytes)
-      return absl::DataLossError("its name is damaged");
-    for (uint32_t rank = 0; rank < row.devices; ++rank)
-      parts.push_back(*wire::HashFromBytes(PartOfRoot(row.snapshot_root, rank, row.devices)));
-    return blob_retention_->RestoreParts(row.tenant, row.session, parts);
+    const std::optional<std::vector<wire::Hash>> parts =
+        PartsOfRoot(row.snapshot_root, row.devices);
+    if (!parts) return absl::DataLossError("its name is damaged");
+    return blob_retention_->RestoreSnapshot(row.tenant, row.session, *parts);
   }
 
   absl::Status Serve() {

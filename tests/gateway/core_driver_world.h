@@ -103,7 +103,7 @@ class Blobs final : public BlobUses {
  public:
   void BeginSession(TenantId, const SessionId&) override {}
   void EndSession(const SessionId&) override { ++ended; }
-  absl::Status RestoreSnapshot(TenantId, const SessionId&, const wire::Hash&) override {
+  absl::Status RestoreSnapshot(TenantId, const SessionId&, std::span<const wire::Hash>) override {
     return share;
   }
   absl::Status share;

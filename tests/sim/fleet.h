@@ -36,7 +36,7 @@ class Fleet {
     const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
     // With it all of them end, so that little would be seen of what comes after.
     gateway_stays_ = has_groups && seed % 2 == 1;
-    has_names_ = seed % 6 == 1;
+    has_names_ = seed % 6 == 1 || seed % 12 == 6;  // the latter have groups
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
                                                   has_groups ? 3 : 2, planted));

@@ -92,7 +92,7 @@ class NoBlobs final : public gateway::BlobUses {
   void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
   void EndSession(const gateway::SessionId&) override {}
   absl::Status RestoreSnapshot(gateway::TenantId, const gateway::SessionId&,
-                               const wire::Hash&) override {
+                               std::span<const wire::Hash>) override {
     return absl::OkStatus();
   }
   absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {

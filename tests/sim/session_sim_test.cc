@@ -47,7 +47,8 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "put away, saved", "slept", "refused money", "stopped",
                            "repeated for nothing", "group taken over", "group ends in order",
                            "group from a snapshot", "resumed after a stop", "entered",
-                           "found what was kept", "the clock jumps", "key revoked"}) {
+                           "group entered", "found what was kept", "the clock jumps",
+                           "key revoked"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }

@@ -163,7 +163,9 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   if (first) {
     if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
-  SendOpened();
+  // Another client's items begin behind all that every rank has of the one before; here some wait.
+  opens_when_drained_ = open.is_new_client() && !waiting_.empty();
+  if (!opens_when_drained_) SendOpened();
   if (needed_blob_.empty()) Drain();
 }
 
@@ -322,6 +324,7 @@ void ExecutorCore::Drain() {
     }
     waiting_.pop_front();
   }
+  if (waiting_.empty() && !ended_ && std::exchange(opens_when_drained_, false)) SendOpened();
 }
 
 bool ExecutorCore::TryApply(const proto::ClientItem& item) {

@@ -208,6 +208,7 @@ class ExecutorCore {
       known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
   uint64_t kept_seq_ = 0;                  // those up to here came in an earlier epoch
+  bool opens_when_drained_ = false;        // the last Open is answered when none waits
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   std::string needed_blob_;                // or the blob
