@@ -80,7 +80,8 @@ void StartWithDriver(const std::string& node_folder) {
 
 bool FetchDriver(const worker::Enrolment& enrolment, const NodeStart& start,
                  const std::string& node_folder) {
-  if (std::getenv(kHasDriver) != nullptr) return false;
+  // What a worker that was started again would be told was said to the one before.
+  if (std::getenv(kHasDriver) != nullptr || !enrolment.has_asked()) return false;
   absl::Status used;
   if (enrolment.driver().has_value()) {
     const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");

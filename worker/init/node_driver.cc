@@ -120,13 +120,17 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
                                     .digest = driver.digest(),
                                     .bytes = driver.bytes(),
                                     .path = file}));
-  OB_RETURN_IF_ERROR(LoadOfImage(kernel, {"loop", "squashfs"}));
-  OB_RETURN_IF_ERROR(MountFile(file, mounted));
-  const std::string inside(
-      absl::StripAsciiWhitespace(FileText(mounted + "/kernel-release", 4096)));
-  absl::Status status = CheckDriverKernel(inside, kernel);
+  absl::Status status = LoadOfImage(kernel, {"loop", "squashfs"});
+  if (status.ok()) status = MountFile(file, mounted);
+  const bool is_mounted = status.ok();
+  if (is_mounted) {
+    const std::string inside = FileText(mounted + "/kernel-release", 4096);
+    status = CheckDriverKernel(std::string(absl::StripAsciiWhitespace(inside)), kernel);
+  }
   if (status.ok()) status = LoadModules(mounted);
-  if (!status.ok()) umount2(mounted.c_str(), MNT_DETACH);
+  if (status.ok()) return status;
+  if (is_mounted) umount2(mounted.c_str(), MNT_DETACH);
+  unlink(file.c_str());  // it is in memory
   return status;
 }
 

@@ -117,6 +117,7 @@ absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
     status = fleet.Enrol(&context, worker, &reply);
   }
   if (!status.ok()) return wire::FromGrpc(status);
+  has_asked_ = true;
   driver_ = reply.has_driver() ? std::optional(reply.driver()) : std::nullopt;
   return std::move(*reply.mutable_certificate_chain());
 }
