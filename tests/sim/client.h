@@ -72,6 +72,7 @@ class Client {
       return;
     world_->ExecutorTrace("client ", number_, " dies");
     world_->Count("died");
+    gateway_->ClientDied(core_.opened().session_id());
     if (connection_ != nullptr) {
       connection_->dialler.open = false;
       const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);

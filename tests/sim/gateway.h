@@ -187,6 +187,9 @@ class Gateway {
     replays_.clear();
   }
 
+  // The program of the session has died, and its next one repeats nothing.
+  void ClientDied(const std::string& session) { EndReplay(session); }
+
   // ---- connecting
   void Accept(const std::shared_ptr<ClientConnection>& connection, int64_t tenant) {
     auto side = std::make_shared<ClientSide>(this, connection, tenant);
@@ -287,7 +290,7 @@ class Gateway {
     }
     void Send(proto::ServerFrame frame) override {
       if (ended_) return;
-      gateway_->Look(frame, session_);
+      gateway_->Look(frame, session_, connection->dialler.open);
       connection->SendDown({std::move(frame), std::nullopt});
     }
     void End(absl::Status why) override {
@@ -501,7 +504,8 @@ class Gateway {
 
   // Checks the position at which each session resumes, as reported to clients, and that its epoch
   // was used by no earlier gateway.
-  void Look(const proto::ServerFrame& frame, std::string& session) {
+  // A client that has left repeats nothing.
+  void Look(const proto::ServerFrame& frame, std::string& session, bool has_client) {
     for (const proto::ServerItem& item : frame.items()) {
       if (item.has_opened()) {
         session = item.opened().session_id();
@@ -514,7 +518,7 @@ class Gateway {
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
           if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");
-          replays_[session] = world_->now();
+          if (has_client) replays_[session] = world_->now();
         }
       }
       // Of a client that repeats nothing: it did not make what came before.

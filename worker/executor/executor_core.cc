@@ -205,7 +205,9 @@ void ExecutorCore::SendOpened() {
   out_.Write(std::move(item));
   KnowKernelUses();
   if (opened_by_.is_new_client()) {  // of what another client asked for, nothing is for this one
-    received_seq_ = std::max<uint64_t>(received_seq_, applied_seq_);
+    // Not what the other had received: it may have been further than the snapshot that this one
+    // begins with, whose items after it have the same numbers and need their answers.
+    received_seq_ = applied_seq_;
     unacknowledged_.Acknowledge(received_seq_);
     for (proto::Kept& piece : state_.ListKept()) {
       proto::ServerItem kept;
