@@ -249,6 +249,7 @@ int RunWorker(const ServerFlags& given) {
   const auto node = StartOfNode(flags);
   if (!node.ok()) return Report(node.status());
   const bool is_node = node->has_value();
+  if (is_node) StartWithDriver(flags.node_folder);
   const auto join =
       flags.own ? JoinOfOwn(flags)
                 : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
@@ -303,6 +304,7 @@ int RunWorker(const ServerFlags& given) {
             ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
             : enrolment->Channels().status();
     if (!let_in.ok()) return Report(let_in);
+    if (FetchDriver(*enrolment, **node, flags.node_folder)) StartWithDriver(flags.node_folder);
   }
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
