@@ -64,6 +64,13 @@ const UOp* OperandOf(const UOp* node) {
   }
 }
 
+// The same without casts between them.
+const UOp* UncastOperandOf(const UOp* node) {
+  node = OperandOf(node);
+  while (node->op == Op::kCast) node = OperandOf(node->src[0]);
+  return node;
+}
+
 // Parts for a sum of products over more than a cache holds; 1 for any other.
 int64_t PartsForCache(const UOp* reduce, const Target& target) {
   const UOp* product = reduce->src[0];
@@ -122,8 +129,7 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   if (steps < kStepsMin || 2 * tiles > target.multiprocessors) return {};
   double operand_bytes = 0;
   for (const UOp* side : product->src) {
-    const UOp* operand = OperandOf(side);
-    while (operand->op == Op::kCast) operand = OperandOf(operand->src[0]);
+    const UOp* const operand = UncastOperandOf(side);
     const int64_t elements = PaddedSize(operand->shape);
     if (elements / steps < kSideMin || IsAfterExponential(operand) != Answer::kNo) return {};
     operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
@@ -161,9 +167,13 @@ Cut CutForKeys(const UOp* reduce, const Target& target) {
   if (keys < kKeysMin || results == 0 || terms > limits::kVirtualElementsMax / 2) return {};
   for (const int side : {0, 1}) {
     if (IsAfterExponential(product->src[side]) != Answer::kYes) continue;
-    const UOp* values = OperandOf(product->src[1 - side]);
-    while (values->op == Op::kCast) values = OperandOf(values->src[0]);
-    if (terms > kRowsMax * PaddedSize(values->shape)) return {};
+    const UOp* const weights = UncastOperandOf(product->src[side]);
+    const UOp* const values = UncastOperandOf(product->src[1 - side]);
+    // Each weight is of many columns, each value of few rows. Without columns a block has a result
+    // of its own, and rows fill the device.
+    if (terms < kSideMin * PaddedSize(weights->shape) ||
+        terms > kRowsMax * PaddedSize(values->shape))
+      return {};
     const int64_t blocks = (results + kBlockColumns - 1) / kBlockColumns;
     const int64_t parts =
         std::min({target.multiprocessors / blocks, keys / kPartKeysMin, kPartialsMax});

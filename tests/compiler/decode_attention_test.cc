@@ -181,7 +181,7 @@ TEST(DecodeAttention, RandomShapes) {
   };
   for (int i = 0; i < 6; ++i) {
     Decoded d{.heads = from(1, 3), .group = from(1, 3), .keys = from(512, 900),
-              .width = from(1, 40)};
+              .width = from(8, 40)};
     if (random() % 2 == 0) d.dtype = random() % 2 == 0 ? DType::kF32 : DType::kF16;
     if (random() % 2 == 0) d.length = from(1, d.keys);
     d.mask = random() % 2 == 0 && d.length != 1;  // which hides the first key
@@ -191,7 +191,8 @@ TEST(DecodeAttention, RandomShapes) {
 
 // Where a kernel more costs more than it saves, there is none.
 TEST(DecodeAttention, FewKeysAndManyRowsStayWhole) {
-  const Decoded whole[] = {{.keys = 256}, {.heads = 128}, {.group = 16, .dtype = DType::kF32}};
+  const Decoded whole[] = {{.keys = 256}, {.heads = 128}, {.group = 16, .dtype = DType::kF32},
+                           {.width = 4}};
   for (const Decoded& d : whole) {
     Graph recorded, one, many;
     const UOp* const sink = Record(recorded, d).sink;
@@ -201,6 +202,23 @@ TEST(DecodeAttention, FewKeysAndManyRowsStayWhole) {
     };
     EXPECT_EQ(on(many, kMultiprocessors).kernels.size(), on(one, 1).kernels.size());
   }
+}
+
+// Rows of probabilities times numbers of their own: each row is a block's, and rows fill the device.
+TEST(DecodeAttention, SumsOverRowsStayWhole) {
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
+  const Tensor x = Tensor::zeros({64, 4096}).state_(), y = Tensor::zeros({64, 4096}).state_();
+  realize(std::vector<Tensor>{(x.softmax() * y).sum(-1)});
+  Graph recorded, one, many;
+  const UOp* const sink = ValueOrDie(DecodeGraph(recorded, *session->last.graph));
+  SetSession(nullptr);
+  const auto on = [&](Graph& graph, int multiprocessors) {
+    return ScheduleToString(ValueOrDie(
+        schedule::MakeSchedule(graph, sink, CudaTarget("sm_90", multiprocessors))));
+  };
+  EXPECT_EQ(on(many, kMultiprocessors), on(one, 1));
 }
 
 }  // namespace
