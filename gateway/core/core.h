@@ -43,6 +43,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // True if the session's executor of this rank has yet to attach.
   bool Awaits(const SessionId& session, uint32_t rank = 0) const;
+  // False for the report of an executor that others have replaced: it says nothing of these (G9).
+  bool Concerns(const ExecutorGone& report) const;
   // True if it goes live only when a hold is there, and that was asked for.
   bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.

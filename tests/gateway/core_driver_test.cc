@@ -400,6 +400,17 @@ class DriverGroupTest : public CoreDriverTest {
                          [&](absl::Status status) { told = status; }, rank);
     return told.value();
   }
+  // The worker says that this rank's executor has ended.
+  void Report(uint32_t rank, absl::StatusCode code, uint64_t placement) {
+    proto::WorkerEvent event;
+    proto::SessionEnded& ended = *event.mutable_session_ended();
+    ended.set_session_id(assign_.session_id());
+    ended.set_placement(placement);
+    ended.set_rank(rank);
+    ended.set_code(static_cast<uint32_t>(code));
+    ended.set_message("rank says");
+    two_port_.OnEvent(event);
+  }
   std::string SnapshotRow() {
     RunAll(writes_.jobs), RunAll(host_.jobs);
     return writes_.rows.back().snapshot_root;
@@ -451,13 +462,7 @@ TEST_F(DriverGroupTest, ASnapshot_IsOneWhenAllPartsOfOneItemAreKept) {
 TEST_F(DriverGroupTest, PartsOfTwoPlacements_AreNoSnapshot) {
   EXPECT_TRUE(Keep(0, 5, 'a').ok());
   const Token old = token_;
-  proto::WorkerEvent event;
-  proto::SessionEnded& ended = *event.mutable_session_ended();
-  ended.set_session_id(assign_.session_id());
-  ended.set_placement(assign_.placement());
-  ended.set_rank(1);
-  ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
-  two_port_.OnEvent(event);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
   next_port_.Leave();
   ASSERT_NE(two_.assign()->placement(), assign_.placement());
   EXPECT_TRUE(executor_.ended) << "the other one";
@@ -472,20 +477,25 @@ TEST_F(DriverGroupTest, PartsOfTwoPlacements_AreNoSnapshot) {
 
 // Word of how the others end comes after the first, and is not the cause.
 TEST_F(DriverGroupTest, OfSeveralEnds_TheFirstIsTheCause) {
-  const auto report = [&](uint32_t rank, absl::StatusCode code) {
-    proto::WorkerEvent event;
-    proto::SessionEnded& ended = *event.mutable_session_ended();
-    ended.set_session_id(assign_.session_id());
-    ended.set_placement(assign_.placement());
-    ended.set_rank(rank);
-    ended.set_code(static_cast<uint32_t>(code));
-    ended.set_message("rank says");
-    two_port_.OnEvent(event);
-  };
-  report(1, absl::StatusCode::kUnavailable);
-  report(0, absl::StatusCode::kInternal);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
+  Report(0, absl::StatusCode::kInternal, assign_.placement());
   next_port_.Leave();
   EXPECT_NE(two_.assign()->placement(), assign_.placement()) << "it goes on";
+}
+
+// It says nothing of the ranks that there are now, and keeps no place for the cause of their end.
+TEST_F(DriverGroupTest, AReportOfAnEarlierPlacement_IsNotTheFirst) {
+  const uint64_t earlier = assign_.placement();
+  Report(1, absl::StatusCode::kUnavailable, earlier);
+  next_port_.Leave();
+  executor_port_.Leave();
+  AttachBoth(third_port_, fourth_port_);
+  ASSERT_NE(assign_.placement(), earlier);
+  Report(0, absl::StatusCode::kInternal, earlier);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
+  Report(0, absl::StatusCode::kInternal, assign_.placement());
+  fourth_port_.Leave();
+  EXPECT_NE(two_.assign()->placement(), assign_.placement()) << "it goes on again";
 }
 
 }  // namespace
