@@ -145,10 +145,10 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   return {};
 }
 
-// A decoded token's attention has one row of weights for each head, or a few where heads share their
-// values. A block then has the columns of a warp's lanes, and its warps divide the keys: fewer blocks
-// than multiprocessors, each with all keys. Estimates: a block of 8 warps, each with four loads under
-// way that take 0.6 us, is at 512 keys for 10 us, one more kernel for 3 us.
+// A decoded token's attention has one row of weights for each head, or a few where heads share
+// their values. A block then has the columns of a warp's lanes, and its warps divide the keys:
+// there are fewer blocks than multiprocessors, each with all keys. Estimates: 8 warps, each with
+// four loads under way that take 0.6 us, read 512 keys in 10 us; one more kernel takes 3 us.
 constexpr int64_t kBlockColumns = 32, kKeysMin = 512, kPartKeysMin = 64;
 constexpr int64_t kRowsMax = 8;
 

@@ -5,8 +5,8 @@
 // is a sum of products whose operands do not fit a cache as a whole but do in parts (the gradient
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
 // the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
-// of results than there are multiprocessors is split, too; there the class of the device decides. So
-// is, of a decoded token's attention, the sum over keys of weights times values.
+// of results than there are multiprocessors is split, too; there the class of the device decides.
+// So is, of a decoded token's attention, the sum over keys of weights times values.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -204,7 +204,7 @@ TEST(DecodeAttention, FewKeysAndManyRowsStayWhole) {
   }
 }
 
-// Rows of probabilities times numbers of their own: each row is a block's, and rows fill the device.
+// Probabilities times numbers of their own: each row is a block's, and rows fill the device.
 TEST(DecodeAttention, SumsOverRowsStayWhole) {
   const auto session = std::make_shared<FakeSession>();
   session->evaluate = false;

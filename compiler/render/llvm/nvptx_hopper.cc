@@ -135,9 +135,8 @@ Value* NvptxPrinter::SwizzledAddress(ValueId memory, Value* index) {
   return b_.CreateGEP(b_.getInt8Ty(), bases_.at(memory), mixed);
 }
 
-// A consumer has read a stage by wgmma alone and has waited for it; what the other block copies there
-// next is told apart by the barrier itself. Without a scope: with `.release.cluster`, ptxas puts a
-// fence of the whole GPU into the loop.
+// Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the loop, for
+// writes that no consumer has. It has read the stage by wgmma alone, and has waited for that.
 void NvptxPrinter::ArriveInCluster(ValueId n) {
   const Instruction& i = at(n);
   Asm(b_.getVoidTy(),
