@@ -29,11 +29,13 @@ PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
       scores_(options.scores),
       target_(compiler->target()),
       kernels_(kernels) {
-  if (options.store != nullptr)
-    tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
-                   device,
-                   TunerOptions{.width = options.beam, .report = options.debug >= 1,
-                                .target = target_, .watch = options.launch_watch});
+  if (options.store == nullptr) return;
+  TunerOptions tuning{.width = options.beam, .report = options.debug >= 1, .target = target_,
+                      .watch = options.launch_watch};
+  if (options.search_seconds_max.has_value())
+    tuning.kernel_seconds_max = tuning.plan_seconds_max = *options.search_seconds_max;
+  tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
+                 device, tuning);
 }
 
 absl::Status PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
