@@ -114,6 +114,58 @@ std::vector<int64_t> SameOrder(const Place& from, const std::vector<int64_t>& or
   return OrderWithLast(to.value->shape.size(), other);
 }
 
+// The operation that reads a value; nullptr where several do.
+using OnlyUsers = absl::flat_hash_map<const UOp*, const UOp*>;
+OnlyUsers FindOnlyUsers(const UOp* sink) {
+  OnlyUsers users;
+  for (const UOp* node : PostOrder(sink))
+    for (const UOp* s : node->src)
+      if (const auto [known, fresh] = users.emplace(s, node); !fresh && known->second != node)
+        known->second = nullptr;
+  return users;
+}
+
+// The axis of `value` that is the last one where its only user reads it, behind transpositions and
+// axes of extent 1 that come or go; -1 where it has none.
+int64_t LastAxisRead(const UOp* value, const OnlyUsers& users) {
+  std::vector<int64_t> axes = LongAxes(value->shape);  // of `value`, for each long one of `node`
+  for (const UOp* node = value;;) {
+    const auto found = users.find(node);
+    const UOp* const user = found == users.end() ? nullptr : found->second;
+    if (user == nullptr || (user->op != Op::kPermute && user->op != Op::kReshape)) break;
+    const std::vector<int64_t> before = LongAxes(node->shape), after = LongAxes(user->shape);
+    if (before.size() != after.size()) break;
+    std::vector<int64_t> now;
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (user->op == Op::kReshape) {
+        if (node->shape[before[i]] != user->shape[after[i]]) break;
+        now.push_back(axes[i]);
+      } else {
+        const auto place = std::ranges::find(before, PermuteOf(user).axes()[after[i]]);
+        now.push_back(axes[place - before.begin()]);
+      }
+    }
+    if (now.size() != after.size()) break;
+    axes = std::move(now);
+    node = user;
+  }
+  return axes.empty() ? -1 : axes.back();
+}
+
+// Sums on GPUs that are read transposed lie as they are read.
+void LayOutAsRead(const UOp* sink, const absl::flat_hash_set<const UOp*>& temporaries,
+                  const std::vector<const UOp*>& kept, Layouts& layouts) {
+  const OnlyUsers users = FindOnlyUsers(sink);
+  for (const UOp* value : kept) {
+    if (value->op != Op::kReduce || !temporaries.contains(value) || layouts.contains(value) ||
+        !IsStatic(value->shape))
+      continue;
+    const int64_t last = LastAxisRead(value, users);
+    if (last >= 0 && last != LongAxes(value->shape).back())
+      layouts[value] = OrderWithLast(value->shape.size(), last);
+  }
+}
+
 std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
@@ -151,6 +203,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
           if (!order.empty()) changed |= layouts.emplace(to.value, std::move(order)).second;
         }
   }
+  if (target.kind == TargetKind::kCuda) LayOutAsRead(sink, temporaries, choice.kept, layouts);
   return layouts;
 }
 

@@ -5,6 +5,11 @@
 // their ends need gates. So its channels go last, like the nhwc layouts of oneDNN. Values that
 // are read and written element by element beside it follow. Inputs and results of the program stay
 // row-major.
+//
+// On GPUs a sum that is read transposed, and only so, lies as it is read: neighbouring threads then
+// read neighbours, and kernels that differ only in how their results lie become equal, so that one
+// launch computes them (launches/group.h). The gradients of an attention's values and keys are the
+// example. Processors have no launches to save, and keep row-major ones.
 #pragma once
 
 #include <vector>

@@ -19,6 +19,7 @@
 #include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
 #include "compiler/schedule/launches/group.h"
+#include "compiler/schedule/launches/slots.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
@@ -290,7 +291,10 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
   const SentBefore sent = FindSentBefore(cut);
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
                       FuseKernels(graph, std::move(kernels), results, target, sent));
-  if (allows_tf32 && target.kind == TargetKind::kCuda) AllowTf32(graph, merged);
+  if (target.kind == TargetKind::kCuda) {
+    if (allows_tf32) AllowTf32(graph, merged);
+    NumberSlotsAlike(graph, merged);
+  }
   return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/render/llvm/nvptx.h"
 #include "compiler/schedule/launches/group.h"
+#include "compiler/schedule/launches/slots.h"
 #include "tests/compiler/hopper_run.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -275,6 +276,62 @@ TEST_F(Grouping, NothingEqual_KeepsTheOrder) {
   Add(2, {11}, {0});
   Add(3, {12}, {0});
   EXPECT_EQ(Groups(), "0 1 2");
+}
+
+// ---- kernels that are equal but for the numbers of their buffers
+
+class Slots : public Grouping {
+ protected:
+  const UOp* Read(int64_t slot, int64_t elements, const UOp* place) {
+    const UOp* const global = g_.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, elements});
+    return g_.MakeChecked(Op::kIndex, DType::kVoid, {global, place});
+  }
+  const UOp* Load(int64_t slot, int64_t elements, const UOp* place) {
+    return g_.MakeChecked(Op::kLoad, DType::kVoid, {Read(slot, elements, place)});
+  }
+  const UOp* Row() {
+    return g_.MakeChecked(Op::kRange, DType::kI64, {},
+                          {0, 8, static_cast<int64_t>(RangeKind::kOutput)});
+  }
+  // out[r] = slot 1 `op` slot 2
+  void Add(Op op, const UOp* first, const UOp* second, std::vector<int64_t> buffers) {
+    const UOp* const value = g_.MakeChecked(op, DType::kVoid, {first, second});
+    schedule::FusedKernel kernel;
+    kernel.ast =
+        Sink(g_, {g_.MakeChecked(Op::kStore, DType::kVoid, {Read(0, 8, Row()), value})});
+    for (const int64_t number : buffers) kernel.buffers.push_back(Value(number));
+    kernels_.push_back(std::move(kernel));
+  }
+};
+
+TEST_F(Slots, FactorsInTheOtherOrder_AreOneLaunch) {
+  const UOp* const start = ConstIndex(g_, 0);
+  Add(Op::kMul, Load(1, 8, Row()), Load(2, 3, start), {10, 0, 1});
+  Add(Op::kMul, Load(1, 3, start), Load(2, 8, Row()), {11, 2, 3});
+  EXPECT_EQ(Groups(), "0 1");
+  const UOp* const first = kernels_[0].ast;
+  schedule::NumberSlotsAlike(g_, kernels_);
+  EXPECT_EQ(kernels_[0].ast, first);
+  EXPECT_EQ(kernels_[1].ast, first);
+  EXPECT_EQ(kernels_[0].buffers, (std::vector<const UOp*>{Value(10), Value(0), Value(1)}));
+  EXPECT_EQ(kernels_[1].buffers, (std::vector<const UOp*>{Value(11), Value(3), Value(2)}));
+  EXPECT_EQ(Groups(), "0+1");
+}
+
+// a / b is not b / a, and elements of other places are other elements.
+TEST_F(Slots, OtherKernels_StayAsTheyAre) {
+  const UOp* const start = ConstIndex(g_, 0);
+  Add(Op::kFDiv, Load(1, 8, Row()), Load(2, 3, start), {10, 0, 1});
+  Add(Op::kFDiv, Load(1, 3, start), Load(2, 8, Row()), {11, 2, 3});
+  Add(Op::kMul, Load(1, 8, Row()), Load(2, 3, start), {12, 0, 1});
+  Add(Op::kMul, Load(1, 3, ConstIndex(g_, 1)), Load(2, 8, Row()), {13, 2, 3});
+  const std::vector<schedule::FusedKernel> before = kernels_;
+  schedule::NumberSlotsAlike(g_, kernels_);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(kernels_[i].ast, before[i].ast) << i;
+    EXPECT_EQ(kernels_[i].buffers, before[i].buffers) << i;
+  }
+  EXPECT_EQ(Groups(), "0 1 2 3");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/layout.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 namespace {
@@ -30,13 +31,13 @@ class ScheduleLayoutTest : public testing::Test {
     return Reduce(g, Op::kAdd, Reduce(g, Op::kAdd, hot, {4}), {1, 3});
   }
 
-  void Choose(const UOp* result) {
+  void Choose(const UOp* result, const Target& target = TestTarget()) {
     sink = Sink(g, {result});
-    choice = ValueOrDie(ChooseMaterialized(g, sink, TestTarget()));
+    choice = ValueOrDie(ChooseMaterialized(g, sink, target));
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
       kernels.push_back(ValueOrDie(LowerKernel(g, value, choice.read_again)));
-    layouts = ChooseLayouts(sink, choice, kernels, TestTarget());
+    layouts = ChooseLayouts(sink, choice, kernels, target);
   }
 
   Graph g;
@@ -87,6 +88,27 @@ TEST_F(ScheduleLayoutTest, InputsAndResultsStayRowMajor) {
 TEST_F(ScheduleLayoutTest, RowsOfAMatrixAreNoWindow) {
   const UOp* const x = Kept(Add(g, Input({4, 16, 8}), Input({4, 16, 8})));
   Choose(Reduce(g, Op::kAdd, Reshape(g, x, {4, 16, 2, 4}), {1, 3}));
+  EXPECT_TRUE(layouts.empty());
+}
+
+// [2, 16, 9] that is read as [2, 9, 16].
+TEST_F(ScheduleLayoutTest, SumsReadTransposed_LieAsTheyAreReadOnGpus) {
+  const UOp* const sum = Reduce(g, Op::kAdd, Input({2, 16, 9, 40}), {3});
+  const UOp* const turned = Permute(g, Reshape(g, sum, {2, 16, 9}), {0, 2, 1});
+  const UOp* const most = Reduce(g, Op::kMax, turned, {2});
+  Choose(most, CudaTarget("sm_90a", 132));
+  ASSERT_EQ(layouts.size(), 1u);
+  EXPECT_EQ(layouts.at(sum).back(), 1);
+  Choose(most);
+  EXPECT_TRUE(layouts.empty());
+}
+
+TEST_F(ScheduleLayoutTest, SumsReadBothWays_StayRowMajor) {
+  const UOp* const sum = Reshape(g, Reduce(g, Op::kAdd, Input({2, 16, 9, 40}), {3}), {2, 16, 9});
+  const UOp* const turned = Reduce(g, Op::kMax, Permute(g, sum, {0, 2, 1}), {2});
+  const UOp* const plain = Reduce(g, Op::kMax, sum, {1});
+  Choose(Add(g, Reshape(g, turned, {2, 9}), Reshape(g, plain, {2, 9})),
+         CudaTarget("sm_90a", 132));
   EXPECT_TRUE(layouts.empty());
 }
 
