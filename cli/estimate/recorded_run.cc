@@ -121,10 +121,12 @@ absl::StatusOr<RecordedRun> RunOnce(const std::vector<std::string>& command,
   int status = 0;
   const absl::StatusOr<std::string> text = ReadAll(*started, stopped, enough, status);
   close(started->pipe);
+  const bool was_interrupted = interrupted != 0;
   restore();
   if (!text.ok()) return text.status();
   OB_ASSIGN_OR_RETURN(RecordedRun run, ReadRecords(*text));
   run.stopped = stopped;
+  run.interrupted = was_interrupted;
   run.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return run;
 }

@@ -85,7 +85,7 @@ absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   if (!forked.ok()) return forked;
   if (!failed) return pid;
   waitpid(pid, nullptr, 0);
-  return absl::UnavailableError(absl::StrCat(start.command[0], ": ", std::strerror(error)));
+  return absl::FailedPreconditionError(absl::StrCat(start.command[0], ": ", std::strerror(error)));
 }
 
 }  // namespace outboard::cli

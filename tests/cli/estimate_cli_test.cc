@@ -79,7 +79,7 @@ TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
   EXPECT_EQ(nothing.code, 1);
   EXPECT_TRUE(Has(nothing.err, "true computed nothing")) << nothing.err;
   const test::Ended none = Run({"--prices", prices(), "--", "no-such-program"});
-  EXPECT_NE(none.code, 0);
+  EXPECT_EQ(none.code, 1) << "2 is wrong usage";
   EXPECT_TRUE(Has(none.err, "no-such-program: No such file")) << none.err;
   const test::Ended no_file = Run({"--prices", folder_ / "none", "--", "true"});
   EXPECT_NE(no_file.code, 0);

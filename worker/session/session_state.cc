@@ -147,8 +147,8 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   // begins.
   std::vector<DeviceArrayPtr> again;
   const bool is_group = engine_->group() != nullptr;
-  if (!held_.expired() && !is_group) again = inputs;
-  engine_->SetMakeRoom(!held_.expired() && is_group ? let_go_ : std::function<void()>());
+  if (!being_stored_.expired() && !is_group) again = inputs;
+  engine_->SetMakeRoom(!being_stored_.expired() && is_group ? let_go_ : std::function<void()>());
   const auto run = [&](std::vector<DeviceArrayPtr> with) {
     if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
     return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
@@ -164,15 +164,16 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
 
 // ---- Put, Release, Fetch ------------------------------------------------------------------------
 
-void SessionState::SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go) {
-  held_ = std::move(held);
+void SessionState::SetBeingStored(std::weak_ptr<const PersistRequest> stored,
+                                  std::function<void()> let_go) {
+  being_stored_ = std::move(stored);
   let_go_ = std::move(let_go);
 }
 
 bool SessionState::MadeRoom(const absl::Status& status) const {
-  if (!absl::IsResourceExhausted(status) || held_.expired() || !let_go_) return false;
+  if (!absl::IsResourceExhausted(status) || being_stored_.expired() || !let_go_) return false;
   let_go_();
-  return held_.expired();
+  return being_stored_.expired();
 }
 
 absl::Status SessionState::CheckPut(const proto::Put& put) const {
