@@ -148,7 +148,8 @@ int Main(int argc, char** argv) {
          "Devices of each worker, each with an equal part of its cores, or a GPU: as many sessions "
          "of one device at a time, or fewer of several (default: 1; with OUTBOARD_DEVICE=cuda, the "
          "number of GPUs)")
-      .Between(1, 64);
+      .Between(1, 64)
+      .ShowDefault("");
   up.Add("--listen", &server.listen, "HOST:PORT or unix:/path; port 0 takes a free one")
       .ShowDefault();
   up.Add("--port", &server.port).Between(0, 65535).Hidden();  // as it was called before --listen
@@ -205,7 +206,8 @@ int Main(int argc, char** argv) {
              "Devices, each with an equal part of the cores, or a GPU: as many sessions of one "
              "device at a time, or fewer of several (default: 1; with OUTBOARD_DEVICE=cuda, the "
              "number of GPUs)")
-      .Between(1, 64);
+      .Between(1, 64)
+      .ShowDefault("");
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices; with GPUs, a GPU's");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
              "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
@@ -239,7 +241,8 @@ int Main(int argc, char** argv) {
            "Devices, which share all cores, or GPUs: as many sessions of one device at a time, or "
            "fewer of several (default: 4, since a program may hold several; with "
            "OUTBOARD_DEVICE=cuda, the number of GPUs)")
-      .Between(1, 64);
+      .Between(1, 64)
+      .ShowDefault("");
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")

@@ -346,7 +346,7 @@ SweepCommand::SweepCommand(Command app)
   sweep_
       .Add("-n,--trials", &flags_.trials,
              "How many trials to draw; a grid has all of its combinations")
-      .Between(0, 1'000'000'000)
+      .Between(1, 1'000'000'000)
       .ShowDefault("");
   sweep_.Add("--strategy", &flags_.strategy,
              "grid, random, or halving, which stops trials that fall behind (default: a grid if "
