@@ -140,8 +140,8 @@ int Main(int argc, char** argv) {
   AccountFlags account;
 
   Command up = app.Subcommand(
-      "up", "Run a gateway and workers on this machine, for others too: processes that are started "
-            "again, with snapshots from which sessions go on; until Ctrl-C");
+      "up", "Run a gateway and workers on this machine, for others too: a worker that ends is "
+            "started again, and its sessions go on from snapshots; until Ctrl-C");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
       .Between(1, 64);
   up.Add("--devices", &server.devices,

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -28,10 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPipeFd = 3;
 constexpr size_t kRecordBytesMax = 64 << 20;  // of a program that writes there what it likes
-
-absl::Status SystemError(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
 
 volatile sig_atomic_t interrupted = 0;
 

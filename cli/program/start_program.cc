@@ -18,10 +18,6 @@ extern char** environ;
 namespace outboard::cli {
 namespace {
 
-absl::Status SystemError(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
 std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
   std::vector<std::string> all = added;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -60,6 +56,10 @@ void Exec(const ProgramStart& start, char* const* arguments, char* const* enviro
 }
 
 }  // namespace
+
+absl::Status SystemError(const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
 
 absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   int failure[2];  // an exec closes the program's end

@@ -28,4 +28,7 @@ struct ProgramStart {
 //         UNAVAILABLE          no process or pipe to be had
 absl::StatusOr<pid_t> StartProgram(const ProgramStart& start);
 
+// UNAVAILABLE: `what`, and why by errno.
+absl::Status SystemError(const std::string& what);
+
 }  // namespace outboard::cli

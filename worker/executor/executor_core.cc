@@ -376,8 +376,8 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   }
   if (GroupHasEnded()) return false;
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
-  if (!outcome.session.ok()) {
-    EndSession(outcome.session);
+  if (!outcome.session_error.ok()) {
+    EndSession(outcome.session_error);
     return true;
   }
   if (!outcome.answers.empty()) {

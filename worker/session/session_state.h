@@ -39,7 +39,7 @@ namespace outboard::worker {
 struct Outcome {
   bool applied = true;          // false: of a Put of which more pieces are to come
   std::vector<Answer> answers;  // values asked for, or the failure
-  absl::Status session;         // not OK: the session ends so
+  absl::Status session_error;   // not OK: the session ends so
 };
 
 class SessionState {
@@ -114,7 +114,7 @@ class SessionState {
                                                        std::vector<DeviceArrayPtr> inputs,
                                                        std::span<const Binding> bindings,
                                                        std::span<const int64_t> donated,
-                                                       absl::Status& session);
+                                                       absl::Status& session_error);
   absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
                                        DeviceArrayPtr array);
   absl::Status CheckPut(const proto::Put& put) const;
