@@ -104,13 +104,6 @@ std::string TroubleOf(const EstimateFlags& flags, const RecordedRun& run) {
   return "";
 }
 
-void Print(const EstimateFlags& flags, const RecordedRun& run,
-           const std::vector<ClassEstimate>& estimates) {
-  const std::string text = flags.json ? EstimateJson(run.work, estimates)
-                                      : EstimateTable(run.work, estimates);
-  std::fputs(text.c_str(), stdout);
-}
-
 absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
   OB_ASSIGN_OR_RETURN(const std::vector<DeviceClass> classes, ClassesFrom(source));
   OB_ASSIGN_OR_RETURN(const RecordedRun run, RecordRun(flags.command, flags.steps));
@@ -122,7 +115,9 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
     estimates.push_back(session::EstimateFor(device_class, run.work));
   if (flags.measure && run.interrupted) {
     std::fputs("outboard: interrupted, so nothing is measured\n", stderr);
-    Print(flags, run, estimates);
+    std::fputs(flags.json ? EstimateJson(run.work, estimates).c_str()
+                          : EstimateTable(run.work, estimates).c_str(),
+               stdout);
     return 1;
   }
   if (flags.measure) {
@@ -151,7 +146,9 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
       std::fprintf(stderr, "outboard: the device was of the class %s, without a price\n",
                    measured.measured->device_class.c_str());
   }
-  Print(flags, run, estimates);
+  const std::string text = flags.json ? EstimateJson(run.work, estimates)
+                                      : EstimateTable(run.work, estimates);
+  std::fputs(text.c_str(), stdout);
   return !run.stopped && run.exit_code != 0 && run.exit_code != 128 + 2 ? 1 : 0;
 }
 
