@@ -37,6 +37,12 @@ struct RunningTrial {
   bool stopped = false;  // by successive halving
 };
 
+// What the next trial may cost; without an amount: any.
+struct Bound {
+  bool is_enough = true;  // else no trial can be begun with it
+  std::optional<int64_t> micro_usd;
+};
+
 class SweepRunner {
  public:
   SweepRunner(const SweepFolder& folder, SweepPlan plan, std::vector<SweepTrial> trials)
@@ -120,9 +126,8 @@ class SweepRunner {
     }
   }
 
-  // The bound of the next trial; nullopt in the outer: no money is left for it.
-  std::optional<std::optional<int64_t>> NextBound() const {
-    if (!plan_.max_cost_micro_usd.has_value()) return std::optional<int64_t>();
+  Bound NextBound() const {
+    if (!plan_.max_cost_micro_usd.has_value()) return {};
     int64_t left = *plan_.max_cost_micro_usd - warm_up_cost_.value_or(0), waiting = 0;
     for (const SweepTrial& trial : trials_) {
       left -= trial.cost_micro_usd;
@@ -133,16 +138,15 @@ class SweepRunner {
       left -= std::max<int64_t>(
           0, *running.bound_micro_usd - (trials_[number - 1].cost_micro_usd - running.cost_before));
     const int64_t bound = waiting == 0 ? 0 : left / waiting;
-    if (bound < kLeastMicroUsd) return std::nullopt;
-    return std::optional<int64_t>(bound);
+    return {.is_enough = bound >= kLeastMicroUsd, .micro_usd = bound};
   }
 
   void StartMore() {
     for (SweepTrial& trial : trials_) {
       if (static_cast<int>(running_.size()) >= plan_.at_once) return;
       if (trial.state != TrialState::kWaiting) continue;
-      const std::optional<std::optional<int64_t>> bound = NextBound();
-      if (!bound.has_value()) {
+      const Bound bound = NextBound();
+      if (!bound.is_enough) {
         // What running ones leave over may do; without any this is the end.
         if (running_.empty())
           for (SweepTrial& other : trials_)
@@ -151,7 +155,7 @@ class SweepRunner {
       }
       trial.note.clear();
       absl::StatusOr<TrialProcess> process = TrialProcess::Start(
-          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), *bound,
+          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), bound.micro_usd,
           warm_up_cost_.has_value()
               ? std::vector<std::string>{"CLOUD_FORK_OF=" + folder_.warm_up_name()}
               : std::vector<std::string>());
@@ -164,7 +168,7 @@ class SweepRunner {
       }
       trial.state = TrialState::kRunning;
       running_.emplace(trial.number,
-                       RunningTrial{*std::move(process), *bound, trial.cost_micro_usd});
+                       RunningTrial{*std::move(process), bound.micro_usd, trial.cost_micro_usd});
     }
   }
 

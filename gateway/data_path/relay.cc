@@ -53,12 +53,12 @@ void SayPrices(const EpochStart& start, proto::Opened& opened) {
 
 }  // namespace
 
-Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* admission,
              RelayTrace::Clock clock, DriverObserver* observer, uint32_t ranks)
     : session_(session),
       tenant_(tenant),
       blobs_(blobs),
-      gate_(gate),
+      admission_(admission),
       observer_(observer),
       clock_(clock),
       trace_(std::move(clock)),

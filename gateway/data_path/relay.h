@@ -2,9 +2,9 @@
 // inspects as little of them as possible.
 //
 // Towards the executor: graphs are held until GraphAdmission has verified them, a Put by blob
-// passes if the tenant has the blob, frames of another epoch are dropped. Towards the client: the
-// relay adds the session's names and price to Opened and the bill to Done, and sends large values
-// on a stream of their own if there is one. All other frames pass unchanged.
+// passes if the tenant has the blob, frames of another epoch are dropped. Towards the client: what
+// only the gateway knows it fills in (names and price in Opened, the bill in Done, the worker in
+// Failed), what an executor must not say it clears or bounds. Values and all else pass unchanged.
 //
 // A session on several devices has an executor for each rank. All ranks get the same items in the
 // same order, and none is waited for; where workers have collectives, Runs name graphs that were
@@ -63,7 +63,7 @@ class Relay {
  public:
   // `clock`: of traces, and of the time that a device can have worked. `observer` may be null.
   // `ranks`: the session's executors.
-  Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+  Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* admission,
         RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr, uint32_t ranks = 1);
 
   // ---- the driver
@@ -165,7 +165,7 @@ class Relay {
   const SessionId session_;
   const TenantId tenant_;
   BlobUses* const blobs_;
-  GraphAdmission* const gate_;
+  GraphAdmission* const admission_;
   GraphBytes* graphs_ = nullptr;
   const LedgerHeads* heads_ = nullptr;
   DriverObserver* const observer_;

@@ -238,6 +238,12 @@ TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
   unsetenv("OUTBOARD_BIN");
 }
 
+TEST_F(ProcessesTest, UpListensWhereItIsTold) {
+  const auto up = cluster_.Start("up --listen 127.0.0.1:0 --no-auth --data " + cluster_.data());
+  EXPECT_TRUE(cluster_.last_address().starts_with("127.0.0.1:")) << cluster_.last_address();
+  EXPECT_FALSE(cluster_.last_address().ends_with(":0")) << cluster_.last_address();
+}
+
 TEST_F(ProcessesTest, ExitCodes) {
   const std::string folder = cluster_.data();
   struct Case {
@@ -249,6 +255,8 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"", 2},
       {"frob", 2},
       {"up --workers 0", 2},
+      {"up --listen localhost", 2},
+      {"up --port 65536", 2},
       {"worker --gateway localhost:1 --quiet", 2},
       {"worker --gateway localhost --quiet", 2},
       {"gateway --listen localhost --data " + folder, 2},

@@ -146,9 +146,9 @@ class ExecutorCore {
   SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
-  void Retain(uint64_t seq, Answer kept);
-  void SendKept(uint64_t seq, const Answer& kept);
-  void SendValue(uint64_t seq, const Answer& kept);
+  void Retain(uint64_t seq, Answer answer);
+  void SendRetained(uint64_t seq, const Answer& answer);
+  void SendValue(uint64_t seq, const Answer& answer);
   void SendDone();
   // Fills in the fields of every Done. Kernel uses that the client does not have go with it, or
   // before it, so that the client never has a value whose kernels it does not know.

@@ -56,7 +56,7 @@ std::string Printable(std::string line) {
 }
 
 // As exact as a guess is: "40 s", "12 min", "3 h".
-std::string Wait(uint32_t seconds) {
+std::string RoughDuration(uint32_t seconds) {
   if (seconds < 90) return absl::StrCat(seconds, " s");
   if (seconds < 90 * 60) return absl::StrCat((seconds + 30) / 60, " min");
   return absl::StrCat((seconds + 1800) / 3600, " h");
@@ -484,7 +484,8 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
                       : notice.count() == 1
                           ? "1 session is before this one"
                           : absl::StrCat(notice.count(), " sessions are before this one");
-  if (notice.has_expected_s()) absl::StrAppend(&place, ", about ", Wait(notice.expected_s()));
+  if (notice.has_expected_s())
+    absl::StrAppend(&place, ", about ", RoughDuration(notice.expected_s()));
   queue_line_ = absl::StrCat(Printable(std::move(line)), " (", place, ")");
   queue_line_is_new_ = true;
 }
