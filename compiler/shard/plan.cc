@@ -71,6 +71,21 @@ SourceShardings FramePlan::HomesOfSources(int at) const {
   return homes_;
 }
 
+// The hint on the same value that wants a mesh axis of this one for another dimension; nullptr: none.
+// A hint that the value is whole, or anything computed in between, begins anew.
+static const UOp* ContradictedBy(const LayoutOf& layout) {
+  if (layout.dim() == LayoutOf::kWhole) return nullptr;
+  for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {
+    const LayoutOf other(below);
+    if (other.dim() == LayoutOf::kWhole) return nullptr;
+    const bool share_an_axis = other.mesh_axis() == layout.mesh_axis() ||
+                               other.mesh_axis() == LayoutOf::kAnyAxis ||
+                               layout.mesh_axis() == LayoutOf::kAnyAxis;
+    if (share_an_axis && other.dim() != layout.dim()) return below;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& source) const {
   const LayoutOf layout(node);
   const auto refused = [&](absl::StatusCode code, auto... what) {
@@ -83,6 +98,11 @@ absl::StatusOr<Sharding> Planner::OfLayout(const UOp* node, const Sharding& sour
   const AxisSet axes = layout.mesh_axis() == LayoutOf::kAnyAxis
                            ? AllAxes(mesh_)
                            : AllAxes(mesh_) & (1 << layout.mesh_axis());
+  if (const UOp* const other = ContradictedBy(layout))
+    return refused(absl::StatusCode::kInvalidArgument, "dimension ", layout.dim(),
+                   " is to be cut by a mesh axis that cuts dimension ", LayoutOf(other).dim(),
+                   " of the same value already (", NodeToString(other),
+                   "): a mesh axis cuts one dimension of a value");
   Sharding p = Settled(source);
   for (DimCut& cut : p.dims)
     if (cut.axes & axes) cut = {};

@@ -157,6 +157,24 @@ std::vector<HostTensor> InputsOf(const UOp* sink, uint64_t seed) {
   return tensors;
 }
 
+TEST(ShardPrograms, OneMeshAxisForTwoDimensions_IsRefused) {
+  const auto code = [](std::vector<std::pair<int, int>> hints) {  // (mesh axis, dimension)
+    Graph g;
+    const UOp* x = Param(g, 0, DType::kF32, {4, 8});
+    for (const auto& [axis, dim] : hints)
+      x = g.MakeChecked(Op::kLayout, x->dtype, {x}, {axis, dim});
+    return ShardGraph(g, Sink(g, {x}), Mesh{{2, 2}}, {},
+                      {.spread = Spread::kData, .state = {false}, .results = {Layout{}}})
+        .status();
+  };
+  EXPECT_TRUE(code({{0, 0}, {1, 1}}).ok());
+  EXPECT_TRUE(code({{0, 0}, {0, -1}, {0, 1}}).ok()) << "whole in between";
+  EXPECT_TRUE(code({{0, 1}, {-1, 1}}).ok());
+  for (const auto& hints : std::vector<std::vector<std::pair<int, int>>>{
+           {{0, 0}, {0, 1}}, {{-1, 0}, {1, 1}}, {{1, 0}, {0, 0}, {1, 1}}})
+    EXPECT_EQ(code(hints).code(), absl::StatusCode::kInvalidArgument);
+}
+
 // Seven terms on two devices: what is past the end is masked, and a product stays one.
 TEST(ShardPrograms, AnUnevenSumOfProducts_IsStillOne) {
   Graph g;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "base/check.h"
 #include "compiler/compile.h"
@@ -29,11 +30,15 @@ class CountingCompiler final : public KernelCompiler {
       std::span<const KernelSource> kernels) override {
     sources.insert(sources.end(), kernels.begin(), kernels.end());
     if (preempted) return {kernels.size(), absl::CancelledError("somebody waits")};
-    return compiler_.Compile(kernels);
+    auto compiled = compiler_.Compile(kernels);
+    for (size_t i = 0; i < kernels.size(); ++i)
+      if (compiled[i].ok() && refused.contains(kernels[i].opts)) compiled[i]->object = "no object";
+    return compiled;
   }
   const Target& target() const override { return compiler_.target(); }
   std::vector<KernelSource> sources;
   bool preempted = false;
+  std::set<std::optional<std::string>> refused;  // Opts whose code no device takes
 
  private:
   InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
@@ -169,6 +174,24 @@ TEST_F(TunerTest, AnEntryOfAnotherKernel_IsIgnoredOrGivesTheRightResult) {
     EXPECT_EQ(compiler_.sources.back().opts.has_value(), c.is_legal_here) << c.opts;
     ASSERT_EQ(ValueOrDie(store_->Remove("")), 1);
   }
+}
+
+// As a driver may: what was tuned, then what the compiler chooses.
+TEST_F(TunerTest, CodeThatTheDeviceDoesNotTake_IsStruck_AndSimplerCodeRuns) {
+  const std::string tuned = "VECTOR:1:8 UPCAST:0:4";
+  ASSERT_TRUE(
+      store_->Add(KeyOfProduct(), "x", {ValueOrDie(codegen::ParseOpts(tuned)), 1, true, true}).ok());
+  compiler_.refused = {tuned};
+  ExpectRight(RunOnce(0));
+  ASSERT_EQ(compiler_.sources.size(), 2u);
+  EXPECT_EQ(compiler_.sources[0].opts, tuned);
+  EXPECT_EQ(compiler_.sources[1].opts, std::nullopt);
+  EXPECT_EQ(ValueOrDie(store_->List())[0].best(), nullptr);
+  compiler_.refused.insert(std::nullopt);
+  ExpectRight(RunOnce(0));
+  ASSERT_EQ(compiler_.sources.size(), 2u);
+  EXPECT_EQ(compiler_.sources[0].opts, std::nullopt) << "not the Opts that are struck";
+  EXPECT_EQ(compiler_.sources[1].opts, "");
 }
 
 const auto kNobody = [] { return false; };

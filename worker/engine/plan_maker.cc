@@ -90,6 +90,14 @@ std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<Kerne
   return compiled;
 }
 
+// To what a driver may take instead of these Opts: what the compiler chooses, then plain loops.
+// False where there is nothing left.
+static bool Simplify(std::optional<std::string>& opts) {
+  if (opts == "") return false;
+  opts = opts.has_value() ? std::nullopt : std::optional<std::string>("");
+  return true;
+}
+
 absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
                                               const schedule::Schedule& schedule,
                                               const std::vector<int>& results,
@@ -127,10 +135,11 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
   for (size_t o = 0; o < objects.size(); ++o) {
     const size_t i = places[o];
     KernelSource& source = missing.sources[i];
-    if (!loaded[o].ok() && source.opts.has_value()) {  // the driver may take the plain one
-      source.opts = std::nullopt;
-      const auto plain = std::move(compiler_->Compile({&source, 1})[0]);
-      if (plain.ok()) loaded[o] = device_->Load(*plain);
+    if (!loaded[o].ok() && tuner_.has_value() && source.opts.has_value())
+      tuner_->Strike({missing.kernels[i].ast, missing.kernels[i].name}, *source.opts);
+    while (!loaded[o].ok() && Simplify(source.opts)) {
+      const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
+      if (simpler.ok()) loaded[o] = device_->Load(*simpler);
     }
     if (!loaded[o].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));

@@ -88,6 +88,16 @@ std::optional<std::string> Tuner::OptsFor(const Kernel& kernel, const TuningKey&
   return codegen::OptsToString(best->opts);
 }
 
+void Tuner::Strike(const Kernel& kernel, const std::string& opts) {
+  const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel.kernel);
+  absl::StatusOr<std::vector<codegen::Opt>> list = codegen::ParseOpts(opts);
+  if (!canonical.ok() || !list.ok()) return;
+  const TuningKey key = {canonical->id.ToBytes(), search::kSpaceVersion,
+                         options_.target.Fingerprint(), canonical->bytes};
+  // Without it the next plan tries them once more.
+  store_->Add(key, kernel.name, {.opts = *std::move(list)}).IgnoreError();
+}
+
 absl::Status Tuner::SearchFor(const Demand& demand) {
   OB_ASSIGN_OR_RETURN(std::optional<Tuning> known, store_->Find(demand.key));
   std::vector<search::Trial> trials;

@@ -55,7 +55,8 @@ bool FakeDevice::SetFault(const std::string& name, int nth) {
 bool FakeDevice::Due(const std::string& name) {
   std::lock_guard<std::mutex> lock(fault_mutex_);
   const auto it = faults_.find(name);
-  if (it == faults_.end() || it->second <= 0) return false;
+  if (it == faults_.end() || it->second == 0) return false;
+  if (it->second < 0) return ++it->second, true;
   return --it->second == 0;
 }
 
@@ -101,7 +102,7 @@ int outboard_fake_cuda_reports(char* buffer, size_t bytes) {
 }
 void outboard_fake_cuda_clear_reports() { FakeDevice::Get().TakeReports(true); }
 
-// The fault `name` happens at the nth occasion from now; 0 takes it back. Returns 0 for an unknown
+// The fault `name` happens at the nth occasion from now, with -n at each of the next n; 0 takes it back. Returns 0 for an unknown
 // name.
 int outboard_fake_cuda_fault(const char* name, int nth) {
   return FakeDevice::Get().SetFault(name, nth) ? 1 : 0;
