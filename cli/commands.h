@@ -31,11 +31,11 @@ struct TelemetryFlags {
 
 struct ServerFlags {
   std::string listen;              // gateway, serve
-  std::string fleet_listen;        // gateway; empty: see FleetListenFor in cli/servers.cc
-  std::string host = "127.0.0.1";  // up
-  int port = 6667;                 // up
+  std::string fleet_listen;        // gateway; empty: see FleetListenFor in cli/server_options.cc
+  std::string host;                // up: of --listen, as older scripts write it; empty: 127.0.0.1
+  std::optional<int> port;         // up, likewise; 6667
   int workers = 1;                 // up
-  int devices = 0;                 // worker, serve; 0: as SessionsAtATime decides
+  int devices = 0;                 // worker, serve; 0: as DevicesOf decides
   std::string data;
   std::string gateway;            // worker: the gateway to join
   bool own = false;               // worker: of the account of $CLOUD_KEY alone
@@ -44,7 +44,7 @@ struct ServerFlags {
   std::string identity_file;      // worker
   std::string data_address;       // worker; empty: none
   bool tls = false;               // also on loopback
-  bool insecure = false;          // never
+  bool insecure = false;          // TLS never
   std::string tls_certificate_file, tls_key_file;  // gateway, serve, up
   std::vector<std::string> tls_names;              // gateway, serve, up
   std::string tls_ca_file, tls_fingerprint;        // worker: whom it believes

@@ -1,4 +1,5 @@
-// `outboard`: the single program of the server side, with a subcommand for each role.
+// `outboard`: the single program, with a subcommand for each role of a server, and for what users
+// and operators do: keys, bills, sweeps, estimates.
 #include <fcntl.h>
 
 #include <cstring>
@@ -57,13 +58,14 @@ void AddTls(Command app, ServerFlags& flags) {
           "folder's CA; may be given several times");
 }
 
-// `snapshots`: what --snapshot-every is where it is not given.
-void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
+// `snapshots`, `idle`: what --snapshot-every and --idle are where they are not given.
+void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots,
+                const std::string& idle) {
   app.Add("--data", &flags.data, kDataHelp);
   app.AddBytes("--quota", &flags.quota_bytes,
-               "What each tenant may keep in the store: 512MB, 8GiB ... (default: any amount)");
+               "What each account may keep in the store: 512MB, 8GiB ... (default: any amount)");
   app.Add("--quota-objects", &flags.quota_objects,
-          "How many chunks and blobs each tenant may keep in the store")
+          "How many chunks and blobs each account may keep in the store")
       .Positive()
       .ShowDefault(std::to_string(flags.quota_objects));
   app.Add("--connections-per-address", &flags.connections_per_address,
@@ -73,18 +75,18 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
           "Address or range of a proxy or tunnel, as 10.0.0.5 or 10.0.0.0/24, that may have more "
           "connections, since many clients are behind it; may be given several times");
   app.Add("--sessions-per-account", &flags.sessions_per_account,
-          "Sessions that a tenant may have at a time")
+          "Sessions that an account may have at a time")
       .Positive();
   app.Add("--devices-per-account", &flags.devices_per_account,
-          "Devices that a tenant may hold at a time; 0: any number")
+          "Devices that an account may hold at a time; 0: any number")
       .Between(0, 1 << 20);
   app.Add("--idle", &flags.idle_s,
           "Seconds after which a connected session without work gives its device back and is not "
           "billed; its client is told half a minute before; 0: never")
       .Between(0, 86'400)
-      .ShowDefault("60; with --ephemeral 0");
+      .ShowDefault(idle);
   app.Add("--openings-per-minute", &flags.openings_per_minute,
-          "Sessions that a tenant may open or resume within a minute")
+          "Sessions that an account may open or resume within a minute")
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6);
@@ -137,19 +139,25 @@ int Main(int argc, char** argv) {
   server.listen = "127.0.0.1:6667";
   AccountFlags account;
 
-  Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
+  Command up = app.Subcommand(
+      "up", "Run a gateway and workers on this machine, for others too: a worker that ends is "
+            "started again, and its sessions go on from snapshots; until Ctrl-C");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
       .Between(1, 64);
   up.Add("--devices", &server.devices,
-         "Devices of each worker: as many sessions of one device at a time, or fewer of several "
-         "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
-      .Between(1, 64);
-  up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
-  up.Add("--host", &server.host, "Address to listen at").ShowDefault();
+         "Devices of each worker, each with an equal part of its cores, or a GPU: as many sessions "
+         "of one device at a time, or fewer of several (default: 1; with OUTBOARD_DEVICE=cuda, the "
+         "number of GPUs)")
+      .Between(1, 64)
+      .ShowDefault("");
+  up.Add("--listen", &server.listen, "HOST:PORT or unix:/path; port 0 takes a free one")
+      .ShowDefault();
+  up.Add("--port", &server.port).Between(0, 65535).Hidden();  // as it was called before --listen
+  up.Add("--host", &server.host).Hidden();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
   AddTls(up, server);
   AddMemory(up, server, "3/4 of the machine's, divided by all devices; with GPUs, a GPU's");
-  AddGateway(up, server, "30");
+  AddGateway(up, server, "30", "60");
   AddReady(up, server);
 
   Command gateway = app.Subcommand("gateway", "Run a gateway alone; workers join it");
@@ -178,7 +186,7 @@ int Main(int argc, char** argv) {
               "Program that switches a node off and on: it is started as FILE cycle SERIAL where a "
               "rollout finds one that does not answer (docs/fleet.md)");
   AddMemory(gateway, server, "the worker's own limit");
-  AddGateway(gateway, server, "30");
+  AddGateway(gateway, server, "30", "60");
   AddReady(gateway, server);
 
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
@@ -195,9 +203,11 @@ int Main(int argc, char** argv) {
       .Between(0, 3600);
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
   worker.Add("--devices", &server.devices,
-             "Number of concurrent sessions, each with an equal part of the cores, or with a GPU "
-             "(default: 1; with OUTBOARD_DEVICE=cuda, the number of GPUs)")
-      .Between(1, 64);
+             "Devices, each with an equal part of the cores, or a GPU: as many sessions of one "
+             "device at a time, or fewer of several (default: 1; with OUTBOARD_DEVICE=cuda, the "
+             "number of GPUs)")
+      .Between(1, 64)
+      .ShowDefault("");
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices; with GPUs, a GPU's");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
              "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
@@ -222,20 +232,23 @@ int Main(int argc, char** argv) {
              "none, and a session has all of its devices here or none)");
   AddReady(worker, server);
 
-  Command serve =
-      app.Subcommand("serve", "Run a gateway and a worker in one process, for your own machine");
+  Command serve = app.Subcommand(
+      "serve", "Run a gateway and a worker in one process, for you alone on your own machine: no "
+               "snapshots, and all sessions end with it");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   serve
       .Add("--devices", &server.devices,
-           "Number of concurrent sessions (default: 4, since a program may hold several; with "
+           "Devices, which share all cores, or GPUs: as many sessions of one device at a time, or "
+           "fewer of several (default: 4, since a program may hold several; with "
            "OUTBOARD_DEVICE=cuda, the number of GPUs)")
-      .Between(1, 64);
+      .Between(1, 64)
+      .ShowDefault("");
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share; with GPUs, a GPU's");
-  AddGateway(serve, server, "0");
+  AddGateway(serve, server, "0", "60; with --ephemeral 0");
   AddReady(serve, server);
   for (Command command : {gateway, serve})
     command.Add("--proxy-secret-file", &server.proxy_secret_file,
@@ -261,7 +274,7 @@ int Main(int argc, char** argv) {
   key.RequireSubcommand();
   Command create = key.Subcommand("create", "Create a key and print it (it is not shown again)");
   create.Add("--name", &account.name, "Display name").ShowDefault();
-  create.Add("--tenant", &account.tenant, "Tenant that pays; created if new").ShowDefault();
+  create.Add("--tenant", &account.tenant, "The account that pays; created if new").ShowDefault();
   create.Add("--scope", &account.scopes, "What it may do: some of run,usage,store,admin")
       .ShowDefault();
   create.Add("--expires", &account.expires,

@@ -223,7 +223,7 @@ int64_t SharedMemory() {
   return has_gpus ? 0 : runtime::DefaultMemoryBytesMax();
 }
 
-absl::StatusOr<int> SessionsAtATime(const ServerFlags& flags, int otherwise) {
+absl::StatusOr<int> DevicesOf(const ServerFlags& flags, int otherwise) {
   const auto gpus = static_cast<int>(
       runtime::ListDevices(worker::ExecutorOptionsFromEnvironment().device).size());
   if (gpus == 0) return flags.devices > 0 ? flags.devices : otherwise;

@@ -58,9 +58,9 @@ std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags);
 // Of a session of a worker whose sessions share this machine's memory; 0: each has its GPU's.
 int64_t SharedMemory();
 
-// How many sessions a worker has at a time: as --devices says, else `otherwise`. A GPU serves one
-// at a time, whose process is the only one on it.
-absl::StatusOr<int> SessionsAtATime(const ServerFlags& flags, int otherwise);
+// How many devices a worker has, each of which serves one session at a time: as --devices says,
+// else `otherwise`; with GPUs at most and by default one for each of them.
+absl::StatusOr<int> DevicesOf(const ServerFlags& flags, int otherwise);
 
 // Before anything is started: every executor would end with the same words.
 absl::Status CheckThisCanWork();

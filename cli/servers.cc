@@ -25,6 +25,7 @@
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"
+#include "client/session/link/private_serve.h"
 #include "gateway/server/fleet_secret.h"
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
@@ -110,8 +111,6 @@ class SupervisorThread {
   std::atomic<bool> failed_{false}, restarts_{false};
   std::thread thread_;
 };
-
-constexpr int kServeSessions = 4;  // a program may hold several
 
 // `serve` has one user, so compiled objects may be cached for the next start. Workers of a shared
 // gateway cache objects only when told to: tenants there do not trust each other.
@@ -243,12 +242,13 @@ int RunWorker(const ServerFlags& given) {
   ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
-  const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
+  const absl::StatusOr<int> devices = DevicesOf(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
   const auto node = StartOfNode(flags);
   if (!node.ok()) return Report(node.status());
   const bool is_node = node->has_value();
+  if (is_node) StartWithDriver(flags.node_folder);
   const auto join =
       flags.own ? JoinOfOwn(flags)
                 : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
@@ -303,6 +303,7 @@ int RunWorker(const ServerFlags& given) {
             ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
             : enrolment->Channels().status();
     if (!let_in.ok()) return Report(let_in);
+    if (FetchDriver(*enrolment, **node, flags.node_folder)) StartWithDriver(flags.node_folder);
   }
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
@@ -333,7 +334,7 @@ int RunServe(const ServerFlags& flags) {
   RaiseDescriptorLimit();
   if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
-  const absl::StatusOr<int> devices = SessionsAtATime(flags, kServeSessions);
+  const absl::StatusOr<int> devices = DevicesOf(flags, session::kServeDevices);
   if (!devices.ok()) return Report(devices.status());
   EndWith(flags.parent_pid);
   KeepObjects();
@@ -394,10 +395,12 @@ int RunUp(ServerFlags flags) {
   RaiseDescriptorLimit();
   if (!flags.prices_file.empty()) BlockHangups();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
-  const absl::StatusOr<int> devices = SessionsAtATime(flags, /*otherwise=*/1);
+  const absl::StatusOr<int> devices = DevicesOf(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
   flags.devices = *devices;
-  flags.listen = absl::StrCat(flags.host, ":", flags.port);
+  if (!flags.host.empty() || flags.port.has_value())
+    flags.listen = absl::StrCat(flags.host.empty() ? "127.0.0.1" : flags.host, ":",
+                                flags.port.value_or(6667));
   // The workers share this machine without coordinating, so each gets an equal part of the memory.
   if (flags.session_memory_bytes == 0 && SharedMemory() > 0) {
     flags.session_memory_bytes =

@@ -116,8 +116,8 @@ absl::Status LowerByPlan(codegen::LoopNest kernel, const std::vector<codegen::Op
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
-                              const CompileOptions& options) {
+absl::StatusOr<Lowered> MakeProgram(const UOp* sink, const Target& device,
+                                    const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   const int64_t copies = CopiesOf(sink);
   if (copies > 1 && device.kind != TargetKind::kCuda)
@@ -162,7 +162,7 @@ absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& device,
 
 absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const UOp* sink,
                                             const CompileOptions& options, std::string* ir) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, renderer.target(), options));
   CompiledKernel out;
   out.symbol = kSymbol;
   out.buffer_count = lowered.buffer_count;
@@ -183,7 +183,7 @@ absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOp
 }
 
 absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, options.target, options));
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, MakeProgram(sink, options.target, options));
   OB_ASSIGN_OR_RETURN(CompiledKernel out,
                       render::RenderOpenClC(lowered.program, kSymbol, options.target));
   out.flops = lowered.flops;
@@ -199,7 +199,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
     const CompileOptions& options) {
   OB_RETURN_IF_ERROR(made.status());
   Renderer& renderer = **made;
-  OB_ASSIGN_OR_RETURN(Lowered lowered, Lower(sink, renderer.target(), options));
+  OB_ASSIGN_OR_RETURN(Lowered lowered, MakeProgram(sink, renderer.target(), options));
   std::string ir;
   const auto render = [&] {
     return renderer.Render(lowered.program, kSymbol, options.no_opt, options.dump ? &ir : nullptr);
@@ -211,7 +211,7 @@ absl::StatusOr<CompiledKernel> CompileForGpu(
   if (too_much && !options.opts.has_value() && !options.no_opt) {
     CompileOptions plain = options;
     plain.opts.emplace();
-    OB_ASSIGN_OR_RETURN(lowered, Lower(sink, renderer.target(), plain));
+    OB_ASSIGN_OR_RETURN(lowered, MakeProgram(sink, renderer.target(), plain));
     rendered = render();
   }
   OB_ASSIGN_OR_RETURN(CompiledKernel out, std::move(rendered));

@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +19,8 @@
 
 namespace outboard::storage {
 namespace {
+
+constexpr size_t kHeaderBytes = 100;  // of a file
 
 absl::StatusCode CodeOf(int extended) {
   switch (extended) {
@@ -192,6 +197,7 @@ bool Statement::IsBlob(int column) const {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
                                                          const OpenOptions& options) {
+  if (options.copied_to_memory) return OpenCopy(path);
   if (options.create && !options.read_only) OB_RETURN_IF_ERROR(CreatePrivately(path));
   sqlite3* handle = nullptr;
   const int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) |
@@ -201,11 +207,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
       new Database(handle));  // after an error too, the handle must be closed
   if (result != SQLITE_OK) return ToStatus(nullptr, result);
   sqlite3_busy_timeout(handle, options.busy_timeout_ms);
-  // A crafted file must not run SQL of its own, nor may a bug of ours write into the schema.
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  OB_RETURN_IF_ERROR(db->Execute("PRAGMA cell_size_check=ON"));
-  OB_RETURN_IF_ERROR(db->Execute("PRAGMA foreign_keys=ON"));
+  OB_RETURN_IF_ERROR(db->SetUp());
   if (options.read_only) return db;
 
   // The switch to WAL does not call the busy handler when two connections make it at once: retry
@@ -223,6 +225,42 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
     OB_RETURN_IF_ERROR(
         db->Execute(absl::StrCat("PRAGMA max_page_count=", options.pages_max).c_str()));
   }
+  return db;
+}
+
+absl::Status Database::SetUp() {
+  // A crafted file must not run SQL of its own, nor may a bug of ours write into the schema.
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  OB_RETURN_IF_ERROR(Execute("PRAGMA cell_size_check=ON"));
+  return Execute("PRAGMA foreign_keys=ON");
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenCopy(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file || bytes.size() < kHeaderBytes)
+    return absl::NotFoundError("storage: there is no data file to copy");
+  // The versions of the file's format, for writers and readers: 2 has a log beside the file, which
+  // memory has not (https://www.sqlite.org/fileformat2.html, section 1.3).
+  bytes[18] = bytes[19] = 1;
+  sqlite3* handle = nullptr;
+  const int result =
+      sqlite3_open_v2(":memory:", &handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  std::unique_ptr<Database> db(new Database(handle));
+  if (result != SQLITE_OK) return ToStatus(nullptr, result);
+  auto* const copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
+  if (copy == nullptr) return absl::ResourceExhaustedError("storage: no memory for a copy");
+  std::copy(bytes.begin(), bytes.end(), copy);
+  const auto size = static_cast<sqlite3_int64>(bytes.size());
+  if (const int loaded = sqlite3_deserialize(
+          handle, "main", copy, size, size,
+          SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+      loaded != SQLITE_OK)
+    return ToStatus(handle, loaded);
+  OB_RETURN_IF_ERROR(db->SetUp());
+  OB_RETURN_IF_ERROR(db->Execute("PRAGMA journal_mode=MEMORY"));
   return db;
 }
 

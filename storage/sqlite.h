@@ -29,6 +29,9 @@ struct OpenOptions {
   int busy_timeout_ms = 10'000;
   int64_t pages_max =
       0;  // of 4 KiB; 0: as many as the disk holds. A full file is RESOURCE_EXHAUSTED.
+  // Opens a copy of the file, in memory, which ends with its Database. Nobody may have the file
+  // open. For simulators: the same statements, without a disk.
+  bool copied_to_memory = false;
 };
 
 // A database's prepared statements that nobody uses at the moment (sqlite.cc).
@@ -115,6 +118,9 @@ class Database {
 
  private:
   explicit Database(sqlite3* handle);
+  static absl::StatusOr<std::unique_ptr<Database>> OpenCopy(const std::string& path);
+  // Our settings, of any connection.
+  absl::Status SetUp();
   // Of a statement without parameters that is executed often.
   absl::Status ExecutePrepared(std::string_view sql);
 

@@ -25,7 +25,8 @@ class EstimateCommand {
  public:
   explicit EstimateCommand(Command app);
   bool Given() const { return estimate_.Given(); }
-  // Returns the exit code: 0; 1 where the program computed nothing or failed; 2 for wrong usage.
+  // Returns the exit code: 0; 1 where the program computed nothing, failed or could not be started,
+  // or was not measured; 2 for wrong usage, or where the gateway cannot be reached.
   int Run();
 
  private:

@@ -27,6 +27,7 @@ using session::ClassEstimate;
 using session::DeviceClass;
 
 constexpr int kWrongUsage = 2;
+constexpr int kInterruptedCode = 128 + 2;  // a program that SIGINT has ended
 constexpr char kThisMachine[] = "this machine";
 
 std::string Variable(const char* name) {
@@ -47,9 +48,6 @@ absl::StatusOr<Source> SourceOf(const EstimateFlags& flags) {
   if (flags.command.empty())
     return absl::InvalidArgumentError(
         "the program is missing: outboard estimate -- ./train --epochs 3");
-  if (flags.steps < 0)
-    return absl::InvalidArgumentError(
-        absl::StrCat("--steps is ", flags.steps, ": write 1 or more"));
   if (!flags.prices.empty() && !flags.gateway.empty())
     return absl::InvalidArgumentError("--prices and --gateway both say prices: give one");
   if (!flags.prices.empty() && flags.measure)
@@ -98,6 +96,9 @@ std::string TroubleOf(const EstimateFlags& flags, const RecordedRun& run) {
   if (run.work.runs == 0)
     return absl::StrCat(flags.command[0], " computed nothing",
                         run.exit_code != 0 ? absl::StrCat("; it ended with ", run.exit_code) : "");
+  if (!run.stopped && run.exit_code == kInterruptedCode)
+    return absl::StrCat(flags.command[0], " was interrupted after ", run.work.steps,
+                        " steps: the estimate is of those");
   if (!run.stopped && run.exit_code != 0)
     return absl::StrCat(flags.command[0], " ended with ", run.exit_code, " after ",
                         run.work.steps, " steps: the estimate is of those");
@@ -111,10 +112,18 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
   OB_ASSIGN_OR_RETURN(const std::vector<DeviceClass> classes, ClassesFrom(source));
   OB_ASSIGN_OR_RETURN(const RecordedRun run, RecordRun(flags.command, flags.steps));
   const std::string trouble = TroubleOf(flags, run);
-  if (!trouble.empty()) std::fprintf(stderr, "outboard estimate: %s\n", trouble.c_str());
+  if (!trouble.empty()) std::fprintf(stderr, "outboard: %s\n", trouble.c_str());
   if (run.work.runs == 0) return 1;
   std::vector<ClassEstimate> estimates;
-  for (const DeviceClass& of : classes) estimates.push_back(session::EstimateFor(of, run.work));
+  for (const DeviceClass& device_class : classes)
+    estimates.push_back(session::EstimateFor(device_class, run.work));
+  if (flags.measure && run.interrupted) {
+    std::fputs("outboard: interrupted, so nothing is measured\n", stderr);
+    std::fputs(flags.json ? EstimateJson(run.work, estimates).c_str()
+                          : EstimateTable(run.work, estimates).c_str(),
+               stdout);
+    return 1;
+  }
   if (flags.measure) {
     std::vector<std::string> variables;
     if (!source.target.empty()) variables = {"CLOUD=1"};
@@ -122,27 +131,29 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
     OB_ASSIGN_OR_RETURN(const RecordedRun measured, MeasureRun(flags.command, variables));
     if (!measured.measured.has_value()) {
       std::fprintf(stderr,
-                   "outboard estimate: %s ended before %llu steps were done: nothing is measured\n",
-                   flags.command[0].c_str(),
+                   "outboard: %s %s before %llu steps were done: nothing is measured\n",
+                   flags.command[0].c_str(), measured.interrupted ? "was interrupted" : "ended",
                    static_cast<unsigned long long>(session::kStepsBeforeMeasure +
                                                    session::kStepsMeasured));
       return 1;
     }
     bool found = false;
-    for (ClassEstimate& of : estimates) {
-      if (of.of.name != measured.measured->device_class && of.of.name != kThisMachine) continue;
-      of = session::EstimateMeasured(of.of, run.work.steps, measured.measured->seconds_per_step,
-                                     measured.measured->devices);
+    for (ClassEstimate& estimate : estimates) {
+      const std::string& name = estimate.of.name;
+      if (name != measured.measured->device_class && name != kThisMachine) continue;
+      estimate = session::EstimateMeasured(estimate.of, run.work.steps,
+                                           measured.measured->seconds_per_step,
+                                           measured.measured->devices);
       found = true;
     }
     if (!found)
-      std::fprintf(stderr, "outboard estimate: the device was of the class %s, without a price\n",
+      std::fprintf(stderr, "outboard: the device was of the class %s, without a price\n",
                    measured.measured->device_class.c_str());
   }
   const std::string text = flags.json ? EstimateJson(run.work, estimates)
                                       : EstimateTable(run.work, estimates);
   std::fputs(text.c_str(), stdout);
-  return !run.stopped && run.exit_code != 0 && run.exit_code != 128 + 2 ? 1 : 0;
+  return !run.stopped && run.exit_code != 0 && run.exit_code != kInterruptedCode ? 1 : 0;
 }
 
 }  // namespace
@@ -154,7 +165,8 @@ EstimateCommand::EstimateCommand(Command app)
   estimate_
       .Add("--steps", &flags_.steps,
            "End the program after so many steps; the estimate is of these (default: to its end)")
-      .Positive();
+      .Positive()
+      .ShowDefault("");
   estimate_.Add("--gateway", &flags_.gateway,
                 "HOST:PORT or unix:/path whose classes are priced (default: $CLOUD_HOST with "
                 "CLOUD=1, else this machine); the key is $CLOUD_KEY");

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -28,10 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPipeFd = 3;
 constexpr size_t kRecordBytesMax = 64 << 20;  // of a program that writes there what it likes
-
-absl::Status SystemError(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
 
 volatile sig_atomic_t interrupted = 0;
 
@@ -121,10 +116,12 @@ absl::StatusOr<RecordedRun> RunOnce(const std::vector<std::string>& command,
   int status = 0;
   const absl::StatusOr<std::string> text = ReadAll(*started, stopped, enough, status);
   close(started->pipe);
+  const bool was_interrupted = interrupted != 0;
   restore();
   if (!text.ok()) return text.status();
   OB_ASSIGN_OR_RETURN(RecordedRun run, ReadRecords(*text));
   run.stopped = stopped;
+  run.interrupted = was_interrupted;
   run.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return run;
 }

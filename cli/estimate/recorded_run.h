@@ -1,8 +1,8 @@
 // One run of the user's program in which its sessions have no device, or, to measure, one that ends
 // after some steps on a real one. What it prints goes to standard error.
 //
-// It is a process group of its own, and is ended when this process ends. SIGINT ends it, and what
-// it had said by then counts. Threads: one. Blocks until the program has ended.
+// It is a process group of its own, and is ended when this process ends. SIGINT and SIGTERM end it,
+// and what it had said by then counts. Threads: one. Blocks until the program has ended.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,7 @@ struct RecordedRun {
   session::RecordedWork work;
   std::optional<session::MeasuredSteps> measured;  // where it was measured
   bool stopped = false;   // it did as many steps as were asked for, and was ended
+  bool interrupted = false;  // by the user, who wants no more runs
   int exit_code = 0;      // of the program; 128 and more: the signal that ended it
 };
 
@@ -29,7 +30,8 @@ struct RecordedRun {
 inline constexpr std::chrono::seconds kProgramStopsWithin{10};
 
 // `steps`: ends it after so many; 0: it runs to its end.
-// Errors: UNAVAILABLE  no process, or no such program; names it
+// Errors: UNAVAILABLE  no process
+//         FAILED_PRECONDITION  no such program, or it cannot be run; names it
 absl::StatusOr<RecordedRun> RecordRun(const std::vector<std::string>& command, int64_t steps);
 // On the device that the environment, with these variables ("NAME=value") added, gives it.
 absl::StatusOr<RecordedRun> MeasureRun(const std::vector<std::string>& command,

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/check.h"
 #include "cli/common.h"
 #include "cli/node/boot_server.h"
@@ -18,7 +20,10 @@
 #include "gateway/nodes/image_rows.h"
 #include "gateway/nodes/node_registry.h"
 #include "gateway/server/gateway.h"
+#include "gateway/tls/authority_files.h"
 #include "telemetry/log.h"
+#include "wire/tls/authority.h"
+#include "wire/tls/private_file.h"
 
 namespace outboard::cli {
 
@@ -110,6 +115,42 @@ class Images {
   std::map<std::string, BootImage> read_;  // by digest
 };
 
+// A certificate of the gateway's CA for this machine's names, renewed when it is due; or the one
+// that is given, read again every hour.
+absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const BootFlags& flags,
+                                                                          const std::string& data) {
+  if (flags.tls_certificate_file.empty() != flags.tls_key_file.empty())
+    return absl::InvalidArgumentError("--tls-cert and --tls-key go together");
+  if (!flags.tls_certificate_file.empty())
+    return [flags]() -> absl::StatusOr<HttpsIdentity> {
+      OB_ASSIGN_OR_RETURN(const std::string chain,
+                          tls::ReadFile(flags.tls_certificate_file, /*is_secret=*/false));
+      OB_ASSIGN_OR_RETURN(const std::string key,
+                          tls::ReadFile(flags.tls_key_file, /*is_secret=*/true));
+      OB_RETURN_IF_ERROR(
+          tls::KeyAndChain::Parse(flags.tls_certificate_file, key, chain).status());
+      return HttpsIdentity{.pem = chain + key, .renew_at = absl::Now() + absl::Hours(1)};
+    };
+  const auto authority = gateway::ReadAuthority(data);
+  if (absl::IsNotFound(authority.status()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--https-listen: no gateway's CA is in ", data,
+                     "; `outboard gateway --tls` makes one, or give --tls-cert and --tls-key"));
+  if (!authority.ok()) return authority.status();
+  return [authority = *authority, flags]() -> absl::StatusOr<HttpsIdentity> {
+    std::vector<std::string> more = flags.tls_names;
+    std::string host = flags.https_listen.substr(0, flags.https_listen.rfind(':'));
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    if (host != "0.0.0.0" && host != "::") more.push_back(host);
+    OB_ASSIGN_OR_RETURN(const tls::KeyAndChain issued,
+                        authority.Issue({.common_name = "outboard boot",
+                                         .names = gateway::NamesOfThisMachine(more)}));
+    const tls::Certificate& own = issued.chain.front();
+    return HttpsIdentity{.pem = issued.ToPem(),
+                         .renew_at = tls::RenewAt(own.not_before(), own.not_after())};
+  };
+}
+
 absl::Status Boot(const BootFlags& flags) {
   BootServerOptions options;
   options.listen = flags.listen;
@@ -117,12 +158,20 @@ absl::Status Boot(const BootFlags& flags) {
   Images images;
   OB_RETURN_IF_ERROR(images.Open(data));
   if (!flags.image.empty()) {
-    OB_ASSIGN_OR_RETURN(options.image, ReadBootImage(flags.image));
+    OB_ASSIGN_OR_RETURN(options.image, ReadServedImage(data, flags.image));
   } else if (!images.HasAny()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "no image was added to ", data, " (`outboard image add`), and there is no --image"));
   }
   options.files = images.Files();
+  // Added while this runs, too.
+  options.find = [&data](const std::string& digest) -> std::optional<BootFile> {
+    const auto file = ReadStoredDriver(data, "sha256:" + digest);
+    if (file.ok()) return *file;
+    if (!absl::IsNotFound(file.status()))
+      telemetry::LogWarning("driver_not_read", {{"message", file.status().message()}});
+    return std::nullopt;
+  };
   options.choose = [&images](const std::string& serial, bool boots) {
     return images.For(serial, boots);
   };
@@ -138,9 +187,15 @@ absl::Status Boot(const BootFlags& flags) {
   Claims claims;
   OB_RETURN_IF_ERROR(claims.Open(data));
   options.claim_for = [&claims](const std::string& serial) { return claims.For(serial); };
+  if (!flags.https_listen.empty()) {
+    options.https_listen = flags.https_listen;
+    OB_ASSIGN_OR_RETURN(options.https_identity, IdentityOf(flags, data));
+  }
   const std::string image = options.image ? options.image->digest : "as `outboard image use` says";
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));
   std::printf("image %s\n", image.c_str());
+  if (const std::string https = server->https_address(); !https.empty())
+    std::printf("https://%s/boot.ipxe\n", https.c_str());
   OB_RETURN_IF_ERROR(
       TellReady(flags.ready, absl::StrCat("http://", server->address(), "/boot.ipxe")));
   return AwaitEnd(flags.life_fd);

@@ -50,19 +50,6 @@ bool IsNumber(std::string_view text) {
   });
 }
 
-absl::StatusOr<BootFile> Member(const std::string& folder, const char* name,
-                                const std::string& sums) {
-  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(folder + "/" + name));
-  std::istringstream lines(sums);
-  for (std::string digest, named; lines >> digest >> named;) {
-    if (named != name) continue;
-    if (digest == file.digest) return file;
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, "/", name, ": ", kSums, " expects ", digest, ", found ", file.digest));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(folder, "/", kSums, " does not name ", name));
-}
-
 }  // namespace
 
 absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
@@ -82,6 +69,19 @@ absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
   return file;
 }
 
+absl::StatusOr<BootFile> ReadListedFile(const std::string& folder, const char* name,
+                                        const std::string& sums) {
+  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(folder + "/" + name));
+  std::istringstream lines(sums);
+  for (std::string digest, named; lines >> digest >> named;) {
+    if (named != name) continue;
+    if (digest == file.digest) return file;
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, "/", name, ": ", kSums, " expects ", digest, ", found ", file.digest));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(folder, "/", kSums, " does not name ", name));
+}
+
 absl::StatusOr<BootImage> ReadBootImage(const std::string& folder) {
   const std::string sums = worker::FileText(folder + "/" + kSums, kSumsBytesMax);
   if (sums.empty())
@@ -89,8 +89,8 @@ absl::StatusOr<BootImage> ReadBootImage(const std::string& folder) {
                                                    ": --image is a folder that deploy/image/build "
                                                    "wrote"));
   BootImage image;
-  OB_ASSIGN_OR_RETURN(image.kernel, Member(folder, "vmlinuz", sums));
-  OB_ASSIGN_OR_RETURN(image.initramfs, Member(folder, "initramfs", sums));
+  OB_ASSIGN_OR_RETURN(image.kernel, ReadListedFile(folder, "vmlinuz", sums));
+  OB_ASSIGN_OR_RETURN(image.initramfs, ReadListedFile(folder, "initramfs", sums));
   OB_ASSIGN_OR_RETURN(const BootFile list, ReadBootFile(folder + "/" + kSums));
   image.digest = "sha256:" + list.digest;
   return image;
@@ -129,12 +129,28 @@ std::string NodeScript(const BootImage& image, const ScriptOptions& options,
   std::string line =
       absl::StrCat("initrd=outboard.img quiet panic=10 outboard.image=", image.digest);
   if (!options.gateway.empty()) absl::StrAppend(&line, " outboard.gateway=", options.gateway);
+  if (!options.boot_server.empty())
+    absl::StrAppend(&line, " outboard.boot=", options.boot_server);
   if (!claim.empty()) absl::StrAppend(&line, " outboard.claim=", claim);
   if (joins_within_s > 0) absl::StrAppend(&line, " outboard.joins_within=", joins_within_s);
   if (!options.append.empty()) absl::StrAppend(&line, " ", options.append);
   return absl::StrCat("#!ipxe\necho Outboard image ", image.digest, "\nkernel sha256/",
                       image.kernel.digest, " ", line, "\ninitrd --name outboard.img sha256/",
                       image.initramfs.digest, "\nboot\n");
+}
+
+std::string HostOfHeader(std::string_view header) {
+  constexpr size_t kHostBytesMax = 255;
+  const bool good = !header.empty() && header.size() <= kHostBytesMax &&
+                    std::all_of(header.begin(), header.end(), [](char c) {
+                      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' ||
+                             c == '-' || c == '_' || c == ':' || c == '[' || c == ']';
+                    });
+  if (!good) return "";
+  const size_t colon = header.rfind(':');
+  const bool has_port = colon != std::string_view::npos && IsNumber(header.substr(colon + 1)) &&
+                        (header.front() != '[' || header[colon - 1] == ']');
+  return has_port ? std::string(header) : std::string(header) + ":80";
 }
 
 absl::Status CheckWords(const std::string& flag, const std::string& text) {

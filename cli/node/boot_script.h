@@ -21,6 +21,11 @@ struct BootFile {
 // Reads it once. Errors: INVALID_ARGUMENT  it is no file, or cannot be read
 absl::StatusOr<BootFile> ReadBootFile(const std::string& path);
 
+// One of `folder` that `sums`, the text of its SHA256SUMS, lists.
+// Errors: INVALID_ARGUMENT  it is missing or not listed, or has another digest: expected and found
+absl::StatusOr<BootFile> ReadListedFile(const std::string& folder, const char* name,
+                                        const std::string& sums);
+
 struct BootImage {
   BootFile kernel, initramfs;
   std::string digest;  // "sha256:..." of SHA256SUMS, which names both
@@ -42,7 +47,10 @@ std::string FirstScript();
 struct ScriptOptions {
   std::string gateway;  // empty: as the image says
   std::string append;
+  std::string boot_server = {};  // HOST:PORT as the machine has asked for it; empty: not known
 };
+// HOST:PORT of a header, port 80 where it has none; "": it is none that a command line may hold.
+std::string HostOfHeader(std::string_view header);
 // `claim`: empty, or of `outboard node claim --boot`. `joins_within_s`: of an image on trial; the
 // machine starts again where it has not joined by then. 0: it tries for ever.
 std::string NodeScript(const BootImage& image, const ScriptOptions& options,

@@ -6,17 +6,21 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
 #include <chrono>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/http_answers.h"
 #include "telemetry/log.h"
 
@@ -25,6 +29,7 @@ namespace {
 
 namespace beast = boost::beast;
 namespace http = beast::http;
+namespace ssl = boost::asio::ssl;
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
 using Request = HttpRequest;
@@ -34,6 +39,7 @@ constexpr std::chrono::seconds kRequestWithin(10), kTakenWithin(30);
 constexpr size_t kPartBytes = 256 << 10;
 constexpr int kConnectionsPerAddressMax = kBootConnectionsMax / 2;
 constexpr std::string_view kDigestFolder = "/sha256/";
+constexpr size_t kDigestDigits = 64;
 
 // What is left of a file to send.
 struct Sending {
@@ -45,19 +51,43 @@ struct Shared {
   BootServerOptions options;
   std::map<std::string, BootFile> files;  // by digest
   int connections = 0;
+  uint16_t plain_port = 0;
   std::map<boost::asio::ip::address, int> by_address;
 
   void Know(const BootImage& image) {
     for (const BootFile& file : {image.kernel, image.initramfs}) files[file.digest] = file;
   }
+  const BootFile* Find(std::string_view asked) {
+    const std::string digest(asked.substr(0, kDigestDigits + 1));
+    if (const auto file = files.find(digest); file != files.end()) return &file->second;
+    if (digest.size() != kDigestDigits) return nullptr;
+    const auto found = options.find(digest);
+    return found.has_value() ? &(files[digest] = *found) : nullptr;
+  }
+};
+
+using PlainStream = beast::tcp_stream;
+// With the context that it was made of, which a newer one may have replaced.
+class TlsStream : public beast::ssl_stream<beast::tcp_stream> {
+ public:
+  TlsStream(tcp::socket socket, std::shared_ptr<ssl::context> context)
+      : beast::ssl_stream<beast::tcp_stream>(std::move(socket), *context),
+        context_(std::move(context)) {}
+
+ private:
+  const std::shared_ptr<ssl::context> context_;
 };
 
 // One machine's connection: reads and answers in turn. Owned by the handlers of its pending
 // operations.
-class Connection : public std::enable_shared_from_this<Connection> {
+template <typename Stream>
+class Connection : public std::enable_shared_from_this<Connection<Stream>> {
+  static constexpr bool kHasTls = std::is_same_v<Stream, TlsStream>;
+
  public:
-  Connection(tcp::socket socket, const boost::asio::ip::address& from, Shared* shared)
-      : stream_(std::move(socket)), from_(from), shared_(shared) {
+  template <typename... OfStream>
+  Connection(const boost::asio::ip::address& from, Shared* shared, OfStream&&... of_stream)
+      : stream_(std::forward<OfStream>(of_stream)...), from_(from), shared_(shared) {
     ++shared_->connections;
     ++shared_->by_address[from_];
   }
@@ -67,15 +97,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (--shared_->by_address[from_] == 0) shared_->by_address.erase(from_);
   }
 
-  void Read() {
-    parser_.emplace();
-    parser_->body_limit(0);
-    stream_.expires_after(kRequestWithin);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](Error error, size_t) { self->Answer(error); });
+  void Begin() {
+    if constexpr (kHasTls) {
+      ExpireAfter(kRequestWithin);
+      stream_.async_handshake(ssl::stream_base::server, [self = Self()](Error error) {
+        if (!error) self->Read();
+      });
+    } else {
+      Read();
+    }
   }
 
  private:
+  auto Self() { return this->shared_from_this(); }
+  void ExpireAfter(std::chrono::seconds seconds) {
+    beast::get_lowest_layer(stream_).expires_after(seconds);
+  }
+
+  void Read() {
+    parser_.emplace();
+    parser_->body_limit(0);
+    ExpireAfter(kRequestWithin);
+    http::async_read(stream_, buffer_, *parser_,
+                     [self = Self()](Error error, size_t) { self->Answer(error); });
+  }
+
   void Answer(Error error) {
     if (error == http::error::end_of_stream) return Close();
     if (error) return;  // not HTTP, too large, too slow, or closed: no answer
@@ -87,15 +133,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
       response_.body().clear();  // the content length stays
       EndSending();
     }
-    stream_.expires_after(kTakenWithin);
+    ExpireAfter(kTakenWithin);
     if (sending_.fd < 0) {
       http::async_write(stream_, response_,
-                        [self = shared_from_this()](Error failed, size_t) { self->Sent(failed); });
+                        [self = Self()](Error failed, size_t) { self->Sent(failed); });
       return;
     }
     serializer_.emplace(response_);
     http::async_write_header(stream_, *serializer_,
-                             [self = shared_from_this()](Error failed, size_t) {
+                             [self = Self()](Error failed, size_t) {
                                failed ? self->EndSending() : self->SendPart();
                              });
   }
@@ -108,16 +154,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (path == "/node.ipxe")
       return Script(ParseBootQuery(path.size() < target.size() ? target.substr(path.size() + 1)
                                                                : std::string_view()),
-                    request.method() == http::verb::get);
+                    request);
     if (path.starts_with(kDigestFolder)) {
-      const auto file = shared_->files.find(std::string(path.substr(kDigestFolder.size())));
-      if (file != shared_->files.end()) return File(file->second, request);
+      if (const BootFile* const file = shared_->Find(path.substr(kDigestFolder.size())))
+        return File(*file, request);
     }
     return PlainAnswer(http::status::not_found, "There is no such file.\n");
   }
 
   // HEAD only looks: it spends neither a claim nor a trial.
-  Response Script(const BootCaller& caller, bool boots) {
+  Response Script(const BootCaller& caller, const Request& request) {
+    const bool boots = request.method() == http::verb::get;
     std::string claim;
     std::optional<BootChoice> choice;
     if (!caller.serial.empty()) choice = shared_->options.choose(caller.serial, boots);
@@ -136,8 +183,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!choice.has_value())
       return PlainAnswer(http::status::not_found, "No image was chosen for this machine.\n");
     shared_->Know(choice->image);
-    return PlainAnswer(http::status::ok, NodeScript(choice->image, shared_->options.script, claim,
-                                                    choice->joins_within_s));
+    ScriptOptions script = shared_->options.script;
+    const auto host = request[http::field::host];
+    script.boot_server = HostOfHeader({host.data(), host.size()});
+    // Drivers are fetched without TLS: their digest is all that is believed.
+    if (kHasTls && !script.boot_server.empty())
+      script.boot_server = script.boot_server.substr(0, script.boot_server.rfind(':') + 1) +
+                           std::to_string(shared_->plain_port);
+    return PlainAnswer(http::status::ok,
+                       NodeScript(choice->image, script, claim, choice->joins_within_s));
   }
 
   Response File(const BootFile& file, const Request& request) {
@@ -183,9 +237,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (count <= 0) return EndSending();
     part_.resize(static_cast<size_t>(count));
     sending_.at += static_cast<uint64_t>(count);
-    stream_.expires_after(kTakenWithin);
+    ExpireAfter(kTakenWithin);
     boost::asio::async_write(stream_, boost::asio::buffer(part_),
-                             [self = shared_from_this()](Error failed, size_t) {
+                             [self = Self()](Error failed, size_t) {
                                failed ? self->EndSending() : self->SendPart();
                              });
   }
@@ -200,11 +254,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Close() {
-    Error ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if constexpr (kHasTls) {
+      ExpireAfter(kRequestWithin);
+      stream_.async_shutdown([self = Self()](Error) {});
+    } else {
+      Error ignored;
+      stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    }
   }
 
-  beast::tcp_stream stream_;
+  Stream stream_;
   const boost::asio::ip::address from_;
   Shared* const shared_;
   beast::flat_buffer buffer_;
@@ -227,7 +286,29 @@ class Server final : public BootServer {
   }
 
   absl::Status Listen() {
-    const std::string& listen = shared_.options.listen;
+    if (!shared_.options.https_listen.empty()) {
+      if (absl::Status status = UseIdentity(); !status.ok()) return status;
+      if (absl::Status status = ListenOn("--https-listen", shared_.options.https_listen,
+                                         https_acceptor_, https_address_);
+          !status.ok())
+        return status;
+    }
+    if (absl::Status status = ListenOn("--listen", shared_.options.listen, acceptor_, address_);
+        !status.ok())
+      return status;
+    shared_.plain_port = acceptor_.local_endpoint().port();
+    accepts_.Next();
+    if (https_acceptor_.is_open()) https_accepts_.Next();
+    thread_ = std::thread([this] { io_.run(); });
+    return absl::OkStatus();
+  }
+
+  std::string address() const override { return address_; }
+  std::string https_address() const override { return https_address_; }
+
+ private:
+  static absl::Status ListenOn(const char* flag, const std::string& listen,
+                               tcp::acceptor& acceptor, std::string& address) {
     const size_t colon = listen.rfind(':');
     std::string host = listen.substr(0, colon);
     if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
@@ -238,33 +319,63 @@ class Server final : public BootServer {
     if (colon == std::string::npos || error || !absl::SimpleAtoi(listen.substr(colon + 1), &port) ||
         port < 0 || port > 65535)
       return absl::InvalidArgumentError(
-          absl::StrCat("--listen: ", listen, " is no ADDRESS:PORT, as 0.0.0.0:6669"));
+          absl::StrCat(flag, ": ", listen, " is no ADDRESS:PORT, as 0.0.0.0:6669"));
     const tcp::endpoint place(ip, static_cast<uint16_t>(port));
-    if (absl::Status status = ListenAt(place, listen, acceptor_); !status.ok()) return status;
-    address_ = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
-                            acceptor_.local_endpoint().port());
-    accepts_.Next();
-    thread_ = std::thread([this] { io_.run(); });
+    if (absl::Status status = ListenAt(place, listen, acceptor); !status.ok()) return status;
+    address = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
+                           acceptor.local_endpoint().port());
     return absl::OkStatus();
   }
 
-  std::string address() const override { return address_; }
+  // What HTTPS presents from now on.
+  absl::Status UseIdentity() {
+    auto identity = shared_.options.https_identity();
+    if (!identity.ok()) return identity.status();
+    // Firmware that knows no TLS 1.3 is common.
+    auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+    Error error;
+    context->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
+                             ssl::context::no_tlsv1_1 | ssl::context::no_compression,
+                         error);
+    const boost::asio::const_buffer pem(identity->pem.data(), identity->pem.size());
+    if (!error) context->use_certificate_chain(pem, error);
+    if (!error) context->use_private_key(pem, ssl::context::pem, error);
+    if (error)
+      return absl::InvalidArgumentError(
+          absl::StrCat("HTTPS: no certificate with its key: ", error.message()));
+    tls_ = std::move(context);
+    renew_at_ = identity->renew_at;
+    return absl::OkStatus();
+  }
 
- private:
-  void Take(tcp::socket socket) {
+  void Take(tcp::socket socket, bool has_tls) {
     Error error;
     const tcp::endpoint from = socket.remote_endpoint(error);
     if (error || shared_.connections >= kBootConnectionsMax) return;
     const auto known = shared_.by_address.find(from.address());
     if (known != shared_.by_address.end() && known->second >= kConnectionsPerAddressMax) return;
-    std::make_shared<Connection>(std::move(socket), from.address(), &shared_)->Read();
+    if (!has_tls)
+      return std::make_shared<Connection<PlainStream>>(from.address(), &shared_, std::move(socket))
+          ->Begin();
+    if (absl::Now() >= renew_at_)
+      if (const absl::Status status = UseIdentity(); !status.ok()) {
+        telemetry::LogWarning("boot_certificate_not_renewed", {{"message", status.message()}});
+        renew_at_ = absl::Now() + absl::Minutes(1);
+      }
+    std::make_shared<Connection<TlsStream>>(from.address(), &shared_, std::move(socket), tls_)
+        ->Begin();
   }
 
   Shared shared_;  // accessed by the server's thread only, once it runs
   boost::asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
-  AcceptLoop accepts_{acceptor_, [this](tcp::socket socket) { Take(std::move(socket)); }};
-  std::string address_;
+  AcceptLoop accepts_{acceptor_, [this](tcp::socket socket) { Take(std::move(socket), false); }};
+  tcp::acceptor https_acceptor_{io_};
+  AcceptLoop https_accepts_{https_acceptor_,
+                            [this](tcp::socket socket) { Take(std::move(socket), true); }};
+  std::shared_ptr<ssl::context> tls_;
+  absl::Time renew_at_;
+  std::string address_, https_address_;
   std::thread thread_;
 };
 

@@ -1,4 +1,5 @@
-// Serves an image to machines that boot over the network: HTTP/1.1, GET and HEAD.
+// Serves an image to machines that boot over the network: HTTP/1.1, GET and HEAD; over TLS too,
+// where it is given a certificate.
 //
 //   /boot.ipxe            the first script, the same for everybody
 //   /node.ipxe?serial=    the second, for one machine: may hold its claim
@@ -9,8 +10,8 @@
 // a minute in which nothing of an answer is taken. Files are read as they are sent, a part at a
 // time.
 //
-// Threads: Start creates one, which runs all connections, `choose` and `claim_for`; the destructor
-// ends it.
+// Threads: Start creates one, which runs all connections, `choose`, `find` and `claim_for`; the
+// destructor ends it.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cli/node/boot_script.h"
 
 namespace outboard::cli {
@@ -32,10 +34,22 @@ struct BootChoice {
   int64_t joins_within_s = 0;  // of an image on trial
 };
 
+// What HTTPS presents.
+struct HttpsIdentity {
+  std::string pem;  // the chain and its key
+  absl::Time renew_at = absl::InfiniteFuture();
+};
+
 struct BootServerOptions {
   std::string listen;  // HOST:PORT; port 0 takes a free one
+  std::string https_listen = {};  // likewise; empty: no HTTPS
+  // Asked at the start, and again from `renew_at` on; one that fails keeps what was there.
+  std::function<absl::StatusOr<HttpsIdentity>()> https_identity = {};
   std::optional<BootImage> image;  // of machines of which nothing was said
   std::vector<BootFile> files;     // besides
+  // Another file of this digest, 64 hex digits; nullopt: there is none.
+  std::function<std::optional<BootFile>(const std::string& digest)> find =
+      [](const std::string&) { return std::nullopt; };
   // What was said of this machine; nullopt: nothing. `boots`: it asks in order to boot.
   std::function<std::optional<BootChoice>(const std::string& serial, bool boots)> choose =
       [](const std::string&, bool) { return std::nullopt; };
@@ -52,6 +66,7 @@ class BootServer {
   static absl::StatusOr<std::unique_ptr<BootServer>> Start(BootServerOptions options);
   virtual ~BootServer() = default;
   virtual std::string address() const = 0;  // with the port that was chosen
+  virtual std::string https_address() const = 0;  // ""; there is none
 };
 
 }  // namespace outboard::cli

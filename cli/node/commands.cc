@@ -85,8 +85,12 @@ NodeCommands::NodeCommands(Arguments& app) {
 
   Command image = app.Subcommand("image", "Manage what machines boot (docs/fleet.md)");
   image.RequireSubcommand();
-  Command image_add = image.Subcommand("add", "Check an image and keep it; print its digest");
+  Command image_add =
+      image.Subcommand("add", "Check an image, or drivers, and keep it; print its digest");
   image_add.Add("folder", &image_.folder, "Folder that deploy/image/build wrote").Required();
+  image_add.Add("--driver", &image_.is_driver,
+                "The folder has drivers of a vendor's, which deploy/image/driver wrote, for "
+                "machines whose kernel they fit");
   image_add.Add("--digest", &image_.digest, "Refuse it unless it has this digest, sha256:...");
   image_add.Add("--signer", &image_.signer,
                 "Certificate or public key (PEM): from now on images must be signed by it");
@@ -115,11 +119,19 @@ NodeCommands::NodeCommands(Arguments& app) {
     command.Add("--data", &image_.data, kDataHelp);
 
   Command boot = app.Subcommand(
-      "boot", "Serve an image over HTTP to machines that boot over the network (docs/fleet.md)");
+      "boot", "Serve an image over HTTP(S) to machines that boot over the network (docs/fleet.md)");
   boot.Add("--image", &boot_.image,
            "Folder that deploy/image/build wrote, for machines of which `outboard image use` says "
            "nothing");
   boot.Add("--listen", &boot_.listen, "HOST:PORT that the machines reach").ShowDefault();
+  boot.Add("--https-listen", &boot_.https_listen,
+           "HOST:PORT of HTTPS besides, with a certificate of the gateway's CA, for firmware and "
+           "loaders that ask for it");
+  boot.Add("--tls-cert", &boot_.tls_certificate_file,
+           "Certificate (PEM, with its chain) to show there instead; with --tls-key");
+  boot.Add("--tls-key", &boot_.tls_key_file, "Its key (PEM)");
+  boot.Add("--tls-name", &boot_.tls_names,
+           "Further name or address of the own certificate; may be given several times");
   boot.Add("--gateway", &boot_.gateway,
            "HOST:PORT where they join: the gateway's --fleet-listen as they reach it (default: as "
            "the image says)");

@@ -37,6 +37,7 @@ int RunNodeQuarantine(const NodeFlags& flags);
 struct ImageFlags {  // of every verb of `outboard image`
   std::string data;
   std::string folder, digest, signer;  // add
+  bool is_driver = false;              // add: what deploy/image/driver wrote
   std::string image;                   // use, rollout: "sha256:...", or its first digits
   std::string nodes = "*";             // use, rollout: a pattern of serial numbers
   int share_percent = 10;              // rollout
@@ -53,6 +54,9 @@ int RunImageRollback(const ImageFlags& flags);
 struct BootFlags {  // of `outboard boot`
   std::string data;
   std::string listen = "127.0.0.1:6669";
+  std::string https_listen;        // empty: no HTTPS
+  std::string tls_certificate_file, tls_key_file;  // empty: of the gateway's CA
+  std::vector<std::string> tls_names;              // of that certificate, besides
   std::string image;               // a folder that deploy/image/build wrote; empty: those added
   std::string gateway;             // where nodes join; empty: as the image says
   std::string append;              // to the kernel's command line

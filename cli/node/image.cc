@@ -1,4 +1,5 @@
 // `outboard image`: which image the nodes boot.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "cli/node/image_store.h"
 #include "cli/node/used_accounts.h"
 #include "gateway/base/clock.h"
+#include "gateway/nodes/driver_rows.h"
 #include "gateway/nodes/image_rows.h"
 #include "gateway/nodes/node_registry.h"
 #include "gateway/server/gateway.h"
@@ -48,7 +50,48 @@ absl::StatusOr<std::string> FindImage(ImageRows& rows, const std::string& given)
       absl::StrCat("no image ", given, " was added; `outboard image ls` lists those that were"));
 }
 
+absl::Status AddDrivers(const ImageFlags& flags) {
+  if (!flags.digest.empty() || !flags.signer.empty())
+    return absl::InvalidArgumentError("--driver goes without --digest and --signer");
+  OB_ASSIGN_OR_RETURN(const auto images, OpenRows(flags));
+  OB_ASSIGN_OR_RETURN(const std::vector<ImageRow> all, images->List());
+  std::vector<std::string> kernels;
+  for (const ImageRow& row : all)
+    if (std::find(kernels.begin(), kernels.end(), row.kernel) == kernels.end())
+      kernels.push_back(row.kernel);
+  const std::string data = DataFolderOr(flags.data);
+  OB_ASSIGN_OR_RETURN(const AddedDriver added, AddDriver(data, flags.folder, kernels));
+  OB_ASSIGN_OR_RETURN(const auto rows, gateway::DriverRows::Open(gateway::AccountsPath(data)));
+  const std::string digest = "sha256:" + added.file.digest;
+  OB_RETURN_IF_ERROR(rows->Add({.digest = digest,
+                                .kernel = added.kernel,
+                                .bytes = added.file.bytes,
+                                .added = gateway::WallNow()}));
+  std::printf("%s\n", digest.c_str());
+  return absl::OkStatus();
+}
+
+// A machine gets the last of those for its kernel.
+absl::Status ListDrivers(const ImageFlags& flags) {
+  OB_ASSIGN_OR_RETURN(
+      const auto rows,
+      gateway::DriverRows::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
+  OB_ASSIGN_OR_RETURN(const std::vector<gateway::DriverRow> all, rows->List());
+  for (const gateway::DriverRow& row : all) {
+    const auto bytes = static_cast<unsigned long long>(row.bytes);
+    if (flags.json)
+      std::printf("{\"driver\": %s, \"kernel\": %s, \"bytes\": %llu, \"added\": %s}\n",
+                  Quoted(row.digest).c_str(), Quoted(row.kernel).c_str(), bytes,
+                  Quoted(ToString(row.added)).c_str());
+    else
+      std::printf("%s  drivers for kernel %s, %llu MiB, added %s\n", row.digest.c_str(),
+                  row.kernel.c_str(), (bytes >> 20) + 1, ToString(row.added).c_str());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Add(const ImageFlags& flags) {
+  if (flags.is_driver) return AddDrivers(flags);
   OB_ASSIGN_OR_RETURN(const auto rows, OpenRows(flags));
   OB_ASSIGN_OR_RETURN(
       const AddedImage added,
@@ -113,6 +156,7 @@ absl::Status List(const ImageFlags& flags) {
                   used_by.empty() ? "" : ", for ", used_by.c_str());
   }
   if (all.empty() && !flags.json) std::fprintf(stderr, "outboard: no image was added\n");
+  OB_RETURN_IF_ERROR(ListDrivers(flags));
   if (rollout.has_value()) flags.json ? PrintRolloutAsJson(*rollout) : PrintRollout(*rollout);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "worker/init/node_facts.h"
 
@@ -22,13 +24,18 @@ namespace fs = std::filesystem;
 
 constexpr size_t kSmallFileBytesMax = 16 << 10;
 constexpr char kSums[] = "SHA256SUMS", kSignature[] = "SHA256SUMS.sig",
-               kRelease[] = "kernel-release";
+               kRelease[] = "kernel-release", kDriver[] = "driver.squashfs";
 constexpr std::string_view kDigestPrefix = "sha256:";
 
 std::string ImagesFolder(const std::string& data_folder) { return data_folder + "/images"; }
 
 std::string FolderOf(const std::string& data_folder, const std::string& digest) {
   return absl::StrCat(ImagesFolder(data_folder), "/", digest.substr(kDigestPrefix.size()));
+}
+
+// `digest`: 64 hex digits.
+std::string DriverPath(const std::string& data_folder, const std::string& digest) {
+  return absl::StrCat(data_folder, "/drivers/", digest);
 }
 
 bool IsDigest(std::string_view digest) {
@@ -61,10 +68,13 @@ bool IsSignedBy(EVP_PKEY* key, const std::string& text, const std::string& signa
                           text.size()) == 1;
 }
 
+std::string KeptSigner(const std::string& data_folder) {
+  return worker::FileText(ImagesFolder(data_folder) + "/signer.pem", kSmallFileBytesMax);
+}
+
 // The signer whose signature is asked for, PEM; empty: none is.
 absl::StatusOr<std::string> SignerOf(const std::string& data_folder, const ImageToAdd& add) {
-  const std::string kept =
-      worker::FileText(ImagesFolder(data_folder) + "/signer.pem", kSmallFileBytesMax);
+  const std::string kept = KeptSigner(data_folder);
   if (add.signer_file.empty()) return kept;
   const std::string given = worker::FileText(add.signer_file, kSmallFileBytesMax);
   const Key key = ReadKey(given);
@@ -169,13 +179,70 @@ absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageT
   return added;
 }
 
+absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std::string& folder,
+                                      const std::vector<std::string>& kernels) {
+  const std::string sums = worker::FileText(folder + "/" + kSums, kSmallFileBytesMax);
+  if (sums.empty())
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, " has no ", kSums, ": --driver is a folder that deploy/image/driver wrote"));
+  AddedDriver added;
+  OB_ASSIGN_OR_RETURN(added.file, ReadListedFile(folder, kDriver, sums));
+  OB_RETURN_IF_ERROR(ReadListedFile(folder, kRelease, sums).status());
+  OB_RETURN_IF_ERROR(CheckSignature(folder, KeptSigner(data_folder)));
+  added.kernel = std::string(
+      absl::StripAsciiWhitespace(worker::FileText(folder + "/" + kRelease, kSmallFileBytesMax)));
+  if (std::find(kernels.begin(), kernels.end(), added.kernel) == kernels.end())
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, ": expected drivers for kernel ",
+        kernels.empty() ? "of an image, and none was added" : absl::StrJoin(kernels, " or "),
+        ", found ", added.kernel));
+  const std::string to = DriverPath(data_folder, added.file.digest), partly = to + ".partly";
+  std::error_code error;
+  fs::create_directories(fs::path(to).parent_path(), error);
+  if (!error) fs::permissions(fs::path(to).parent_path(), fs::perms::owner_all, error);
+  if (!error)
+    fs::copy_file(added.file.path, partly, fs::copy_options::overwrite_existing, error);
+  if (!error) {
+    // What was copied is what was checked.
+    OB_ASSIGN_OR_RETURN(const BootFile copied, ReadBootFile(partly));
+    if (copied.digest != added.file.digest)
+      return absl::InvalidArgumentError(absl::StrCat(folder, " changed while it was copied"));
+    fs::rename(partly, to, error);
+  }
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot write ", to, ": ", error.message()));
+  added.file.path = to;
+  return added;
+}
+
+absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
+                                          const std::string& digest) {
+  std::error_code error;
+  const std::string path =
+      IsDigest(digest) ? DriverPath(data_folder, digest.substr(kDigestPrefix.size())) : "";
+  if (path.empty() || !fs::is_regular_file(path, error))
+    return absl::NotFoundError(absl::StrCat("no driver ", digest, " is in ", data_folder));
+  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(path));
+  if (std::string(kDigestPrefix) + file.digest == digest) return file;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected ", digest, ", found sha256:", file.digest));
+}
+
+absl::StatusOr<BootImage> ReadServedImage(const std::string& data_folder,
+                                          const std::string& folder) {
+  OB_ASSIGN_OR_RETURN(BootImage image, ReadBootImage(folder));
+  OB_RETURN_IF_ERROR(CheckSignature(folder, KeptSigner(data_folder)));
+  return image;
+}
+
 absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,
                                           const std::string& digest) {
   std::error_code error;
   if (!IsDigest(digest) || !fs::is_directory(FolderOf(data_folder, digest), error))
     return absl::NotFoundError(absl::StrCat("no image ", digest, " is in ",
                                             ImagesFolder(data_folder)));
-  OB_ASSIGN_OR_RETURN(BootImage image, ReadBootImage(FolderOf(data_folder, digest)));
+  OB_ASSIGN_OR_RETURN(BootImage image,
+                      ReadServedImage(data_folder, FolderOf(data_folder, digest)));
   if (image.digest == digest) return image;
   return absl::InvalidArgumentError(
       absl::StrCat(FolderOf(data_folder, digest), ": expected ", digest, ", found ", image.digest));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,9 +32,32 @@ struct AddedImage {
 //         UNAVAILABLE          it cannot be copied
 absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageToAdd& add);
 
+// An image that is to be served, from any folder: also signed, where a signer is kept.
+// Errors: INVALID_ARGUMENT  a file is missing, or is not the one of SHA256SUMS; the signature
+absl::StatusOr<BootImage> ReadServedImage(const std::string& data_folder,
+                                          const std::string& folder);
+// The same of one that was added.
 // Errors: NOT_FOUND         it was not added here
-//         INVALID_ARGUMENT  its files were changed
+//         INVALID_ARGUMENT  its files were changed, or its signature is not the signer's
 absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,
+                                          const std::string& digest);
+
+struct AddedDriver {
+  BootFile file;
+  std::string kernel;  // the release that it is for
+};
+
+// Drivers that deploy/image/driver wrote into `folder`, for one of `kernels`, the releases of
+// images that were added: checks them and copies them to "drivers" in the data folder. Signed,
+// where a signer is kept.
+// Errors: INVALID_ARGUMENT     a file is missing, or is not the one of SHA256SUMS; the signature
+//         FAILED_PRECONDITION  no image has this kernel: expected and found
+//         UNAVAILABLE          they cannot be copied
+absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std::string& folder,
+                                      const std::vector<std::string>& kernels);
+// Errors: NOT_FOUND         none of this digest ("sha256:...") was added here
+//         INVALID_ARGUMENT  the file was changed
+absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
                                           const std::string& digest);
 
 // The release that a kernel names itself in its header, "6.1.0-49-amd64".

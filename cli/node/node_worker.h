@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "proto/fleet.grpc.pb.h"
 #include "worker/init/log_sender.h"
+#include "worker/node/enrolment.h"
 
 namespace outboard::cli {
 
@@ -26,6 +27,15 @@ absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags);
 
 // Tells process 1 that the node has joined: one that boots an image on trial then stays.
 void NoteJoined(const std::string& node_folder);
+
+// Drivers of a vendor's (worker/init/node_driver.h). FetchDriver brings what the gateway has named
+// to a node that has just enrolled: true where it is mounted now. Else a line says why, and that
+// the machine serves with its CPUs.
+bool FetchDriver(const worker::Enrolment& enrolment, const NodeStart& start,
+                 const std::string& node_folder);
+// Where one is mounted, and this process was started without it: starts this process again, with
+// the driver's libraries on its path. Returns where there is nothing to do.
+void StartWithDriver(const std::string& node_folder);
 
 // Sends the node's log by the newest connection with a certificate. Threads: any.
 class NodeLogStream {

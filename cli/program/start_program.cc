@@ -18,10 +18,6 @@ extern char** environ;
 namespace outboard::cli {
 namespace {
 
-absl::Status SystemError(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
 std::vector<std::string> EnvironmentWith(const std::vector<std::string>& added) {
   std::vector<std::string> all = added;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -61,6 +57,10 @@ void Exec(const ProgramStart& start, char* const* arguments, char* const* enviro
 
 }  // namespace
 
+absl::Status SystemError(const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
 absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   int failure[2];  // an exec closes the program's end
   if (pipe2(failure, O_CLOEXEC) != 0) return SystemError(absl::StrCat("no pipe for ", start.name));
@@ -85,7 +85,7 @@ absl::StatusOr<pid_t> StartProgram(const ProgramStart& start) {
   if (!forked.ok()) return forked;
   if (!failed) return pid;
   waitpid(pid, nullptr, 0);
-  return absl::UnavailableError(absl::StrCat(start.command[0], ": ", std::strerror(error)));
+  return absl::FailedPreconditionError(absl::StrCat(start.command[0], ": ", std::strerror(error)));
 }
 
 }  // namespace outboard::cli

@@ -24,7 +24,11 @@ struct ProgramStart {
 
 // Returns its process id once it has been loaded. It leads a process group, blocks no signal and
 // handles SIGINT, SIGTERM and SIGPIPE as the system does; SIGTERM ends it with the calling thread.
-// Errors: UNAVAILABLE  it cannot be started; says why
+// Errors: FAILED_PRECONDITION  there is no such program, or it cannot be run; says why
+//         UNAVAILABLE          no process or pipe to be had
 absl::StatusOr<pid_t> StartProgram(const ProgramStart& start);
+
+// UNAVAILABLE: `what`, and why by errno.
+absl::Status SystemError(const std::string& what);
 
 }  // namespace outboard::cli

@@ -15,7 +15,7 @@ struct SweepFlags {
   std::vector<std::string> command, parameters;
   std::string strategy;
   int trials = 0;
-  int at_once = 16;
+  int at_once = 0;  // 0: kTrialsAtOnce; without CLOUD=1 one
   uint64_t seed = 0;
   std::string metric = "loss";
   bool larger_is_better = false;

@@ -37,13 +37,24 @@ constexpr int kWrongUsage = 2, kInterrupted = 130;
 constexpr std::chrono::milliseconds kLookEvery{250}, kStartsWithin{5000};
 constexpr std::chrono::milliseconds kSeesEndWithin{25};  // the end of a sweep
 
+bool AtGateway() {
+  const char* const cloud = std::getenv("CLOUD");
+  return cloud != nullptr && std::string_view(cloud) == "1";
+}
+
 absl::Status WithBound(const std::string& dollars, SweepPlan& plan) {
-  if (dollars.empty()) return absl::OkStatus();
-  const absl::StatusOr<int64_t> micros = ParseMicros(dollars);
-  if (!micros.ok() || *micros <= 0)
+  if (!dollars.empty()) {
+    const absl::StatusOr<int64_t> micros = ParseMicros(dollars);
+    if (!micros.ok() || *micros <= 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("--max-cost \"", dollars, "\" is no amount of US dollars above 0"));
+    plan.max_cost_micro_usd = *micros;
+  }
+  // Private workers are at no price, so that nothing would ever be bounded.
+  if (plan.max_cost_micro_usd.has_value() && !AtGateway())
     return absl::InvalidArgumentError(
-        absl::StrCat("--max-cost \"", dollars, "\" is no amount of US dollars above 0"));
-  plan.max_cost_micro_usd = *micros;
+        "--max-cost bounds what trials cost at a gateway: set CLOUD=1; on this machine they cost "
+        "nothing");
   return absl::OkStatus();
 }
 
@@ -150,13 +161,15 @@ AfterInterrupt AskAfterInterrupt() {
   return line[0] == 'l' || line[0] == 'L' ? AfterInterrupt::kLeave : AfterInterrupt::kGoOn;
 }
 
-// Until the trials have ended or the user leaves. Returns the exit code.
+// Until the trials have ended or the user leaves. Returns the exit code. Requires BlockSignals: the
+// end of a runner that is this process's child is seen at once, that of another's within
+// kSeesEndWithin.
 int Watch(const SweepFolder& folder) {
   const absl::StatusOr<SweepPlan> plan = folder.ReadPlan();
   if (!plan.ok()) return Report(plan.status());
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, signal);
   LiveTable table;
   bool interrupted = false;
   for (;;) {
@@ -182,7 +195,7 @@ int Watch(const SweepFolder& folder) {
          signal < 0 && waited <= kLookEvery && folder.RunnerPid() == runner;
          waited += kSeesEndWithin)
       signal = sigtimedwait(&signals, nullptr, &wait);
-    if (signal < 0) continue;
+    if (signal < 0 || signal == SIGCHLD) continue;
     const AfterInterrupt answer = interrupted ? AfterInterrupt::kStop : AskAfterInterrupt();
     table.Forget();
     if (answer == AfterInterrupt::kLeave) {
@@ -214,15 +227,14 @@ int RunSweep(const SweepFlags& flags) {
   plan.seed = flags.seed;
   plan.metric = flags.metric;
   plan.larger_is_better = flags.larger_is_better;
-  plan.at_once = flags.at_once;
+  plan.at_once = flags.at_once > 0 ? flags.at_once : AtGateway() ? kTrialsAtOnce : 1;
   plan.first_rung = flags.first_rung;
   plan.keep_one_of = flags.keep_one_of;
   plan.warm_up = flags.warm_up;
   absl::Status status = WithBound(flags.max_cost, plan);
   if (status.ok()) status = plan.Complete(flags.strategy, flags.trials);
   // Private workers of two processes share no state.
-  const char* const cloud = std::getenv("CLOUD");
-  if (status.ok() && plan.warm_up > 0 && (cloud == nullptr || std::string_view(cloud) != "1"))
+  if (status.ok() && plan.warm_up > 0 && !AtGateway())
     status = absl::InvalidArgumentError("--warm-up needs a gateway that takes snapshots: CLOUD=1");
   if (!status.ok()) {
     Report(status);
@@ -233,6 +245,10 @@ int RunSweep(const SweepFlags& flags) {
   std::fprintf(stderr, "sweep %s: %d trials (%s), at most %d at once; logs in %s\n",
                folder->id().c_str(), plan.trials, NameOf(plan.strategy), plan.at_once,
                folder->path().c_str());
+  if (!AtGateway())
+    std::fprintf(stderr,
+                 "without CLOUD=1 each trial computes on a private worker of its own, with all of "
+                 "this machine's cores\n");
   return StartAndWatch(*folder, flags.detach);
 }
 
@@ -329,22 +345,29 @@ SweepCommand::SweepCommand(Command app)
            "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
            ":5 is the number of points in a grid; may be given several times")
       .OneEach();
-  sweep_.Add("-n,--trials", &flags_.trials, "How many; of a grid all").Between(0, 1'000'000'000);
+  sweep_
+      .Add("-n,--trials", &flags_.trials,
+             "How many trials to draw; a grid has all of its combinations")
+      .Between(1, 1'000'000'000)
+      .ShowDefault("");
   sweep_.Add("--strategy", &flags_.strategy,
              "grid, random, or halving, which stops trials that fall behind (default: a grid if "
              "every parameter is a list and there is no -n, else random)");
   sweep_
       .Add("-j,--at-once", &flags_.at_once,
-           "Trials at a time; those without a free device wait for one, at no cost")
-      .Between(1, kTrialsAtOnceMax);
-  sweep_.Add("--seed", &flags_.seed, "Of what is drawn").ShowDefault("0");
+           "Trials at a time; at a gateway those without a free device wait for one, at no cost")
+      .Between(1, kTrialsAtOnceMax)
+      .ShowDefault(absl::StrCat(kTrialsAtOnce, "; without CLOUD=1: 1"));
+  sweep_.Add("--seed", &flags_.seed, "Of the random draws: the same seed draws the same values")
+      .ShowDefault("0");
   sweep_.Add("--metric", &flags_.metric, "What is compared, by the name that trials report")
       .ShowDefault();
-  sweep_.Add("--larger", &flags_.larger_is_better, "The larger the better");
+  sweep_.Add("--larger", &flags_.larger_is_better, "A larger metric is better");
   sweep_
       .Add("--first-rung", &flags_.first_rung,
-           "halving: the step at which trials are compared first")
-      .Positive();
+           "halving, which needs it: the step at which trials are compared first")
+      .Positive()
+      .ShowDefault("");
   sweep_
       .Add("--keep-one-of", &flags_.keep_one_of,
            "halving: of so many trials at a rung one goes on, and the next rung is so many times "
@@ -354,11 +377,13 @@ SweepCommand::SweepCommand(Command app)
       .Add("--warm-up", &flags_.warm_up,
            "Do so many steps once, with the first trial's values, and begin every trial with what "
            "the program has kept by then (docs/sweeps.md); needs CLOUD=1")
-      .Positive();
+      .Positive()
+      .ShowDefault("");
   sweep_.Add("command", &flags_.command, "Behind --: the program, with {NAME} where a value goes");
   for (Command command : {sweep_, resume_}) {
     command.Add("--max-cost", &flags_.max_cost,
-                "US dollars that all trials together may cost (default: any amount)");
+                "US dollars that all trials together may cost, what they cost before a resume "
+                "included; needs CLOUD=1 (default: any amount)");
     command.Add("--detach", &flags_.detach, "Print the sweep's id and let it run");
   }
   for (Command command : {resume_, watch_, stop_, show_})

@@ -14,7 +14,7 @@
 namespace outboard::cli {
 
 inline constexpr int kTrialsMax = 10'000;
-inline constexpr int kTrialsAtOnceMax = 256;
+inline constexpr int kTrialsAtOnce = 16, kTrialsAtOnceMax = 256;
 
 enum class SweepStrategy {
   kGrid,     // every combination
@@ -31,7 +31,7 @@ struct SweepPlan {
   std::string metric = "loss";
   bool larger_is_better = false;
   std::optional<int64_t> max_cost_micro_usd;  // of all trials together
-  int at_once = 16;
+  int at_once = kTrialsAtOnce;
   int64_t first_rung = 0;  // kHalving: the step at which trials are compared first
   int64_t warm_up = 0;     // steps that are done once, and that every trial begins with; 0: none
   int keep_one_of = 3;     // kHalving: a trial goes on if it is in the best 1 of so many

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 100;
 constexpr int kEndingPollMs = 5;  // a trial has closed its pipes, and is about to end
+// Trials report in bursts: to be woken by each report would take the trials' own cores from them.
+constexpr std::chrono::milliseconds kReadEvery{10};
 constexpr std::chrono::milliseconds kWriteEvery{250};
 constexpr size_t kNoteMax = 200;
 constexpr int64_t kLeastMicroUsd = 100;  // less than a second of the cheapest device is no trial
@@ -32,6 +35,12 @@ struct RunningTrial {
   Clock::time_point first_at{}, last_at{};
   int64_t first_step = -1;
   bool stopped = false;  // by successive halving
+};
+
+// What the next trial may cost; without an amount: any.
+struct Bound {
+  bool is_enough = true;  // else no trial can be begun with it
+  std::optional<int64_t> micro_usd;
 };
 
 class SweepRunner {
@@ -117,9 +126,8 @@ class SweepRunner {
     }
   }
 
-  // The bound of the next trial; nullopt in the outer: no money is left for it.
-  std::optional<std::optional<int64_t>> NextBound() const {
-    if (!plan_.max_cost_micro_usd.has_value()) return std::optional<int64_t>();
+  Bound NextBound() const {
+    if (!plan_.max_cost_micro_usd.has_value()) return {};
     int64_t left = *plan_.max_cost_micro_usd - warm_up_cost_.value_or(0), waiting = 0;
     for (const SweepTrial& trial : trials_) {
       left -= trial.cost_micro_usd;
@@ -130,16 +138,15 @@ class SweepRunner {
       left -= std::max<int64_t>(
           0, *running.bound_micro_usd - (trials_[number - 1].cost_micro_usd - running.cost_before));
     const int64_t bound = waiting == 0 ? 0 : left / waiting;
-    if (bound < kLeastMicroUsd) return std::nullopt;
-    return std::optional<int64_t>(bound);
+    return {.is_enough = bound >= kLeastMicroUsd, .micro_usd = bound};
   }
 
   void StartMore() {
     for (SweepTrial& trial : trials_) {
       if (static_cast<int>(running_.size()) >= plan_.at_once) return;
       if (trial.state != TrialState::kWaiting) continue;
-      const std::optional<std::optional<int64_t>> bound = NextBound();
-      if (!bound.has_value()) {
+      const Bound bound = NextBound();
+      if (!bound.is_enough) {
         // What running ones leave over may do; without any this is the end.
         if (running_.empty())
           for (SweepTrial& other : trials_)
@@ -148,7 +155,7 @@ class SweepRunner {
       }
       trial.note.clear();
       absl::StatusOr<TrialProcess> process = TrialProcess::Start(
-          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), *bound,
+          trial.number, plan_.CommandOf(trial.values), folder_.LogOf(trial.number), bound.micro_usd,
           warm_up_cost_.has_value()
               ? std::vector<std::string>{"CLOUD_FORK_OF=" + folder_.warm_up_name()}
               : std::vector<std::string>());
@@ -161,7 +168,7 @@ class SweepRunner {
       }
       trial.state = TrialState::kRunning;
       running_.emplace(trial.number,
-                       RunningTrial{*std::move(process), *bound, trial.cost_micro_usd});
+                       RunningTrial{*std::move(process), bound.micro_usd, trial.cost_micro_usd});
     }
   }
 
@@ -174,7 +181,10 @@ class SweepRunner {
       for (const int fd : {output, reports})
         if (fd >= 0) all.push_back({fd, POLLIN, 0});
     }
+    const Clock::duration early = read_at_ + kReadEvery - Clock::now();
+    if (!ending && early.count() > 0) std::this_thread::sleep_for(early);
     poll(all.data(), all.size(), ending ? kEndingPollMs : kPollMs);
+    read_at_ = Clock::now();
   }
 
   void OnReport(SweepTrial& trial, RunningTrial& running, const ReportLine& report) {
@@ -250,7 +260,7 @@ class SweepRunner {
   std::map<int, RunningTrial> running_;
   std::optional<int64_t> warm_up_cost_;  // once it is done
   bool changed_ = false;
-  Clock::time_point saved_at_{};
+  Clock::time_point saved_at_{}, read_at_{};
 };
 
 }  // namespace

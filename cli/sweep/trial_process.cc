@@ -21,10 +21,6 @@ namespace {
 constexpr int kReportFd = 3;          // a shell can name descriptors of one digit
 constexpr size_t kReadMax = 1 << 20;  // at a time, so that one loud trial does not keep the others
 
-absl::Status SystemError(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
 void CloseAll(std::initializer_list<int> fds) {
   for (const int fd : fds)
     if (fd >= 0) close(fd);

@@ -21,7 +21,8 @@ namespace outboard::cli {
 
 class TrialProcess {
  public:
-  // Errors: UNAVAILABLE  no process, pipe or log to be had, or no such program: with the reason
+  // Errors: UNAVAILABLE          no process, pipe or log to be had
+  //         FAILED_PRECONDITION  no such program, or it cannot be run: with the reason
   static absl::StatusOr<TrialProcess> Start(int trial, const std::vector<std::string>& command,
                                             const std::string& log_path,
                                             std::optional<int64_t> max_cost_micro_usd,

@@ -76,7 +76,7 @@ void Realization::Gather() {
     const UOp* const node = LazyNode(*value, lazy_graph_, at_);
     Bind(value->bound);
     const bool input = node->op == Op::kBuffer && !value->is_state && repetition_ == nullptr;
-    place_.push_back(input ? kInput : static_cast<int>(roots_.size()));
+    root_of_.push_back(input ? kInput : static_cast<int>(roots_.size()));
     if (input) continue;
     __int128 bytes = ByteWidth(node->dtype);
     for (const Dim& dim : node->shape) bytes *= dim.max();
@@ -180,7 +180,7 @@ void Realization::Repeat(const EncodedRun& encoded) {
   request_.repeat = static_cast<uint32_t>(repetition_->count);
   for (size_t i = 0; i < values_.size(); ++i) {
     const TensorState& value = *values_[i];
-    const auto root = static_cast<uint32_t>(place_[i]);
+    const auto root = static_cast<uint32_t>(root_of_[i]);
     if (IsStacked(value)) request_.stack.push_back(root);
     if (value.replaced == nullptr) continue;
     const auto input = std::find(inputs_.begin(), inputs_.end(), value.replaced);
@@ -224,15 +224,15 @@ void Realization::Settle() {
   for (size_t i = 0; i < values_.size(); ++i) {
     TensorState& value = *values_[i];
     const std::shared_ptr<CloudBuffer> result =
-        place_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(value.node).name())
-                            : results_[place_[i]];
+        root_of_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(value.node).name())
+                            : results_[root_of_[i]];
     value.SetStorage(result);
-    if (place_[i] != kInput)
+    if (root_of_[i] != kInput)
       for (const uint64_t id : value.kept_ids)
-        request_.rekept.push_back({id, static_cast<uint32_t>(place_[i])});
+        request_.rekept.push_back({id, static_cast<uint32_t>(root_of_[i])});
     if (value.part != nullptr && value.part->IsOnlyReader()) value.part = nullptr;
     if (value.replaced != nullptr)
-      replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);
+      replaced.emplace_back(std::move(value.replaced), root_of_[i] == kInput ? nullptr : result);
     value.replaced = nullptr;
   }
   if (!keep_pins_) lazy_graph_->Unpin();

@@ -71,7 +71,7 @@ class Realization {
   const std::shared_ptr<LazyGraph> lazy_graph_;
   const std::vector<std::shared_ptr<TensorState>> values_;
   const std::vector<std::shared_ptr<TensorState>>& fetch_;
-  std::vector<int> place_;  // of each value: its root, or kInput
+  std::vector<int> root_of_;  // of each value: its root, or kInput
   std::vector<const UOp*> roots_;
   std::vector<BoundVariable> bound_;  // of all values
   std::shared_ptr<Session> session_;

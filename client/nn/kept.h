@@ -16,7 +16,7 @@
 // Errors, thrown as Error: INVALID_ARGUMENT     an empty tensor, or a name that is empty, too long,
 //                                               not UTF-8, or there twice
 //                          FAILED_PRECONDITION  tensors of another session
-//                          UNIMPLEMENTED        a session on several devices, or without a gateway
+//                          UNIMPLEMENTED        without a gateway
 //                          of kept(): what the computation of a kept tensor failed with
 #pragma once
 

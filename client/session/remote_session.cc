@@ -323,6 +323,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Session>>> RemoteSession::Fork(int co
       return absl::UnimplementedError("this session's connection does not support others");
     options.fork_of = absl::BytesToHexString(core_.opened().session_id());
     options.fork_seq = core_.last_seq();
+    options.devices = core_.devices();
   }
   OB_RETURN_IF_ERROR(options.CheckNames());
   const Waiting waiting;

@@ -127,7 +127,7 @@ class Session {
   // finds them (Kept); until then a name follows its array from Run to Run (RunRequest::rekept),
   // and what has a name lives on when it is released. In the order of the items; waits for nothing.
   // Errors: INVALID_ARGUMENT  a name that is empty, too long, not UTF-8, or there twice
-  //         UNIMPLEMENTED     of this kind of session, or on several devices
+  //         UNIMPLEMENTED     of this kind of session
   virtual absl::Status Keep(std::span<const session::KeepEntry> entries) { return NotKept(); }
   // What had names when this client entered the session; none of a new one. The handles are the
   // caller's to release. What has lost its name since comes with FAILED_PRECONDITION.

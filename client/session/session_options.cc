@@ -70,9 +70,6 @@ absl::Status SessionOptions::CheckNames() const {
   if (!attach.empty() && (!name.empty() || !fork_of.empty()))
     return absl::InvalidArgumentError(
         "a session that is entered has its name and its state: name and fork_of are of a new one");
-  if (devices > 1 && (!name.empty() || !attach.empty() || !fork_of.empty()))
-    return absl::UnimplementedError(
-        "a session on several devices cannot be left and entered again yet");
   return absl::OkStatus();
 }
 

@@ -107,7 +107,6 @@ struct SessionOptions {
   absl::Status CheckDevices() const;
   // Errors: INVALID_ARGUMENT  `name`, `attach` or `fork_of` cannot be one, or they do not go
   //                           together
-  //         UNIMPLEMENTED     they are for one device
   absl::Status CheckNames() const;
 };
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/optimize/cost.h"
 #include "compiler/rewrite/rebuild.h"
@@ -29,6 +30,9 @@ struct Cut {
   int64_t axis = 0;
   int64_t parts = 1;   // of the axis
   int64_t length = 1;  // of each; the last one may be longer than what is left
+  // Part i has the terms i, i + parts, i + 2 parts and so on: then all parts of a dimension made of
+  // VARs have about as many, whatever is bound.
+  bool take_turns = false;
 };
 
 // The outermost reduced axis that has a divisor of the right size; else, since zeros can be added
@@ -58,6 +62,13 @@ const UOp* OperandOf(const UOp* node) {
     else
       return node;
   }
+}
+
+// The same without casts between them.
+const UOp* UncastOperandOf(const UOp* node) {
+  node = OperandOf(node);
+  while (node->op == Op::kCast) node = OperandOf(node->src[0]);
+  return node;
 }
 
 // Parts for a sum of products over more than a cache holds; 1 for any other.
@@ -90,16 +101,18 @@ constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
 constexpr int64_t kSideMin = 8;       // below, no matrix unit computes it (operands/mma_tile.cc)
 constexpr int64_t kWalkNodesMax = 64;  // of an operand
 
+enum class Answer { kNo, kYes, kUnknown };
+
 // Whether the weights of a softmax are a factor: attention keeps its sums together.
-bool IsAfterExponential(const UOp* operand) {
+Answer IsAfterExponential(const UOp* operand) {
   std::vector<const UOp*> open = {operand};
   for (size_t i = 0; i < open.size() && i < kWalkNodesMax; ++i) {
     const UOp* const node = open[i];
-    if (node->op == Op::kExp || node->op == Op::kExp2) return true;
+    if (node->op == Op::kExp || node->op == Op::kExp2) return Answer::kYes;
     if (!IsAlu(node->op) && !IsMovement(node->op) && node->op != Op::kCast) continue;
     open.insert(open.end(), node->src.begin(), node->src.end());
   }
-  return open.size() > kWalkNodesMax;  // not known
+  return open.size() > kWalkNodesMax ? Answer::kUnknown : Answer::kNo;
 }
 
 // The parts of a product whose tiles do not fill a GPU: whole ones, so that no part needs a mask.
@@ -116,10 +129,9 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   if (steps < kStepsMin || 2 * tiles > target.multiprocessors) return {};
   double operand_bytes = 0;
   for (const UOp* side : product->src) {
-    const UOp* operand = OperandOf(side);
-    while (operand->op == Op::kCast) operand = OperandOf(operand->src[0]);
+    const UOp* const operand = UncastOperandOf(side);
     const int64_t elements = PaddedSize(operand->shape);
-    if (elements / steps < kSideMin || IsAfterExponential(operand)) return {};
+    if (elements / steps < kSideMin || IsAfterExponential(operand) != Answer::kNo) return {};
     operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
   }
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
@@ -133,23 +145,64 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   return {};
 }
 
-const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
+// A decoded token's attention has one row of weights for each head, or a few where heads share
+// their values. A block then has the columns of a warp's lanes, and its warps divide the keys:
+// there are fewer blocks than multiprocessors, each with all keys. Estimates: 8 warps, each with
+// four loads under way that take 0.6 us, read 512 keys in 10 us; one more kernel takes 3 us.
+constexpr int64_t kBlockColumns = 32, kKeysMin = 512, kPartKeysMin = 64;
+constexpr int64_t kRowsMax = 8;
+
+// The parts of the sum over keys of weights times values, for so few rows that their blocks do not
+// fill a GPU; also of keys that a VAR counts. No parts for any other sum.
+Cut CutForKeys(const UOp* reduce, const Target& target) {
+  const UOp* product = reduce->src[0];
+  while (IsMovement(product->op) || product->op == Op::kCast) product = product->src[0];
+  if (target.kind != TargetKind::kCuda || ReduceOf(reduce).op() != Op::kAdd ||
+      !IsFloat(reduce->dtype) || ReduceOf(reduce).axes().size() != 1 ||
+      product->op != Op::kMul || product->dtype != DType::kF32)
+    return {};
+  const int64_t axis = ReduceOf(reduce).axes()[0];
+  const int64_t keys = PaddedSize(reduce->src[0]->shape[axis]);
+  const int64_t results = PaddedSize(reduce->shape), terms = PaddedSize(reduce->src[0]->shape);
+  if (keys < kKeysMin || results == 0 || terms > limits::kVirtualElementsMax / 2) return {};
+  for (const int side : {0, 1}) {
+    if (IsAfterExponential(product->src[side]) != Answer::kYes) continue;
+    const UOp* const weights = UncastOperandOf(product->src[side]);
+    const UOp* const values = UncastOperandOf(product->src[1 - side]);
+    // Each weight is of many columns, each value of few rows. Without columns a block has a result
+    // of its own, and rows fill the device.
+    if (terms < kSideMin * PaddedSize(weights->shape) ||
+        terms > kRowsMax * PaddedSize(values->shape))
+      return {};
+    const int64_t blocks = (results + kBlockColumns - 1) / kBlockColumns;
+    const int64_t parts =
+        std::min({target.multiprocessors / blocks, keys / kPartKeysMin, kPartialsMax});
+    if (parts < 2 || keys > limits::kDimMax - parts) return {};
+    return {axis, parts, (keys + parts - 1) / parts, /*take_turns=*/true};
+  }
+  return {};
+}
+
+absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
   const Op op = ReduceOf(reduce).op();
   if (IsFloat(x->dtype) && ByteWidth(x->dtype) < 4) x = Cast(g, x, DType::kF32);
-  if (const int64_t more = cut.parts * cut.length - x->shape[cut.axis].value(); more > 0) {
+  OB_ASSIGN_OR_RETURN(const Dim more,
+                      SubtractDims(g, Dim(cut.parts * cut.length), x->shape[cut.axis]));
+  if (more != Dim(0)) {
     Shape sides(2 * x->rank(), Dim(0));
-    sides[2 * cut.axis + 1] = Dim(more);
+    sides[2 * cut.axis + 1] = more;
     x = Pad(g, x, sides);
   }
   Shape dims(x->shape.begin(), x->shape.end());
-  dims[cut.axis] = Dim(cut.length);
-  dims.insert(dims.begin() + cut.axis, Dim(cut.parts));
+  dims[cut.axis] = Dim(cut.take_turns ? cut.parts : cut.length);
+  dims.insert(dims.begin() + cut.axis, Dim(cut.take_turns ? cut.length : cut.parts));
   std::vector<int64_t> inside;  // every reduced axis, in its part; the parts are left
-  for (const int64_t axis : ReduceOf(reduce).axes()) inside.push_back(axis + (axis >= cut.axis));
+  for (const int64_t axis : ReduceOf(reduce).axes())
+    inside.push_back(axis + (cut.take_turns ? axis > cut.axis : axis >= cut.axis));
   const UOp* const partial =
       g.MakeChecked(Op::kContiguous, DType::kVoid, {Reduce(g, op, Reshape(g, x, dims), inside)});
-  const UOp* const whole = Reduce(g, op, partial, {cut.axis});
+  const UOp* const whole = Reduce(g, op, partial, {cut.axis + cut.take_turns});
   return Cast(g, Reshape(g, whole, reduce->shape), reduce->dtype);
 }
 
@@ -161,8 +214,13 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
-    if (node->op != Op::kReduce || ReduceOf(node).axes().empty() || !IsStatic(node->src[0]->shape))
+    if (node->op != Op::kReduce || ReduceOf(node).axes().empty()) continue;
+    if (const Cut cut = CutForKeys(now, target);
+        cut.parts > 1 && node->src[0]->rank() < limits::kRankMax) {
+      OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
       continue;
+    }
+    if (!IsStatic(node->src[0]->shape)) continue;
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
     if (results == 0 || elements < kElementsMin) continue;
@@ -177,7 +235,7 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     if (cut.parts == 1) continue;
     OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
     if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;
-    now = Split(graph, now, cut);
+    OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
   }
   return made.at(sink);
 }

@@ -6,6 +6,7 @@
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
 // the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
 // of results than there are multiprocessors is split, too; there the class of the device decides.
+// So is, of a decoded token's attention, the sum over keys of weights times values.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,9 @@
 namespace outboard::schedule {
 
 // Returns `sink` with such REDUCEs split. Leaves out one-hot sums, which are loads, and sums over
-// dimensions made of VARs, whose number of partial sums would vary. Partial sums of narrow floats
-// are f32. Requires a prepared graph (prepare.h).
+// dimensions made of VARs, whose number of partial sums would vary, but for those over keys, which
+// are divided by their largest number. Partial sums of narrow floats are f32. Requires a prepared
+// graph (prepare.h).
 // Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target);
 

@@ -386,7 +386,7 @@ int RankWriter::Note(Frame& frame, const Key& made, std::vector<int> sources, bo
     } else if (node->dtype != DType::kVoid) {
       value.bytes = bytes_of(node, p);
     }
-  } else if ((node->op == Op::kReduce && !frame.plan->frame->is_gather[place]) ||
+  } else if ((node->op == Op::kReduce && frame.plan->frame->is_stored[place]) ||
              node->op == Op::kContiguous || node->op == Op::kAssign) {
     value.bytes = bytes_of(node, p);
   }

@@ -14,6 +14,13 @@
 
 namespace outboard::shard {
 
+namespace {
+bool HasConstShape(const UOp* node) {
+  return std::all_of(node->shape.begin(), node->shape.end(),
+                     [](const Dim& dim) { return dim.is_const(); });
+}
+}  // namespace
+
 FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions=*/false)) {
   place.reserve(nodes.size());
   for (int i = 0; i < count(); ++i) place.emplace(nodes[i], i);
@@ -27,6 +34,29 @@ FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions
     for (int s = 0; s < own; ++s) source_places.push_back(place.at(node->src[s]));
   }
   first_source.push_back(static_cast<int>(source_places.size()));
+  NoteStored();
+}
+
+void FrameNodes::NoteStored() {
+  std::vector<int> users(nodes.size());
+  for (const int source : source_places) ++users[source];
+  is_stored.resize(nodes.size());
+  for (int i = 0; i < count(); ++i) {
+    if (nodes[i]->op != Op::kReduce) continue;
+    is_stored[i] = !is_gather[i];
+    if (!is_gather[i] || !HasConstShape(nodes[i])) continue;
+    const UOp* under = nodes[i]->src[0];
+    while (under != nullptr && under->op != Op::kReduce)
+      under = users[place.at(under)] == 1 && under->op != Op::kContiguous ? ValueUnder(under)
+                                                                          : nullptr;
+    if (under == nullptr) continue;
+    const int sum = place.at(under);
+    if (users[sum] != 1 || !is_stored[sum] || !HasConstShape(under) ||
+        ElementCount(nodes[i]->shape) >= ElementCount(under->shape))
+      continue;
+    is_stored[sum] = false;
+    is_stored[i] = true;
+  }
 }
 
 const FrameNodes& GraphNodes::Of(const UOp* root) {

@@ -41,6 +41,10 @@ struct FrameNodes {
   // FUNCTION.
   std::vector<int> first_source, source_places;
   std::vector<bool> is_gather;  // of REDUCEs, as IsGather (products.h) has it
+  // Of REDUCEs: whether the value passes from one kernel to another. A gather is computed where it
+  // is read; one that adds up what another sum leaves, as the gradient of a window does, is
+  // computed with that sum, and only its own result is stored.
+  std::vector<bool> is_stored;
 
   explicit FrameNodes(const UOp* root);
   int count() const { return static_cast<int>(nodes.size()); }
@@ -48,6 +52,9 @@ struct FrameNodes {
     return absl::MakeConstSpan(source_places)
         .subspan(first_source[at], first_source[at + 1] - first_source[at]);
   }
+
+ private:
+  void NoteStored();
 };
 
 // Those of a graph and of all its bodies, as they are asked for. Threads: one.

@@ -42,6 +42,14 @@ const UOp* ParamUnder(const UOp* node) {
   return node->op == Op::kParam ? node : nullptr;
 }
 
+const UOp* ValueUnder(const UOp* node) {
+  if (node->own_sources() == 1) return node->src[0];
+  if (node->op == Op::kWhere) return node->src[1];
+  if (node->op != Op::kMul) return nullptr;
+  const bool first = ComparesAnIota(node->src[0]), second = ComparesAnIota(node->src[1]);
+  return first == second ? nullptr : node->src[first ? 1 : 0];
+}
+
 bool IsRepeated(const UOp* node, int dim) {
   for (int steps = 0; steps < 8; ++steps) {
     if (node->op == Op::kExpand && node->src[0]->shape[dim] == Dim(1)) return true;

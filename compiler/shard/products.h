@@ -16,6 +16,10 @@ bool IsGather(const UOp* reduce);
 // The PARAM that a value is under movements and casts; nullptr if it is computed.
 const UOp* ParamUnder(const UOp* node);
 
+// What the product of a gather reads rows of, under movements and the comparison; nullptr at a node
+// of another kind.
+const UOp* ValueUnder(const UOp* node);
+
 // Whether the elements of `node` are the same along `dim`, by an EXPAND near it.
 bool IsRepeated(const UOp* node, int dim);
 

@@ -380,12 +380,7 @@ void BlobRetention::Forget(TenantId tenant, const SessionId& session,
 }
 
 absl::Status BlobRetention::RestoreSnapshot(TenantId tenant, const SessionId& session,
-                                            const wire::Hash& manifest) {
-  return RestoreParts(tenant, session, {&manifest, 1});
-}
-
-absl::Status BlobRetention::RestoreParts(TenantId tenant, const SessionId& session,
-                                         std::span<const wire::Hash> manifests) {
+                                            std::span<const wire::Hash> manifests) {
   std::vector<wire::Hash> roots;
   for (const wire::Hash& manifest : manifests) {
     absl::StatusOr<std::vector<wire::Hash>> more = SnapshotRoots(tenant, manifest);

@@ -95,10 +95,7 @@ class BlobRetention final : public BlobUses {
   // Restores the protection of a snapshot after a restart, for each session that continues and has
   // one.
   absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
-                               const wire::Hash& manifest) override;
-  // The same of a session on several devices: the manifests of all its ranks.
-  absl::Status RestoreParts(TenantId tenant, const SessionId& session,
-                            std::span<const wire::Hash> manifests);
+                               std::span<const wire::Hash> manifests) override;
   // Call once after all RestoreSnapshot calls: removes blobs of sessions that nothing protects.
   void RestoreDone() { store_->RemoveIdleOfSessions(); }
   void EndSession(const SessionId& session) override;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,9 +23,10 @@ class BlobUses {
   virtual void BeginSession(TenantId tenant, const SessionId& session) = 0;
   virtual void EndSession(const SessionId& session) = 0;
   // Protects the blobs of a snapshot for a session that goes on from it: after a restart, or as
-  // another session that begins with it. Reads the disk. NOT_FOUND: some are gone.
+  // another session that begins with it. `manifests`: of each of its ranks. Reads the disk.
+  // NOT_FOUND: some are gone.
   virtual absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
-                                       const wire::Hash& manifest) = 0;
+                                       std::span<const wire::Hash> manifests) = 0;
   // In bytes. NOT_FOUND: the tenant has no such blob, or not the whole of it.
   virtual absl::StatusOr<uint64_t> SizeOf(TenantId tenant, const wire::Hash& root) = 0;
   // A Put of the session by this blob, as item `seq`. No item up to `behind_seq` is ever applied

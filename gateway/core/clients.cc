@@ -51,6 +51,21 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   if (draining_)
     return refuse(absl::UnavailableError("the gateway is stopping"),
                   telemetry::Refusal::kStopping);
+  if (!event.fork_of.empty()) {
+    const Session* const parent = Named(event.tenant, event.fork_of);
+    if (parent == nullptr || parent->epoch == 0)
+      return refuse(absl::NotFoundError(absl::StrCat("the account has no session ", event.fork_of,
+                                                     " with state to begin with")),
+                    telemetry::Refusal::kNoSession);
+    if (absl::Status other = CheckShape(*parent, event.devices, event.mesh, event.spread);
+        !other.ok())
+      return refuse(std::move(other), telemetry::Refusal::kNoSession);
+    if (event.devices == 0) {
+      ClientOpen like_parent = event;
+      like_parent.devices = parent->devices_wanted;
+      return Handle(like_parent, out);
+    }
+  }
   SyncPools();
   DeviceWish wish = WishOf(event.devices);
   wish.device_class =

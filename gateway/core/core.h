@@ -43,6 +43,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // True if the session's executor of this rank has yet to attach.
   bool Awaits(const SessionId& session, uint32_t rank = 0) const;
+  // False for the report of an executor that others have replaced: it says nothing of these (G9).
+  bool Concerns(const ExecutorGone& report) const;
   // True if it goes live only when a hold is there, and that was asked for.
   bool AwaitsHold(const SessionId& session) const;
   // True if the session has an executor, attached or not.
@@ -237,6 +239,7 @@ class GatewayCore {
     MonoTime since;
     std::string root;  // that is being shared; empty: none is
     uint64_t seq = 0;  // of `root`
+    std::optional<bool> has_parts;  // as in Session
   };
 
   using Out = std::vector<Action>;
@@ -276,6 +279,8 @@ class GatewayCore {
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
   bool StillStops(Session& session, Out& out);
   absl::Status CheckName(TenantId tenant, const std::string& name) const;
+  static absl::Status CheckShape(const Session& session, uint32_t devices,
+                                 const std::vector<uint32_t>& mesh, const std::string& spread);
   Session& Begin(const ClientOpen& event);
   void BeginFork(const ClientOpen& event, Out& out);
   void CheckForks(Out& out);

@@ -215,6 +215,7 @@ struct ClientOpen {  // authenticated; `session` and the token of `resume_hash` 
   std::string name = {};                  // unique among the tenant's sessions; empty: none
   // A session of the tenant, by name or id, whose state the new one begins with: as of an item at
   // or behind fork_seq. Empty: it begins with nothing.
+  // Its devices, mesh and spread are those of that session; it may leave them out (0, empty).
   std::string fork_of = {};
   uint64_t fork_seq = 0;
   std::string device_class = {};          // a class that it has to have; empty: any
@@ -231,6 +232,10 @@ struct ClientAttach {
   std::string key_id = {};
   std::optional<MicroUsd> max_cost = {};  // nothing: as before
   std::optional<int64_t> queue_ns = {};   // as in ClientOpen
+  // Those of the session, or nothing: 0, and empty.
+  uint32_t devices = 0;
+  std::vector<uint32_t> mesh = {};
+  std::string spread = {};
 };
 struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
@@ -284,7 +289,9 @@ struct RefusedItem {  // ended two executors; it fails with this status
 };
 struct SnapshotShared {  // answers ShareSnapshot
   ConnId conn;
-  absl::Status status;  // an error: its blobs are gone, since a later one replaced it
+  // NOT_FOUND: its blobs are gone, since a later one replaced it. FAILED_PRECONDITION: nobody can
+  // begin with it.
+  absl::Status status;
 };
 struct EndSession {  // by its account
   SessionId session;
@@ -392,6 +399,8 @@ struct ShareSnapshot {
   ConnId conn;
   TenantId tenant;
   SessionId session;
+  SessionId parent;  // whose it is
+  uint32_t devices = 1;
   std::string root;
 };
 struct RequestSnapshot {  // now; SnapshotKept follows

@@ -129,12 +129,18 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   }
 }
 
+bool GatewayCore::Concerns(const ExecutorGone& report) const {
+  const auto it = sessions_.find(report.session);
+  if (it == sessions_.end() || it->second.seats.empty()) return false;
+  const Session& session = it->second;
+  if (report.placement != 0 && report.placement != session.placement) return false;
+  return !report.worker.has_value() || session.SeatOn(*report.worker) != nullptr;
+}
+
 // One rank's end is that of all: what the others hold is of no use without it.
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
-  Session* session = Find(event.session);
-  if (session == nullptr || session->seats.empty()) return;
-  if (event.placement != 0 && event.placement != session->placement) return;  // G9
-  if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
+  if (!Concerns(event)) return;
+  Session* const session = Find(event.session);
   const absl::string_view why = event.why.ok() ? "the executor ended" : event.why.message();
   uint32_t rank = event.rank;  // a worker speaks of its own
   if (event.worker.has_value() && WorkerOf(event.session, rank) != event.worker)

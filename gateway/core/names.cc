@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/core/core.h"
 #include "telemetry/counters.h"
 
@@ -48,6 +49,26 @@ absl::Status GatewayCore::CheckName(TenantId tenant, const std::string& name) co
                    "CLOUD_ATTACH), end it (`outboard stop ", name, "`), or take another name"));
 }
 
+// What is not said is the session's.
+absl::Status GatewayCore::CheckShape(const Session& session, uint32_t devices,
+                                     const std::vector<uint32_t>& mesh,
+                                     const std::string& spread) {
+  if (devices != 0 && devices != session.devices_wanted)
+    return absl::InvalidArgumentError(absl::StrCat("the session has ", session.devices_wanted,
+                                                   " devices, and the client asks for ", devices));
+  const auto one_axis = std::vector<uint32_t>{session.devices_wanted};
+  const std::vector<uint32_t>& its = session.mesh.empty() ? one_axis : session.mesh;
+  if (!mesh.empty() && mesh != its)
+    return absl::InvalidArgumentError(absl::StrCat("the session's devices are a mesh of ",
+                                                   absl::StrJoin(its, " x "), ", and not of ",
+                                                   absl::StrJoin(mesh, " x ")));
+  const std::string how = session.spread.empty() ? std::string("auto") : session.spread;
+  if (!spread.empty() && spread != how)
+    return absl::InvalidArgumentError(absl::StrCat("the session's work is spread as \"", how,
+                                                   "\", and not \"", spread, "\""));
+  return absl::OkStatus();
+}
+
 // What the client before sent and nobody has applied is lost with it, as are its answers. What the
 // new one sends has the numbers that follow what is applied, so nothing known of items beyond that
 // holds any more.
@@ -66,10 +87,9 @@ void GatewayCore::Handle(const ClientAttach& event, Out& out) {
                       " with state: it was never opened, has ended, or was left alone for too "
                       "long; `outboard ps` lists those there are")),
                   telemetry::Refusal::kNoSession);
-  if (session->is_group())
-    return refuse(absl::UnimplementedError(
-                      "a session on several devices cannot be entered by another client yet"),
-                  telemetry::Refusal::kNoSession);
+  if (absl::Status other = CheckShape(*session, event.devices, event.mesh, event.spread);
+      !other.ok())
+    return refuse(std::move(other), telemetry::Refusal::kNoSession);
   if (const auto refused = refused_.find(event.tenant); refused != refused_.end())
     return refuse(refused->second, telemetry::Refusal::kLedger);
   if (StillStops(*session, out))
@@ -148,19 +168,15 @@ void GatewayCore::BeginFork(const ClientOpen& event, Out& out) {
     telemetry::CountRefused(telemetry::Refusal::kNoSession);
     out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
   };
-  const Session* const parent = Named(event.tenant, event.fork_of);
-  if (parent == nullptr || parent->epoch == 0)
-    return refuse(absl::NotFoundError(
-        absl::StrCat("the account has no session ", event.fork_of, " with state to begin with")));
-  if (parent->is_group() || event.devices > 1)
-    return refuse(absl::UnimplementedError(
-        "a session on several devices has no state that another can begin with yet"));
-  if (!parent->recoverable || !event.recovers)
+  const Session& parent = *Named(event.tenant, event.fork_of);  // there is one
+  if (!parent.recoverable || !event.recovers)
     return refuse(absl::FailedPreconditionError(
         "the session has no snapshots that another could begin with (`--snapshot-every`)"));
-  Fork fork{event, parent->id, now_, "", 0};
+  Fork fork{event, parent.id, now_, "", 0, parent.has_parts};
+  fork.open.mesh = parent.mesh;
+  fork.open.spread = parent.spread;
   // What was done by now. What its client sends meanwhile is not waited for.
-  fork.open.fork_seq = std::max(event.fork_seq, parent->done_seq);
+  fork.open.fork_seq = std::max(event.fork_seq, parent.done_seq);
   if (CheckFork(fork, out)) forks_.emplace(event.conn, std::move(fork));
 }
 
@@ -176,7 +192,8 @@ bool GatewayCore::CheckFork(Fork& fork, Out& out) {
   if (!parent->snapshot_root.empty() && parent->snapshot_seq >= fork.open.fork_seq) {
     fork.root = parent->snapshot_root;
     fork.seq = parent->snapshot_seq;
-    out.push_back(ShareSnapshot{fork.open.conn, fork.open.tenant, fork.open.session, fork.root});
+    out.push_back(ShareSnapshot{fork.open.conn, fork.open.tenant, fork.open.session, parent->id,
+                                parent->devices_wanted, fork.root});
     return true;
   }
   if (now_.ns - fork.since.ns > kForkWaitNs)
@@ -198,6 +215,11 @@ bool GatewayCore::DropFork(ConnId conn) { return forks_.erase(conn) > 0; }
 void GatewayCore::Handle(const SnapshotShared& event, Out& out) {
   const auto found = forks_.find(event.conn);
   if (found == forks_.end()) return;  // the driver gives back what it protected
+  if (absl::IsFailedPrecondition(event.status)) {
+    forks_.erase(found);
+    out.push_back(EndClient{event.conn, std::nullopt, event.status, {}});
+    return;
+  }
   if (!event.status.ok()) {
     found->second.root.clear();
     return;  // the next tick finds the later snapshot
@@ -206,6 +228,7 @@ void GatewayCore::Handle(const SnapshotShared& event, Out& out) {
   forks_.erase(found);
   Session& session = Begin(fork.open);
   session.recoverable = true;
+  session.has_parts = fork.has_parts;
   session.snapshot_root = fork.root;
   session.snapshot_seq = session.done_seq = fork.seq;
   Enqueue(session, out);

@@ -209,7 +209,8 @@ bool GatewayCore::Serves(WorkerId worker, const Session& session) const {
   if (!session.is_group()) return true;
   const Worker& candidate = workers_.at(worker);
   if (!candidate.serves_groups) return false;
-  if (session.epoch == 0 || !session.recoverable) return true;
+  const bool has_state = session.epoch > 0 || !session.snapshot_root.empty();
+  if (!has_state || !session.recoverable) return true;
   return candidate.groups_recover && candidate.has_collectives == session.has_parts;  // G16
 }
 

@@ -112,7 +112,9 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   std::shared_ptr<GroupRuns> runs;
   if (row.devices > 1) {
     const bool is_known = row.recoverable && !row.group_state.empty() &&
-                          state.ParseFromString(row.group_state) && ResumeRuns(row, state, runs);
+                          state.ParseFromString(row.group_state) &&
+                          (!state.has_parts() || state.seq() == row.snapshot_seq) &&
+                          ResumeRuns(row.tenant, row.devices, state, runs);
     if (!is_known) return LoseGroup(row);
   }
   std::lock_guard lock(mutex_);
@@ -152,16 +154,15 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   Tell(event);
 }
 
-// False: the row does not say how the arrays lie that the session's snapshot holds.
-bool CoreDriver::ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+// False: it does not say how the arrays lie that the session's snapshot holds.
+bool CoreDriver::ResumeRuns(TenantId tenant, uint32_t devices, const proto::GroupState& state,
                             std::shared_ptr<GroupRuns>& runs) {
   if (!state.has_parts()) return true;
-  if (state.seq() != row.snapshot_seq) return false;
   const auto spread = shard::SpreadFromName(state.spread().empty() ? "auto" : state.spread());
   shard::Mesh mesh{{state.mesh().begin(), state.mesh().end()}};
-  if (mesh.sizes.empty()) mesh.sizes.push_back(row.devices);
-  if (!spread.ok() || !shard::CheckMesh(mesh).ok() || mesh.ranks() != row.devices) return false;
-  runs = std::make_shared<GroupRuns>(row.tenant, std::move(mesh), *spread, sharder_.get(),
+  if (mesh.sizes.empty()) mesh.sizes.push_back(devices);
+  if (!spread.ok() || !shard::CheckMesh(mesh).ok() || mesh.ranks() != devices) return false;
+  runs = std::make_shared<GroupRuns>(tenant, std::move(mesh), *spread, sharder_.get(),
                                      state.gathers_fetched());
   return runs->Resume(state).ok();
 }
@@ -180,7 +181,9 @@ void CoreDriver::Remember(const SessionRow& lost) {
 }
 
 void CoreDriver::Tell(const Event& event) {
-  for (Action& action : core_.On(event, host_->Now())) {
+  const MonoTime now = planted_.wall_clock ? MonoTime{host_->WallNow().unix_ms * 1'000'000}
+                                           : host_->Now();
+  for (Action& action : core_.On(event, now)) {
     std::visit([this](auto& a) { Do(a); }, action);
   }
   changed_.notify_all();
@@ -279,7 +282,8 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   if (!open.attach().empty()) {
     client->resume_token = host_->DrawToken();
     Tell(ClientAttach{conn, identity.tenant, open.attach(), HashOf(client->resume_token),
-                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open)});
+                      host_->WallNow(), identity.key_id, MaxCostOf(open), QueueNsOf(open),
+                      open.devices(), {open.mesh().begin(), open.mesh().end()}, open.spread()});
     return;
   }
   if (open.resume_token().empty()) {
@@ -289,7 +293,9 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     if (absl::Status wrong = CheckClass(open); !wrong.ok()) return refuse(wrong);
     client->resume_token = host_->DrawToken();
     const Token name = host_->DrawToken();
-    Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
+    // A fork has as many devices as its parent, if it says none.
+    const uint32_t devices_least = open.fork_of().empty() ? 1 : 0;
+    Tell(ClientOpen{conn, identity.tenant, std::max(devices_least, open.devices()),
                     SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
                     /*recovers=*/*protocol >= kRecoverySinceProtocol, identity.key_id,
                     MaxCostOf(open), QueueNsOf(open), open.gang(), open.gang_size(),

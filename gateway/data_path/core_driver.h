@@ -71,6 +71,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
+  bool wall_clock = false;           // tells the core the time of the clock on the wall
   bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 
@@ -245,6 +246,7 @@ class CoreDriver {
   void Do(Forget& action);
   void Do(WriteSession& action);
   void Do(WriteLease& action);
+  WallTime WallAt(MonoTime at) const;
 
   void TellLease(const WriteLease& action, const Seat& seat);
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
@@ -269,7 +271,7 @@ class CoreDriver {
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
   absl::Status CheckClass(const proto::Open& open) const;  // likewise
-  bool ResumeRuns(const SessionRow& row, const proto::GroupState& state,
+  bool ResumeRuns(TenantId tenant, uint32_t devices, const proto::GroupState& state,
                   std::shared_ptr<GroupRuns>& runs);
   void LoseGroup(SessionRow row);
   Client* FindClient(ConnId conn) const;
@@ -283,6 +285,8 @@ class CoreDriver {
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
   double OperationsOf(const proto::Register& reg) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
+  absl::Status CopyGroup(const ShareSnapshot& share, std::string& state,
+                         std::shared_ptr<GroupRuns>& runs);
   static std::string FirstStateOf(const Assign& assign, GroupRuns* runs);
   // Of the executors that begin; the same for all workers of a placement.
   Token TokenOf(const Assign& assign, const Worker& worker);

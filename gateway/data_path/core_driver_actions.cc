@@ -290,18 +290,44 @@ void CoreDriver::ClientActs(ConnId conn) {
   if (!planted_.never_wakes) Tell(gateway::ClientActs{conn});
 }
 
+// How the arrays of the parent's last snapshot lie on its devices: they lie so on the fork's, too.
+absl::Status CoreDriver::CopyGroup(const ShareSnapshot& share, std::string& state,
+                                   std::shared_ptr<GroupRuns>& runs) {
+  const Session* const parent = Find(share.parent);
+  proto::GroupState known;
+  if (parent == nullptr || parent->group_state.empty() ||
+      !known.ParseFromString(parent->group_state) ||
+      !ResumeRuns(share.tenant, share.devices, known, runs))
+    return absl::FailedPreconditionError(
+        "how the arrays of the session's last snapshot lie on its devices is not known, so no "
+        "other session can begin with it; try again behind the next snapshot");
+  state = parent->group_state;
+  return absl::OkStatus();
+}
+
 // What it has is protected before its session is there.
 void CoreDriver::Do(ShareSnapshot& action) {
-  host_->PostFor(action.tenant, [this, share = action] {
-    const auto root = wire::HashFromBytes(share.root);
-    const absl::Status status =
-        root ? blobs_->RestoreSnapshot(share.tenant, share.session, *root)
-             : absl::DataLossError("a snapshot's name is damaged");
+  absl::Status known;
+  std::string state;
+  std::shared_ptr<GroupRuns> runs;
+  if (action.devices > 1) known = CopyGroup(action, state, runs);
+  host_->PostFor(action.tenant, [this, share = action, known, state = std::move(state),
+                                 runs = std::move(runs)] {
+    absl::Status status = known;
+    const auto parts = PartsOfRoot(share.root, share.devices);
+    if (!parts) status.Update(absl::DataLossError("a snapshot's name is damaged"));
+    if (status.ok()) status = blobs_->RestoreSnapshot(share.tenant, share.session, *parts);
     std::lock_guard lock(mutex_);
+    if (status.ok() && share.devices > 1) {
+      Session& session = Entry(share.session);
+      session.runs = runs;
+      session.group_state = state;
+    }
     Tell(SnapshotShared{share.conn, status});
+    if (!status.ok() || core_.Has(share.session)) return;
     // Its client has gone meanwhile.
-    if (status.ok() && !core_.Has(share.session))
-      host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
+    sessions_.erase(share.session);
+    host_->Post([blobs = blobs_, session = share.session] { blobs->EndSession(session); });
   });
 }
 

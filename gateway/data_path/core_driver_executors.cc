@@ -135,6 +135,9 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
   CheckSpoken(worker, *id);
   if (planted_.old_placement) gone.placement = 0;
   Session* const session = Find(*id);
+  // One of an earlier placement may come late. It is not to be taken for the cause, even for as
+  // long as that waits to be told.
+  if (!core_.Concerns(gone)) return;
   // Of several ranks the first is the cause.
   if (session != nullptr && session->ending.has_value() && session->ending->rank != gone.rank &&
       session->ending->report.has_value())

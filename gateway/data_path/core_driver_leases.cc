@@ -27,12 +27,22 @@ namespace {
 constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
 // Of leased devices; a worker may name some that there are not.
 constexpr size_t kReceiptsWaitingMax = 1 << 16;
+constexpr int64_t kNsPerMs = 1'000'000;
 }  // namespace
 
 void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
   std::lock_guard lock(mutex_);
   for (const auto& [account, device_s] : used)
     core_.RememberUse(account, device_s, host_->Now());
+}
+
+// The clock on the wall is read first and the difference rounded up, so that this is never later
+// than `at`: a lease whose end is stamped when it is written has then held its devices for as long
+// as it is charged, or longer.
+WallTime CoreDriver::WallAt(MonoTime at) const {
+  const WallTime now = host_->WallNow();
+  const int64_t ago_ns = std::max<int64_t>(0, host_->Now().ns - at.ns);
+  return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
 void CoreDriver::Do(WriteLease& action) {
@@ -46,7 +56,7 @@ void CoreDriver::Do(WriteLease& action) {
   row.tenant = action.tenant;
   row.devices = action.devices;
   row.worker = NameOf(action.worker);
-  row.granted_at = host_->WallNow();
+  row.granted_at = WallAt(action.at);
   row.use = action.use;
   row.key_id = action.key_id;
   row.price_class = action.price_class;

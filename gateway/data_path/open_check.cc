@@ -86,10 +86,6 @@ absl::Status TakeOpen(proto::Open& open) {
     return absl::InvalidArgumentError("Open: only a new session is given a name or a state");
   if (!open.attach().empty() && !open.resume_token().empty())
     return absl::InvalidArgumentError("Open: a session is entered, or resumed");
-  const bool is_plain = open.name().empty() && open.attach().empty() && open.fork_of().empty();
-  if (open.devices() > 1 && !is_plain)
-    return absl::UnimplementedError(
-        "a session on several devices cannot be left and entered again yet");
   // Others know what they asked for.
   if (open.attach().empty() && open.fork_of().empty()) open.clear_is_new_client();
   if (!IsName(open.gang()))

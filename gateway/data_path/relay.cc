@@ -12,6 +12,9 @@
 //   R7  Ranks that begin with a snapshot have all applied the same items; they are told of the next
 //       one between the same two items. Where there are ranks, durable_seq is the gateway's to say:
 //       it has the parts of all.
+//   R8  A client that enters another one's session begins behind an item that all ranks have
+//       applied, of which it is known how the arrays lie behind it; of later items of the client
+//       before, no rank has any.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch
@@ -50,12 +53,12 @@ void SayPrices(const EpochStart& start, proto::Opened& opened) {
 
 }  // namespace
 
-Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* admission,
              RelayTrace::Clock clock, DriverObserver* observer, uint32_t ranks)
     : session_(session),
       tenant_(tenant),
       blobs_(blobs),
-      gate_(gate),
+      admission_(admission),
       observer_(observer),
       clock_(clock),
       trace_(std::move(clock)),
@@ -96,9 +99,11 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   client_ = client;
   client_paused_ = false;
   if (answers_ != nullptr) answers_->Restart();
+  is_entered_ = open.is_new_client();
   if (runs_ != nullptr) {
     runs_->Restart();
     runs_->LimitMemory(open.memory_bytes_max());
+    turn_ = runs_->BeginTurn();
   }
   opened_ = false;
   saves_.clear();  // of the client before; what this one repeats is noted again
@@ -139,6 +144,7 @@ void Relay::DropClient(ClientEndpoint* client) {
   if (client != nullptr && client_ != client) return;
   ResumeClient();  // another relay may be its next
   client_ = nullptr;
+  if (runs_ != nullptr) turn_ = runs_->BeginTurn();
   DropGraph();
   ResumeExecutors();
 }
@@ -277,11 +283,13 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
 
 bool Relay::MustWrite(ClientEndpoint* client, const proto::ClientFrame& frame) {
   if (runs_ == nullptr) return false;
+  uint64_t turn = 0;
   {
     std::lock_guard lock(mutex_);
     if (client_ != client || frame.epoch() != start_.epoch) return false;
+    turn = turn_;
   }
-  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame);
+  const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/false, frame, turn);
   return prepared.ok() && !*prepared;  // FromClient says what is wrong
 }
 
@@ -307,8 +315,6 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
     if (item.fetch().whole_size() > 0 || item.save().whole_size() > 0 ||
         item.run().whole_size() > 0)
       return absl::InvalidArgumentError("Whole is a gateway's to send");
-    if (item.has_keep() && executors_.size() > 1)
-      return absl::UnimplementedError("names for arrays of a session on several devices");
     if (item.put().parts() > 0)
       return absl::InvalidArgumentError("the parts of a Put are a gateway's to say");
     last_seq = std::max(last_seq, item.seq());
@@ -342,15 +348,21 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   }
   std::vector<std::shared_ptr<const WrittenGraph>> written;
   if (runs_ != nullptr) {
+    uint64_t turn = 0;
     {
       std::lock_guard lock(mutex_);
       if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+      turn = turn_;
     }
-    const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/true, out);
+    const absl::StatusOr<bool> prepared = runs_->Prepare(/*may_write=*/true, out, turn);
     if (!prepared.ok()) return prepared.status();
   }
   std::lock_guard lock(mutex_);
-  if (client_ != client || epoch != start_.epoch || !has_all()) return absl::OkStatus();
+  if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+  if (!has_all()) {
+    if (runs_ != nullptr) turn_ = runs_->BeginTurn();
+    return absl::OkStatus();
+  }
   if (runs_ != nullptr) {
     runs_->Rewrite(out, written);
     SendWritten(written);
@@ -445,6 +457,8 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
         failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
     } else if (item.has_saved()) {
       saves_.erase(item.saved().seq());
+    } else if (item.has_kept()) {
+      if (runs_ != nullptr) runs_->DescribeWhole(*item.mutable_kept());
     } else if (item.has_opened()) {
       proto::Opened& opened = *item.mutable_opened();
       opened.set_session_id(session_.Bytes());
@@ -486,10 +500,14 @@ bool Relay::Merge(RankStream& from, proto::ServerFrame& frame) {
   const bool opens = !had_opened && answers_->all_opened();
   if (opens && HaveParted())
     status.Update(absl::InternalError("the ranks do not begin with the same item"));
+  const bool lost_count = opens && status.ok() && is_entered_ && !MayEnter();
+  if (lost_count && is_fresh_)
+    status = absl::DataLossError(
+        "nobody knows how the arrays of the session's last snapshot lie on its devices");
   if (opens) asks_.Sent(answers_->least_done(), 0);
   if (answers_->TakeLie()) offence_ = telemetry::WorkerOffence::kUnsentItem;
-  if (!status.ok()) {
-    failure_ = status;
+  if (!status.ok() || lost_count) {
+    failure_ = status;  // OK: as if a rank were lost, all begin again with their last snapshot
     for (const RankStream& each : executors_)
       if (each.endpoint != nullptr) each.endpoint->End(absl::OkStatus());
     return false;

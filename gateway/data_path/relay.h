@@ -2,9 +2,9 @@
 // inspects as little of them as possible.
 //
 // Towards the executor: graphs are held until GraphAdmission has verified them, a Put by blob
-// passes if the tenant has the blob, frames of another epoch are dropped. Towards the client: the
-// relay adds the session's names and price to Opened and the bill to Done, and sends large values
-// on a stream of their own if there is one. All other frames pass unchanged.
+// passes if the tenant has the blob, frames of another epoch are dropped. Towards the client: what
+// only the gateway knows it fills in (names and price in Opened, the bill in Done, the worker in
+// Failed), what an executor must not say it clears or bounds. Values and all else pass unchanged.
 //
 // A session on several devices has an executor for each rank. All ranks get the same items in the
 // same order, and none is waited for; where workers have collectives, Runs name graphs that were
@@ -63,7 +63,7 @@ class Relay {
  public:
   // `clock`: of traces, and of the time that a device can have worked. `observer` may be null.
   // `ranks`: the session's executors.
-  Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+  Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* admission,
         RelayTrace::Clock clock = MonoNow, DriverObserver* observer = nullptr, uint32_t ranks = 1);
 
   // ---- the driver
@@ -154,6 +154,7 @@ class Relay {
   void ForgetKernelUses(uint64_t durable_seq);
   void AskForSnapshotIfDue();
   bool HaveParted() const;
+  bool MayEnter();
   void NoteDone(const proto::ServerFrame& frame);
   void FillDone(proto::Done& done);  // with what the gateway knows
   void SendLarge(proto::Done& done);
@@ -164,7 +165,7 @@ class Relay {
   const SessionId session_;
   const TenantId tenant_;
   BlobUses* const blobs_;
-  GraphAdmission* const gate_;
+  GraphAdmission* const admission_;
   GraphBytes* graphs_ = nullptr;
   const LedgerHeads* heads_ = nullptr;
   DriverObserver* const observer_;
@@ -203,6 +204,8 @@ class Relay {
   std::optional<telemetry::WorkerOffence> offence_;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
   bool is_fresh_ = false;  // this epoch began with new executors
+  bool is_entered_ = false;  // likewise, by a client that did not send what came before
+  uint64_t turn_ = 0;        // of runs_, in which the client of this epoch sends
 };
 
 }  // namespace outboard::gateway

@@ -74,7 +74,7 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
   if (!joined->has_value()) return absl::OkStatus();
   const std::string& bytes = (*joined)->bytes;
   const uint64_t check_ns = trace_.Now();
-  absl::Status verdict = gate_->Check(tenant_, graph.id(), bytes);
+  absl::Status verdict = admission_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());
   if (runs_ != nullptr && verdict.ok()) return runs_->AddGraph(graph.id(), bytes);
   if (runs_ != nullptr) runs_->AddRefused(graph.id());

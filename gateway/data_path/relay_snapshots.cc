@@ -52,6 +52,12 @@ void Relay::AskForSnapshotIfDue() {
 // R7.
 bool Relay::HaveParted() const { return is_fresh_ && !answers_->opened_alike(); }
 
+// R8. Whether a client that did not send them can go on behind the items that the ranks have.
+bool Relay::MayEnter() {
+  return answers_->opened_alike() &&
+         (runs_ == nullptr || runs_->GoOnBehind(answers_->least_done()));
+}
+
 Relay::KernelUsesOfRanks Relay::TakeKernelUses() {
   std::lock_guard lock(mutex_);
   KernelUsesOfRanks all;

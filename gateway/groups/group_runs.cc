@@ -3,6 +3,7 @@
 //       of them that ranks may have to apply: that not all are known to have applied, or where the
 //       session can go on elsewhere, that no snapshot holds.
 //   L2  A graph leaves before the first item of an epoch that names it.
+//   L3  What has been looked at and not sent can be taken back: unsent_ has what its items changed.
 #include "gateway/groups/group_runs.h"
 
 #include <algorithm>
@@ -79,12 +80,15 @@ void GroupRuns::AddRefused(const std::string& id) {
   if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id);
 }
 
-absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame) {
+absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame,
+                                        uint64_t turn) {
   std::unique_lock lock(mutex_);
   for (const proto::ClientItem& item : frame.items()) {
+    if (turn != turn_) return true;  // the frame goes nowhere
     if (item.seq() == 0 || item.seq() <= seen_seq_) continue;
     if (absl::Status fits = CheckSize(item); !fits.ok()) return fits;
     const absl::StatusOr<bool> looked = Look(may_write, item, lock);
+    if (turn != turn_) return true;
     if (!looked.ok() || !*looked) return looked;
     seen_seq_ = item.seq();
     if (handles_.size() > kGroupHandlesMax)
@@ -274,15 +278,17 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
 
 void GroupRuns::Define(uint64_t handle, Handle defined) {
   Hold(memory_, defined, 1);
-  Handle& at = handles_[handle];
-  Hold(memory_, at, -1);  // nothing, where it is new
-  at = std::move(defined);
+  const auto [at, is_new] = handles_.try_emplace(handle);
+  Hold(memory_, at->second, -1);  // nothing, where it is new
+  unsent_.push_back({handle, is_new ? std::nullopt : std::optional(std::move(at->second))});
+  at->second = std::move(defined);
 }
 
 void GroupRuns::Erase(uint64_t handle) {
   const auto found = handles_.find(handle);
   if (found == handles_.end()) return;
   Hold(memory_, found->second, -1);
+  unsent_.push_back({handle, std::move(found->second)});
   handles_.erase(found);
 }
 
@@ -311,9 +317,11 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
         if (!may_write) return false;
         // Takes its time, for which nobody may wait who holds the relay's lock. Nothing that other
         // calls change meanwhile is looked at here, and a graph stays.
+        const uint64_t turn = turn_;
         lock.unlock();
         written = sharder_->Write(tenant_, use, *graph->second.bytes);
         lock.lock();
+        if (turn != turn_) return true;  // for a client that was replaced meanwhile
       }
       KeepKnown(graph->second, written);
     }
@@ -360,6 +368,8 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
 void GroupRuns::Rewrite(proto::ClientFrame& frame,
                         std::vector<std::shared_ptr<const WrittenGraph>>& graphs) {
   std::lock_guard lock(mutex_);
+  unsent_.clear();  // L3
+  for (const proto::ClientItem& item : frame.items()) sent_seq_ = std::max(sent_seq_, item.seq());
   const auto send = [&](const std::shared_ptr<const WrittenGraph>& graph) {
     if (sent_.insert(graph->id).second) graphs.push_back(graph);  // L2
   };

@@ -59,10 +59,11 @@ class GroupRuns {
   void AddRefused(const std::string& id);
   // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and
   // `may_write` is false: call it again where that may take its time.
+  // `turn`: that of the client that sent it; of another one than the last nothing is looked at.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the session ends
-  absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame);
-  // Changes the items, which are prepared, into those for the ranks, and adds the graphs that they
-  // name to `graphs`, unless that happened in this epoch.
+  absl::StatusOr<bool> Prepare(bool may_write, const proto::ClientFrame& frame, uint64_t turn = 0);
+  // Changes the items, which are prepared and are sent now, into those for the ranks, and adds the
+  // graphs that they name to `graphs`, unless that happened in this epoch.
   void Rewrite(proto::ClientFrame& frame, std::vector<std::shared_ptr<const WrittenGraph>>& graphs);
 
   // What a device of the session has, in bytes; 0: not known. The least of several calls counts.
@@ -70,15 +71,23 @@ class GroupRuns {
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
   // A snapshot is asked for of the items up to `seq`: remembers how the arrays lie behind it, for a
-  // gateway that is started again. Nothing where later items were looked at already, or the arrays
-  // are more than a row takes.
+  // gateway that is started again. Nothing where later items were sent already, or the arrays are
+  // more than a row takes.
   void NoteSnapshot(uint64_t seq);
-  // What was noted of it. Forgets that, and what was noted before.
+  // What was noted of it, now that it is the session's snapshot. Forgets what was noted before.
   std::optional<proto::GroupState> TakeNoted(uint64_t seq);
   // That of a session that has run nothing; then of one that goes on behind a snapshot.
   proto::GroupState Describe();
   // Requires that nothing was looked at. Errors: DATA_LOSS: `state` has what cannot be.
   absl::Status Resume(const proto::GroupState& state);
+  // The client has gone, or another stream takes the place of its own: what it sent and is not
+  // rewritten yet is taken back, and what comes of it is not looked at. Returns the next turn.
+  uint64_t BeginTurn();
+  // Another client goes on behind item `seq`: later ones were never applied. False: it is neither
+  // the last item nor that of the session's snapshot, so nobody knows how arrays lie there.
+  bool GoOnBehind(uint64_t seq);
+  // `kept` is rank 0's: arrays that are cut have the dimensions of the whole.
+  void DescribeWhole(proto::Kept& kept);
   void Restart();                   // a new epoch: what was sent may not have arrived
   void Done(uint64_t through_seq);  // no rank is sent the items up to this one again
   struct Original {
@@ -111,6 +120,8 @@ class GroupRuns {
   };
   proto::GroupState DescribeSpread() const;
   absl::Status ResumeArray(const proto::GroupArray& array);
+  absl::Status ResumeAll(const proto::GroupState& state);
+  void TakeBackUnsent();
   void LookAtPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);
   void Define(uint64_t handle, Handle defined);
@@ -158,7 +169,10 @@ class GroupRuns {
   std::map<uint64_t, proto::GroupState> noted_;             // by snapshot, at most kNotedMax
   std::vector<proto::Notice> notices_;
   size_t written_bytes_ = 0;                                 // of those graphs
-  uint64_t seen_seq_ = 0;
+  std::optional<proto::GroupState> durable_;  // of the session's snapshot, where that is known
+  uint64_t turn_ = 0;
+  uint64_t seen_seq_ = 0, sent_seq_ = 0;  // looked at, and of these rewritten
+  std::vector<std::pair<uint64_t, std::optional<Handle>>> unsent_;  // handles, as they were before
   std::map<uint64_t, Item> items_;  // that not all ranks have applied
   std::set<std::string> sent_;      // graphs, in this epoch
 };

@@ -83,6 +83,14 @@ std::string RootOfParts(const std::vector<wire::Hash>& parts) {
   return root;
 }
 
+std::optional<std::vector<wire::Hash>> PartsOfRoot(std::string_view root, uint32_t ranks) {
+  if (root.size() != ranks * wire::kHashBytes) return std::nullopt;
+  std::vector<wire::Hash> parts;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    parts.push_back(*wire::HashFromBytes(PartOfRoot(root, rank, ranks)));
+  return parts;
+}
+
 std::string PartOfRoot(std::string_view root, uint32_t rank, uint32_t ranks) {
   if (ranks == 1 || root.empty()) return std::string(root);
   return std::string(root.substr(rank * wire::kHashBytes, wire::kHashBytes));

@@ -89,6 +89,8 @@ class SnapshotParts {
 
 // The root of a session's snapshot: those of its parts, one behind the other.
 std::string RootOfParts(const std::vector<wire::Hash>& parts);
+// The parts of it; nothing: it is not that of so many ranks.
+std::optional<std::vector<wire::Hash>> PartsOfRoot(std::string_view root, uint32_t ranks);
 // That of `rank`; of a session on one device the whole. Empty: there is none.
 std::string PartOfRoot(std::string_view root, uint32_t rank, uint32_t ranks);
 

@@ -34,19 +34,26 @@ proto::GroupState GroupRuns::Describe() {
 
 void GroupRuns::NoteSnapshot(uint64_t seq) {
   std::lock_guard lock(mutex_);
-  if (seq != seen_seq_ || handles_.size() > kGroupStateArraysMax) return;
+  if (seq != sent_seq_ || handles_.size() > kGroupStateArraysMax) return;
   proto::GroupState state = DescribeSpread();
   state.set_seq(seq);
-  for (const auto& [name, handle] : handles_) {
+  const auto describe = [&state](uint64_t name, const Handle& handle) {
     proto::GroupArray& array = *state.add_arrays();
     array.set_handle(name);
     array.set_bytes(static_cast<uint64_t>(handle.bytes));
     array.set_is_state(handle.is_state);
-    if (handle.cut == nullptr) continue;
+    if (handle.cut == nullptr) return;
     array.set_dtype(static_cast<uint32_t>(handle.cut->dtype));
     for (const int64_t dim : handle.cut->dims) array.add_dims(static_cast<uint64_t>(dim));
     for (const int64_t dim : handle.cut->layout.cut) array.add_cut(static_cast<int32_t>(dim));
-  }
+  };
+  // A frame may be looked at in this moment, and is not sent: what it changed counts as before.
+  std::map<uint64_t, const std::optional<Handle>*> before;
+  for (const auto& [name, was] : unsent_) before.try_emplace(name, &was);
+  for (const auto& [name, handle] : handles_)
+    if (!before.contains(name)) describe(name, handle);
+  for (const auto& [name, was] : before)
+    if (was->has_value()) describe(name, **was);
   if (state.ByteSizeLong() > kGroupStateBytesMax) return;
   noted_[seq] = std::move(state);
   if (noted_.size() > kNotedMax) noted_.erase(noted_.begin());
@@ -57,6 +64,7 @@ std::optional<proto::GroupState> GroupRuns::TakeNoted(uint64_t seq) {
   std::optional<proto::GroupState> taken;
   if (const auto found = noted_.find(seq); found != noted_.end()) taken = std::move(found->second);
   noted_.erase(noted_.begin(), noted_.upper_bound(seq));
+  durable_ = taken;
   return taken;
 }
 
@@ -91,6 +99,11 @@ absl::Status GroupRuns::ResumeArray(const proto::GroupArray& array) {
 
 absl::Status GroupRuns::Resume(const proto::GroupState& state) {
   std::lock_guard lock(mutex_);
+  durable_ = state;
+  return ResumeAll(state);
+}
+
+absl::Status GroupRuns::ResumeAll(const proto::GroupState& state) {
   if (static_cast<size_t>(state.arrays_size()) > kGroupStateArraysMax)
     return absl::DataLossError(absl::StrCat(state.arrays_size(), " arrays"));
   memory_ = {};
@@ -103,8 +116,53 @@ absl::Status GroupRuns::Resume(const proto::GroupState& state) {
     absl::Status status = ResumeArray(array);
     if (!status.ok()) return status;
   }
-  seen_seq_ = state.seq();
+  seen_seq_ = sent_seq_ = state.seq();
+  unsent_.clear();
   return absl::OkStatus();
+}
+
+// L3.
+void GroupRuns::TakeBackUnsent() {
+  std::vector<std::pair<uint64_t, std::optional<Handle>>> taken = std::exchange(unsent_, {});
+  for (auto change = taken.rbegin(); change != taken.rend(); ++change) {
+    if (change->second.has_value())
+      Define(change->first, *std::move(change->second));
+    else
+      Erase(change->first);
+  }
+  unsent_.clear();
+  seen_seq_ = std::min(seen_seq_, sent_seq_);
+  items_.erase(items_.upper_bound(seen_seq_), items_.end());
+}
+
+uint64_t GroupRuns::BeginTurn() {
+  std::lock_guard lock(mutex_);
+  TakeBackUnsent();
+  return ++turn_;
+}
+
+bool GroupRuns::GoOnBehind(uint64_t seq) {
+  std::lock_guard lock(mutex_);
+  if (seq == seen_seq_) return true;
+  const bool is_known = seq == 0 || (durable_.has_value() && durable_->seq() == seq);
+  if (!is_known || seq > seen_seq_) return false;
+  handles_.clear();
+  items_.clear();
+  noted_.clear();
+  memory_.held_bytes = memory_.held_cut_bytes = 0;
+  seen_seq_ = sent_seq_ = 0;
+  unsent_.clear();
+  return seq == 0 || ResumeAll(*durable_).ok();
+}
+
+void GroupRuns::DescribeWhole(proto::Kept& kept) {
+  std::lock_guard lock(mutex_);
+  for (proto::Kept::Entry& entry : *kept.mutable_entries()) {
+    const auto found = handles_.find(entry.handle());
+    if (entry.dtype() == 0 || found == handles_.end() || found->second.cut == nullptr) continue;
+    entry.clear_dims();
+    for (const int64_t dim : found->second.cut->dims) entry.add_dims(static_cast<uint64_t>(dim));
+  }
 }
 
 }  // namespace outboard::gateway

@@ -79,10 +79,11 @@ absl::Status RankAnswers::Merge(uint32_t rank, uint64_t sent_seq, proto::ServerF
       }
       continue;
     }
+    const bool ends = item.has_failed() && item.failed().seq() == 0;
+    if (!ranks_[rank].opened && !ends) continue;  // of the client before
     if (item.has_done()) passes = OnDone(rank, sent_seq, *item.mutable_done());
     if (item.has_failed()) passes = OnFailed(rank, item.failed());
     if (!passes) continue;
-    const bool ends = item.has_failed() && item.failed().seq() == 0;
     (all_opened() || ends ? out : held_).Add()->Swap(&item);
   }
   frame.mutable_items()->Swap(&out);

@@ -6,7 +6,7 @@
 //   Failed       of each item the first one; of a Fetch or Save rank 0's
 //   spans        rank 0's
 //   kernel uses, durable_seq   none: each rank has its own, which the relay keeps for its successor
-//   Saved, Need  rank 0's
+//   Saved, Need, Kept  rank 0's
 //
 // All ranks apply the same items. If a Run or Put failed on some ranks and not on others, what they
 // hold has parted, and the session ends.

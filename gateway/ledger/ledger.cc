@@ -279,7 +279,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
     if (!status.ok()) return status;
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  return std::unique_ptr<Ledger>(new Ledger(std::move(db), folder.empty() ? "." : folder));
+  return std::unique_ptr<Ledger>(new Ledger(std::move(db), folder.empty() ? "." : folder,
+                                            options.copied_to_memory ? "" : path));
 }
 
 absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {

@@ -244,12 +244,13 @@ class Ledger {
   absl::StatusOr<VerifyReport> Verify();
 
  private:
-  Ledger(std::unique_ptr<storage::Database> db, std::string folder)
-      : folder_(std::move(folder)), db_(std::move(db)) {}
+  Ledger(std::unique_ptr<storage::Database> db, std::string folder, std::string file)
+      : folder_(std::move(folder)), file_(std::move(file)), db_(std::move(db)) {}
   absl::Status Move(MonthFiles& files, const std::string& month,
                     const std::vector<int64_t>& numbers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;  // where the file is, and those of months
+  const std::string file_;    // empty: in memory
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
 };

@@ -21,7 +21,7 @@
 // life.
 //
 // Amounts. A charge for [from, to) is ChargeAfter(to) - ChargeAfter(from): charges of a lease
-// telescope to ChargeAfter(all its seconds) however the ranges are cut.
+// telescope to ChargeAfter(all its milliseconds) however the ranges are cut.
 //
 // The caller passes the charges to Ledger::Post and may post them again if it does not know whether
 // that succeeded. Steps never wait for the meter or the ledger.

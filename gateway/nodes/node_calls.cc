@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
+#include "gateway/nodes/driver_rows.h"
 #include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_logs.h"
 #include "gateway/server/authenticator.h"
@@ -13,6 +14,7 @@
 #include "gateway/streams/unary_call.h"
 #include "gateway/tls/fleet_door.h"
 #include "gateway/tls/worker_admission.h"
+#include "telemetry/log.h"
 
 namespace outboard::gateway {
 namespace {
@@ -24,6 +26,18 @@ constexpr uint64_t kNoAccount = 0;  // accounts count from 1
 absl::Status NoTls() {
   return absl::FailedPreconditionError(
       "this port has no TLS: nodes that boot over the network cannot join here");
+}
+
+// A node without its drivers serves with its CPUs: no reason to refuse it.
+void AddDriver(DriverRows& drivers, const proto::NodeFacts& facts, proto::EnrolReply& reply) {
+  const auto driver = drivers.ForKernel(facts.kernel());
+  if (!driver.ok())
+    telemetry::LogWarning("node_driver_not_read", {{"node", facts.serial()},
+                                                   {"message", driver.status().message()}});
+  if (!driver.ok() || !driver->has_value()) return;
+  reply.mutable_driver()->set_digest((*driver)->digest);
+  reply.mutable_driver()->set_bytes((*driver)->bytes);
+  reply.mutable_driver()->set_kernel((*driver)->kernel);
 }
 
 }  // namespace
@@ -44,12 +58,14 @@ grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolN
       // A claim is good once: it is not spent on a node that has given up waiting.
       if (context->IsCancelled()) return done(absl::CancelledError("the node has hung up"));
       const auto chain =
-          nodes.enrolment->Enrol(*context->auth_context(), *request, peer, WallNow());
+          nodes.enrolment->Enrol(*context->auth_context(), *request, peer,
+                                 {.wall = WallNow(), .mono = MonoNow()});
       if (absl::IsPermissionDenied(chain.status())) return door->Refuse(peer, chain.status(), done);
-      if (chain.ok())
-        for (const tls::Certificate& one : *chain)
-          reply->mutable_certificate_chain()->append(one.ToPem());
-      done(chain.status());
+      if (!chain.ok()) return done(chain.status());
+      for (const tls::Certificate& one : *chain)
+        reply->mutable_certificate_chain()->append(one.ToPem());
+      AddDriver(*nodes.drivers, request->facts(), *reply);
+      done(absl::OkStatus());
     });
   };
   return new Call(CallMethod::kEnrolNode, context, &turns->requests, let_in, enrol);

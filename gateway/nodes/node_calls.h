@@ -10,6 +10,7 @@
 
 namespace outboard::gateway {
 
+class DriverRows;
 class FleetDoor;
 class NodeEnrolment;
 class NodeKeeper;
@@ -22,6 +23,7 @@ struct Nodes {
   NodeEnrolment* enrolment = nullptr;
   NodeLogs* logs = nullptr;
   NodeKeeper* keeper = nullptr;
+  DriverRows* drivers = nullptr;
 };
 
 grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
-#include "gateway/base/clock.h"
 #include "gateway/base/node_serial.h"
 #include "gateway/nodes/node_words.h"
 #include "gateway/tls/worker_admission.h"
@@ -39,11 +38,11 @@ const char* NodeEnrolment::ToString(Proof proof) {
 
 absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
     const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request,
-    const std::string& address, WallTime now) {
-  OB_RETURN_IF_ERROR(MayAsk(address));
+    const std::string& address, Now now) {
+  OB_RETURN_IF_ERROR(MayAsk(address, now.mono));
   OB_RETURN_IF_ERROR(CheckNodeFacts(request.facts()));
   NodeRow node{.serial = request.facts().serial(), .facts = request.facts(), .address = address};
-  auto chain = TryEnrol(caller, request, node, now);
+  auto chain = TryEnrol(caller, request, node, now.wall);
   if (!chain.ok()) {
     const std::string_view message(chain.status().message().data(),
                                    chain.status().message().size());
@@ -64,8 +63,7 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
   return chain;
 }
 
-absl::Status NodeEnrolment::MayAsk(const std::string& address) {
-  const MonoTime now = MonoNow();
+absl::Status NodeEnrolment::MayAsk(const std::string& address, MonoTime now) {
   std::lock_guard lock(asks_mutex_);
   if (asks_.size() >= kAddressesMax) {
     for (auto entry = asks_.begin(); entry != asks_.end();) {

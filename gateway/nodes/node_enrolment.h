@@ -43,6 +43,10 @@ class NodeEnrolment {
   NodeEnrolment(std::unique_ptr<NodeRegistry> registry, WorkerAdmission* admission)
       : registry_(std::move(registry)), admission_(admission) {}
 
+  struct Now {
+    WallTime wall;
+    MonoTime mono;  // of how often an address asks
+  };
   // `address`: where the caller is, for people.
   // Errors: INVALID_ARGUMENT    the request, or facts
   //         PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, RESOURCE_EXHAUSTED  each with a word
@@ -50,7 +54,7 @@ class NodeEnrolment {
   //         those of the registry and of gateway/tls/authority_files.h
   absl::StatusOr<std::vector<tls::Certificate>> Enrol(const grpc::AuthContext& caller,
                                                       const proto::EnrolNodeRequest& request,
-                                                      const std::string& address, WallTime now);
+                                                      const std::string& address, Now now);
 
  private:
   enum class Proof { kCertificate, kKey, kClaim, kExpected, kApproved };
@@ -58,7 +62,7 @@ class NodeEnrolment {
   absl::StatusOr<std::vector<tls::Certificate>> TryEnrol(const grpc::AuthContext& caller,
                                                          const proto::EnrolNodeRequest& request,
                                                          NodeRow& node, WallTime now);
-  absl::Status MayAsk(const std::string& address);
+  absl::Status MayAsk(const std::string& address, MonoTime now);
   absl::StatusOr<Proof> Prove(const grpc::AuthContext& caller,
                               const proto::EnrolNodeRequest& request, const NodeRow& node,
                               const NodeRow* before, WallTime now);

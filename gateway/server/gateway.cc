@@ -33,6 +33,7 @@
 #include "gateway/groups/group_snapshots.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/nodes/node_enrolment.h"
+#include "gateway/nodes/driver_rows.h"
 #include "gateway/nodes/node_keeper.h"
 #include "gateway/nodes/node_logs.h"
 #include "gateway/nodes/power_hook.h"
@@ -311,12 +312,10 @@ class Gateway::Impl {
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
     if (row.snapshot_root.empty()) return absl::OkStatus();
-    std::vector<wire::Hash> parts;  // of each rank
-    if (row.snapshot_root.size() != row.devices * wire::kHashBytes)
-      return absl::DataLossError("its name is damaged");
-    for (uint32_t rank = 0; rank < row.devices; ++rank)
-      parts.push_back(*wire::HashFromBytes(PartOfRoot(row.snapshot_root, rank, row.devices)));
-    return blob_retention_->RestoreParts(row.tenant, row.session, parts);
+    const std::optional<std::vector<wire::Hash>> parts =
+        PartsOfRoot(row.snapshot_root, row.devices);
+    if (!parts) return absl::DataLossError("its name is damaged");
+    return blob_retention_->RestoreSnapshot(row.tenant, row.session, *parts);
   }
 
   absl::Status Serve() {
@@ -329,7 +328,8 @@ class Gateway::Impl {
     driver_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
-    const Nodes nodes{node_enrolment_.get(), node_logs_.get(), node_keeper_.get()};
+    const Nodes nodes{node_enrolment_.get(), node_logs_.get(), node_keeper_.get(),
+                      node_drivers_.get()};
     if (node_keeper_ != nullptr) node_keeper_->Start();
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             fleet_door_.get(), admission_.get(), nodes, &turns_);
@@ -415,6 +415,7 @@ class Gateway::Impl {
       }
       OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
       node_enrolment_ = std::make_unique<NodeEnrolment>(std::move(nodes), admission_.get());
+      OB_ASSIGN_OR_RETURN(node_drivers_, DriverRows::Open(AccountsPath(options_.data_folder)));
       node_logs_ = std::make_unique<NodeLogs>(options_.data_folder);
       OB_ASSIGN_OR_RETURN(node_keeper_,
                           NodeKeeper::Open(AccountsPath(options_.data_folder), FleetOfNodes()));
@@ -518,6 +519,7 @@ class Gateway::Impl {
   std::unique_ptr<WorkerTokens> worker_tokens_;
   std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<NodeEnrolment> node_enrolment_;
+  std::unique_ptr<DriverRows> node_drivers_;
   std::unique_ptr<NodeLogs> node_logs_;
   std::unique_ptr<NodeKeeper> node_keeper_;
   std::unique_ptr<LocalAttach> local_;

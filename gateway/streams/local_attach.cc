@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
+#include "gateway/base/token.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/abstract_listener.h"
@@ -109,9 +110,9 @@ class Connection final : public ExecutorEndpoint {
       if (*taken) break;
     }
     const auto session = SessionId::FromBytes(hello.session_id());
-    const auto token = SessionId::FromBytes(hello.attach_token());
+    const auto token = TokenFromBytes(hello.attach_token());
     if (!session || !token || !authenticator_->Worker(hello.fleet_secret()).ok()) return false;
-    if (!port_.Attach(*session, Token{token->hi, token->lo}, hello.rank()).ok()) return false;
+    if (!port_.Attach(*session, *token, hello.rank()).ok()) return false;
     attached_ = true;
     return true;
   }

@@ -1,5 +1,5 @@
-// The gRPC streams of a gateway (Cloud.Session, Fleet.Attach, Fleet.Join) as endpoints: each writes
-// the messages it is given, and passes the messages it reads to its port.
+// The gRPC streams of a gateway as endpoints (Cloud.Session, .Values, Fleet.Attach, .Join): each
+// writes the messages it is given, and passes the messages it reads to its port.
 // Errors: a stream ends with the status that the driver gave it, and with INVALID_ARGUMENT after a
 // malformed first message.
 #pragma once

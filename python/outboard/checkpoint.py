@@ -35,7 +35,7 @@ def keep(obj: Any) -> None:
     later (Session.attach, Session.fork) finds them by `kept`. What was kept before is not any more.
 
     A name follows its tensor: after an optimiser's step or another assign it is the new value that is found. Nothing is
-    copied, and nothing waits. Not of sessions on several devices.
+    copied, and nothing waits.
     """
     from outboard.nn.state import get_state_dict  # here, as above
 

@@ -57,7 +57,7 @@ class Session:
     @classmethod
     def attach(cls, name: str, host: str | None = None, key: str | None = None, *,
                tell: Callable[[str], None] | None = None, fingerprint: str | None = None, ca: str | None = None,
-               max_cost: float | None = None) -> Session:
+               max_cost: float | None = None, devices: int | None = None) -> Session:
         """Enters the session of this name, or id, as `outboard ps` lists them; `outboard.kept` is what its program kept.
 
             with Session.attach("run7"):
@@ -65,10 +65,12 @@ class Session:
 
         A program that has it now is told (outboard.Error, ABORTED), and its session ends there. What a program had sent and
         nobody had applied is lost with it; where a worker was lost, too, so is what came after its last snapshot. Like a session
-        with a name it is left, and not closed, at its end. Raises outboard.NotFound where the account has none such.
+        with a name it is left, and not closed, at its end. It has the devices that it has; who says another number of
+        `devices` than that hears of it (outboard.InvalidArgument). Raises outboard.NotFound where the account has none such.
         """
         session = cls.__new__(cls)
-        session._connection = _core.Connection(host, key, 1, tell, fingerprint, ca, max_cost, None, None, None, name)
+        session._connection = _core.Connection(host, key, 1 if devices is None else devices, tell, fingerprint, ca, max_cost, None, None,
+                                               None, name)
         session.closed = False
         return session
 

@@ -177,7 +177,7 @@ const UOp* Product(Graph& g, DType dtype, int64_t n) {
 class Measurement {
  public:
   Measurement(runtime::Device& device, const DeviceSizes& sizes)
-      : device_(device), sizes_(sizes), target_(worker::TargetOf(device.properties())) {}
+      : device_(device), sizes_(sizes), target_(worker::TargetOfDevice(device.properties())) {}
 
   absl::StatusOr<DeviceMeasured> Run() {
     for (const auto part : {&Measurement::Scrub, &Measurement::Copies, &Measurement::Snapshot,

@@ -90,8 +90,7 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
     const auto main_loop = std::min_element(
         loops.begin(), loops.end(),
         [](const CodeLoop& a, const CodeLoop& b) { return a.instructions < b.instructions; });
-    // A stage of a cluster is released at another block's barrier, which takes one more.
-    if (main_loop != loops.end() && each.tile.cluster == 1)
+    if (main_loop != loops.end())
       figures.instructions_per_hgmma =
           std::max(figures.instructions_per_hgmma.value_or(0), main_loop->PerProduct());
   }

@@ -20,7 +20,7 @@ void ProductsByWarpgroups() {
     return ReportSkipped("ptx_instructions_per_hgmma",
                          product.ok() ? kNoTools : std::string(product.status().message()));
   Report("ptx_instructions_per_hgmma", *product->instructions_per_hgmma, "count", "",
-         "in the main loop, the most of eight products of matrices of 8,192 by persistent blocks; "
+         "in the main loop, the most of 25 products by warpgroups, with clusters and without; "
          "at most 16 are wanted");
   Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
          "of these products; 0 are wanted");

@@ -26,6 +26,7 @@
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
+#include "tests/bench/nodes_figures.h"
 #include "tests/bench/python_figures.h"
 #include "tests/bench/queue_figures.h"
 #include "tests/bench/random_tensor.h"
@@ -274,6 +275,7 @@ int Main(int argc, char** argv) {
                                         ManyDevicesFigures();
                                         ShelfFigures();
                                       }},
+                                     {"nodes", NodeFigures, true},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},

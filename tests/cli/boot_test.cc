@@ -4,76 +4,23 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/write.hpp>
 #include <chrono>
 #include <fstream>
-#include <map>
-#include <mutex>
 
+#include "base/check.h"
 #include "cli/http_answers.h"
-#include "cli/node/boot_script.h"
-#include "cli/node/boot_server.h"
-#include "cli/node/image_store.h"
+#include "tests/cli/boot_world.h"
 #include "tests/support/http.h"
-#include "tests/support/temp_folder.h"
+#include "wire/tls/authority.h"
 
 namespace outboard::cli {
 namespace {
 
 using test::Ask;
 using test::Get;
-
-std::string Sha256Of(const std::string& path) { return ReadBootFile(path).value().digest; }
-
-class BootTest : public ::testing::Test {
- protected:
-  BootTest() {
-    Write("vmlinuz", "a kernel");
-    for (int i = 0; i < 200'000; ++i) initramfs_ += "initramfs " + std::to_string(i) + "\n";
-    Write("initramfs", initramfs_);
-    WriteSums();
-  }
-  void Write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name, std::ios::trunc | std::ios::binary) << text;
-  }
-  void WriteSums() {
-    Write("SHA256SUMS", Sha256Of(folder_ / "vmlinuz") + "  vmlinuz\n" +
-                            Sha256Of(folder_ / "initramfs") + "  initramfs\n");
-  }
-  void Serve() {
-    BootServerOptions options{.listen = "127.0.0.1:0",
-                              .image = ReadBootImage(folder_.path()).value(),
-                              .files = {},
-                              .choose =
-                                  [this](const std::string& serial, bool boots) {
-                                    std::lock_guard lock(mutex_);
-                                    boots_ += boots;
-                                    const auto at = chosen_.find(serial);
-                                    return at == chosen_.end() ? std::nullopt
-                                                               : std::optional(at->second);
-                                  },
-                              .script = {.gateway = "10.0.2.2:6668", .append = "console=ttyS0"},
-                              .claim_for = [this](const std::string& serial) {
-                                std::lock_guard lock(mutex_);
-                                asked_.push_back(serial);
-                                return std::exchange(claims_[serial], "");
-                              }};
-    image_ = *options.image;
-    auto server = BootServer::Start(std::move(options));
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  std::string InitramfsPath() const { return "/sha256/" + image_.initramfs.digest; }
-
-  const test::TempFolder folder_;
-  std::string initramfs_;
-  BootImage image_;
-  std::mutex mutex_;
-  std::map<std::string, std::string> claims_;
-  std::map<std::string, BootChoice> chosen_;
-  int boots_ = 0;
-  std::vector<std::string> asked_;
-  std::unique_ptr<BootServer> server_;
-};
 
 // It is tried again after a pause, and not a million times a second.
 TEST(AcceptLoopTest, WithoutAFreeDescriptor_ItWaits_AndGoesOn) {
@@ -117,6 +64,8 @@ TEST_F(BootTest, TheScripts_NameTheFilesByDigest) {
   EXPECT_NE(second.find("outboard.image=" + image_.digest), std::string::npos);
   EXPECT_NE(second.find(" console=ttyS0"), std::string::npos);
   EXPECT_EQ(second.find("outboard.claim"), std::string::npos);
+  // Where the machine has found it: from there come drivers.
+  EXPECT_NE(second.find(" outboard.boot=x:80 "), std::string::npos) << second;
   EXPECT_EQ(asked_, std::vector<std::string>{"S_7"});
 }
 
@@ -134,25 +83,6 @@ TEST_F(BootTest, AClaim_GoesToItsSerialAlone_Once) {
       "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_NE(script("serial=s-1").find(" outboard.claim=ob_claim_1 "), std::string::npos);
   EXPECT_EQ(script("serial=s-1").find("claim"), std::string::npos);
-}
-
-// An image of this kernel, in a folder of its own.
-BootImage MakeImage(const std::string& folder, const std::string& kernel,
-                    const std::string& expects) {
-  std::filesystem::create_directories(folder);
-  std::string head(0x400, '\0');
-  head.replace(0x202, 4, "HdrS");
-  head[0x20e] = '\x00';  // 0x200 + 0x100
-  head[0x20f] = '\x01';
-  head.replace(0x300, kernel.size() + 8, kernel + " (debian");
-  std::ofstream(folder + "/vmlinuz", std::ios::binary) << head;
-  std::ofstream(folder + "/initramfs") << "an initramfs for " << expects;
-  std::ofstream(folder + "/kernel-release") << expects << "\n";
-  std::ofstream sums(folder + "/SHA256SUMS");
-  for (const char* const name : {"vmlinuz", "initramfs", "kernel-release"})
-    sums << Sha256Of(folder + "/" + name) << "  " << name << "\n";
-  sums.close();
-  return ReadBootImage(folder).value();
 }
 
 TEST_F(BootTest, AMachine_BootsWhatWasChosenForIt_AndIsToldThatItIsOnTrial) {
@@ -173,73 +103,6 @@ TEST_F(BootTest, AMachine_BootsWhatWasChosenForIt_AndIsToldThatItIsOnTrial) {
   Ask(server_->address(),
       "HEAD /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(boots_, boots);
-}
-
-// The table of errors: expected and found.
-TEST_F(BootTest, ImageAdd_RefusesWhatDoesNotFit) {
-  const std::string data = folder_ / "data", folder = folder_ / "new";
-  const BootImage image = MakeImage(folder, "6.1.0-49-amd64", "6.1.0-49-amd64");
-  EXPECT_EQ(KernelRelease(folder + "/vmlinuz").value(), "6.1.0-49-amd64");
-  const auto refused = [&](const ImageToAdd& add, const std::string& expected,
-                           const std::string& found) {
-    const absl::Status status = AddImage(data, add).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    const std::string message(status.message());
-    EXPECT_NE(message.find(expected), std::string::npos) << message;
-    EXPECT_NE(message.find(found), std::string::npos) << message;
-  };
-  const std::string zeros = "sha256:" + std::string(64, '0');
-  refused({.folder = folder, .digest = zeros}, "expected " + zeros, "found " + image.digest);
-  refused({.folder = folder, .digest = "sha256:12"}, "--digest", "64 hex digits");
-  MakeImage(folder_ / "mixed", "6.1.0-50-amd64", "6.1.0-49-amd64");
-  refused({.folder = folder_ / "mixed"}, "expects kernel 6.1.0-49-amd64", "found 6.1.0-50-amd64");
-  refused({.folder = folder_.path()}, "vmlinuz", "is no kernel");
-  const auto added = AddImage(data, {.folder = folder, .digest = image.digest});
-  ASSERT_TRUE(added.ok()) << added.status();
-  EXPECT_EQ(added->kernel, "6.1.0-49-amd64");
-  EXPECT_EQ(ReadStoredImage(data, image.digest)->initramfs.digest, image.initramfs.digest);
-  EXPECT_EQ(ReadStoredImage(data, zeros).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_FALSE(ReadStoredImage(data, "sha256:../..").ok());
-  // Changed where it is kept: it is not served.
-  const std::string kept = ReadStoredImage(data, image.digest)->initramfs.path;
-  std::ofstream(kept, std::ios::app) << "x";
-  EXPECT_EQ(ReadStoredImage(data, image.digest).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(BootTest, ImageAdd_WithASigner_AsksForItsSignature) {
-  const std::string data = folder_ / "data", folder = folder_ / "new";
-  MakeImage(folder, "6.1", "6.1");
-  const auto shell = [&](const std::string& line) {
-    return std::system(("cd " + folder_.path() + " && " + line + " 2>/dev/null").c_str());
-  };
-  for (const char* const key : {"one", "two"}) {
-    const std::string name = key;
-    if (shell("openssl ecparam -name prime256v1 -genkey -noout -out " + name + ".key && " +
-              "openssl pkey -in " + name + ".key -pubout -out " + name + ".pem") != 0)
-      GTEST_SKIP() << "there is no openssl to sign with";
-  }
-  const auto sign = [&](const std::string& key) {
-    return shell(OUTBOARD_SOURCE_DIR "/deploy/image/sign new " + key + ".key >/dev/null");
-  };
-  const ImageToAdd add{.folder = folder, .digest = {}, .signer_file = folder_ / "one.pem"};
-  const auto unsigned_one = AddImage(data, add);
-  EXPECT_NE(unsigned_one.status().message().find("found none"), absl::string_view::npos);
-  ASSERT_EQ(sign("two"), 0);
-  EXPECT_NE(AddImage(data, add).status().message().find("found another"), absl::string_view::npos);
-  ASSERT_EQ(sign("one"), 0);
-  EXPECT_TRUE(AddImage(data, add).ok());
-  // From then on each.
-  ASSERT_EQ(sign("two"), 0);
-  EXPECT_FALSE(AddImage(data, {.folder = folder}).ok());
-  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "two.pem"})
-                .status()
-                .code(),
-            absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "one.key"})
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(BootTest, AFile_IsServedWhole_AndInParts) {
@@ -264,6 +127,78 @@ TEST_F(BootTest, AFile_IsServedWhole_AndInParts) {
   const std::string head = ask("", "HEAD ");
   EXPECT_NE(head.find("Content-Length: " + std::to_string(initramfs_.size())), std::string::npos);
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
+}
+
+// What HTTPS answers to `request`, by `context`; "" where there is no connection.
+std::string AskByTls(const std::string& address, boost::asio::ssl::context& context,
+                     const std::string& request) {
+  namespace ssl = boost::asio::ssl;
+  boost::asio::io_context io;
+  ssl::stream<boost::asio::ip::tcp::socket> stream(io, context);
+  boost::system::error_code error;
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  stream.lowest_layer().connect({boost::asio::ip::address_v4::loopback(), port}, error);
+  if (!error) stream.handshake(ssl::stream_base::client, error);
+  if (!error) boost::asio::write(stream, boost::asio::buffer(request), error);
+  std::string answer;
+  if (!error)
+    boost::asio::read(stream, boost::asio::dynamic_buffer(answer), error);  // to its end
+  return answer;
+}
+
+TEST_F(BootTest, OverHttps_ItServesTheSame_WithACertificateOfItsCa) {
+  namespace ssl = boost::asio::ssl;
+  const auto authority = tls::Authority::Generate("a test's CA").value();
+  const auto other = tls::Authority::Generate("another CA").value();
+  int issued = 0;
+  https_identity_ = [&]() -> absl::StatusOr<HttpsIdentity> {
+    ++issued;
+    OB_ASSIGN_OR_RETURN(const tls::KeyAndChain made,
+                        authority.Issue({.common_name = "boot", .names = {"127.0.0.1"}}));
+    // Due at once: each connection finds a new one.
+    return HttpsIdentity{.pem = made.ToPem(), .renew_at = absl::InfinitePast()};
+  };
+  Serve();
+  const auto client = [](const tls::Authority& believed) {
+    ssl::context context(ssl::context::tls_client);
+    const std::string pem = believed.certificate().ToPem();
+    context.add_certificate_authority(boost::asio::buffer(pem));
+    context.set_verify_mode(ssl::verify_peer);
+    context.set_verify_callback(ssl::host_name_verification("127.0.0.1"));
+    return context;
+  };
+  ssl::context good = client(authority), bad = client(other);
+  const std::string get = "GET " + InitramfsPath() + " HTTP/1.1\r\nHost: x\r\n";
+  const std::string whole =
+      AskByTls(server_->https_address(), good, get + "Connection: close\r\n\r\n");
+  EXPECT_TRUE(whole.ends_with("\r\n\r\n" + initramfs_)) << whole.substr(0, 200);
+  const std::string part = AskByTls(server_->https_address(), good,
+                                    get + "Range: bytes=10-19\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(part.starts_with("HTTP/1.1 206 ")) << part;
+  EXPECT_TRUE(part.ends_with("\r\n\r\n" + initramfs_.substr(10, 10)));
+  // Drivers come without TLS, from the other port.
+  const std::string script =
+      AskByTls(server_->https_address(), good,
+               "GET /node.ipxe?serial=s-1 HTTP/1.1\r\nHost: boot:99\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(script.find(" outboard.boot=boot:" +
+                        server_->address().substr(server_->address().rfind(':') + 1) + " "),
+            std::string::npos)
+      << script;
+  EXPECT_EQ(AskByTls(server_->https_address(), bad, get + "\r\n"), "");
+  EXPECT_EQ(issued, 5);  // at the start, and for each connection
+  // Without TLS, it says nothing there.
+  EXPECT_EQ(Get(server_->https_address(), "/boot.ipxe", "Connection: close\r\n"), "");
+  ssl::context old = client(authority);
+  SSL_CTX_set_max_proto_version(old.native_handle(), TLS1_1_VERSION);
+  EXPECT_EQ(AskByTls(server_->https_address(), old, get + "\r\n"), "");
+}
+
+TEST_F(BootTest, OverHttps_WithoutACertificate_ItDoesNotStart) {
+  BootServerOptions options{.listen = "127.0.0.1:0",
+                            .https_listen = "127.0.0.1:0",
+                            .https_identity = [] { return HttpsIdentity{.pem = "none"}; }};
+  EXPECT_EQ(BootServer::Start(std::move(options)).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(BootTest, NothingElse_IsServed) {
@@ -335,6 +270,16 @@ TEST(BootScript, AMachineWithoutASerialNumber_GoesByWhatProcess1TakesToo) {
   EXPECT_EQ(ParseBootQuery("serial=Not%20Specified&uuid=&mac=52-54").serial, "mac-52-54");
   EXPECT_EQ(ParseBootQuery("x").serial, "");
   EXPECT_EQ(ParseBootQuery("serial=%zz%4&uuid").serial, "zz_4");
+}
+
+TEST(BootScript, AHost_IsHeldByACommandLine_OrLeftOut) {
+  EXPECT_EQ(HostOfHeader("10.0.2.2:6669"), "10.0.2.2:6669");
+  EXPECT_EQ(HostOfHeader("boot.shelf"), "boot.shelf:80");
+  EXPECT_EQ(HostOfHeader("[fd00::1]:6669"), "[fd00::1]:6669");
+  EXPECT_EQ(HostOfHeader("[fd00::1]"), "[fd00::1]:80");
+  for (const std::string& bad : {std::string(), std::string("a b:1"), std::string("a${x}:1"),
+                                 std::string("a\nb:1"), std::string(300, 'a')})
+    EXPECT_EQ(HostOfHeader(bad), "") << bad;
 }
 
 TEST(BootScript, WordsForTheKernel_AreWords) {

@@ -57,6 +57,17 @@ TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
   EXPECT_TRUE(Has(ended.out, "\"class\": \"quick\", \"seconds\": 0.")) << ended.out;
 }
 
+TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
+  const std::string endless = std::string("\"") + LINEAR_PROGRAM + "\"; sleep 60";
+  test::Process estimate({OUTBOARD_BINARY, "estimate", "--json", "--prices", prices(), "--", "sh",
+                          "-c", endless},
+                         {"CLOUD=", "OUTBOARD_DATA=" + (folder_ / "data")});
+  ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
+  EXPECT_EQ(estimate.Stop(SIGINT), 0) << estimate.err();
+  EXPECT_TRUE(Has(estimate.err(), "was interrupted after ")) << estimate.err();
+  EXPECT_TRUE(Has(estimate.out(), "\"class\": \"quick\", \"seconds\": 0.")) << estimate.out();
+}
+
 TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
   const std::string file = prices();
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
@@ -74,12 +85,28 @@ TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
   }
 }
 
+// Whoever presses Ctrl-C wants no second run, which on a device would cost.
+TEST_F(EstimateCliTest, CtrlC_OfTheRecordedRun_MeasuresNothing) {
+  const std::string endless =
+      "echo begun >>\"$0\"; \"" + std::string(LINEAR_PROGRAM) + "\"; sleep 60";
+  const std::string runs = folder_ / "runs";
+  test::Process estimate(
+      {OUTBOARD_BINARY, "estimate", "--json", "--measure", "--", "sh", "-c", endless, runs},
+      {"CLOUD=", std::string("OUTBOARD_BIN=") + OUTBOARD_BINARY,
+       "OUTBOARD_DATA=" + (folder_ / "data")});
+  ASSERT_TRUE(test::Eventually([&] { return Has(estimate.err(), "runs, "); })) << estimate.err();
+  EXPECT_EQ(estimate.Stop(SIGINT), 1) << estimate.err();
+  EXPECT_TRUE(Has(estimate.err(), "interrupted, so nothing is measured")) << estimate.err();
+  EXPECT_TRUE(Has(estimate.out(), "\"class\": \"this machine\"")) << estimate.out();
+  EXPECT_EQ(test::ReadFile(runs), "begun\n");
+}
+
 TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
   const test::Ended nothing = Run({"--prices", prices(), "--", "true"});
   EXPECT_EQ(nothing.code, 1);
   EXPECT_TRUE(Has(nothing.err, "true computed nothing")) << nothing.err;
   const test::Ended none = Run({"--prices", prices(), "--", "no-such-program"});
-  EXPECT_NE(none.code, 0);
+  EXPECT_EQ(none.code, 1) << "2 is wrong usage";
   EXPECT_TRUE(Has(none.err, "no-such-program: No such file")) << none.err;
   const test::Ended no_file = Run({"--prices", folder_ / "none", "--", "true"});
   EXPECT_NE(no_file.code, 0);

@@ -15,9 +15,9 @@ namespace {
 
 class SweepCliTest : public ::testing::Test {
  protected:
-  test::Ended Run(std::vector<std::string> args) {
+  test::Ended Run(std::vector<std::string> args, const std::string& cloud = "CLOUD=") {
     args.insert(args.begin(), {OUTBOARD_BINARY, "sweep"});
-    return test::RunToEnd(args, {"OUTBOARD_DATA=" + (folder_ / "data")});
+    return test::RunToEnd(args, {"OUTBOARD_DATA=" + (folder_ / "data"), cloud});
   }
   std::string Script(const std::string& text) {
     const std::string path = folder_ / "trial.sh";
@@ -142,8 +142,9 @@ TEST_F(SweepCliTest, HalvingStopsWhatFallsBehind) {
 TEST_F(SweepCliTest, MoneyIsDivided) {
   const std::string script =
       Script("echo \"step=1 loss=$CLOUD_MAX_COST cost_micro_usd=$1\" >&$OUTBOARD_REPORT_FD\n");
-  test::Ended ended =
-      Run({"-p", "a=100000,1100000,7", "--max-cost", "1.2", "-j", "1", "--", "sh", script, "{a}"});
+  test::Ended ended = Run(
+      {"-p", "a=100000,1100000,7", "--max-cost", "1.2", "-j", "1", "--", "sh", script, "{a}"},
+      "CLOUD=1");
   EXPECT_EQ(ended.code, 1) << ended.out;
   EXPECT_EQ(Csv(),
             "trial,a,state,step,loss,best_loss\n"
@@ -151,9 +152,33 @@ TEST_F(SweepCliTest, MoneyIsDivided) {
             "2,1100000,done,1,0.55,0.55\n"  // half of 1.1
             "3,7,waiting,,,\n");
   EXPECT_NE(Run({"show"}).out.find("no money is left for it"), std::string::npos);
-  ended = Run({"resume", "--max-cost", "2"});
+  const test::Ended here = Run({"resume"});
+  EXPECT_EQ(here.code, 2);
+  EXPECT_NE(here.err.find("--max-cost bounds what trials cost at a gateway: set CLOUD=1"),
+            std::string::npos)
+      << here.err;
+  ended = Run({"resume", "--max-cost", "2"}, "CLOUD=1");
   EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
   EXPECT_NE(Csv().find("3,7,done,1,0.8,0.8"), std::string::npos) << Csv();
+}
+
+// A private worker has all cores and no price: two trials at a time would compete for the cores,
+// and a bound would bound nothing.
+TEST_F(SweepCliTest, OnThisMachineTrialsRunOneByOne_AndHaveNoBound) {
+  const std::string script = Script(
+      "mkdir \"$0.running\" || exit 9\nsleep 0.1\nrmdir \"$0.running\"\necho step=1 loss=$1\n");
+  const test::Ended ended = Run({"-p", "a=1,2,3", "--", "sh", script, "{a}"});
+  EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_NE(ended.err.find("at most 1 at once"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("a private worker of its own"), std::string::npos) << ended.err;
+  const test::Ended cloud = Run({"-p", "a=1,2,3", "--", "true", "{a}"}, "CLOUD=1");
+  EXPECT_NE(cloud.err.find("at most 3 at once"), std::string::npos) << cloud.err;
+  EXPECT_EQ(cloud.err.find("private worker"), std::string::npos) << cloud.err;
+  const test::Ended bound = Run({"-p", "a=1,2", "--max-cost", "1", "--", "true", "{a}"});
+  EXPECT_EQ(bound.code, 2);
+  EXPECT_NE(bound.err.find("--max-cost bounds what trials cost at a gateway: set CLOUD=1"),
+            std::string::npos)
+      << bound.err;
 }
 
 TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {

@@ -152,6 +152,30 @@ TEST(StepPace, TheFirstTenSteps_DoNotCount) {
   EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.01, 1e-9);
 }
 
+// A program of two kinds of steps has the mean of both; what happens once is left out.
+TEST(StepPace, WhatHappensOnce_DoesNotCount_AndWhatAlternates_Does) {
+  session::StepPace times;
+  session::StepPace::Clock::time_point now;
+  for (int step = 1; step <= 40; ++step) {
+    now += std::chrono::milliseconds(step == 20 ? 5000 : step % 2 == 0 ? 30 : 10);
+    times.Note(step, now);
+  }
+  ASSERT_TRUE(times.PerStep().has_value());
+  EXPECT_EQ(times.PerStep()->steps, 30u);
+  EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.02, 0.001);
+}
+
+// What came long ago says nothing of now.
+TEST(StepPace, TheLatestSteps_Count) {
+  session::StepPace times;
+  session::StepPace::Clock::time_point now;
+  for (int step = 1; step <= 2000; ++step) {
+    now += std::chrono::milliseconds(step <= 1000 ? 10 : 20);
+    times.Note(step, now);
+  }
+  EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.02, 1e-9);
+}
+
 TEST(RecordingSession, ProgramsRun_AndReadValuesThatAreMadeUp) {
   SetSession(MakeRecordingSession({}));
   Tensor w = Tensor::from<float>({1, 2, 3, 4}).state_();

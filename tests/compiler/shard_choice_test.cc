@@ -164,7 +164,7 @@ TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
       held += static_cast<double>(ElementCount(param->shape)) * ByteWidth(param->dtype);
     std::printf("  its schedule takes %.1f MB\n", held / 1e6);
     EXPECT_GT(alone.report.memory_bytes, 0.6 * held) << name;
-    EXPECT_LT(alone.report.memory_bytes, 3 * held) << name;
+    EXPECT_LT(alone.report.memory_bytes, 1.3 * held) << name;
 
     ASSERT_FALSE(donated.empty()) << name;
     double state = 0;

@@ -34,7 +34,7 @@ Trained TrainOn(const char* kind, int steps,
                 const std::function<std::function<Tensor()>()>& begin) {
   Trained trained;
   auto device = ValueOrDie(runtime::MakeDevice(kind, {.memory_bytes_max = int64_t{1} << 30}));
-  worker::InProcessCompiler compiler({.target = worker::TargetOf(device->properties())});
+  worker::InProcessCompiler compiler({.target = worker::TargetOfDevice(device->properties())});
   SetSession(ValueOrDie(
       Session::ConnectLink(std::make_unique<test::ExecutorLink>(
                                worker::MakeCompiledEngine(&compiler, std::move(device), {})),

@@ -119,6 +119,42 @@ TEST_F(PricesTest, AnEstimate_AsksForClasses_AndAfterTenStepsIsMeasured) {
   EXPECT_TRUE(Has(lines.back(), "; error ")) << lines.back();
 }
 
+// The program runs twice: without a device, and 20 steps of it on one, which are paid for.
+TEST_F(PricesTest, AMeasuredEstimate_IsOfStepsOnADevice_AndCostsThem) {
+  Write(file(), FileOf("\"gflops\": 0.001, \"memory_gb_per_s\": 0.001", "3.6"));
+  cluster_.StartUp(1, "--prices " + file());
+  const auto estimate = [&](const std::string& more) {
+    return Outboard("estimate --json --steps 100 --gateway " + cluster_.target() + " " + more +
+                        " -- " + LINEAR_PROGRAM,
+                    {"CLOUD", "CLOUD_KEY=" + cluster_.key()});
+  };
+  const auto seconds = [](const std::string& json) {
+    const size_t at = json.find("\"seconds\": ");
+    return at == std::string::npos ? -1 : std::atof(json.c_str() + at + 11);
+  };
+  const auto by_graphs = estimate("");
+  EXPECT_EQ(by_graphs.code, 0) << by_graphs.err;
+  EXPECT_TRUE(Has(by_graphs.out, "\"measured\": false")) << by_graphs.out;
+  EXPECT_EQ(cluster_.Books()->UsageOfAll()->device_ms, 0) << "an estimate needs no device";
+  const auto measured = estimate("--measure");
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  EXPECT_TRUE(Has(measured.out, "\"class\": \"any\"")) << measured.out;
+  EXPECT_TRUE(Has(measured.out, "\"measured\": true")) << measured.out;
+  EXPECT_GT(seconds(measured.out), 0) << measured.out;
+  // The file's rates are a millionth of this machine's.
+  EXPECT_LT(seconds(measured.out), seconds(by_graphs.out) / 100);
+  EXPECT_TRUE(Eventually([&] { return cluster_.Books()->UsageOfAll()->device_ms > 0; }));
+}
+
+TEST_F(PricesTest, AnEstimateOfTooFewSteps_MeasuresNothing) {
+  cluster_.StartUp(1);
+  const auto ended =
+      Outboard("estimate --measure --gateway " + cluster_.target() + " -- " + STEPPER_BINARY + " 5",
+               {"CLOUD", "CLOUD_KEY=" + cluster_.key()});
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_TRUE(Has(ended.err, "ended before 20 steps were done: nothing is measured")) << ended.err;
+}
+
 TEST_F(PricesTest, AWorkerThatFallsShort_IsRefusedAndEnds) {
   Write(file(), FileOf("\"gflops\": 1e9", "1"));
   cluster_.StartGateway("--prices " + file());

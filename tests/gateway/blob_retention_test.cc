@@ -320,7 +320,7 @@ TEST_F(SessionsTest, ASnapshotTakesThePlaceOfTheOneBefore) {
   Snapshot({"never named"});
   while (store_->SyncSome()) continue;
   Open(0);
-  ASSERT_TRUE(blob_retention_->RestoreSnapshot(kA, kSession, second).ok());
+  ASSERT_TRUE(blob_retention_->RestoreSnapshot(kA, kSession, {&second, 1}).ok());
   blob_retention_->RestoreDone();
   EXPECT_TRUE(IsThere("w2"));
   EXPECT_FALSE(IsThere("never named"));

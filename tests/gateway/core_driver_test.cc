@@ -57,6 +57,20 @@ TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
   EXPECT_TRUE(executor_.sent[0].items(0).has_open());
 }
 
+// What a lease held is by the clock on the wall, what it is charged by the monotonic one. A moment
+// between reading the one and the other must not make the first shorter than the second.
+TEST_F(CoreDriverTest, ALeaseIsStampedWithTheTimeAtWhichItsMeterBegan) {
+  Open();
+  ASSERT_NE(worker_.assign(), nullptr);
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  const int64_t began_ms = host_.now.ns / 1'000'000;
+  host_.wall_takes_ns = 7'300'000;
+  RunAll(writes_.jobs);
+  ASSERT_EQ(writes_.leases.size(), 1u);
+  EXPECT_LE(writes_.leases[0].granted_at.unix_ms, began_ms);
+  EXPECT_GE(writes_.leases[0].granted_at.unix_ms, began_ms - 1);  // rounded to be no later
+}
+
 // An entry without content takes 2 bytes on the wire and 50 here.
 TEST_F(CoreDriverTest, AnOpenIsBounded) {
   const auto ends = [&](const std::function<void(proto::Open&)>& change) {
@@ -400,6 +414,17 @@ class DriverGroupTest : public CoreDriverTest {
                          [&](absl::Status status) { told = status; }, rank);
     return told.value();
   }
+  // The worker says that this rank's executor has ended.
+  void Report(uint32_t rank, absl::StatusCode code, uint64_t placement) {
+    proto::WorkerEvent event;
+    proto::SessionEnded& ended = *event.mutable_session_ended();
+    ended.set_session_id(assign_.session_id());
+    ended.set_placement(placement);
+    ended.set_rank(rank);
+    ended.set_code(static_cast<uint32_t>(code));
+    ended.set_message("rank says");
+    two_port_.OnEvent(event);
+  }
   std::string SnapshotRow() {
     RunAll(writes_.jobs), RunAll(host_.jobs);
     return writes_.rows.back().snapshot_root;
@@ -451,13 +476,7 @@ TEST_F(DriverGroupTest, ASnapshot_IsOneWhenAllPartsOfOneItemAreKept) {
 TEST_F(DriverGroupTest, PartsOfTwoPlacements_AreNoSnapshot) {
   EXPECT_TRUE(Keep(0, 5, 'a').ok());
   const Token old = token_;
-  proto::WorkerEvent event;
-  proto::SessionEnded& ended = *event.mutable_session_ended();
-  ended.set_session_id(assign_.session_id());
-  ended.set_placement(assign_.placement());
-  ended.set_rank(1);
-  ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
-  two_port_.OnEvent(event);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
   next_port_.Leave();
   ASSERT_NE(two_.assign()->placement(), assign_.placement());
   EXPECT_TRUE(executor_.ended) << "the other one";
@@ -472,20 +491,25 @@ TEST_F(DriverGroupTest, PartsOfTwoPlacements_AreNoSnapshot) {
 
 // Word of how the others end comes after the first, and is not the cause.
 TEST_F(DriverGroupTest, OfSeveralEnds_TheFirstIsTheCause) {
-  const auto report = [&](uint32_t rank, absl::StatusCode code) {
-    proto::WorkerEvent event;
-    proto::SessionEnded& ended = *event.mutable_session_ended();
-    ended.set_session_id(assign_.session_id());
-    ended.set_placement(assign_.placement());
-    ended.set_rank(rank);
-    ended.set_code(static_cast<uint32_t>(code));
-    ended.set_message("rank says");
-    two_port_.OnEvent(event);
-  };
-  report(1, absl::StatusCode::kUnavailable);
-  report(0, absl::StatusCode::kInternal);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
+  Report(0, absl::StatusCode::kInternal, assign_.placement());
   next_port_.Leave();
   EXPECT_NE(two_.assign()->placement(), assign_.placement()) << "it goes on";
+}
+
+// It says nothing of the ranks that there are now, and keeps no place for the cause of their end.
+TEST_F(DriverGroupTest, AReportOfAnEarlierPlacement_IsNotTheFirst) {
+  const uint64_t earlier = assign_.placement();
+  Report(1, absl::StatusCode::kUnavailable, earlier);
+  next_port_.Leave();
+  executor_port_.Leave();
+  AttachBoth(third_port_, fourth_port_);
+  ASSERT_NE(assign_.placement(), earlier);
+  Report(0, absl::StatusCode::kInternal, earlier);
+  Report(1, absl::StatusCode::kUnavailable, assign_.placement());
+  Report(0, absl::StatusCode::kInternal, assign_.placement());
+  fourth_port_.Leave();
+  EXPECT_NE(two_.assign()->placement(), assign_.placement()) << "it goes on again";
 }
 
 }  // namespace

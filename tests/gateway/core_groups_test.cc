@@ -258,6 +258,87 @@ TEST(CoreGroups, AParkedGroup_GoesOnWithAllItsDevices) {
   EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
 }
 
+TEST(CoreGroups, AGroupWithAName_IsEnteredByAnotherClient) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  const SessionId id{0, 1};
+  w.Tell(ClientOpen{.conn = ConnId{1},
+                    .tenant = test::kTenant,
+                    .devices = 2,
+                    .session = id,
+                    .resume_hash = Token{1, 1},
+                    .mesh = {2},
+                    .name = "run7"});
+  w.AttachAll(id, 2);
+  const auto enter = [&](uint64_t conn, uint32_t devices, std::vector<uint32_t> mesh,
+                         const std::string& spread) {
+    w.Tell(ClientAttach{.conn = ConnId{conn},
+                        .tenant = test::kTenant,
+                        .session = "run7",
+                        .resume_hash = Token{1, conn},
+                        .devices = devices,
+                        .mesh = std::move(mesh),
+                        .spread = spread});
+  };
+  const auto refused = [&](uint64_t conn) {
+    const EndClient* const end = w.Get<EndClient>();
+    return end != nullptr && end->conn == ConnId{conn} && absl::IsInvalidArgument(end->why);
+  };
+  enter(2, 3, {}, "");
+  EXPECT_TRUE(refused(2));
+  enter(3, 0, {1, 2}, "");
+  EXPECT_TRUE(refused(3));
+  enter(4, 0, {}, "fsdp");
+  EXPECT_TRUE(refused(4));
+  enter(5, 2, {2}, "auto");
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.core.devices_busy(), 2u);
+  w.Tell(ClientLeft{ConnId{5}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  enter(6, 0, {}, "");
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->seats[0].slots.size(), 2u);
+}
+
+TEST(CoreGroups, AFork_HasTheDevicesOfItsParentAndItsParts) {
+  GroupWorld w;
+  w.JoinRecovering(1, 2);
+  w.JoinRecovering(2, 4, /*has_collectives=*/false);
+  w.JoinRecovering(3, 2);
+  const SessionId parent = w.OpenOn(1, 2), fork{0, 5};
+  w.AttachAll(parent, 2);
+  w.Tell(SnapshotKept{parent, "both parts", 7});
+  const auto begin = [&](uint64_t conn, uint32_t devices) {
+    w.Tell(ClientOpen{.conn = ConnId{conn},
+                      .tenant = test::kTenant,
+                      .devices = devices,
+                      .session = {0, conn},
+                      .resume_hash = Token{1, conn},
+                      .fork_of = parent.Hex()});
+  };
+  begin(4, 1);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_TRUE(absl::IsInvalidArgument(w.Get<EndClient>()->why));
+  begin(5, 0);
+  ASSERT_NE(w.Get<ShareSnapshot>(), nullptr);
+  EXPECT_EQ(w.Get<ShareSnapshot>()->devices, 2u);
+  EXPECT_EQ(w.Get<ShareSnapshot>()->parent, parent);
+  w.Tell(SnapshotShared{ConnId{5}, absl::OkStatus()});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{3}) << "on the other nobody holds parts";
+  EXPECT_EQ(w.Get<Assign>()->devices.size(), 2u);
+  EXPECT_EQ(w.Get<Assign>()->snapshot_seq, 7u);
+  w.AttachAll(fork, 2);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "both parts");
+  begin(6, 2);
+  w.Tell(SnapshotShared{ConnId{6}, absl::FailedPreconditionError("nobody knows how they lie")});
+  ASSERT_NE(w.Get<EndClient>(), nullptr) << "at once";
+  EXPECT_TRUE(absl::IsFailedPrecondition(w.Get<EndClient>()->why));
+}
+
 TEST(CoreGroups, AWorkerThatRejoins_BringsTheWholeGroupBackOrNone) {
   GroupWorld w;
   w.JoinOf(1, 2);

@@ -186,6 +186,70 @@ TEST_F(GroupRunsTest, ArraysOfASnapshot_AreResumedAsTheyLay) {
   EXPECT_EQ(damaged.Resume(state).code(), absl::StatusCode::kDataLoss);
 }
 
+// Of a client that another one replaced, what nobody applied defines nothing.
+TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);  // it is state, and left in parts
+  Pass(runs, step);
+  runs.NoteSnapshot(2);
+  ASSERT_TRUE(runs.TakeNoted(2).has_value());
+  Pass(runs, Put(3, 2));
+  ASSERT_TRUE(*runs.Prepare(true, Run(4, 2, 5)));  // is not sent
+  const uint64_t turn = runs.BeginTurn();
+  EXPECT_TRUE(*runs.Prepare(true, Put(4, 2))) << "late, and of the client before";
+  EXPECT_FALSE(runs.GoOnBehind(1)) << "nobody knows what was there";
+  EXPECT_FALSE(runs.GoOnBehind(4)) << "nobody has looked at it";
+  proto::Kept kept;
+  kept.add_entries()->set_handle(2);
+  kept.mutable_entries(0)->set_dtype(static_cast<uint32_t>(DType::kF32));
+  for (const uint64_t dim : {4, 3}) kept.mutable_entries(0)->add_dims(dim);
+  runs.DescribeWhole(kept);
+  EXPECT_EQ(kept.entries(0).dims(0), 4u) << "whole since item 3";
+  ASSERT_TRUE(runs.GoOnBehind(3));
+  runs.DescribeWhole(kept);
+  EXPECT_EQ(kept.entries(0).dims(0), 4u) << "item 3 stays";
+  ASSERT_TRUE(runs.GoOnBehind(2));
+  runs.DescribeWhole(kept);
+  EXPECT_EQ(kept.entries(0).dims(0), 8u) << "in two parts again";
+  proto::ClientFrame again = Run(3, 2, 3);
+  ASSERT_TRUE(*runs.Prepare(true, again, turn)) << "another item 3";
+  Written written;
+  runs.Rewrite(again, written);
+  EXPECT_NE(again.items(0).run().graph_id(), graph_.id.ToBytes());
+  ASSERT_TRUE(runs.GoOnBehind(0));
+  runs.DescribeWhole(kept);
+  kept.mutable_entries(0)->set_dims(0, 4);
+  runs.DescribeWhole(kept);
+  EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
+}
+
+// A snapshot may be asked for, and a client may go, while a frame is looked at.
+TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  proto::ClientFrame step = Run(2, 1, 2);
+  step.mutable_items(0)->mutable_run()->add_donate(0);
+  ASSERT_TRUE(*runs.Prepare(true, step));
+  runs.NoteSnapshot(1);
+  const auto noted = runs.TakeNoted(1);
+  ASSERT_TRUE(noted.has_value());
+  ASSERT_EQ(noted->arrays_size(), 1);
+  EXPECT_EQ(noted->arrays(0).handle(), 1u);
+  const uint64_t turn = runs.BeginTurn();
+  runs.NoteSnapshot(1);
+  EXPECT_EQ(runs.TakeNoted(1)->SerializeAsString(), noted->SerializeAsString());
+  ASSERT_TRUE(*runs.Prepare(true, step, turn)) << "its client sends it again";
+  Written written;
+  runs.Rewrite(step, written);
+  EXPECT_NE(step.items(0).run().graph_id(), graph_.id.ToBytes());
+  runs.NoteSnapshot(2);
+  ASSERT_EQ(runs.TakeNoted(2)->arrays_size(), 1);
+}
+
 // Each step is found by what describes it: other layouts, donations or fetches are another graph.
 TEST_F(GroupRunsTest, AKnownRun_IsAnotherIfAnythingThatCountsDiffers) {
   GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "gateway/nodes/driver_rows.h"
 #include "gateway/nodes/node_logs.h"
 #include "gateway/nodes/node_words.h"
 
@@ -194,6 +195,23 @@ TEST_F(NodeRegistryTest, ANodesLog_IsEscapedAndBounded) {
   const std::string text = logs.Read("s-1").value();
   EXPECT_LE(text.size(), 2 * kNodeLogBytesMax);
   EXPECT_TRUE(text.ends_with("end 4999\n"));
+}
+
+TEST_F(NodeRegistryTest, OfSeveralDriversForAKernel_TheLastCounts) {
+  const auto drivers = DriverRows::Open(folder_ + "/accounts.db").value();
+  EXPECT_FALSE(drivers->ForKernel("6.1.0-1")->has_value());
+  for (const auto& [digest, kernel] : std::vector<std::pair<std::string, std::string>>{
+           {"sha256:a", "6.1.0-1"}, {"sha256:b", "6.1.0-2"}, {"sha256:c", "6.1.0-1"}})
+    ASSERT_TRUE(
+        drivers->Add({.digest = digest, .kernel = kernel, .bytes = 7, .added = kNow}).ok());
+  EXPECT_EQ(drivers->ForKernel("6.1.0-1").value()->digest, "sha256:c");
+  EXPECT_EQ(drivers->ForKernel("6.1.0-2").value()->digest, "sha256:b");
+  EXPECT_FALSE(drivers->ForKernel("6.1.0-3")->has_value());
+  // Added again, an earlier one is the last.
+  ASSERT_TRUE(
+      drivers->Add({.digest = "sha256:a", .kernel = "6.1.0-1", .bytes = 7, .added = kNow}).ok());
+  EXPECT_EQ(drivers->ForKernel("6.1.0-1").value()->digest, "sha256:a");
+  EXPECT_EQ(drivers->List()->size(), 3u);
 }
 
 }  // namespace

@@ -73,6 +73,15 @@ TEST_F(RankAnswersTest, Value_BeforeAllHaveOpened_ComesBehindOpened) {
   EXPECT_EQ(last.items(1).done().values(0).seq(), 4u);
 }
 
+TEST_F(RankAnswersTest, BeforeARankHasOpened_ItSpeaksToTheClientBefore) {
+  answers_.Restart();
+  EXPECT_EQ(Merge(0, Value(1, 1)).items_size(), 0);
+  Merge(1, Opened(1)), Merge(2, Opened(1));
+  const proto::ServerFrame last = Merge(0, Opened(1));
+  ASSERT_EQ(last.items_size(), 1);
+  EXPECT_TRUE(last.items(0).has_opened());
+}
+
 TEST_F(RankAnswersTest, Done_IsTheLeastOfAll) {
   OpenAll();
   EXPECT_EQ(Merge(0, Done(3)).items_size(), 0);

@@ -249,6 +249,64 @@ TEST_F(RelaySnapshotTest, R7NewRanksThatBeginAtDifferentItems_EndTheSession) {
   EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
 }
 
+class RelayEntryTest : public RelaySnapshotTest {
+ protected:
+  RelayEntryTest() {
+    relay_.SetRuns(runs_);
+    Opened(0), Opened(1);
+    Run(1);
+    for (uint32_t rank = 0; rank < 2; ++rank) Done(rank, 1);
+    proto::Open open;
+    open.set_is_new_client(true);
+    relay_.Connect(&next_, {.epoch = 1, .recoverable = true, .snapshot_ms = 2000}, open);
+  }
+  bool Run(uint64_t seq) {  // a Put
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    frame.add_items()->set_seq(seq);
+    frame.mutable_items(0)->mutable_put()->set_handle(seq);
+    bool pause = false;
+    return relay_.FromClient(&client_, std::move(frame), pause).ok();
+  }
+  GraphSharder sharder_;
+  std::shared_ptr<GroupRuns> runs_ = std::make_shared<GroupRuns>(
+      TenantId{1}, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_);
+  Client next_;
+};
+
+TEST_F(RelayEntryTest, R8AnotherClient_BeginsBehindWhatAllHave) {
+  Run(2);  // comes late
+  OpenedAt(0, 1);
+  From(0, [](proto::ServerItem& item) {
+    item.mutable_kept()->add_entries()->set_name("weights");
+    item.mutable_kept()->set_is_last(true);
+  });
+  From(1, [](proto::ServerItem& item) { item.mutable_opened()->set_applied_seq(1); });
+  From(1, [](proto::ServerItem& item) { item.mutable_kept()->set_is_last(true); });
+  ASSERT_EQ(next_.got.size(), 1u) << "once";
+  ASSERT_EQ(next_.got[0].items_size(), 2);
+  EXPECT_EQ(next_.got[0].items(0).opened().applied_seq(), 1u);
+  EXPECT_EQ(next_.got[0].items(1).kept().entries(0).name(), "weights");
+  EXPECT_FALSE(ranks_[0].ended);
+}
+
+// As if one were lost: all begin with the last snapshot, of which is known how its arrays lie.
+TEST_F(RelayEntryTest, R8RanksThatHaveParted_BeginAgain) {
+  OpenedAt(0, 1), OpenedAt(1, 2);
+  EXPECT_TRUE(relay_.failure().ok());
+  EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
+  EXPECT_TRUE(next_.got.empty());
+}
+
+TEST_F(RelayEntryTest, R8NewRanksBehindAnUnknownItem_EndTheSession) {
+  relay_.GiveKernelUses({}, /*replays=*/true);
+  proto::Open open;
+  open.set_is_new_client(true);
+  relay_.Connect(&next_, {.epoch = 1, .recoverable = true, .snapshot_seq = 5}, open);
+  OpenedAt(0, 5), OpenedAt(1, 5);
+  EXPECT_EQ(relay_.failure().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(RelayRanksTest, RanksThatDisagree_EndTheSession) {
   Opened(0), Opened(1);
   Run(1);

@@ -5,12 +5,15 @@
 // needed fails the test too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "tests/layers/sources.h"
 
@@ -92,6 +95,138 @@ TEST(Structure, Folders_HaveReadmes) {
         missing.push_back(folder + "/README.md lacks " + part);
   }
   EXPECT_EQ(Joined(missing), "");
+}
+
+// The paths that the READMEs' words let a folder include: those in backticks on the line "May
+// include", and by "as `x/`" or "what `x/` may" those of another folder's README. A folder's own
+// path is always among them. Empty: everything. `read` gives a folder's README.
+using Readmes = std::function<std::string(const std::string& folder)>;
+Strings MayInclude(const std::string& folder, const Readmes& read, int depth = 0) {
+  static const std::regex kOther("\\b(?:as|what|that) `([a-z_/]+)/`");
+  static const std::regex kPath("`([a-z_]+[A-Za-z0-9_./]*)`");
+  constexpr std::string_view kBegin = "**May include:**";
+  const std::string text = read(folder);
+  const size_t begin = text.find(kBegin);
+  if (begin == std::string::npos) return {folder + "/"};
+  std::string line = text.substr(begin, text.find("\n\n", begin) - begin);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  for (const char* end : {". ", "; not "}) line = line.substr(0, line.find(end));
+  Strings paths = {folder + "/"};
+  if (std::smatch other; std::regex_search(line, other, kOther) && depth < 4) {
+    const Strings more = MayInclude(other[1], read, depth + 1);
+    if (more.empty()) return {};
+    paths.insert(paths.end(), more.begin(), more.end());
+  }
+  bool names_some = false;
+  for (std::sregex_iterator m(line.begin(), line.end(), kPath), end; m != end; ++m) {
+    std::string path = (*m)[1];
+    names_some = true;
+    if (path.back() != '/' && path.find('.') == std::string::npos) path += '/';
+    paths.push_back(path);
+  }
+  if (!names_some && line.find("everything") != std::string::npos) return {};
+  return paths;
+}
+
+// Includes of a file that its folder's README does not name.
+Strings NotInReadme(const Source& source, const Readmes& read) {
+  static const std::regex kInclude("^\\s*#\\s*include\\s*\"([a-z_]+)(/[^\"]+)\"");
+  const Strings may = MayInclude(Folder(source.path), read);
+  Strings found;
+  std::istringstream lines(source.text);
+  for (std::string line; !may.empty() && std::getline(lines, line);) {
+    std::smatch match;
+    if (!std::regex_search(line, match, kInclude)) continue;
+    if (std::find(kFolders.begin(), kFolders.end(), match[1]) == kFolders.end()) continue;
+    const std::string header = match[1].str() + match[2].str();
+    if (std::none_of(may.begin(), may.end(),
+                     [&](const std::string& path) { return StartsWith(header, path); }))
+      found.push_back(source.path + " includes " + header + ", which the line \"May include\" of " +
+                      Folder(source.path) + "/README.md does not name");
+  }
+  return found;
+}
+
+// Of a README with a table of its folders: those that it lacks, and those that are not there.
+Strings WrongRows(const std::string& folder, const std::string& text,
+                  const std::set<std::string>& subfolders) {
+  static const std::regex kRow("(?:^|\n)\\| `([a-z0-9_]+)/` \\|");
+  std::set<std::string> rows;
+  for (std::sregex_iterator m(text.begin(), text.end(), kRow), end; m != end; ++m)
+    rows.insert((*m)[1]);
+  if (rows.empty()) return {};
+  Strings wrong;
+  for (const std::string& name : subfolders)
+    if (rows.count(name) == 0) wrong.push_back(folder + "/README.md has no row for " + name + "/");
+  for (const std::string& name : rows)
+    if (subfolders.count(name) == 0)
+      wrong.push_back(folder + "/README.md has a row for " + name + "/, which is not there");
+  return wrong;
+}
+
+std::string ReadmeOf(const std::string& folder) {
+  std::ifstream file(fs::path(OUTBOARD_SOURCE_DIR) / folder / "README.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Structure, IncludeThatAReadmeDoesNotName_Fires) {
+  const Readmes read = [](const std::string& folder) -> std::string {
+    if (folder == "client/a")
+      return "**May include:** `base/`,\n`wire/limits.h`; not `proto/`.\n\n";
+    if (folder == "client/b") return "**May include:** as `client/a/`.\n\n";
+    if (folder == "cli/c") return "**May include:** everything.\n\n";
+    return "";
+  };
+  const struct {
+    std::string path, header;
+    bool wrong;
+  } cases[] = {{"client/a/x.cc", "base/check.h", false},
+               {"client/a/x.cc", "wire/limits.h", false},
+               {"client/a/x.cc", "wire/framing.h", true},
+               {"client/a/x.cc", "proto/c.pb.h", true},
+               {"client/a/x.cc", "client/a/y.h", false},
+               {"client/a/x.cc", "client/b/y.h", true},
+               {"client/a/x.cc", "google/any.h", false},
+               {"client/b/x.cc", "base/check.h", false},
+               {"client/b/x.cc", "client/a/y.h", false},
+               {"client/b/x.cc", "wire/framing.h", true},
+               {"cli/c/x.cc", "gateway/core/core.h", false}};
+  for (const auto& c : cases)
+    EXPECT_EQ(!NotInReadme({c.path, "#include \"" + c.header + "\"\n"}, read).empty(), c.wrong)
+        << c.path << " " << c.header;
+}
+
+TEST(Structure, WrongRow_Fires) {
+  const std::string table = "| folder |\n| --- |\n| `a/` | this |\n| `b/` | that |\n";
+  EXPECT_TRUE(WrongRows("x", table, {"a", "b"}).empty());
+  EXPECT_EQ(WrongRows("x", table, {"a", "b", "c"}).size(), 1u);
+  EXPECT_EQ(WrongRows("x", table, {"a"}).size(), 1u);
+  EXPECT_TRUE(WrongRows("x", "no table", {"a"}).empty());
+}
+
+TEST(Structure, Readmes_NameWhatTheirFilesInclude) {
+  std::string all;
+  for (const Source& source : AllSources())
+    if (!StartsWith(source.path, "tests/")) all += Joined(NotInReadme(source, ReadmeOf));
+  EXPECT_EQ(all, "");
+}
+
+TEST(Structure, Readmes_NameTheirFolders) {
+  std::map<std::string, std::set<std::string>> subfolders;
+  for (const std::string& path : SourcePaths())
+    for (std::string at = Folder(path); at.find('/') != std::string::npos; at = Folder(at))
+      subfolders[Folder(at)].insert(at.substr(at.rfind('/') + 1));
+  int tables = 0;
+  std::string all;
+  for (const auto& [folder, names] : subfolders) {
+    const std::string text = ReadmeOf(folder);
+    tables += text.find("| folder |") != std::string::npos ? 1 : 0;
+    all += Joined(WrongRows(folder, text, names));
+  }
+  EXPECT_EQ(all, "");
+  EXPECT_GE(tables, 5);
 }
 
 // ---- names

@@ -20,11 +20,11 @@ import sys
 import outboard
 from outboard import Session, Tensor, TinyJit, Context
 
-name, steps, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+name, steps, how, devices = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 1
 try:
     session = Session.attach(name)
 except outboard.NotFound:
-    session = Session(name=name)
+    session = Session(name=name, devices=devices)
 
 with session:
     w, count = Tensor([1.0, 2.0]), Tensor([0])
@@ -158,6 +158,48 @@ def test_a_killed_process_leaves_what_was_done(cloud):
     cloud.run("stop", "run2", account=0)
 
 
+def test_two_devices_are_left_killed_and_entered_again(cloud):
+    assert cloud.did("run11", 3, "end", 2) == [3, *after(3)]
+    [session] = [s for s in cloud.ps() if s["name"] == "run11"]
+    assert not session["has_client"] and session["devices"] == 2
+    assert cloud.did("run11", 2, "interrupt") == [5, *after(5)]
+    program = cloud.program("run11", 1, "hang")
+    assert program.stdout.readline().split()[:2] == ["did", "6"]
+    program.kill()
+    program.wait()
+    with pytest.raises(outboard.InvalidArgument, match="2 devices"):
+        Session.attach("run11", cloud.target, cloud.keys[0], devices=4)
+    assert cloud.did("run11", 1, "end") == [7, *after(7)]
+    assert "run11  ended" in cloud.run("stop", "run11", account=0)
+
+
+def test_what_is_cut_is_found_whole(cloud):
+    with cloud.session(name="run12", devices=2, spread="fsdp") as session:
+        w = (Tensor.arange(30).reshape(10, 3) * 1.0).contiguous().realize()
+        for _ in range(3):
+            w.assign(w * 2).realize()
+        outboard.keep({"w": w})
+        session.detach()
+    fork = """
+import outboard
+w = outboard.kept()["w"]
+w.assign(w * 2).realize()
+print(w.shape, w.sum().item())
+"""
+    result = subprocess.run([sys.executable, "-c", fork], capture_output=True, text=True, timeout=120,
+                            env=cloud.environment() | {"CLOUD_FORK_OF": "run12"})
+    assert result.stdout == "(10, 3) 6960.0\n", result.stderr
+    with cloud.attach("run12") as session:
+        w = outboard.kept()["w"]
+        assert w.shape == (10, 3)
+        outboard.keep({"w": w})
+        w.assign(w + 1).realize()
+        assert w.tolist() == [[24 * r + 8 * c + 1 for c in range(3)] for r in range(10)], "the fork's is its own"
+        with cloud.attach("run12"):  # in the middle
+            assert outboard.kept()["w"].sum().item() == 29 * 15 * 8 + 30
+    assert "run12  ended" in cloud.run("stop", "run12", account=0)
+
+
 def test_who_enters_a_live_session_ends_its_program(cloud):
     with cloud.session(name="run3") as first:
         w = Tensor([1.0, 2.0]).realize()
@@ -193,8 +235,6 @@ def test_names_of_others_and_names_that_cannot_be(cloud):
     for name in ("", "a b", "a" * 65):
         with pytest.raises(outboard.InvalidArgument):
             cloud.attach(name)
-    with pytest.raises(outboard.Unimplemented):
-        cloud.session(name="run5", devices=2)
 
 
 def test_what_is_kept_follows_steps_and_survives_its_tensors(cloud):
@@ -285,6 +325,7 @@ def test_forks_begin_alike_and_part(cloud):
 
 
 def test_names_outlive_the_gateway(cloud):
+    assert cloud.did("run13", 2, "end", 2) == [2, *after(2)]
     assert cloud.did("run9", 3, "end") == [3, *after(3)]
     for _ in range(100):  # its snapshot is kept within seconds
         [session] = [s for s in cloud.ps() if s["name"] == "run9"]
@@ -294,4 +335,6 @@ def test_names_outlive_the_gateway(cloud):
     cloud.down()
     cloud.up()
     assert cloud.did("run9", 1, "end") == [4, *after(4)]
-    cloud.run("stop", "run9", account=0)
+    assert cloud.did("run13", 1, "end") == [3, *after(3)]
+    for name in ("run9", "run13"):
+        cloud.run("stop", name, account=0)

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -10,31 +11,54 @@ import outboard
 from outboard import sweep
 
 
-def lines_of(program: str) -> list[str]:
+def lines_of(program: str, **environment: str) -> list[str]:
     """What the program writes to a sweep."""
     read, write = os.pipe()
     try:
         os.set_inheritable(write, True)
         subprocess.run([sys.executable, "-c", program], check=True, pass_fds=[write], timeout=120,
-                       env={**os.environ, "OUTBOARD_REPORT_FD": str(write)})
+                       env={**os.environ, **environment, "OUTBOARD_REPORT_FD": str(write)})
     finally:
         os.close(write)
     with os.fdopen(read) as lines:
         return lines.read().splitlines()
 
 
-def test_reports_have_step_values_and_cost():
-    *lines, last = lines_of("""if True:
-        import outboard
-        from outboard import Tensor
-        outboard.report(0, loss=0.1, acc=1)
-        outboard.report(1, loss=Tensor([2.0]).sum())
-        outboard.report(2, loss=float("nan"))
-    """)
+PROGRAM = """if True:
+    import outboard
+    from outboard import Tensor
+    outboard.report(0, loss=0.1, acc=1)
+    outboard.report(1, loss=Tensor([2.0]).sum())
+    outboard.report(2, loss=float("nan"))
+"""
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    """The address of a gateway at the default price, of one line."""
+    ready = tmp_path / "ready"
+    server = subprocess.Popen([os.environ["OUTBOARD_BIN"], "serve", "--listen", f"unix:{tmp_path}/s", "--no-auth",
+                               "--data", str(tmp_path / "data"), "--ready-file", str(ready)])
+    until = time.monotonic() + 60
+    while not ready.exists() and server.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    assert ready.exists()
+    yield f"unix:{tmp_path}/s"
+    server.terminate()
+    server.wait()
+
+
+def test_reports_have_step_values_and_cost(gateway):
+    *lines, last = lines_of(PROGRAM, CLOUD="1", CLOUD_HOST=gateway)
     words = [line.partition(" cost_micro_usd=") for line in lines]
     assert [said for said, _, _ in words] == ["step=0 loss=0.10000000000000001 acc=1", "step=1 loss=2", "step=2 loss=nan"]
     costs = [int(cost) for _, _, cost in words] + [int(last.removeprefix("cost_micro_usd="))]
     assert costs[0] == 0 and costs == sorted(costs) and costs[-1] > 0, "the session's end has the bill"
+
+
+def test_a_private_worker_is_at_no_price():
+    lines = lines_of(PROGRAM)
+    assert len(lines) == 4 and all(line.endswith("cost_micro_usd=0") for line in lines)
 
 
 def test_children_do_not_report_in_its_name():

@@ -1,10 +1,11 @@
-// The money of a simulated world: the ledger of production in a file in memory, and beside it a
-// model that shares no code with ledger and meter. After every write the two agree, and M1 to M8
-// hold (docs/testing.md):
+// The money of a simulated world: the ledger of production, in memory, and beside it a model that
+// shares no code with ledger and meter. After every write the two agree, and M1 to M8 hold
+// (docs/testing.md):
 //
 //   M1  what accounts were charged is what the revenue got
 //   M2  a millisecond of a leased device is charged once: ranges begin at 0 and touch
-//   M3  a charge is at most what is held; what is charged and held is at most what was credited
+//   M3  a charge is at most what is held; what is charged and held is at most what was credited,
+//       and, since an account has a cap, at most that or what was held by then
 //   M4  a lease is charged for no more time than passed, a worker for no more than its devices have
 //   M5  what is repeated after a fault of ours is not charged
 //   M6  what was written stays, whatever crashes
@@ -15,12 +16,10 @@
 // division.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +27,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/ledger/ledger.h"
 #include "tests/sim/world.h"
+#include "tests/support/temp_folder.h"
 
 namespace outboard::sim {
 
@@ -39,15 +39,9 @@ class Books {
 
   explicit Books(World* world)
       : world_(world),
-        folder_(MakeFolder()),
-        ledger_(ValueOrDie(gateway::Ledger::Open(folder_ + "/books.db"))),
+        ledger_(ValueOrDie(gateway::Ledger::Open(EmptyBooks(), {.copied_to_memory = true}))),
         price_per_ms_(world->Between(1, 5)),
         prepaid_(world->OneIn(2)) {}
-  ~Books() {
-    ledger_.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 
@@ -61,6 +55,22 @@ class Books {
         ledger_->Credit({tenant}, {amount}, absl::StrCat("credit ", ++credits_), Now()).status());
   }
   bool prepaid() const { return prepaid_; }
+  // Of an account, from now on; nothing: no cap any more.
+  void SetCap(int64_t tenant, std::optional<int64_t> ms) {
+    Account& account = accounts_[tenant];
+    account.spent_since = 0;
+    account.cap.reset();
+    std::optional<gateway::MicroUsd> cap;
+    if (ms.has_value()) cap = gateway::MicroUsd{*(account.cap = *ms * price_per_ms_)};
+    account.capped_held = account.held;
+    has_caps_ = true;
+    OB_CHECK_OK(ledger_->SetCap(gateway::BudgetScope::kAccount, absl::StrCat(tenant), cap));
+  }
+  // Whether sessions may be told that there is no money: for want of credit, or at a cap.
+  bool IsOfMoney(absl::StatusCode code) const {
+    return (prepaid_ && code == absl::StatusCode::kFailedPrecondition) ||
+           (has_caps_ && code == absl::StatusCode::kResourceExhausted);
+  }
 
   // ---- what the gateway decides, when it does
   void LeaseBegins(const gateway::LeaseId& lease, const std::string& worker) {
@@ -124,6 +134,10 @@ class Books {
       more_ms =
           std::min(more_ms, std::max<int64_t>(0, account.credited - account.spent - account.held) /
                                 price_per_ms);
+    if (account.cap.has_value())
+      more_ms = std::min(more_ms,
+                         std::max<int64_t>(0, *account.cap - account.spent_since - account.held) /
+                             price_per_ms);
     if (is_new && more_ms < 1000) more_ms = 0;
     held.funded_ms += more_ms;
     account.held += more_ms * price_per_ms;
@@ -179,6 +193,8 @@ class Books {
  private:
   struct Account {
     int64_t credited = 0, spent = 0, held = 0;
+    std::optional<int64_t> cap;
+    int64_t spent_since = 0, capped_held = 0;  // since the cap, and when it came
   };
   struct Held {
     int64_t tenant = 0, devices = 1, funded_ms = 0;  // of each
@@ -190,14 +206,17 @@ class Books {
     bool over = false;
   };
 
-  static std::string MakeFolder() {
-    std::string name = access("/dev/shm", W_OK) == 0
-                           ? "/dev/shm/outboard-sim-XXXXXX"
-                           : (std::filesystem::temp_directory_path() / "outboard-sim-XXXXXX");
-    OB_CHECK(mkdtemp(name.data()) != nullptr);
-    return name;
+  // A ledger without entries, made once: to make its tables takes as long as to simulate a second.
+  static std::string EmptyBooks() {
+    static const test::TempFolder folder;
+    static const std::string path = [] {
+      const std::string books = folder / "books.db";
+      ValueOrDie(gateway::Ledger::Open(books));
+      return books;
+    }();
+    return path;
   }
-  gateway::WallTime Now() const { return {1'780'000'000'000 + world_->now_ms()}; }
+  gateway::WallTime Now() const { return {world_->wall_ms()}; }
 
   void PostOne(const gateway::Charge& charge) {
     int64_t& charged_ms = charged_ms_[charge.device];
@@ -214,6 +233,7 @@ class Books {
     Account& account = accounts_[charge.tenant.value];
     account.held -= amount;
     account.spent += amount;
+    account.spent_since += amount;
     revenue_ += amount;
   }
 
@@ -223,6 +243,9 @@ class Books {
       spent += account.spent;
       if (prepaid_ && account.spent + account.held > account.credited)
         world_->Broken("M3: account ", tenant, " has more charged and held than credited");
+      if (account.cap.has_value() &&
+          account.spent_since + account.held > std::max(*account.cap, account.capped_held))
+        world_->Broken("M3: account ", tenant, " has more charged and held than its cap");
       if (account.held < 0) world_->Broken("M3: account ", tenant, " holds less than nothing");
       const gateway::TenantId id{tenant};
       const auto balance = ledger_->Balance(id);
@@ -240,10 +263,10 @@ class Books {
   }
 
   World* const world_;
-  const std::string folder_;
   std::unique_ptr<gateway::Ledger> ledger_;
   const int64_t price_per_ms_;
   const bool prepaid_;
+  bool has_caps_ = false;
   int64_t credits_ = 0, revenue_ = 0;
   std::map<int64_t, Account> accounts_;
   std::map<gateway::LeaseId, Held> holds_;

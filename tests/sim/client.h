@@ -72,12 +72,20 @@ class Client {
       return;
     world_->ExecutorTrace("client ", number_, " dies");
     world_->Count("died");
+    gateway_->ClientDied(core_.opened().session_id());
     if (connection_ != nullptr) {
       connection_->dialler.open = false;
       const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
       world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
     }
     Enter();
+  }
+  // Its account's operator revokes the key that it has; another process has the next one.
+  void LoseKey() {
+    if (name_.empty() || done_) return;
+    world_->ExecutorTrace("client ", number_, "'s key is revoked");
+    world_->Count("key revoked");
+    gateway_->Revoke(Key());
   }
   // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
@@ -95,9 +103,14 @@ class Client {
     std::string name;
     std::map<std::string, std::string> values;
   };
+  struct Contents {
+    std::string value;
+    std::map<uint32_t, std::string> of_ranks;  // of several
+  };
   struct KeptName {
     uint64_t id;
-    std::string name, value;
+    std::string name;
+    Contents contents;
   };
   struct Awaited {
     uint64_t seq;
@@ -105,11 +118,17 @@ class Client {
     std::string value;
   };
 
+  std::string Key() const {
+    const std::string account = absl::StrCat(1 + number_ % Books::kAccounts);
+    return name_.empty() ? account : absl::StrCat(account, ":", number_, ".", keys_);
+  }
+
   // In place of the process before, of which nothing is left but what the session has.
   void Enter() {
     awaited_.clear();
     saves_.clear();
     values_.clear();
+    for (auto& [rank, values] : of_ranks_) values.clear();
     kept_.clear();
     entering_ = true;
     core_ = session::SessionCore();
@@ -125,15 +144,17 @@ class Client {
     entering_ = false;
     core_ = session::SessionCore();
     core_.Name(name_);
-    core_.Open(1);
+    core_.Open(devices_);
     world_->After(world_->Between(50, 1000) * kMs, [this] { Dial(); });
   }
   // Another process has a session that the one before could not go on with, or did not get.
   bool EntersAgain(const absl::Status& why) {
     if (name_.empty() || why.ok()) return false;
-    const bool no_money = gateway_->books().prepaid() && absl::IsFailedPrecondition(why);
+    const bool no_money = gateway_->books().IsOfMoney(why.code());
     const bool exists = absl::IsAlreadyExists(why), none = absl::IsNotFound(why) && entering_;
-    if (!absl::IsUnavailable(why) && !no_money && !exists && !none) return false;
+    const bool revoked = absl::IsUnauthenticated(why);
+    if (!absl::IsUnavailable(why) && !no_money && !exists && !none && !revoked) return false;
+    if (revoked) ++keys_;
     if (connection_ != nullptr) {
       connection_->dialler.open = false;
       const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
@@ -147,7 +168,8 @@ class Client {
     world_->Count("entered");
     const uint64_t applied = core_.done_seq();
     std::erase_if(history_, [&](const auto& entry) { return entry.first > applied; });
-    std::map<std::string, std::string> expected;
+    if (devices_ > 1) world_->Count("group entered");
+    std::map<std::string, Contents> expected;
     if (!history_.empty()) expected = history_.back().second;
     next_handle_ = core_.first_handle();
     std::vector<uint64_t> handles;
@@ -157,7 +179,10 @@ class Client {
         return world_->Broken("client ", number_, ": ", array.name, " is kept, at item ", applied,
                               ": ", array.status.ToString());
       // Two names may have one array; the program has it once.
-      if (values_.emplace(array.handle, value.mapped()).second) handles.push_back(array.handle);
+      if (values_.emplace(array.handle, value.mapped().value).second)
+        handles.push_back(array.handle);
+      for (const auto& [rank, bytes] : value.mapped().of_ranks)
+        of_ranks_[rank][array.handle] = bytes;
     }
     if (!expected.empty())
       return world_->Broken("client ", number_, ": ", expected.begin()->first,
@@ -191,7 +216,7 @@ class Client {
       connection_.reset();
       Lost();
     };
-    gateway_->Accept(connection_, 1 + number_ % Books::kAccounts);
+    gateway_->Accept(connection_, Key());
     Flush();
   }
   void Lost() {
@@ -209,8 +234,8 @@ class Client {
     // Of a session that never began, whose Opened was lost, or that has nothing more to do: the
     // core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
-      if (item.has_failed() && item.failed().seq() == 0 && gateway_->books().prepaid() &&
-          item.failed().code() == static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition) &&
+      if (item.has_failed() && item.failed().seq() == 0 &&
+          gateway_->books().IsOfMoney(static_cast<absl::StatusCode>(item.failed().code())) &&
           (!item.failed().state_is_kept() || (name_.empty() && !core_.can_resume()) ||
            core_.state() == session::SessionCore::State::kClosing))
         return;
@@ -224,12 +249,13 @@ class Client {
       if (!closes && !stops && EntersAgain(*message.end)) return;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
       // Without credit: its state is kept, and it comes back when the operator may have given some.
-      if (gateway_->books().prepaid() && absl::IsFailedPrecondition(*message.end)) {
+      if (gateway_->books().IsOfMoney(message.end->code())) {
         world_->Count("stopped");
         connection_.reset();
         return Lost();
       }
-      if (!closes || !message.end->ok())
+      const bool left = closes && absl::IsUnauthenticated(*message.end);  // it has all its values
+      if (!left && (!closes || !message.end->ok()))
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
       core_.End(*message.end);
       done_ = true;
@@ -313,15 +339,20 @@ class Client {
     for (const char* const name : {"a", "b", "c"}) {
       const uint64_t handle = Some();
       entries.push_back({name, ++last_kept_id_, handle});
-      kept_.push_back({last_kept_id_, name, values_.at(handle)});
+      kept_.push_back({last_kept_id_, name, ContentsOf(handle)});
     }
     const absl::StatusOr<uint64_t> seq = core_.Keep(entries);
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
     NoteKept(*seq);
   }
+  Contents ContentsOf(uint64_t handle) const {
+    Contents contents{values_.at(handle), {}};
+    for (const auto& [rank, values] : of_ranks_) contents.of_ranks[rank] = values.at(handle);
+    return contents;
+  }
   void NoteKept(uint64_t seq) {
-    std::map<std::string, std::string> values;
-    for (const KeptName& kept : kept_) values[kept.name] = kept.value;
+    std::map<std::string, Contents> values;
+    for (const KeptName& kept : kept_) values[kept.name] = kept.contents;
     history_.emplace_back(seq, std::move(values));
   }
 
@@ -379,18 +410,20 @@ class Client {
     }
     if (world_->OneIn(2)) request.donate = {0};
     const bool rekeeps = !kept_.empty() && world_->OneIn(2);
+    KeptName* rekept = nullptr;
     if (rekeeps) {
-      KeptName& kept = kept_[world_->Draw() % kept_.size()];
-      request.rekept = {{kept.id, 0}};
-      kept.value = results[0];
+      rekept = &kept_[world_->Draw() % kept_.size()];
+      request.rekept = {{rekept->id, 0}};
     }
     const absl::StatusOr<uint64_t> seq = core_.Run(request);
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
-    if (rekeeps) NoteKept(*seq);
     for (const uint32_t i : request.fetch) awaited_.push_back({*seq, i, results[i]});
     ExpectOfRanks(graph, request);
     if (!request.donate.empty()) values_.erase(request.inputs[0]);
     for (const std::string& result : results) values_[next_handle_++] = result;
+    if (rekept == nullptr) return;
+    rekept->contents = ContentsOf(request.outputs[0]);
+    NoteKept(*seq);
   }
 
   // What ranks hold beside the first comes to nobody, until a later result shows it.
@@ -441,8 +474,9 @@ class Client {
   std::vector<KeptName> kept_;  // by this process
   uint64_t last_kept_id_ = 0;
   // What is kept since which item.
-  std::vector<std::pair<uint64_t, std::map<std::string, std::string>>> history_;
+  std::vector<std::pair<uint64_t, std::map<std::string, Contents>>> history_;
   bool entering_ = false, has_opened_ = false;
+  int keys_ = 0;  // that it lost
   bool done_ = false;
 };
 

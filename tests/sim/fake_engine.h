@@ -4,6 +4,7 @@
 // several devices has other results; a group that has ended has none.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,9 +16,17 @@
 
 namespace outboard::sim {
 
-// FNV-1a.
+// FNV-1a, over eight bytes at a time: some values are as long as a message may be. The shift brings
+// high bits down, which a product moves up only.
 inline uint64_t HashOf(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325) {
-  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  constexpr uint64_t kPrime = 0x100000001b3;
+  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), 8);
+    hash = (hash ^ word) * kPrime;
+    hash ^= hash >> 32;
+  }
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * kPrime;
   return hash;
 }
 

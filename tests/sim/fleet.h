@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,18 +22,25 @@ inline constexpr int64_t kFaultsUntil = 40 * kSecond;
 // Afterwards: longer than the longest of the waits that follow each other when all is lost.
 inline constexpr int64_t kCalm = 900 * kSecond;
 
+struct FleetSize {
+  int workers = 0, clients = 0;  // 0: a few, by chance
+  int faults = 1;                // at a time
+  int64_t check_every = 1;       // events; with many sessions the invariants take long
+};
+
 class Fleet {
  public:
-  Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
-    const int workers = world_.OneIn(3) ? 1 : 3;
+  Fleet(uint64_t seed, Planted planted, FleetSize size = {})
+      : world_(seed), operator_(seed), size_(size), gateway_(&world_, planted) {
+    const int workers = size.workers > 0 ? size.workers : world_.OneIn(3) ? 1 : 3;
     const bool has_groups = seed % 3 == 0;  // other worlds stay what they were
     // With it all of them end, so that little would be seen of what comes after.
     gateway_stays_ = has_groups && seed % 2 == 1;
-    has_names_ = seed % 6 == 1;
+    has_names_ = seed % 6 == 1 || seed % 12 == 6;  // the latter have groups
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
                                                   has_groups ? 3 : 2, planted));
-    const int64_t clients = world_.Between(1, 4);
+    const int64_t clients = size.clients > 0 ? size.clients : world_.Between(1, 4);
     for (int i = 0; i < clients; ++i) {
       const auto devices = static_cast<uint32_t>(has_groups ? world_.Between(1, 3) : 1);
       clients_.push_back(std::make_unique<Client>(
@@ -51,7 +59,11 @@ class Fleet {
       world_.After(world_.Between(0, 2000) * kMs, [&client] { client->Start(); });
     NextFault();
     NextCredit();
+    NextClockJump();
+    if (!gateway_.books().prepaid() && Between(0, 1) == 0) NextCaps();
+    if (has_names_) NextRevocation();
     while (!Done() && world_.broken().empty() && world_.Step(kFaultsUntil + kCalm)) {
+      if (world_.steps() % size_.check_every != 0) continue;
       const std::string broken = gateway_.CheckInvariants();
       if (!broken.empty()) world_.Broken(broken);
     }
@@ -107,10 +119,43 @@ class Fleet {
     if (!calm) world_.After(world_.Between(2000, 12'000) * kMs, [this] { NextCredit(); });
   }
 
+  // Of chances of their own, so that other faults stay what they were.
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(operator_() % static_cast<uint64_t>(high - low + 1));
+  }
+  // The clock on the wall, by up to an hour either way.
+  void NextClockJump() {
+    world_.After(Between(1000, 20'000) * kMs, [this] {
+      if (world_.now() > kFaultsUntil) return;
+      world_.Count("the clock jumps");
+      world_.JumpWall(Between(-3'600'000, 3'600'000));
+      NextClockJump();
+    });
+  }
+  // Low ones, so that sessions stop and go on; in the end, none.
+  void NextCaps() {
+    const bool calm = world_.now() > kFaultsUntil;
+    for (int64_t tenant = 1; tenant <= Books::kAccounts; ++tenant) {
+      if (calm) {
+        gateway_.books().SetCap(tenant, std::nullopt);
+      } else if (Between(0, 1) == 0) {
+        gateway_.books().SetCap(tenant, Between(1000, 9000));
+      }
+    }
+    if (!calm) world_.After(Between(2000, 12'000) * kMs, [this] { NextCaps(); });
+  }
+  void NextRevocation() {
+    world_.After(Between(3000, 15'000) * kMs, [this] {
+      if (world_.now() > kFaultsUntil) return;
+      clients_[operator_() % clients_.size()]->LoseKey();
+      NextRevocation();
+    });
+  }
+
   void NextFault() {
     world_.After(world_.Between(100, 4000) * kMs, [this] {
       if (world_.now() > kFaultsUntil) return;
-      Fault();
+      for (int i = 0; i < size_.faults; ++i) Fault();
       NextFault();
     });
   }
@@ -144,6 +189,8 @@ class Fleet {
   }
 
   World world_;
+  std::mt19937_64 operator_;
+  const FleetSize size_;
   bool gateway_stays_ = false;
   Gateway gateway_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -42,8 +42,7 @@ class SimulatedHost final : public gateway::DriverHost {
  public:
   explicit SimulatedHost(World* world) : world_(world) {}
   gateway::MonoTime Now() override { return {world_->now()}; }
-  // Some day in 2026.
-  gateway::WallTime WallNow() override { return {1'780'000'000'000 + world_->now_ms()}; }
+  gateway::WallTime WallNow() override { return {world_->wall_ms()}; }
   gateway::Token DrawToken() override {
     const uint64_t hi = world_->Draw();
     return {hi, world_->Draw()};
@@ -61,21 +60,30 @@ class SimulatedHost final : public gateway::DriverHost {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// A client shows the number of its account as its key; all stay valid.
-class Everybody final : public gateway::ClientAuth {
+// A client's key is the number of its account ("2"), or, where it may be revoked, that and its own
+// ("2:1").
+class Keys final : public gateway::ClientAuth {
  public:
-  explicit Everybody(SimulatedHost* host) : host_(host) {}
+  Keys(SimulatedHost* host, const std::set<std::string>* revoked)
+      : host_(host), revoked_(revoked) {}
   void Admit(const gateway::Credentials& credentials,
              std::function<void(absl::StatusOr<gateway::Admitted>)> then) override {
-    const gateway::TenantId tenant{std::stoll(credentials.key)};
-    host_->Post([tenant, then = std::move(then)] {
-      then(gateway::Admitted{gateway::Identity{tenant, ""}});
+    const std::string& key = credentials.key;
+    gateway::Identity identity{gateway::TenantId{std::stoll(key)}, ""};
+    if (key.find(':') != std::string::npos) identity.key_id = key;
+    host_->Post([this, identity = std::move(identity), then = std::move(then)] {
+      if (const absl::Status stands = Check(identity.key_id); !stands.ok()) return then(stands);
+      then(gateway::Admitted{identity});
     });
   }
-  absl::Status Check(const std::string&) override { return absl::OkStatus(); }
+  absl::Status Check(const std::string& key_id) override {
+    return revoked_->contains(key_id) ? absl::UnauthenticatedError("the key is revoked")
+                                      : absl::OkStatus();
+  }
 
  private:
   SimulatedHost* const host_;
+  const std::set<std::string>* const revoked_;
 };
 
 // Sessions here put no blobs.
@@ -84,7 +92,7 @@ class NoBlobs final : public gateway::BlobUses {
   void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
   void EndSession(const gateway::SessionId&) override {}
   absl::Status RestoreSnapshot(gateway::TenantId, const gateway::SessionId&,
-                               const wire::Hash&) override {
+                               std::span<const wire::Hash>) override {
     return absl::OkStatus();
   }
   absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {
@@ -187,9 +195,15 @@ class Gateway {
     replays_.clear();
   }
 
+  // ---- the operator
+  void Revoke(const std::string& key) { revoked_.insert(key); }
+
+  // The program of the session has died, and its next one repeats nothing.
+  void ClientDied(const std::string& session) { EndReplay(session); }
+
   // ---- connecting
-  void Accept(const std::shared_ptr<ClientConnection>& connection, int64_t tenant) {
-    auto side = std::make_shared<ClientSide>(this, connection, tenant);
+  void Accept(const std::shared_ptr<ClientConnection>& connection, const std::string& key) {
+    auto side = std::make_shared<ClientSide>(this, connection, key);
     process_->clients.push_back(side);
     side->Begin();
   }
@@ -263,12 +277,13 @@ class Gateway {
   class ClientSide final : public gateway::ClientEndpoint,
                            public std::enable_shared_from_this<ClientSide> {
    public:
-    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection, int64_t tenant)
+    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection,
+               const std::string& key)
         : connection(std::move(connection)),
           gateway_(gateway),
           host_(&gateway->process_->host),
           port_(&gateway->process_->driver, host_, &gateway->process_->auth, this,
-                {.key = std::to_string(tenant)}) {}
+                {.key = key}) {}
     void Begin() {
       inbox_.take = [this](proto::ClientFrame frame) {
         return ended_ || port_.OnFrame(std::move(frame));
@@ -287,7 +302,7 @@ class Gateway {
     }
     void Send(proto::ServerFrame frame) override {
       if (ended_) return;
-      gateway_->Look(frame, session_);
+      gateway_->Look(frame, session_, connection->dialler.open);
       connection->SendDown({std::move(frame), std::nullopt});
     }
     void End(absl::Status why) override {
@@ -431,6 +446,7 @@ class Gateway {
         : host(gateway->world_),
           honest(gateway),
           writes(gateway->world_, &gateway->disk_, gateway->planted_),
+          auth(&host, &gateway->revoked_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
       driver.SetObserver(&honest);
@@ -454,7 +470,7 @@ class Gateway {
     HonestWorkers honest;
     SimulatedWrites writes;
     NoBlobs blobs;
-    Everybody auth{&host};
+    Keys auth;
     gateway::CoreDriver driver;
     // In order of arrival.
     std::vector<std::shared_ptr<ClientSide>> clients;
@@ -472,6 +488,7 @@ class Gateway {
     options.sleep_ns = 2 * kSecond;
     options.sleep_lead_ns = kSecond;
     options.snapshot_wait_ns = kSavesWithin;
+    options.sessions_per_tenant_max = 200;
     options.moves_max = 1000;  // the simulated world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
@@ -483,6 +500,7 @@ class Gateway {
             .asks_no_snapshot = planted == Planted::kAsksNoSnapshot,
             .never_wakes = planted == Planted::kNeverWakes,
             .bill_replay = planted == Planted::kBillReplay,
+            .wall_clock = planted == Planted::kWallClock,
             .old_placement = planted == Planted::kOldPlacement};
   }
 
@@ -501,7 +519,8 @@ class Gateway {
 
   // Checks the position at which each session resumes, as reported to clients, and that its epoch
   // was used by no earlier gateway.
-  void Look(const proto::ServerFrame& frame, std::string& session) {
+  // A client that has left repeats nothing.
+  void Look(const proto::ServerFrame& frame, std::string& session, bool has_client) {
     for (const proto::ServerItem& item : frame.items()) {
       if (item.has_opened()) {
         session = item.opened().session_id();
@@ -514,7 +533,7 @@ class Gateway {
         if (applied < done_[session]) {
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
           if (applied > 0 && item.opened().devices() > 1) world_->Count("group from a snapshot");
-          replays_[session] = world_->now();
+          if (has_client) replays_[session] = world_->now();
         }
       }
       // Of a client that repeats nothing: it did not make what came before.
@@ -552,6 +571,7 @@ class Gateway {
   uint64_t applied_ = 0;                    // of the last Opened
   // State that survives a crash.
   Disk disk_;
+  std::set<std::string> revoked_;  // keys
   std::map<std::string, std::string> checkpoints_;  // roots by name
   ExpectedResults expected_;
   test::MemoryStore blobs_;

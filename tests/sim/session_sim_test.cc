@@ -47,10 +47,23 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "put away, saved", "slept", "refused money", "stopped",
                            "repeated for nothing", "group taken over", "group ends in order",
                            "group from a snapshot", "resumed after a stop", "entered",
-                           "found what was kept"}) {
+                           "group entered", "found what was kept", "the clock jumps",
+                           "key revoked"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
+}
+
+// Programs that idle, go away, crash and are killed, on workers that do, too: no lease is left, and
+// the money is exact.
+TEST(SessionSim, TwoHundredSessionsOverEightWorkers_LeakNothing) {
+  constexpr uint64_t kNamed = 7;  // of the worlds whose programs die, and are followed by others
+  Fleet fleet(kNamed, Planted::kNone,
+              {.workers = 8, .clients = 200, .faults = 10, .check_every = 500});
+  EXPECT_EQ(fleet.Run(), "") << fleet.world().trace();
+  EXPECT_EQ(fleet.sessions(), 200u);
+  for (const char* what : {"lost", "gateway lost", "died", "entered", "slept"})
+    EXPECT_GT(fleet.world().counts().count(what), 0u) << what;
 }
 
 // The simulator is worth something if it finds what is wrong.
@@ -68,6 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("ForgetVoid", Planted::kForgetVoid),
                       std::pair("SkipFence", Planted::kSkipFence),
                       std::pair("BillReplay", Planted::kBillReplay),
+                      std::pair("WallClock", Planted::kWallClock),
                       std::pair("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       std::pair("OldPlacement", Planted::kOldPlacement),
                       std::pair("FailedRankGoesOn", Planted::kFailedRankGoesOn)),

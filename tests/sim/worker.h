@@ -217,7 +217,7 @@ class Worker {
     };
     gateway_->Accept(control_);
     control_->SendUp(Register());
-    Beat(control_.get());
+    Beat(joined_);
   }
   proto::WorkerEvent Register() const {
     proto::WorkerEvent event;
@@ -248,9 +248,9 @@ class Worker {
     ++joined_;
     Leave(*control);
   }
-  void Beat(const ControlConnection* connection) {
-    world_->After(kSecond, [this, connection] {
-      if (control_.get() != connection) return;
+  void Beat(uint64_t joined) {
+    world_->After(kSecond, [this, joined] {
+      if (control_ == nullptr || joined_ != joined) return;
       proto::WorkerEvent event;
       event.mutable_heartbeat();
       for (const auto& [key, executor] : executors_) {
@@ -259,7 +259,7 @@ class Worker {
         event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
       }
       control_->SendUp(std::move(event));
-      Beat(connection);
+      Beat(joined);
     });
   }
 

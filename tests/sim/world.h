@@ -29,6 +29,9 @@ class World {
 
   int64_t now() const { return now_; }
   int64_t now_ms() const { return now_ / kMs; }
+  // Of the clock on the wall, some day in 2026; it jumps.
+  int64_t wall_ms() const { return 1'780'000'000'000 + now_ms() + wall_jumps_ms_; }
+  void JumpWall(int64_t ms) { wall_jumps_ms_ += ms; }
   void After(int64_t delay_ns, std::function<void()> what) {
     events_.push({now_ + delay_ns, next_++, std::move(what)});
   }
@@ -81,7 +84,7 @@ class World {
     }
   };
 
-  int64_t now_ = 0;
+  int64_t now_ = 0, wall_jumps_ms_ = 0;
   int64_t steps_ = 0;
   uint64_t next_ = 0;
   std::priority_queue<Event> events_;

@@ -48,6 +48,35 @@ TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Storage, ACopyInMemoryHasWhatTheFileHas_AndLeavesItAsItWas) {
+  const std::string folder = testing::TempDir() + "/storage_copy." + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/a.db";
+  EXPECT_TRUE(absl::IsNotFound(Database::Open(path, {.copied_to_memory = true}).status()));
+  const auto count = [](Database& db) {
+    Statement rows = ValueOrDie(db.Prepare("SELECT count(*) FROM t"));
+    return ValueOrDie(rows.Step()) ? rows.Int(0) : -1;
+  };
+  {
+    auto db = ValueOrDie(Database::Open(path, {}));
+    ASSERT_TRUE(db->Execute("CREATE TABLE t(x); INSERT INTO t VALUES (1), (2)").ok());
+  }
+  {
+    auto copy = ValueOrDie(Database::Open(path, {.copied_to_memory = true}));
+    EXPECT_EQ(count(*copy), 2);
+    const absl::Status failed = copy->Transaction(Database::Mode::kWrite, [&] {
+      OB_CHECK_OK(ValueOrDie(copy->Prepare("INSERT INTO t VALUES (3)")).Run());
+      return absl::AbortedError("on purpose");
+    });
+    EXPECT_TRUE(absl::IsAborted(failed));
+    EXPECT_EQ(count(*copy), 2) << "a transaction that fails is undone there, too";
+    ASSERT_TRUE(copy->Execute("INSERT INTO t SELECT x FROM t, (SELECT 1 UNION SELECT 2)").ok());
+    EXPECT_EQ(count(*copy), 6);
+  }
+  EXPECT_EQ(count(*ValueOrDie(Database::Open(path, {}))), 2);
+  std::filesystem::remove_all(folder);
+}
+
 // Statements are kept for the next one who prepares the same.
 TEST(Storage, AStatementThatWasUsedBeforeBeginsAnew) {
   const std::string folder = testing::TempDir() + "/storage_again." + std::to_string(getpid());

@@ -27,7 +27,7 @@ inline std::unique_ptr<runtime::Device> MakeDevice(int64_t memory_bytes_max = 0,
 }
 
 // What kernels are compiled for.
-inline Target DeviceTarget() { return worker::TargetOf(MakeDevice()->properties()); }
+inline Target DeviceTarget() { return worker::TargetOfDevice(MakeDevice()->properties()); }
 
 inline std::string BytesOf(const runtime::DeviceBuffer& buffer) {
   std::string bytes(static_cast<size_t>(buffer.bytes()), '\0');

@@ -137,7 +137,7 @@ TEST(DeviceTarget, CudaDevice_HasTheNewestCodeThatRunsOnIt) {
   for (const auto& [capability, arch] :
        {std::pair{80, "sm_80"}, {86, "sm_80"}, {89, "sm_89"}, {90, "sm_90a"}, {120, "sm_90"}}) {
     properties.compute_capability = capability;
-    const Target target = TargetOf(properties);
+    const Target target = TargetOfDevice(properties);
     EXPECT_EQ(target.arch, arch) << capability;
     EXPECT_EQ(target.kind, TargetKind::kCuda);
     EXPECT_EQ(target.block_threads, 256);

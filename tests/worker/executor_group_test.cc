@@ -269,6 +269,35 @@ TEST(ExecutorGroup, WhatWaitsForABlob_IsAppliedBeforeItIsSentAgain) {
   EXPECT_EQ(rank.core.applied_seq(), 2u);
 }
 
+// Its numbers begin behind all that the ranks have of the client before.
+TEST(ExecutorGroup, AnotherClient_IsAnsweredWhenNothingWaits) {
+  auto group = collective::MakeLoopback({2});
+  Rank rank(0);
+  rank.engine.JoinGroup(std::move(group[0]));
+  proto::ClientItem blob = Put(1);
+  blob.mutable_put()->clear_data();
+  blob.mutable_put()->set_blob_root(std::string(32, 'r'));
+  rank.On(blob), rank.On(Put(2));
+  const std::vector<BlobWant> wants = rank.core.TakeBlobWants();
+  proto::ClientItem open;
+  wire::SetRange(wire::kProtocolOfWorkers, *open.mutable_open()->mutable_protocol());
+  open.mutable_open()->set_is_new_client(true);
+  rank.epoch = 2;
+  for (const proto::ServerItem& item : rank.On(open)) EXPECT_FALSE(item.has_opened());
+  runtime::DeviceBuffer bytes = ValueOrDie(rank.engine.NewBuffer(8));
+  OB_CHECK_OK(rank.engine.device().Upload(bytes.address(), "12345678"));
+  std::vector<proto::ServerItem> answers;
+  rank.core.OnBlob(wants.at(0).root, std::move(bytes), [&](const proto::ServerFrame& frame) {
+    answers.insert(answers.end(), frame.items().begin(), frame.items().end());
+  });
+  const auto opened = std::ranges::find_if(
+      answers, [](const proto::ServerItem& item) { return item.has_opened(); });
+  ASSERT_NE(opened, answers.end());
+  EXPECT_EQ(opened->opened().applied_seq(), 2u);
+  EXPECT_TRUE(std::ranges::any_of(
+      answers, [](const proto::ServerItem& item) { return item.kept().is_last(); }));
+}
+
 // Its supervisor and the gateway say what became of the partner.
 TEST(ExecutorGroup, ARankWhosePartnerLeft_SaysNothingMore) {
   auto group = collective::MakeLoopback({2});

@@ -100,14 +100,20 @@ std::vector<float> Answer(Engine& engine, const UOp* sink) {
   return all;
 }
 
+// On a busy machine too, a search goes to its end.
+constexpr double kForeverSeconds = 1e9;
+
 class GpuTuner : public ::testing::Test {
  protected:
   GpuTuner() { UseFakeDriver(); }
 
-  std::unique_ptr<Engine> NewEngine(int beam, KernelCompiler* idle = nullptr) {
-    return MakeCompiledEngine(
-        compilers(), test::MakeDevice(1 << 26),
-        {.store = store_.get(), .idle_compiler = idle, .beam = beam});
+  std::unique_ptr<Engine> NewEngine(int beam, KernelCompiler* idle = nullptr,
+                                    double search_seconds_max = kForeverSeconds) {
+    return MakeCompiledEngine(compilers(), test::MakeDevice(1 << 26),
+                              {.store = store_.get(),
+                               .idle_compiler = idle,
+                               .beam = beam,
+                               .search_seconds_max = search_seconds_max});
   }
   Compilers* compilers() {
     if (!compilers_.has_value()) compilers_.emplace();
@@ -136,6 +142,7 @@ TEST_F(GpuTuner, BeamOnTheStepsPath_FindsFasterOptsThanTheFirst) {
   const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
   ExpectRight(Answer(*NewEngine(2), sink), sink);
   const Tuning found = TheOnlyOne();
+  EXPECT_EQ(found.width, 2) << "the search did not end by itself";
   EXPECT_EQ(found.key.hardware, compilers()->target().Fingerprint());
   EXPECT_GT(found.trials.size(), 10u);
   ASSERT_NE(found.best(), nullptr);
@@ -145,6 +152,13 @@ TEST_F(GpuTuner, BeamOnTheStepsPath_FindsFasterOptsThanTheFirst) {
   ExpectRight(Answer(*NewEngine(0), sink), sink);
   ASSERT_EQ(compilers()->sources.size(), 1u);
   EXPECT_EQ(compilers()->sources[0].opts, codegen::OptsToString(found.best()->opts));
+}
+
+TEST_F(GpuTuner, WithoutTime_NothingIsSearched) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  ExpectRight(Answer(*NewEngine(2, nullptr, /*search_seconds_max=*/0), sink), sink);
+  EXPECT_TRUE(ValueOrDie(store_->List()).empty());
 }
 
 // The first trial is what steps were computed with before, and others have other tiles.
@@ -259,8 +273,9 @@ int SearchUntilLost(const std::string& path) {
   Compilers compilers;
   compilers.instead = BreakStores;
   const auto store = ValueOrDie(TuningFile::Open(path));
-  const auto engine = MakeCompiledEngine(&compilers, test::MakeDevice(1 << 26),
-                                         {.store = store.get(), .beam = 1});
+  const auto engine = MakeCompiledEngine(
+      &compilers, test::MakeDevice(1 << 26),
+      {.store = store.get(), .beam = 1, .search_seconds_max = kForeverSeconds});
   Graph g;
   const UOp* const sink = Product(g, DType::kF32, 24, 40, 32);
   std::vector<DeviceArrayPtr> inputs;

@@ -263,6 +263,92 @@ TEST(GroupLinks, AWorkerThatIsLost_IsToldUnlessTheSessionEndsFirst) {
   EXPECT_EQ(removed.there_lost_.count, 1) << "its partner has left it";
 }
 
+// A watch at one end; the other is the test's.
+struct WatchedEnd {
+  WatchedEnd() {
+    int pair[2];
+    OB_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    far = pair[1];
+    const std::string challenge = ValueOrDie(MakeChallenge());
+    OB_CHECK(watch.Accept(pair[0], challenge,
+                          ValueOrDie(MakeClaim(watch.name(), challenge, kToken))));
+    char proof[kProofBytes];
+    OB_CHECK(recv(far, proof, sizeof proof, 0) == static_cast<ssize_t>(kProofBytes));
+  }
+  ~WatchedEnd() { close(far); }
+  // Each of them a step later.
+  bool IsOpenAfter(int steps) {
+    for (int i = 0; i < steps; ++i) watch.Step(now += kBeatEvery);
+    return watch.is_open();
+  }
+  void Hear() { OB_CHECK(send(far, "b", 1, 0) == 1); }
+
+  GroupLink watch{{.name = MakeWatch({kSession, 7, 0, 2}), .attach_token = kToken, .partner = 2}};
+  int far = -1;
+  LinkClock::time_point now = LinkClock::now();
+};
+
+TEST(GroupLinks, APartnerThatStandsStill_IsLostWithinASecond) {
+  WatchedEnd end;
+  for (int i = 0; i < 40; ++i) {
+    end.Hear();
+    ASSERT_TRUE(end.IsOpenAfter(1));
+  }
+  char beats[100];
+  EXPECT_EQ(recv(end.far, beats, sizeof beats, 0), 40) << "it beats, too";
+  EXPECT_TRUE(end.IsOpenAfter(4)) << "600 ms";
+  EXPECT_FALSE(end.IsOpenAfter(1)) << "750 ms";
+  EXPECT_EQ(end.watch.lost().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(end.watch.lost().message().find("rank 2 stands still"), std::string::npos)
+      << end.watch.lost();
+}
+
+// Where beats come late because all do, it is more patient.
+TEST(GroupLinks, APartnerOnABusyMachine_IsNotTakenForOneThatStandsStill) {
+  WatchedEnd end;
+  for (int i = 0; i < 20; ++i) {
+    end.Hear();
+    ASSERT_TRUE(end.IsOpenAfter(4));
+  }
+  EXPECT_TRUE(end.IsOpenAfter(8)) << "600 ms, and 1200";
+  EXPECT_FALSE(end.IsOpenAfter(1)) << "three times as long as it has been";
+}
+
+TEST(GroupLinks, WhoStoodStillItself_KnowsNothingOfOthers) {
+  WatchedEnd end;
+  for (int i = 0; i < 40; ++i) {
+    end.Hear();
+    ASSERT_TRUE(end.IsOpenAfter(1));
+  }
+  end.now += std::chrono::seconds(10);
+  EXPECT_TRUE(end.IsOpenAfter(1));
+  close(end.far);
+  end.far = dup(0);
+  EXPECT_FALSE(end.IsOpenAfter(1)) << "the partner has gone";
+  EXPECT_TRUE(end.watch.lost().ok()) << "which the other links tell";
+}
+
+TEST(GroupLinks, AWatch_IsALinkLikeOthers_AndMissedByNobody) {
+  const auto here = ListenHere(), there = ListenHere();
+  const GroupLinkOptions watch{.name = MakeWatch({kSession, 7, 0, 2}),
+                               .attach_token = kToken,
+                               .partner = 0,
+                               .connect_within = milliseconds(20'000)};
+  GroupLinkOptions connects = watch;
+  connects.partner = 2;
+  connects.address = ValueOrDie(wire::ParseDataAddress(there->address()));
+  Loss here_lost, there_lost;
+  here->Add({connects}, here_lost.Teller());
+  there->Add({watch}, there_lost.Teller());
+  EXPECT_TRUE(test::Eventually([&] { return here->counts().open + there->counts().open == 2; }));
+  connects.name.placement = 8;
+  connects.connect_within = milliseconds(100);
+  here->Add({connects}, here_lost.Teller());  // of a session that the other has no watch for
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_EQ(here->counts().open + there->counts().open, 2u);
+  EXPECT_EQ(here_lost.count + there_lost.count, 0);
+}
+
 // It is tried again after a pause, and not a million times a second.
 TEST(GroupLinks, WithoutAFreeDescriptor_CallersWait_AndAreTakenLater) {
   const auto links = ListenHere();

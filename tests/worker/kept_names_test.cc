@@ -36,12 +36,13 @@ class KeptNamesTest : public ::testing::Test {
       out.insert(out.end(), answer.items().begin(), answer.items().end());
     return out;
   }
-  std::vector<ServerItem> Open(uint64_t epoch, bool is_new_client) {
+  std::vector<ServerItem> Open(uint64_t epoch, bool is_new_client, uint64_t received_seq = 0) {
     epoch_ = epoch;
     ClientItem item;
     item.mutable_open()->set_session_id("sixteen bytes id");
     item.mutable_open()->set_snapshot_ms(1000);
     item.mutable_open()->set_is_new_client(is_new_client);
+    item.mutable_open()->set_received_seq(received_seq);
     return Send(item);
   }
   std::vector<ServerItem> Put(uint64_t handle) {
@@ -87,6 +88,17 @@ class KeptNamesTest : public ::testing::Test {
       rekept.set_output(kept_output);
     }
     return Send(item);
+  }
+  std::vector<ServerItem> Fetch(uint64_t handle) {
+    ClientItem item;
+    item.set_seq(++seq_);
+    item.mutable_fetch()->add_handles(handle);
+    return Send(item);
+  }
+  static int ValuesIn(const std::vector<ServerItem>& items) {
+    int count = 0;
+    for (const ServerItem& item : items) count += item.done().values_size();
+    return count;
   }
   static absl::StatusCode FailureIn(const std::vector<ServerItem>& items) {
     for (const ServerItem& item : items)
@@ -168,18 +180,19 @@ TEST_F(KeptNamesTest, ASnapshotHasThem) {
 
 TEST_F(KeptNamesTest, ANewClientGetsNoAnswersOfAnothers) {
   Put(3);
-  ClientItem fetch;
-  fetch.set_seq(++seq_);
-  fetch.mutable_fetch()->add_handles(3);
-  Send(fetch);  // and no Ack
-  const auto values = [](const std::vector<ServerItem>& items) {
-    int count = 0;
-    for (const ServerItem& item : items) count += item.done().values_size();
-    return count;
-  };
-  EXPECT_EQ(values(Open(2, false)), 1);
-  EXPECT_EQ(values(Open(3, true)), 0);
-  EXPECT_EQ(values(Open(4, false)), 0);
+  Fetch(3);  // and no Ack
+  EXPECT_EQ(ValuesIn(Open(2, false)), 1);
+  EXPECT_EQ(ValuesIn(Open(3, true)), 0);
+  EXPECT_EQ(ValuesIn(Open(4, false)), 0);
+}
+
+// The one before had received more than what the executor begins with: here nothing, or a snapshot.
+TEST_F(KeptNamesTest, ANewClientGetsItsOwnAnswers_AlsoWhereTheOneBeforeWasFurther) {
+  Open(2, false, /*received_seq=*/74);
+  Put(3);
+  EXPECT_EQ(ValuesIn(Fetch(3)), 0);
+  Open(3, true);
+  EXPECT_EQ(ValuesIn(Fetch(3)), 1);
 }
 
 }  // namespace

@@ -143,6 +143,34 @@ TEST_F(TunerTest, AStoreThatHoldsNonsenseCostsNothingButSpeed) {
   EXPECT_EQ(compiler_.sources[0].opts, "");
 }
 
+// Cases 138 and 139 of hostile input: entries as somebody may have put them into the store, under
+// the key of another kernel among them, as if two kernels had one hash.
+TEST_F(TunerTest, AnEntryOfAnotherKernel_IsIgnoredOrGivesTheRightResult) {
+  const struct {
+    const char* opts;
+    bool is_legal_here;
+  } cases[] = {
+      {"VECTOR:9:8", false},                        // an axis that this kernel has not
+      {"VECTOR:1:7", false},                        // no width
+      {"VECTOR:1:1073741824", false},               // far beyond the extent
+      {"LOCAL:0:0", true},
+      {"UPCAST:3:-7", false},
+      {"VECTOR:1:16 VECTOR:1:16", false},
+      {"VECTOR:1:16 UPCAST:0:16 TC:2:0", false},    // of a product in bf16 on matrix units
+      {"VECTOR:1:8 UPCAST:0:4", true},              // of a larger product
+  };
+  for (const auto& c : cases) {
+    auto opts = codegen::ParseOpts(c.opts);
+    ASSERT_TRUE(opts.ok()) << c.opts << ": " << opts.status();
+    ASSERT_TRUE(store_->Add(KeyOfProduct(), "another kernel", {*opts, 1, true, true}).ok());
+    ExpectRight(RunOnce(0));
+    ASSERT_FALSE(compiler_.sources.empty()) << c.opts;
+    // What runs in the end: the entry's, or the kernel without it.
+    EXPECT_EQ(compiler_.sources.back().opts.has_value(), c.is_legal_here) << c.opts;
+    ASSERT_EQ(ValueOrDie(store_->Remove("")), 1);
+  }
+}
+
 const auto kNobody = [] { return false; };
 const auto kSomebody = [] { return true; };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "compiler/schedule/attention.h"
 #include "worker/compile/kernel_compiler.h"
@@ -21,6 +22,9 @@ struct CompiledEngineOptions {
   // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
   int beam = 0;  // BEAM: search width, for kernels not yet searched at it
+  // After so long such a search of one kernel is suspended, and those of one plan together; none
+  // begins where it is 0. nullopt: the limits of TunerOptions (worker/tuning/tuner.h).
+  std::optional<double> search_seconds_max = {};
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
   LaunchWatch* launch_watch = nullptr;  // is told what is waited for; nullptr: nobody
 };

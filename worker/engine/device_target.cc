@@ -51,7 +51,7 @@ Target CudaTargetOf(const runtime::DeviceProperties& properties) {
 
 }  // namespace
 
-Target TargetOf(const runtime::DeviceProperties& properties) {
+Target TargetOfDevice(const runtime::DeviceProperties& properties) {
   switch (properties.form) {
     case CompiledKernel::Form::kElfX86: return HostTarget();
     case CompiledKernel::Form::kOpenClC: return OpenClTarget(properties);

@@ -10,6 +10,6 @@ namespace outboard::worker {
 // For devices that run x86-64 objects, HostTarget(). An OpenCL device that is a processor is taken
 // for this one, with its own vectors, since it tells neither caches nor registers. A CUDA device is
 // described by its compute capability.
-Target TargetOf(const runtime::DeviceProperties& properties);
+Target TargetOfDevice(const runtime::DeviceProperties& properties);
 
 }  // namespace outboard::worker

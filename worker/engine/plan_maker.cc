@@ -29,25 +29,20 @@ PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
       scores_(options.scores),
       target_(compiler->target()),
       kernels_(kernels) {
-  if (options.store != nullptr)
-    tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
-                   device,
-                   TunerOptions{.width = options.beam, .report = options.debug >= 1,
-                                .target = target_, .watch = options.launch_watch});
+  if (options.store == nullptr) return;
+  TunerOptions tuning{.width = options.beam, .report = options.debug >= 1, .target = target_,
+                      .watch = options.launch_watch};
+  if (options.search_seconds_max.has_value())
+    tuning.kernel_seconds_max = tuning.plan_seconds_max = *options.search_seconds_max;
+  tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
+                 device, tuning);
 }
 
-absl::Status PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
-                                    const schedule::Schedule& schedule,
-                                    const std::vector<int>& results,
-                                    std::vector<WantedKernel>& wanted, Kernels& kernels,
-                                    size_t& count) {
-  std::vector<KernelSource> missing;
-  std::vector<std::string> missing_names;
-  std::vector<size_t> missing_places;  // in `wanted`
-  std::vector<Tuner::Kernel> tuned;  // those of `missing` whose Opts nobody has pinned
-  std::vector<size_t> tuned_places;
-  const bool is_tuned = tuner_.has_value() && request.tuned;
-  if (is_tuned) tuner_->BeginPlan();
+absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(Graph& graph,
+                                                          const schedule::Schedule& schedule,
+                                                          std::vector<WantedKernel>& wanted,
+                                                          Kernels& kernels) {
+  Missing missing;
   for (size_t w = 0; w < wanted.size(); ++w) {
     WantedKernel& one = wanted[w];
     const UOp* const ast = WithCopies(graph, schedule.kernels[one.first].ast, one.copies);
@@ -58,68 +53,93 @@ absl::Status PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
     if (!fresh) continue;  // a twin
     place->second = kernels_->Find(encoded.id);
     if (place->second != nullptr) continue;
-    missing_places.push_back(w);
-    missing.push_back({std::move(encoded.bytes), std::nullopt});
+    missing.sources.push_back({std::move(encoded.bytes), std::nullopt});
     const std::string copies = one.copies > 1 ? absl::StrCat(one.copies, " x ") : "";
-    missing_names.push_back(copies + schedule::KernelToString(schedule, one.first));
-    if (const auto pinned = kernels_->PinnedOpts(encoded.id); pinned.has_value()) {
-      missing.back().opts = *pinned;
+    missing.kernels.push_back({w, ast, copies + schedule::KernelToString(schedule, one.first)});
+  }
+  return missing;
+}
+
+void PlanMaker::ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tuned,
+                           Missing& missing) {
+  std::vector<Tuner::Kernel> tuned;  // those whose Opts nobody has pinned
+  std::vector<size_t> places;        // of these, in `missing`
+  if (is_tuned) tuner_->BeginPlan();
+  for (size_t i = 0; i < missing.kernels.size(); ++i) {
+    const MissingKernel& kernel = missing.kernels[i];
+    if (const auto pinned = kernels_->PinnedOpts(wanted[kernel.wanted].id); pinned.has_value()) {
+      missing.sources[i].opts = *pinned;
     } else if (is_tuned) {
-      tuned.push_back({ast, missing_names.back()});
-      tuned_places.push_back(missing.size() - 1);
+      tuned.push_back({kernel.ast, kernel.name});
+      places.push_back(i);
     }
   }
-  if (!tuned.empty()) {
-    std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
-    for (size_t i = 0; i < tuned.size(); ++i) missing[tuned_places[i]].opts = std::move(opts[i]);
-  }
-  const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
-  std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+  if (tuned.empty()) return;
+  std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
+  for (size_t i = 0; i < tuned.size(); ++i) missing.sources[places[i]].opts = std::move(opts[i]);
+}
+
+std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<KernelSource>& sources) {
+  std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(sources);
   // A store may have been written by another build, or by anybody.
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (compiled[i].ok() || !missing[i].opts.has_value()) continue;
-    missing[i].opts = std::nullopt;
-    compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (compiled[i].ok() || !sources[i].opts.has_value()) continue;
+    sources[i].opts = std::nullopt;
+    compiled[i] = std::move(compiler_->Compile({&sources[i], 1})[0]);
   }
+  return compiled;
+}
+
+absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph& graph,
+                                              const schedule::Schedule& schedule,
+                                              const std::vector<int>& results,
+                                              std::vector<WantedKernel>& wanted,
+                                              Kernels& kernels) {
+  OB_ASSIGN_OR_RETURN(Missing missing, FindMissing(graph, schedule, wanted, kernels));
+  ChooseOpts(wanted, tuner_.has_value() && request.tuned, missing);
+  const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
+  std::vector<absl::StatusOr<CompiledKernel>> compiled = Compile(missing.sources);
   if (request.trace != nullptr)
     request.trace->Add("compile", compile_ns,
-                absl::StrCat(missing.size(), " of ", wanted.size(), " kernels"));
-  // Returns whether one that failed may be left out.
-  const auto refuse = [&](size_t i) {
-    const WantedKernel& one = wanted[missing_places[i]];
+                       absl::StrCat(compiled.size(), " of ", wanted.size(), " kernels"));
+  // Whether this kernel is to be launched one by one instead of in several copies, which is then
+  // noted of it and its twins.
+  const auto without_copies = [&](size_t i) {
+    const WantedKernel& one = wanted[missing.kernels[i].wanted];
     if (one.copies == 1) return false;
     for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
     return true;
   };
   const auto about = [&](const absl::Status& status, size_t i) {
-    return AboutResult(
-        status, request.sink,
-        results[schedule.kernels[wanted[missing_places[i]].first].buffers[0]]);
+    const WantedKernel& one = wanted[missing.kernels[i].wanted];
+    return AboutResult(status, request.sink, results[schedule.kernels[one.first].buffers[0]]);
   };
   std::vector<CompiledKernel> objects;
   std::vector<size_t> places;  // of objects, in `missing`
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (!compiled[i].ok() && refuse(i)) continue;
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (!compiled[i].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(compiled[i].status(), i));
     objects.push_back(*std::move(compiled[i]));
     places.push_back(i);
   }
+  size_t added = 0;
   std::vector<runtime::LoadedKernel> loaded = device_->LoadAll(objects);
   for (size_t o = 0; o < objects.size(); ++o) {
     const size_t i = places[o];
-    if (!loaded[o].ok() && missing[i].opts.has_value()) {  // the driver may take the plain one
-      missing[i].opts = std::nullopt;
-      const auto plain = std::move(compiler_->Compile({&missing[i], 1})[0]);
+    KernelSource& source = missing.sources[i];
+    if (!loaded[o].ok() && source.opts.has_value()) {  // the driver may take the plain one
+      source.opts = std::nullopt;
+      const auto plain = std::move(compiler_->Compile({&source, 1})[0]);
       if (plain.ok()) loaded[o] = device_->Load(*plain);
     }
-    if (!loaded[o].ok() && refuse(i)) continue;
+    if (!loaded[o].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
-    const GraphId& id = wanted[missing_places[i]].id;
-    kernels[id] = kernels_->Add(id, std::move(missing[i]), std::move(missing_names[i]),
+    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    kernels[id] = kernels_->Add(id, std::move(source), std::move(missing.kernels[i].name),
                                 *std::move(loaded[o]));
-    ++count;
+    ++added;
   }
-  return absl::OkStatus();
+  return added;
 }
 
 absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest& request) {
@@ -135,11 +155,13 @@ absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest
   const std::vector<int> results = ResultsOf(schedule);
   std::vector<WantedKernel> wanted = WantedBy(schedule);
   Kernels kernels;
-  size_t compiled = 0;
-  OB_RETURN_IF_ERROR(MakeKernels(request, graph, schedule, results, wanted, kernels, compiled));
+  OB_ASSIGN_OR_RETURN(size_t compiled,
+                      MakeKernels(request, graph, schedule, results, wanted, kernels));
   if (std::ranges::any_of(wanted, &WantedKernel::refused)) {
     wanted = OneByOne(wanted);
-    OB_RETURN_IF_ERROR(MakeKernels(request, graph, schedule, results, wanted, kernels, compiled));
+    OB_ASSIGN_OR_RETURN(const size_t alone,
+                        MakeKernels(request, graph, schedule, results, wanted, kernels));
+    compiled += alone;
   }
   for (const WantedKernel& one : wanted) {
     const std::shared_ptr<KernelInUse>& kernel = kernels.at(one.id);

@@ -50,12 +50,30 @@ class PlanMaker {
  private:
   using Kernels = absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>>;
 
+  struct MissingKernel {
+    size_t wanted;  // its place in the list of those that the plan wants
+    const UOp* ast;
+    std::string name;
+  };
+  // Kernels that are not loaded yet, each once. Both lists are in one order.
+  struct Missing {
+    std::vector<KernelSource> sources;
+    std::vector<MissingKernel> kernels;
+  };
+
   // Sets the ids of `wanted` and adds their kernels. Kernels of other plans are used again; those
   // of this plan are held by it alone, so that they go with it. One in several copies may be
-  // refused, since each can be launched alone.
-  absl::Status MakeKernels(const PlanRequest& request, Graph& graph,
-                           const schedule::Schedule& schedule, const std::vector<int>& results,
-                           std::vector<WantedKernel>& wanted, Kernels& kernels, size_t& count);
+  // refused, since each can be launched alone. Returns how many were compiled.
+  absl::StatusOr<size_t> MakeKernels(const PlanRequest& request, Graph& graph,
+                                     const schedule::Schedule& schedule,
+                                     const std::vector<int>& results,
+                                     std::vector<WantedKernel>& wanted, Kernels& kernels);
+  // Sets the ids of `wanted` and adds what other plans have loaded; returns the rest.
+  absl::StatusOr<Missing> FindMissing(Graph& graph, const schedule::Schedule& schedule,
+                                      std::vector<WantedKernel>& wanted, Kernels& kernels);
+  void ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tuned, Missing& missing);
+  // Where one with Opts cannot be compiled, without them; `sources` then says so.
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::vector<KernelSource>& sources);
   schedule::ScheduleOptions ScheduleOptionsOf() const;
 
   KernelCompiler* const compiler_;

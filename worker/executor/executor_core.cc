@@ -163,7 +163,9 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   if (first) {
     if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
-  SendOpened();
+  // Another client's items begin behind all that every rank has of the one before; here some wait.
+  opens_when_drained_ = open.is_new_client() && !waiting_.empty();
+  if (!opens_when_drained_) SendOpened();
   if (needed_blob_.empty()) Drain();
 }
 
@@ -205,7 +207,9 @@ void ExecutorCore::SendOpened() {
   out_.Write(std::move(item));
   KnowKernelUses();
   if (opened_by_.is_new_client()) {  // of what another client asked for, nothing is for this one
-    received_seq_ = std::max<uint64_t>(received_seq_, applied_seq_);
+    // Not what the other had received: it may have been further than the snapshot that this one
+    // begins with, whose items after it have the same numbers and need their answers.
+    received_seq_ = applied_seq_;
     unacknowledged_.Acknowledge(received_seq_);
     for (proto::Kept& piece : state_.ListKept()) {
       proto::ServerItem kept;
@@ -215,7 +219,7 @@ void ExecutorCore::SendOpened() {
     return;
   }
   unacknowledged_.Acknowledge(received_seq_);
-  for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
+  for (const auto& [seq, answer] : unacknowledged_.by_seq()) SendRetained(seq, answer);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
@@ -320,6 +324,7 @@ void ExecutorCore::Drain() {
     }
     waiting_.pop_front();
   }
+  if (waiting_.empty() && !ended_ && std::exchange(opens_when_drained_, false)) SendOpened();
 }
 
 bool ExecutorCore::TryApply(const proto::ClientItem& item) {
@@ -374,8 +379,8 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   }
   if (GroupHasEnded()) return false;
   if (lost_seq_ == 0 && !engine_->device().health().ok()) lost_seq_ = seq;
-  if (!outcome.session.ok()) {
-    EndSession(outcome.session);
+  if (!outcome.session_error.ok()) {
+    EndSession(outcome.session_error);
     return true;
   }
   if (!outcome.answers.empty()) {
@@ -414,18 +419,18 @@ SessionState::WholeGraphs ExecutorCore::WholeGraphsOf(const Wholes& wholes) cons
   return graphs;
 }
 
-void ExecutorCore::Retain(uint64_t seq, Answer kept) {
+void ExecutorCore::Retain(uint64_t seq, Answer answer) {
   if (seq <= received_seq_) return;  // E9
-  if (rank_ != 0 && kept.array != nullptr) return;
-  SendKept(seq, kept);
-  if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
+  if (rank_ != 0 && answer.array != nullptr) return;
+  SendRetained(seq, answer);
+  if (absl::Status status = unacknowledged_.Add(seq, std::move(answer)); !status.ok())
     EndSession(status);
 }
 
-void ExecutorCore::SendKept(uint64_t seq, const Answer& kept) {
-  if (kept.array != nullptr) return SendValue(seq, kept);
+void ExecutorCore::SendRetained(uint64_t seq, const Answer& answer) {
+  if (answer.array != nullptr) return SendValue(seq, answer);
   proto::ServerItem item;
-  *item.mutable_failed() = kept.failed;
+  *item.mutable_failed() = answer.failed;
   out_.Write(std::move(item));
 }
 
@@ -438,8 +443,8 @@ void ExecutorCore::EndSession(const absl::Status& status) {
   ended_ = true;
 }
 
-void ExecutorCore::SendValue(uint64_t seq, const Answer& kept) {
-  const DeviceArray& array = *kept.array;
+void ExecutorCore::SendValue(uint64_t seq, const Answer& answer) {
+  const DeviceArray& array = *answer.array;
   int64_t offset = 0;
   const auto send = [&](std::string_view piece) {
     proto::ServerItem item;
@@ -447,8 +452,8 @@ void ExecutorCore::SendValue(uint64_t seq, const Answer& kept) {
     // A value says nothing about what is applied: that is the last Done's.
     item.mutable_done()->set_through_seq(told_seq_);
     value.set_seq(seq);
-    value.set_index(kept.index);
-    value.set_handle(kept.handle);
+    value.set_index(answer.index);
+    value.set_handle(answer.handle);
     value.set_dtype(static_cast<uint32_t>(array.dtype));
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
     value.set_total_bytes(static_cast<uint64_t>(array.bytes()));

@@ -146,9 +146,9 @@ class ExecutorCore {
   SessionState::WholeGraphs WholeGraphsOf(const Wholes& wholes) const;
   void AnswerSave(SaveAnswer answer);
   // Sends an answer, and again after each reconnection until it is acknowledged.
-  void Retain(uint64_t seq, Answer kept);
-  void SendKept(uint64_t seq, const Answer& kept);
-  void SendValue(uint64_t seq, const Answer& kept);
+  void Retain(uint64_t seq, Answer answer);
+  void SendRetained(uint64_t seq, const Answer& answer);
+  void SendValue(uint64_t seq, const Answer& answer);
   void SendDone();
   // Fills in the fields of every Done. Kernel uses that the client does not have go with it, or
   // before it, so that the client never has a value whose kernels it does not know.
@@ -208,6 +208,7 @@ class ExecutorCore {
       known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
   uint64_t kept_seq_ = 0;                  // those up to here came in an earlier epoch
+  bool opens_when_drained_ = false;        // the last Open is answered when none waits
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   std::string needed_blob_;                // or the blob

@@ -87,7 +87,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     return kExitNoDevice;
   }
   const runtime::DeviceProperties properties = (*made)->properties();
-  const Target target = TargetOf(properties);
+  const Target target = TargetOfDevice(properties);
   const bool host_kernels = properties.form == CompiledKernel::Form::kElfX86;
   if (properties.form == CompiledKernel::Form::kPtx)
     device = DescribeGpu(properties);

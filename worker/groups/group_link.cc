@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "telemetry/log.h"
 #include "wire/data_address.h"
 
 namespace outboard::worker {
@@ -72,12 +73,16 @@ bool GroupLink::Accept(int connection, std::string_view challenge, std::string_v
 
 void GroupLink::Open() {
   state_ = State::kOpen;
+  if (is_watch()) {
+    heard_ = beat_at_ = LinkClock::now();
+    return;
+  }
   out_.emplace(options_.executor, network_);
   in_.emplace(network_, options_.executor);
 }
 
 uint32_t GroupLink::executor_events() const {
-  if (state_ != State::kOpen) return 0;
+  if (state_ != State::kOpen || is_watch()) return 0;
   return (out_->awaits_bytes() ? EPOLLIN : 0u) | (in_->awaits_room() ? EPOLLOUT : 0u);
 }
 
@@ -87,12 +92,14 @@ uint32_t GroupLink::network_events() const {
     case State::kChallenge:
     case State::kProof: return EPOLLIN;
     case State::kOpen:
+      if (is_watch()) return EPOLLIN;
       return (in_->awaits_bytes() ? EPOLLIN : 0u) | (out_->awaits_room() ? EPOLLOUT : 0u);
     default: return 0;
   }
 }
 
 std::optional<LinkClock::time_point> GroupLink::time() const {
+  if (state_ == State::kOpen && is_watch()) return std::min(beat_at_, heard_ + Patience());
   if (state_ == State::kOpen || state_ == State::kEnded) return tell_at_;
   return state_ == State::kAwaited ? deadline_ : std::min(try_at_, deadline_);
 }
@@ -102,9 +109,13 @@ void GroupLink::Step(LinkClock::time_point now) {
     lost_ = ended_;
     tell_at_.reset();
   }
-  if (state_ == State::kOpen) return Pass(now);
+  if (state_ == State::kOpen) return is_watch() ? Beat(now) : Pass(now);
   if (state_ == State::kEnded) return;
   if (now >= deadline_) {
+    if (is_watch()) {  // a worker from before this: the gateway finds out that it stands still
+      telemetry::LogInfo("group_watch_missing", {{"message", last_try_}});
+      return Close();
+    }
     lost_ = absl::UnavailableError(absl::StrCat(
         "no connection with ", Partner(), " within ", options_.connect_within.count(), " ms",
         last_try_.empty() ? "" : absl::StrCat(": ", last_try_)));
@@ -201,6 +212,39 @@ void GroupLink::Pass(LinkClock::time_point now) {
     tell_at_ = now + options_.tell_after;
   }
   if (out_->done() && in_->done()) Close();
+}
+
+milliseconds GroupLink::Patience() const {
+  return std::clamp(3 * pause_seen_, kSilentLeast, kSilentMost);
+}
+
+// What ends a watch that is no silence, the other links tell.
+void GroupLink::Beat(LinkClock::time_point now) {
+  // Who has stood still itself knows nothing of others.
+  const bool stood = now - std::min(beat_at_, heard_ + Patience()) > kSilentLeast / 2;
+  char beats[64];
+  bool has_heard = false;
+  for (;;) {
+    const ssize_t got = recv(network_, beats, sizeof beats, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return Close();
+    if (got < 0) break;
+    has_heard = true;
+  }
+  if (has_heard) {
+    const auto pause = std::chrono::duration_cast<milliseconds>(now - heard_);
+    pause_seen_ = std::clamp(pause, pause_seen_ - pause_seen_ / 16, kSilentMost);
+  }
+  if (has_heard || stood) heard_ = now;
+  if (now - heard_ >= Patience()) {
+    lost_ = absl::UnavailableError(
+        absl::StrCat("the worker of ", Partner(), " stands still: nothing came from it for ",
+                     std::chrono::duration_cast<milliseconds>(now - heard_).count(), " ms"));
+    return Close();
+  }
+  if (now < beat_at_) return;
+  beat_at_ = now + kBeatEvery;
+  const char beat = 0;
+  (void)!send(network_, &beat, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace outboard::worker

@@ -9,6 +9,11 @@
 //   any but kOpen --too late--> kEnded, and lost() says why
 //   kOpen --both sides have ended--> kEnded
 //
+// A link may be a watch: then it is between two workers, has no executor, and carries beats, by
+// which each finds out that the other stands still, though its connection takes bytes. How long it
+// waits follows what it has seen: some beats, and so long that a busy machine is not taken for one
+// that stands still.
+//
 // An executor's end of the socket pair closes with the link, so a partner that is lost is seen at
 // once.
 //
@@ -29,8 +34,12 @@ namespace outboard::worker {
 
 using LinkClock = std::chrono::steady_clock;
 
+inline constexpr std::chrono::milliseconds kBeatEvery{150};
+// A partner is lost that was silent for three times as long as it has been lately, within these.
+inline constexpr std::chrono::milliseconds kSilentLeast{700}, kSilentMost{5'000};
+
 struct GroupLinkOptions {
-  LinkName name;
+  LinkName name;  // of a watch, by MakeWatch
   std::string attach_token;
   uint32_t partner = 0;  // the rank there
   // Where to connect; nothing: the partner does.
@@ -58,6 +67,7 @@ class GroupLink {
   // What it waits for of each socket: EPOLLIN, EPOLLOUT; 0: nothing.
   uint32_t executor_events() const;
   uint32_t network_events() const;
+  bool is_watch() const { return IsWatch(options_.name); }
   int executor() const { return options_.executor; }
   int network() const { return network_; }
   std::optional<LinkClock::time_point> time() const;  // of the next Step without a socket
@@ -81,6 +91,8 @@ class GroupLink {
   void Again(const std::string& why, LinkClock::time_point now);  // connects once more, later
   void Open();
   void Pass(LinkClock::time_point now);
+  void Beat(LinkClock::time_point now);
+  std::chrono::milliseconds Patience() const;
   void Close();
   std::string Partner() const;
 
@@ -94,6 +106,9 @@ class GroupLink {
   std::optional<BytePump> out_, in_;  // from the executor, and to it
   std::optional<LinkClock::time_point> tell_at_;
   absl::Status lost_, ended_;
+  // Of a watch that is open.
+  LinkClock::time_point heard_, beat_at_;
+  std::chrono::milliseconds pause_seen_{1'000};  // between two beats: the longest, which fades
 };
 
 // Of a connection between workers: a silent partner counts as gone after some seconds.

@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/thread_slice.h"
 #include "telemetry/log.h"
 #include "wire/data_address.h"
 
@@ -179,6 +180,7 @@ class GroupLinks::Impl {
   }
 
   void Serve() {
+    const ScopedShortSlice short_slice;  // it passes bytes on, and beats
     epoll_event events[kEventsAtOnce];
     while (!stopping_) {
       const int ready = epoll_wait(epoll_, events, kEventsAtOnce, Patience());
@@ -246,7 +248,8 @@ class GroupLinks::Impl {
   }
 
   static uint32_t RankOf(const GroupLink& link) {
-    return link.partner() == link.name().from ? link.name().to : link.name().from;
+    const uint32_t from = link.name().from & ~kWatchBit, to = link.name().to & ~kWatchBit;
+    return link.partner() == from ? to : from;
   }
 
   // Lets epoll know what the link waits for. A descriptor that it closed is none of epoll's any

@@ -29,6 +29,16 @@ struct LinkName {
   auto operator<=>(const LinkName&) const = default;
 };
 
+// That of a link between two workers of the session, which only watches (group_link.h): by the
+// first rank of each. No session has so many ranks that it could be that of another link.
+inline constexpr uint32_t kWatchBit = uint32_t{1} << 31;
+inline bool IsWatch(const LinkName& name) { return (name.from & kWatchBit) != 0; }
+inline LinkName MakeWatch(LinkName name) {
+  name.from |= kWatchBit;
+  name.to |= kWatchBit;
+  return name;
+}
+
 inline constexpr size_t kChallengeBytes = 36, kClaimBytes = 96, kProofBytes = 32;
 
 // Errors: UNAVAILABLE  the system gives no random bytes

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -40,6 +41,10 @@ SessionExecutors::SessionExecutors(
     : assign_(std::move(assign)), on_first_end_(std::move(on_first_end)) {}
 
 SessionExecutors::~SessionExecutors() {
+  {
+    std::lock_guard lock(ends_mutex_);
+    are_ending_ = true;
+  }
   for (const auto& host : hosts_) host->LetGo();
   hosts_.clear();
   if (links_ != nullptr) links_->Remove(group_);
@@ -83,11 +88,17 @@ absl::Status SessionExecutors::IntroduceElsewhere(GroupLinks& links) {
   for (const proto::GroupPlace::Node& node : assign_.group().nodes()) ranks += node.ranks();
   std::vector<GroupLinkOptions> made;
   const auto failed = [&](absl::Status why) {
-    for (const GroupLinkOptions& link : made) close(link.executor);
+    for (const GroupLinkOptions& link : made)
+      if (link.executor >= 0) close(link.executor);
     return why;
   };
   uint32_t there = 0;
-  for (const proto::GroupPlace::Node& node : assign_.group().nodes()) {
+  const int nodes = assign_.group().nodes_size();
+  int here_node = 0;  // of `nodes`, in the order of their ranks
+  for (uint32_t first = 0; here_node < nodes && first < first_rank();)
+    first += assign_.group().nodes(here_node++).ranks();
+  for (int number = 0; number < nodes; ++number) {
+    const proto::GroupPlace::Node& node = assign_.group().nodes(number);
     const uint32_t end = there + node.ranks();
     if (end < there || end > wire::kSessionDevicesMax)
       return failed(absl::InvalidArgumentError(
@@ -102,6 +113,17 @@ absl::Status SessionExecutors::IntroduceElsewhere(GroupLinks& links) {
       if (!parsed.ok()) return failed(absl::UnavailableError(parsed.status().message()));
       address = *parsed;
     }
+    // In a ring, since one that finds its neighbour standing still ends its executors, which frees
+    // all others.
+    const int apart = std::abs(number - here_node);
+    if (apart == 1 || apart == nodes - 1)
+      made.push_back({.name = MakeWatch({assign_.session_id(), assign_.placement(),
+                                         std::min(first_rank(), there),
+                                         std::max(first_rank(), there)}),
+                      .attach_token = assign_.attach_token(),
+                      .partner = there,
+                      .address = address,
+                      .connect_within = kConnectWithin + ranks * kConnectMore});
     for (; there < end; ++there) {
       for (uint32_t one = 0; one < hosts_.size(); ++one) {
         const uint32_t here = first_rank() + one;
@@ -119,8 +141,13 @@ absl::Status SessionExecutors::IntroduceElsewhere(GroupLinks& links) {
     }
   }
   links_ = &links;
-  group_ = links.Add(std::move(made),
-                     [this](uint32_t rank, const absl::Status& why) { Ended(rank, why); });
+  // Those here end at once, which frees their partners: the worker that is lost may be the one that
+  // the gateway hears of last.
+  group_ = links.Add(std::move(made), [this](uint32_t rank, const absl::Status& why) {
+    Ended(rank, why);
+    std::lock_guard lock(ends_mutex_);
+    for (size_t i = 0; i < hosts_.size() && !are_ending_; ++i) hosts_[i]->End();
+  });
   return absl::OkStatus();
 }
 

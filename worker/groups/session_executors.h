@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class SessionExecutors {
 
   const proto::Assign assign_;
   const std::function<void(uint32_t rank, const absl::Status&)> on_first_end_;
+  std::mutex ends_mutex_;
+  bool are_ending_ = false;  // by the destructor
   std::atomic<bool> has_told_{false};
   std::vector<std::unique_ptr<ExecutorHost>> hosts_;  // by rank, from first_rank
   GroupLinks* links_ = nullptr;  // if this has a group there

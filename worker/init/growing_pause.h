@@ -5,11 +5,15 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <utility>
 
 namespace outboard::worker {
+
+inline uint32_t SystemRandom() { return std::random_device()(); }
 
 class GrowingPause {
  public:
@@ -23,6 +27,7 @@ class GrowingPause {
     next_s_ = std::min(next_s_ * 2, most_s_);
     return now * (0.5 + 0.5 * static_cast<double>(random_()) / 4294967296.0);
   }
+  std::chrono::duration<double> NextWait() { return std::chrono::duration<double>(Next()); }
   void Reset() { next_s_ = first_s_; }  // it worked
 
  private:

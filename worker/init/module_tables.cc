@@ -48,6 +48,12 @@ void ModuleTables::Add(const std::string& module, std::vector<std::string>& path
     if (std::find(paths.begin(), paths.end(), *path) == paths.end()) paths.push_back(*path);
 }
 
+std::vector<std::string> ModuleTables::Named(const std::string& module) const {
+  std::vector<std::string> paths;
+  Add(module, paths);
+  return paths;
+}
+
 std::vector<std::string> ModuleTables::For(const std::vector<std::string>& device_aliases) const {
   std::vector<std::string> paths;
   for (const std::string& alias : device_aliases)

@@ -19,6 +19,8 @@ class ModuleTables {
 
   // Paths of modules below the folder of modules.dep, each once, those first that others need.
   std::vector<std::string> For(const std::vector<std::string>& device_aliases) const;
+  // The same of one module, by its name; empty: there is none.
+  std::vector<std::string> Named(const std::string& module) const;
 
  private:
   void Add(const std::string& module, std::vector<std::string>& paths) const;

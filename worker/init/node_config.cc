@@ -64,6 +64,7 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
     if (name == "outboard.gateway") return &config.gateway;
     if (name == "outboard.claim") return &config.claim;
     if (name == "outboard.image") return &config.image;
+    if (name == "outboard.boot") return &config.boot_server;
     if (name == "outboard.joins_within") return &joins_within;
     return nullptr;
   };

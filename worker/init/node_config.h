@@ -18,6 +18,7 @@ struct NodeConfig {
   int64_t built_unix_s = 0;  // of the image; the clock is never before it
   std::string gateway;       // HOST:PORT where workers join: the command line's, else the image's
   std::string claim;         // of the command line; empty: none
+  std::string boot_server;   // HOST:PORT of the command line, which has drivers; empty: none
   bool debug = false;        // the image's alone: it has a shell, for the console
   // Of an image on trial: the machine starts again where it has not joined by then; 0: never.
   int joins_within_s = 0;

@@ -8,7 +8,6 @@
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -31,6 +30,7 @@
 #include "worker/init/module_tables.h"
 #include "worker/init/network.h"
 #include "worker/init/node_config.h"
+#include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_log.h"
 #include "worker/init/worker_keeper.h"
@@ -182,10 +182,8 @@ class NodeInit {
   }
 
   void Load(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) != 0 && errno != EEXIST))
-      Say(absl::StrCat("the module ", path, " is not loaded: ", strerror(errno)));
-    if (fd >= 0) close(fd);
+    if (const absl::Status status = LoadModule(path); !status.ok())
+      Say(std::string(status.message()));
   }
 
   static std::vector<std::string> DeviceAliases() {
@@ -335,7 +333,8 @@ class NodeInit {
             .command = {kProgram, "worker", "--gateway", config_.gateway, "--tls-fingerprint",
                         config_.fingerprint, "--node-folder", kNodeFolder, "--quiet"},
             .environment = {"HOME=/run/outboard/home", "PATH=/none", "TMPDIR=/tmp",
-                            absl::StrCat("OUTBOARD_NODE_IMAGE=", config_.image)}},
+                            absl::StrCat("OUTBOARD_NODE_IMAGE=", config_.image),
+                            absl::StrCat("OUTBOARD_NODE_BOOT=", config_.boot_server)}},
         &log(), Random);
   }
 

@@ -18,7 +18,7 @@ DeviceInfo DescribeDevice(const std::string& kind, int threads) {
 
 DeviceInfo DescribeGpu(const runtime::DeviceProperties& properties) {
   return {properties.name,
-          absl::StrCat(properties.kind, "; ", TargetOf(properties).Fingerprint())};
+          absl::StrCat(properties.kind, "; ", TargetOfDevice(properties).Fingerprint())};
 }
 
 }  // namespace outboard::worker

@@ -96,7 +96,7 @@ absl::Status Enrolment::Enrol() {
 }
 
 absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
-                                           const std::string& request) const {
+                                           const std::string& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
   context.set_wait_for_ready(true);
@@ -117,6 +117,8 @@ absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
     status = fleet.Enrol(&context, worker, &reply);
   }
   if (!status.ok()) return wire::FromGrpc(status);
+  has_asked_ = true;
+  driver_ = reply.has_driver() ? std::optional(reply.driver()) : std::nullopt;
   return std::move(*reply.mutable_certificate_chain());
 }
 

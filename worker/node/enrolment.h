@@ -68,12 +68,16 @@ class Enrolment {
   // It has let this worker in.
   void Accepted() { is_refused_ = false; }
   bool is_node() const { return options_.node.has_value(); }
+  // Of a node: what the gateway has for its kernel, as it said when it last enrolled; nothing where
+  // it has not asked, for it had a certificate already.
+  const std::optional<proto::NodeDriver>& driver() const { return driver_; }
+  bool has_asked() const { return has_asked_; }
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
 
  private:
   absl::Status Enrol();
-  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request) const;
+  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request);
   absl::Status ChooseKey();
   void KeepSecret(const std::string& path, const std::string& pem) const;
   std::string PathOfNewKey() const { return options_.file + ".new"; }
@@ -86,6 +90,8 @@ class Enrolment {
   bool is_refused_ = false;             // since it was last accepted
   bool has_looked_ = false;             // at the file
   bool keeps_;                          // writes the file
+  std::optional<proto::NodeDriver> driver_;
+  bool has_asked_ = false;
   FleetChannels channels_;
   std::atomic<int64_t> due_unix_ms_{0};
 };

@@ -43,6 +43,7 @@
 #include "worker/executor/executor_main.h"
 #include "worker/groups/describe_groups.h"
 #include "worker/groups/session_executors.h"
+#include "worker/init/growing_pause.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
@@ -53,7 +54,6 @@
 #include "worker/node/kernels_of_accounts.h"
 #include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
-#include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
 #include "worker/sandbox/granted_parts.h"
@@ -67,7 +67,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
 
-constexpr Milliseconds kRejoinFirst{100}, kRejoinMost{5000};
+constexpr double kRejoinFirstS = 0.1, kRejoinMostS = 5;  // with jitter: all lose it at once
 
 }  // namespace
 
@@ -108,7 +108,7 @@ class Supervisor::Impl {
           .prepare =
               [this](bool new_round) { return PrepareSearch(accounts_, new_round, CoresOf(0)); }});
     if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
-    Milliseconds pause = kRejoinFirst;
+    GrowingPause pause(kRejoinFirstS, kRejoinMostS, SystemRandom);
     while (!stopping_) {
       StartSpare();
       const Clock::time_point start = Clock::now();
@@ -130,9 +130,9 @@ class Supervisor::Impl {
         return status;
       }
       if (!status.ok() && !stopping_) LogNotJoined(status);
-      pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
+      if (Clock::now() - start > std::chrono::duration<double>(kRejoinMostS)) pause.Reset();
       std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
+      wake_.wait_for(lock, pause.NextWait(), [&] { return stopping_.load(); });
       if (stays_away_) wake_.wait(lock, [&] { return stopping_.load(); });
     }
     EndSessions();

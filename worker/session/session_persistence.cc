@@ -48,7 +48,7 @@ std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
   request->epoch = epoch_;
   storing_ = Storing{request->id,         request->seq,  request->total_bytes(),
                      request->checkpoint, request->told, epoch_};
-  state_.SetHeld(request, options_.let_go);
+  state_.SetBeingStored(request, options_.let_go);
   return request;
 }
 
@@ -105,7 +105,7 @@ void ExecutorCore::TakeToldSnapshot() {
   told_request_->told = told.number();
   FillSnapshot(*told_request_);
   // One that nobody writes yet is given up.
-  state_.SetHeld(told_request_, [this] {
+  state_.SetBeingStored(told_request_, [this] {
     if (std::exchange(told_request_, nullptr) != nullptr) MissToldSnapshot(told_last_);
   });
 }

@@ -110,7 +110,8 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
                                                   " results, the Run names ", run.outputs_size()));
     } else {
       absl::StatusOr<std::vector<DeviceArrayPtr>> results =
-          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated, outcome.session);
+          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated,
+                   outcome.session_error);
       if (results.ok())
         outputs = *std::move(results);
       else
@@ -139,7 +140,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
 absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
     uint64_t seq, const KnownGraph& graph, const std::optional<Repeat>& repeat,
     std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings,
-    std::span<const int64_t> donated, absl::Status& session) {
+    std::span<const int64_t> donated, absl::Status& session_error) {
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
   // While what is being stored may be what memory lacks, inputs are kept for a second try. In a
@@ -147,8 +148,8 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   // begins.
   std::vector<DeviceArrayPtr> again;
   const bool is_group = engine_->group() != nullptr;
-  if (!held_.expired() && !is_group) again = inputs;
-  engine_->SetMakeRoom(!held_.expired() && is_group ? let_go_ : std::function<void()>());
+  if (!being_stored_.expired() && !is_group) again = inputs;
+  engine_->SetMakeRoom(!being_stored_.expired() && is_group ? let_go_ : std::function<void()>());
   const auto run = [&](std::vector<DeviceArrayPtr> with) {
     if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
     return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
@@ -158,21 +159,22 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   if (!is_group && MadeRoom(results.status()))
     results = run(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
-    session.Update(kernel_use_log_.Note(seq, std::move(version)));
+    session_error.Update(kernel_use_log_.Note(seq, std::move(version)));
   return results;
 }
 
 // ---- Put, Release, Fetch ------------------------------------------------------------------------
 
-void SessionState::SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go) {
-  held_ = std::move(held);
+void SessionState::SetBeingStored(std::weak_ptr<const PersistRequest> stored,
+                                  std::function<void()> let_go) {
+  being_stored_ = std::move(stored);
   let_go_ = std::move(let_go);
 }
 
 bool SessionState::MadeRoom(const absl::Status& status) const {
-  if (!absl::IsResourceExhausted(status) || held_.expired() || !let_go_) return false;
+  if (!absl::IsResourceExhausted(status) || being_stored_.expired() || !let_go_) return false;
   let_go_();
-  return held_.expired();
+  return being_stored_.expired();
 }
 
 absl::Status SessionState::CheckPut(const proto::Put& put) const {
@@ -209,7 +211,7 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   }
   if (piece.total_bytes() != put_->total || piece.offset() != put_->filled ||
       piece.data().size() > put_->total - put_->filled) {
-    outcome.session = absl::InvalidArgumentError("the pieces of a Put are not consecutive");
+    outcome.session_error = absl::InvalidArgumentError("the pieces of a Put are not consecutive");
     return outcome;
   }
   if (put_->array != nullptr) {

@@ -39,7 +39,7 @@ namespace outboard::worker {
 struct Outcome {
   bool applied = true;          // false: of a Put of which more pieces are to come
   std::vector<Answer> answers;  // values asked for, or the failure
-  absl::Status session;         // not OK: the session ends so
+  absl::Status session_error;   // not OK: the session ends so
 };
 
 class SessionState {
@@ -96,8 +96,8 @@ class SessionState {
   size_t handle_count() const { return handles_.size(); }
   const KernelUseLog& kernel_use_log() const { return kernel_use_log_; }
 
-  // Arrays of `held` use memory while it lives; `let_go` waits until it is released.
-  void SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go);
+  // Arrays of `stored` use memory while it lives; `let_go` waits until it is released.
+  void SetBeingStored(std::weak_ptr<const PersistRequest> stored, std::function<void()> let_go);
 
  private:
   // An array, or why there is none (poison), and the item that failed first.
@@ -114,7 +114,7 @@ class SessionState {
                                                        std::vector<DeviceArrayPtr> inputs,
                                                        std::span<const Binding> bindings,
                                                        std::span<const int64_t> donated,
-                                                       absl::Status& session);
+                                                       absl::Status& session_error);
   absl::StatusOr<DeviceArrayPtr> Whole(const WholeGraphs& whole, uint32_t index,
                                        DeviceArrayPtr array);
   absl::Status CheckPut(const proto::Put& put) const;
@@ -134,7 +134,7 @@ class SessionState {
   absl::flat_hash_map<uint64_t, Entry> handles_;
   KeptNames names_;
   std::unique_ptr<PartialPut> put_;
-  std::weak_ptr<const PersistRequest> held_;
+  std::weak_ptr<const PersistRequest> being_stored_;
   std::function<void()> let_go_;
 };
 

@@ -56,7 +56,7 @@ std::string Printable(std::string line) {
 }
 
 // As exact as a guess is: "40 s", "12 min", "3 h".
-std::string Wait(uint32_t seconds) {
+std::string RoughDuration(uint32_t seconds) {
   if (seconds < 90) return absl::StrCat(seconds, " s");
   if (seconds < 90 * 60) return absl::StrCat((seconds + 30) / 60, " min");
   return absl::StrCat((seconds + 1800) / 3600, " h");
@@ -110,6 +110,7 @@ void SessionCore::Open(uint32_t devices) {
     open->set_fork_of(fork_of_);
     open->set_fork_seq(fork_seq_);
     begins_ = is_new_client_ = !attach_.empty() || !fork_of_.empty();
+    if (is_new_client_ && devices_ == 1) open->clear_devices();  // as many as there are
     open->set_is_new_client(is_new_client_);
   } else {
     open->set_resume_token(opened_.resume_token());
@@ -314,6 +315,7 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   opened_ = opened;
   queue_line_.reset();
   queue_line_is_new_ = false;
+  if (begins_ && devices_ == 1) devices_ = std::max(1u, opened.devices());
   if (std::max(1u, opened.devices()) != devices_)
     return End(absl::FailedPreconditionError(
         absl::StrCat("asked for ", devices_, " devices and got ", opened.devices(),
@@ -482,7 +484,8 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
                       : notice.count() == 1
                           ? "1 session is before this one"
                           : absl::StrCat(notice.count(), " sessions are before this one");
-  if (notice.has_expected_s()) absl::StrAppend(&place, ", about ", Wait(notice.expected_s()));
+  if (notice.has_expected_s())
+    absl::StrAppend(&place, ", about ", RoughDuration(notice.expected_s()));
   queue_line_ = absl::StrCat(Printable(std::move(line)), " (", place, ")");
   queue_line_is_new_ = true;
 }

@@ -123,6 +123,7 @@ class SessionCore {
   bool MissesValues() const { return pending_answers_.misses_any(); }
   bool large_values() const { return large_values_; }
   uint64_t last_seq() const { return resend_buffer_.last_seq(); }
+  uint32_t devices() const { return devices_; }  // that the session has, or is to have
   uint64_t done_seq() const { return done_seq_; }
   uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();

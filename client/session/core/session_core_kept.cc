@@ -12,9 +12,6 @@ namespace outboard::session {
 absl::StatusOr<uint64_t> SessionCore::Keep(std::span<const KeepEntry> entries) {
   if (opened_.protocol() == 0)
     return absl::FailedPreconditionError("names for arrays before the session is open");
-  if (devices_ > 1)
-    return absl::UnimplementedError(
-        "the arrays of a session on several devices have no names yet: use save");
   if (!opened_.keeps())
     return absl::UnimplementedError("this worker is of an older version and keeps no names");
   absl::StatusOr<proto::ClientItem> item = KeepItem(entries);

@@ -162,20 +162,35 @@ RecordedWork RunLog::Work() const {
 }
 
 void StepPace::Note(uint64_t steps, Clock::time_point now) {
-  if (steps < kStepsBeforeMeasure) return;
-  if (!from_.has_value()) {
-    from_ = {steps, now};
-    return;
+  if (steps < kStepsBeforeMeasure || (last_.has_value() && steps <= last_->first)) return;
+  if (last_.has_value()) {
+    spans_.push_back({steps - last_->first,
+                      std::chrono::duration<double>(now - last_->second).count()});
+    if (spans_.size() > kSpansMax) spans_.pop_front();
   }
-  if (steps > from_->first) to_ = {steps, now};
+  last_ = {steps, now};
 }
 
 std::optional<StepPace::Measured> StepPace::PerStep() const {
-  if (!to_.has_value()) return std::nullopt;
-  const uint64_t steps = to_->first - from_->first;
-  if (steps < kStepsMeasured) return std::nullopt;
-  return Measured{steps, std::chrono::duration<double>(to_->second - from_->second).count() /
-                             static_cast<double>(steps)};
+  Measured all;
+  for (const Span& span : spans_) all.steps += span.steps;
+  if (all.steps < kStepsMeasured) return std::nullopt;
+  std::vector<Span> sorted(spans_.begin(), spans_.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Span& a, const Span& b) { return a.per_step() < b.per_step(); });
+  uint64_t below = 0;
+  size_t middle = 0;  // half of the steps are at least as fast as this span
+  while (2 * (below += sorted[middle].steps) < all.steps) ++middle;
+  const double odd = kOddSpan * sorted[middle].per_step();
+  uint64_t steps = 0;
+  double seconds = 0;
+  for (const Span& span : sorted) {
+    if (span.per_step() > odd) break;
+    steps += span.steps;
+    seconds += span.seconds;
+  }
+  all.seconds_per_step = seconds / static_cast<double>(steps);
+  return all;
 }
 
 }  // namespace outboard::session

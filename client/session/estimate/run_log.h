@@ -69,7 +69,10 @@ class RunLog {
   std::optional<Clock::time_point> first_, last_;
 };
 
-// Times of steps that are done, for milliseconds per step.
+// Times of steps that are done, for milliseconds per step: the mean of the latest ones, without
+// what happens once. A kernel that is compiled later than the first, a snapshot, a program that
+// waits for its user: spans that took more than kOddSpan times as long per step as the median span
+// are left out.
 class StepPace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -83,7 +86,17 @@ class StepPace {
   std::optional<Measured> PerStep() const;
 
  private:
-  std::optional<std::pair<uint64_t, Clock::time_point>> from_, to_;
+  // From one answer to the next; a gateway answers for several steps at a time.
+  struct Span {
+    uint64_t steps = 0;
+    double seconds = 0;
+    double per_step() const { return seconds / static_cast<double>(steps); }
+  };
+  static constexpr size_t kSpansMax = 256;
+  static constexpr double kOddSpan = 4;
+
+  std::optional<std::pair<uint64_t, Clock::time_point>> last_;
+  std::deque<Span> spans_;  // behind the first kStepsBeforeMeasure, the latest
 };
 
 }  // namespace outboard::session

@@ -222,7 +222,7 @@ absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
     const auto waited = std::chrono::round<std::chrono::milliseconds>(Clock::now() - start).count();
     return absl::UnavailableError(absl::StrCat(
         "no gateway answers at ", target, " (waited ", waited,
-        " ms); is it the right address, and does `outboard up` or `outboard gateway` run there?"));
+        " ms); is it the right address, and does `outboard serve`, `up` or `gateway` run there?"));
   }
   return absl::OkStatus();
 }

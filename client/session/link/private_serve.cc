@@ -34,7 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kReadyWithin{20};  // a cold start reads LLVM from disk
 constexpr std::chrono::seconds kStopWithin{5};
-constexpr uint32_t kServeDevices = 4;  // of a serve that was told no number (cli/servers.cc)
 
 bool IsProgram(const std::string& path) {
   std::error_code error;  // a folder may be executable, too
@@ -166,6 +165,8 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
                                    "--no-auth",
                                    "--ephemeral",
                                    "--quiet",
+                                   "--price",
+                                   "0",
                                    "--life-fd",
                                    absl::StrCat(life[0]),
                                    "--ready-fd",

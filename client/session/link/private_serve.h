@@ -1,6 +1,6 @@
 // A private `outboard serve` for this process, for programs that run without CLOUD. Started by the
 // first session that needs it, shared by all, and stopped after the last session or when the
-// process ends for any reason.
+// process ends for any reason. It is at no price: the machine is the user's.
 #pragma once
 
 #include <sys/types.h>
@@ -12,6 +12,10 @@
 #include "absl/status/statusor.h"
 
 namespace outboard::session {
+
+// Sessions that an `outboard serve` on a processor has at a time where it is told no number: a
+// program may hold several.
+inline constexpr uint32_t kServeDevices = 4;
 
 class PrivateServe {
  public:

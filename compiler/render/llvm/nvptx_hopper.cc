@@ -135,28 +135,15 @@ Value* NvptxPrinter::SwizzledAddress(ValueId memory, Value* index) {
   return b_.CreateGEP(b_.getInt8Ty(), bases_.at(memory), mixed);
 }
 
-// The address that another block of the cluster has at the place of the block's memory. It is the
-// same throughout the kernel, so that LLVM moves it out of loops.
-Value* NvptxPrinter::BlockMemoryOf(Value* rank) {
-  Type* const word = b_.getInt32Ty();
-  llvm::CallInst* const base =
-      b_.CreateCall(llvm::InlineAsm::get(llvm::FunctionType::get(word, {word, word}, false),
-                                         "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r",
-                                         /*hasSideEffects=*/false),
-                    {b_.CreatePtrToInt(block_memory_, word), rank});
-  base->setDoesNotAccessMemory();
-  base->setDoesNotThrow();
-  base->addFnAttr(llvm::Attribute::WillReturn);
-  return base;
-}
-
+// Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the loop, for
+// writes that no consumer has. It has read the stage by wgmma alone, and has waited for that.
 void NvptxPrinter::ArriveInCluster(ValueId n) {
   const Instruction& i = at(n);
-  Value* const place = b_.CreateSub(BlockAddress(i.src[0], i.src[1]),
-                                    b_.CreatePtrToInt(block_memory_, b_.getInt32Ty()));
-  Value* const base = BlockMemoryOf(b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty()));
-  Asm(b_.getVoidTy(), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "r",
-      {b_.CreateAdd(base, place)});
+  Asm(b_.getVoidTy(),
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
+      "mbarrier.arrive.shared::cluster.b64 _, [there]; }",
+      "r,r",
+      {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
 }
 
 NvptxPrinter::Values NvptxPrinter::LoadOfCluster(ValueId n) {

@@ -127,7 +127,6 @@ class NvptxPrinter : protected ScopePrinter {
   llvm::Value* BlockAddress(ValueId memory, ValueId index);  // an i32
   // The place that a swizzle gives element `index` of the block's memory.
   llvm::Value* SwizzledAddress(ValueId memory, llvm::Value* index);
-  llvm::Value* BlockMemoryOf(llvm::Value* rank);  // an i32 of shared::cluster
   void ArriveInCluster(ValueId n);
   Values LoadOfCluster(ValueId n);
   llvm::Value* MatrixDescriptor(ValueId memory, ValueId index, int64_t leading);

@@ -1,0 +1,265 @@
+// What `outboard image add` takes and the boot server serves: images with their signatures, and
+// drivers, which machines fetch by their digest.
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/write.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/http_answers.h"
+#include "cli/node/image_store.h"
+#include "tests/cli/boot_world.h"
+#include "worker/init/driver_fetch.h"
+#include "worker/init/node_driver.h"
+
+namespace outboard::cli {
+namespace {
+
+class ImageStoreTest : public BootTest {};
+
+// The table of errors: expected and found.
+TEST_F(ImageStoreTest, ImageAdd_RefusesWhatDoesNotFit) {
+  const std::string data = folder_ / "data", folder = folder_ / "new";
+  const BootImage image = MakeImage(folder, "6.1.0-49-amd64", "6.1.0-49-amd64");
+  EXPECT_EQ(KernelRelease(folder + "/vmlinuz").value(), "6.1.0-49-amd64");
+  const auto refused = [&](const ImageToAdd& add, const std::string& expected,
+                           const std::string& found) {
+    const absl::Status status = AddImage(data, add).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    const std::string message(status.message());
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+    EXPECT_NE(message.find(found), std::string::npos) << message;
+  };
+  const std::string zeros = "sha256:" + std::string(64, '0');
+  refused({.folder = folder, .digest = zeros}, "expected " + zeros, "found " + image.digest);
+  refused({.folder = folder, .digest = "sha256:12"}, "--digest", "64 hex digits");
+  MakeImage(folder_ / "mixed", "6.1.0-50-amd64", "6.1.0-49-amd64");
+  refused({.folder = folder_ / "mixed"}, "expects kernel 6.1.0-49-amd64", "found 6.1.0-50-amd64");
+  refused({.folder = folder_.path()}, "vmlinuz", "is no kernel");
+  const auto added = AddImage(data, {.folder = folder, .digest = image.digest});
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ(added->kernel, "6.1.0-49-amd64");
+  EXPECT_EQ(ReadStoredImage(data, image.digest)->initramfs.digest, image.initramfs.digest);
+  EXPECT_EQ(ReadStoredImage(data, zeros).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(ReadStoredImage(data, "sha256:../..").ok());
+  // Changed where it is kept: it is not served.
+  const std::string kept = ReadStoredImage(data, image.digest)->initramfs.path;
+  std::ofstream(kept, std::ios::app) << "x";
+  EXPECT_EQ(ReadStoredImage(data, image.digest).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ImageStoreTest, ImageAdd_WithASigner_AsksForItsSignature) {
+  const std::string data = folder_ / "data", folder = folder_ / "new";
+  MakeImage(folder, "6.1", "6.1");
+  const auto shell = [&](const std::string& line) {
+    return std::system(("cd " + folder_.path() + " && " + line + " 2>/dev/null").c_str());
+  };
+  for (const char* const key : {"one", "two"}) {
+    const std::string name = key;
+    if (shell("openssl ecparam -name prime256v1 -genkey -noout -out " + name + ".key && " +
+              "openssl pkey -in " + name + ".key -pubout -out " + name + ".pem") != 0)
+      GTEST_SKIP() << "there is no openssl to sign with";
+  }
+  const auto sign = [&](const std::string& key) {
+    return shell(OUTBOARD_SOURCE_DIR "/deploy/image/sign new " + key + ".key >/dev/null");
+  };
+  const ImageToAdd add{.folder = folder, .digest = {}, .signer_file = folder_ / "one.pem"};
+  const auto unsigned_one = AddImage(data, add);
+  EXPECT_NE(unsigned_one.status().message().find("found none"), absl::string_view::npos);
+  ASSERT_EQ(sign("two"), 0);
+  EXPECT_NE(AddImage(data, add).status().message().find("found another"), absl::string_view::npos);
+  ASSERT_EQ(sign("one"), 0);
+  EXPECT_TRUE(AddImage(data, add).ok());
+  // From then on each.
+  ASSERT_EQ(sign("two"), 0);
+  EXPECT_FALSE(AddImage(data, {.folder = folder}).ok());
+  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "two.pem"})
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(AddImage(data, {.folder = folder, .digest = {}, .signer_file = folder_ / "one.key"})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// Case 140 of hostile input, as far as a machine without Secure Boot goes: what is not signed by
+// the kept signer is not served, however it came into its place.
+TEST_F(ImageStoreTest, WithASignerKept_AnUnsignedImage_IsRefused) {
+  const std::string data = folder_ / "data";
+  const BootImage image = MakeImage(folder_ / "new", "6.1", "6.1");
+  ASSERT_TRUE(AddImage(data, {.folder = folder_ / "new"}).ok());
+  EXPECT_TRUE(ReadStoredImage(data, image.digest).ok());
+  if (std::system(("cd " + folder_.path() +
+                   " && openssl ecparam -name prime256v1 -genkey -noout -out one.key 2>/dev/null"
+                   " && openssl pkey -in one.key -pubout -out data/images/signer.pem 2>/dev/null")
+                      .c_str()) != 0)
+    GTEST_SKIP() << "there is no openssl to sign with";
+  const auto refused = [&](const absl::Status& status, const char* found) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find(found), absl::string_view::npos) << status;
+  };
+  refused(ReadStoredImage(data, image.digest).status(), "found none");
+  refused(ReadServedImage(data, folder_ / "new").status(), "found none");
+  const auto sign = [&] {
+    return std::system((OUTBOARD_SOURCE_DIR "/deploy/image/sign " + folder_ / "new" + " " +
+                        folder_ / "one.key" + " >/dev/null")
+                           .c_str());
+  };
+  ASSERT_EQ(sign(), 0);
+  EXPECT_TRUE(ReadServedImage(data, folder_ / "new").ok());
+  // Altered in each of its parts, and listed anew by somebody without the key.
+  for (const std::string name : {"vmlinuz", "initramfs", "kernel-release", "SHA256SUMS"}) {
+    MakeImage(folder_ / "new", "6.1", "6.1");
+    ASSERT_EQ(sign(), 0);
+    std::ofstream(folder_ / "new/" + name, std::ios::app) << (name == "SHA256SUMS" ? "\n" : "x");
+    if (name != "SHA256SUMS") {
+      std::ofstream sums(folder_ / "new/SHA256SUMS", std::ios::trunc);
+      for (const char* const one : {"vmlinuz", "initramfs", "kernel-release"})
+        sums << Sha256Of(folder_ / "new/" + one) << "  " << one << "\n";
+    }
+    refused(ReadServedImage(data, folder_ / "new").status(), "found another");
+  }
+}
+
+// Drivers in a folder of their own, as deploy/image/driver writes them.
+void MakeDriver(const std::string& folder, const std::string& kernel, const std::string& text) {
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/driver.squashfs", std::ios::trunc) << text;
+  std::ofstream(folder + "/kernel-release", std::ios::trunc) << kernel << "\n";
+  std::ofstream sums(folder + "/SHA256SUMS", std::ios::trunc);
+  for (const char* const name : {"driver.squashfs", "kernel-release"})
+    sums << Sha256Of(folder + "/" + name) << "  " << name << "\n";
+}
+
+TEST_F(ImageStoreTest, ADriver_ForAnotherKernel_OrAltered_IsRefused) {
+  const std::string data = folder_ / "data", folder = folder_ / "driver";
+  MakeDriver(folder, "6.1.0-49-amd64", "a driver");
+  const auto other = AddDriver(data, folder, {"6.1.0-50-amd64"});
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition) << other.status();
+  const std::string message(other.status().message());
+  EXPECT_NE(message.find("expected drivers for kernel 6.1.0-50-amd64, found 6.1.0-49-amd64"),
+            std::string::npos)
+      << message;
+  EXPECT_FALSE(AddDriver(data, folder, {}).ok());
+  const auto added = AddDriver(data, folder, {"6.1.0-50-amd64", "6.1.0-49-amd64"});
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ(added->kernel, "6.1.0-49-amd64");
+  const std::string digest = "sha256:" + added->file.digest;
+  EXPECT_EQ(ReadStoredDriver(data, digest)->bytes, 8u);
+  EXPECT_TRUE(absl::IsNotFound(ReadStoredDriver(data, "sha256:../x").status()));
+  // Each of its parts.
+  for (const std::string name : {"driver.squashfs", "kernel-release"}) {
+    MakeDriver(folder, "6.1.0-49-amd64", "a driver");
+    std::ofstream(folder + "/" + name, std::ios::app) << "x";
+    const auto altered = AddDriver(data, folder, {"6.1.0-49-amd64"});
+    EXPECT_EQ(altered.status().code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  std::ofstream(added->file.path, std::ios::app) << "x";
+  EXPECT_EQ(ReadStoredDriver(data, digest).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ImageStoreTest, AMachine_FetchesADriverByItsDigest_AndBelievesNothingElse) {
+  Serve();
+  const worker::FetchOptions good{.server = server_->address(),
+                                  .digest = "sha256:" + image_.initramfs.digest,
+                                  .bytes = initramfs_.size(),
+                                  .path = folder_ / "fetched"};
+  const absl::Status fetched = worker::FetchByDigest(good);
+  ASSERT_TRUE(fetched.ok()) << fetched;
+  EXPECT_EQ(Sha256Of(good.path), image_.initramfs.digest);
+  std::filesystem::remove(good.path);
+  const auto refused = [&](const worker::FetchOptions& options, absl::StatusCode code) {
+    const absl::Status status = worker::FetchByDigest(options);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_FALSE(std::filesystem::exists(options.path));
+    EXPECT_FALSE(std::filesystem::exists(options.path + ".partly"));
+  };
+  worker::FetchOptions options = good;
+  options.digest = "sha256:" + std::string(64, '0');
+  refused(options, absl::StatusCode::kUnavailable);  // there is none
+  options.digest = "sha256:..";
+  refused(options, absl::StatusCode::kInvalidArgument);
+  options = good;
+  options.bytes = worker::kDriverBytesMax + 1;
+  refused(options, absl::StatusCode::kInvalidArgument);
+  options = good;
+  options.bytes += 1;  // it never comes
+  refused(options, absl::StatusCode::kUnavailable);
+  options = good;
+  options.server = "127.0.0.1:1";
+  options.tries_max = 1;
+  refused(options, absl::StatusCode::kUnavailable);
+  // Altered where it is kept, under the same name.
+  initramfs_[7] ^= 1;
+  Write("initramfs", initramfs_);
+  refused(good, absl::StatusCode::kDataLoss);
+}
+
+// A boot server that sends some bytes of each answer, and ends.
+TEST_F(ImageStoreTest, AFetch_ThatEndsTooSoon_GoesOnWhereItWas) {
+  constexpr size_t kAtOnce = 900'000;
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  ASSERT_TRUE(ListenAt({boost::asio::ip::address_v4::loopback(), 0}, "here", acceptor).ok());
+  std::vector<std::string> ranges;
+  std::thread server([&] {
+    for (size_t sent = 0; sent < initramfs_.size();) {
+      tcp::socket socket(io);
+      acceptor.accept(socket);
+      std::string request(4096, 0);
+      request.resize(socket.read_some(boost::asio::buffer(request)));
+      const size_t range = request.find("Range: ");
+      ranges.push_back(request.substr(range, request.find("\r\n", range) - range));
+      const std::string part = initramfs_.substr(sent, kAtOnce);
+      boost::system::error_code ignored;
+      const std::string size = std::to_string(initramfs_.size());
+      const std::string answer = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " +
+                                 std::to_string(sent) + "-" + size + "/" + size + "\r\n\r\n" +
+                                 part;
+      boost::asio::write(socket, boost::asio::buffer(answer), ignored);
+      sent += part.size();
+    }
+  });
+  const absl::Status fetched = worker::FetchByDigest(
+      {.server = "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()),
+       .digest = "sha256:" + Sha256Of(folder_ / "initramfs"),
+       .bytes = initramfs_.size(),
+       .path = folder_ / "fetched"});
+  server.join();
+  EXPECT_TRUE(fetched.ok()) << fetched;
+  ASSERT_GT(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0], "Range: bytes=0-");
+  EXPECT_EQ(ranges[1], "Range: bytes=" + std::to_string(kAtOnce) + "-");
+}
+
+TEST(NodeDriver, ItsKernelAndItsModules_AreChecked) {
+  EXPECT_TRUE(worker::CheckDriverKernel("6.1.0-1", "6.1.0-1").ok());
+  const absl::Status other = worker::CheckDriverKernel("6.1.0-2", "6.1.0-1");
+  EXPECT_EQ(other.message(), "the driver is for another kernel: expected 6.1.0-1, found 6.1.0-2");
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "modules");
+  const auto modules = [&](const std::string& text) {
+    std::ofstream(folder / "modules/load", std::ios::trunc) << text;
+    return worker::ModulesOf(folder.path());
+  };
+  EXPECT_EQ(modules("a.ko\nb.ko\n").value(),
+            (std::vector<std::string>{folder / "modules/a.ko", folder / "modules/b.ko"}));
+  EXPECT_TRUE(modules("")->empty());
+  for (const std::string& bad : {std::string("../../x.ko\n"), std::string("a.so\n"), [] {
+         std::string many;
+         for (int i = 0; i < 100; ++i) many += "m" + std::to_string(i) + ".ko\n";
+         return many;
+       }()})
+    EXPECT_EQ(modules(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  EXPECT_EQ(worker::DriverLibraries(folder.path()), "");
+}
+
+}  // namespace
+}  // namespace outboard::cli
