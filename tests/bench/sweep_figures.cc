@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "client/session/session.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
 #include "tests/support/temp_folder.h"
@@ -19,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTen = 10, kEight = 8, kTurns = 5, kSteps = 300;
+constexpr int kTen = 10, kEight = 8, kTurns = 5, kSteps = 300, kGrants = 50;
 
 std::string SweepCommand(const Cloud& cloud, const std::string& data, int trials, int steps) {
   std::string seeds;
@@ -35,13 +37,12 @@ double Seconds(const std::string& command) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double TenRunning(const Cloud& cloud) {
-  const test::TempFolder folder;
+// From the command until the first step of each of its ten programs is done, as `logs` say.
+double UntilTenRun(const std::string& command, const std::string& logs_of) {
   const auto begin =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch());
-  OutputOf(SweepCommand(cloud, folder.path(), kTen, 2));
-  const std::string logs =
-      OutputOf(absl::StrCat("cat ", folder.path(), "/sweeps/*/trial-*.log"));
+  OutputOf(command);
+  const std::string logs = OutputOf("cat " + logs_of);
   int64_t last = 0;
   int found = 0;
   for (const absl::string_view line : absl::StrSplit(logs, '\n')) {
@@ -55,11 +56,45 @@ double TenRunning(const Cloud& cloud) {
   return static_cast<double>(last - begin.count()) / 1e3;
 }
 
+double TenRunning(const Cloud& cloud) {
+  const test::TempFolder folder;
+  return UntilTenRun(SweepCommand(cloud, folder.path(), kTen, 2),
+                     folder.path() + "/sweeps/*/trial-*.log");
+}
+
+// Started by hand, all at once.
+double TenPrograms(const Cloud& cloud) {
+  const test::TempFolder folder;
+  return UntilTenRun(absl::StrCat(cloud.Prefix(), "sh -c 'for i in $(seq ", kTen, "); do ",
+                                  Beside("sweep_trial"), " 2 $i >", folder.path(),
+                                  "/$i.log & done; wait'"),
+                     folder.path() + "/*.log");
+}
+
+// From the call until the session has its device: an executor within its walls included.
+double GrantMs(const Cloud& cloud) {
+  session::SessionOptions options;
+  options.target = cloud.target();
+  options.key = cloud.key();
+  const Clock::time_point begin = Clock::now();
+  const std::unique_ptr<Session> session = ValueOrDie(Session::Connect(options));
+  const std::chrono::duration<double, std::milli> passed = Clock::now() - begin;
+  OB_CHECK_OK(session->Close());
+  return passed.count();
+}
+
 }  // namespace
 
 void SweepFigures() {
   const Cloud cloud(1, {}, {"--devices", absl::StrCat(kTen)});
   TenRunning(cloud);  // compiles
+  std::vector<double> grants, programs;
+  for (int turn = 0; turn < kGrants; ++turn) grants.push_back(GrantMs(cloud));
+  Report("lease_grant_ms_p50", Quantile(grants, 0.5), "ms", "",
+         "Session::Connect, connection and executor included; warm");
+  for (int turn = 0; turn < kTurns; ++turn) programs.push_back(TenPrograms(cloud));
+  Report("ten_programs_running_s", Quantile(programs, 0.5), "s", "",
+         "from the start of ten programs until the first step of each is done");
   std::vector<double> running, ratios, by_hand;
   for (int turn = 0; turn < kTurns; ++turn) running.push_back(TenRunning(cloud));
   Report("sweep_ten_running_s", Quantile(running, 0.5), "s", "",
