@@ -195,6 +195,26 @@ TEST(SessionCoreKept, AWorkerThatKeepsNoNamesCannotBeEntered) {
   EXPECT_TRUE(absl::IsUnimplemented(core.status()));
 }
 
+TEST(SessionCoreKept, WhoEntersTakesTheDevicesThatThereAre_UnlessItAsksForOthers) {
+  proto::ServerFrame frame = KeepingFrame(4, 7);
+  frame.mutable_items(0)->mutable_opened()->set_devices(4);
+  Core core;
+  core.Attach("run7");
+  core.Open(1);
+  EXPECT_EQ(core.Last().open().devices(), 0u);
+  core.Get(frame);
+  EXPECT_TRUE(core.status().ok()) << core.status();
+  EXPECT_EQ(core.devices(), 4u);
+  core.Resume();
+  EXPECT_EQ(core.Last().open().devices(), 4u);
+  Core other;
+  other.Attach("run7");
+  other.Open(2);
+  EXPECT_EQ(other.Last().open().devices(), 2u);
+  other.Get(frame);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other.status())) << other.status();
+}
+
 // ---- stopped for want of money ------------------------------------------------------------------
 
 proto::ServerFrame StopFrame(uint64_t epoch, bool is_kept = true) {
