@@ -1,3 +1,5 @@
+// The walk is most of what tests of kernels take, so that a node's value is kept until a counter
+// that it depends on changes.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,151 +16,249 @@ namespace {
 
 using reference::LaneBlock;
 
+// A float in `f`, an integer or a bool in `i`.
+struct Value {
+  double f = 0;
+  int64_t i = 0;
+};
+
 class Walker {
  public:
-  Walker(const UOp* sink, Buffers& buffers) : sink_(sink), buffers_(buffers) {}
+  Walker(const UOp* sink, Buffers& buffers) : buffers_(buffers) {
+    const std::vector<const UOp*> order = PostOrder(sink);
+    for (const UOp* node : order)
+      if (node->op == Op::kStore) stored_.push_back(GlobalOfAccess(node).slot());
+    for (const UOp* node : order) Add(node);
+    for (const UOp* store : sink->src)
+      stores_.push_back({places_.at(store->src[0]), places_.at(store->src[1]),
+                         store->src.size() == 3 ? places_.at(store->src[2]) : -1});
+    std::sort(ranges_.begin(), ranges_.end(), [this](int a, int b) {  // sequences inside
+      return HasSmallerId(nodes_[a].uop, nodes_[b].uop);
+    });
+  }
 
   absl::Status Run() {
-    std::vector<const UOp*> ranges;  // sequences inside, as their ids say
-    for (const UOp* node : PostOrder(sink_))
-      if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) ranges.push_back(node);
-    std::sort(ranges.begin(), ranges.end(), HasSmallerId);
-    Loop(ranges, 0, [&] {
-      std::vector<LaneBlock> values;
-      for (const UOp* store : sink_->src) values.push_back(Eval(store->src[1]));
-      for (size_t i = 0; i < values.size(); ++i) {
-        const UOp* const index = sink_->src[i]->src[0];
-        if (sink_->src[i]->src.size() == 3 && Int(sink_->src[i]->src[2]) == 0) continue;
-        char* const at = At(index);
+    std::vector<Value> values(stores_.size());
+    Loop(ranges_, 0, [&] {
+      for (size_t i = 0; i < stores_.size(); ++i) values[i] = Eval(stores_[i].value);
+      for (size_t i = 0; i < stores_.size(); ++i) {
+        if (stores_[i].gate >= 0 && Eval(stores_[i].gate).i == 0) continue;
+        char* const at = At(nodes_[stores_[i].index]);
         if (at == nullptr) continue;
-        IsFloat(index->dtype) ? StoreFloat(index->dtype, values[i].f[0], at)
-                              : StoreInt(index->dtype, values[i].i[0], at);
+        const DType dtype = nodes_[stores_[i].index].dtype;
+        IsFloat(dtype) ? StoreFloat(dtype, values[i].f, at) : StoreInt(dtype, values[i].i, at);
       }
+      Change(kStores);
     });
     return status_;
   }
 
  private:
-  template <typename Body>
-  void Loop(const std::vector<const UOp*>& ranges, size_t level, const Body& body) {
-    if (level == ranges.size()) return body();
-    // A reduction inside may have the same range: the terms of a softmax need the sum of all.
-    const auto outer = counters_.find(ranges[level]);
-    const int64_t before = outer == counters_.end() ? -1 : outer->second;
-    for (int64_t i = 0; i < RangeOf(ranges[level]).extent(); ++i) {
-      counters_[ranges[level]] = i;
-      Loop(ranges, level + 1, body);
+  // What a value depends on: a bit per RANGE, by its `counter`, and whether it reads what the
+  // kernel stores to.
+  static constexpr int kStores = 63;
+
+  struct Node {
+    const UOp* uop;
+    Op op;
+    DType dtype, of;  // `of`: of the first source
+    int src[3] = {-1, -1, -1};
+    std::vector<int> ranges;  // of a REDUCE_LOOP
+    uint64_t depends = 0;
+    int counter = -1;  // of a RANGE
+    int group = 0;
+    uint64_t version = 0;  // the group's, when `value` was computed
+    Value value;
+  };
+  // The nodes that depend on the same counters.
+  struct Group {
+    uint64_t depends;
+    uint64_t version = 1;
+  };
+  struct Store {
+    int index, value, gate;
+  };
+
+  void Add(const UOp* uop) {
+    Node node{.uop = uop,
+              .op = uop->op,
+              .dtype = uop->dtype,
+              .of = uop->src.empty() ? DType::kVoid : uop->src[0]->dtype};
+    const int place = static_cast<int>(nodes_.size());
+    for (size_t i = 0; i < uop->src.size(); ++i) {
+      const int source = places_.at(uop->src[i]);
+      if (uop->op == Op::kReduceLoop && i > 0) {
+        node.ranges.push_back(source);
+        continue;
+      }
+      if (uop->op != Op::kSink) node.src[i] = source;
+      if (uop->op != Op::kRange) node.depends |= nodes_[source].depends;
     }
-    if (before >= 0) counters_[ranges[level]] = before;
+    for (const int range : node.ranges) node.depends &= ~nodes_[range].depends;
+    if (uop->op == Op::kLoad &&
+        std::find(stored_.begin(), stored_.end(), GlobalOfAccess(uop).slot()) != stored_.end())
+      node.depends |= uint64_t{1} << kStores;
+    if (uop->op == Op::kRange) {
+      node.counter = counters_++;
+      OB_CHECK(node.counter < kStores);
+      node.depends = uint64_t{1} << node.counter;
+      if (!IsRange(uop, RangeKind::kReduce)) ranges_.push_back(place);
+    }
+    const auto same = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+      return group.depends == node.depends;
+    });
+    node.group = static_cast<int>(same - groups_.begin());
+    if (same == groups_.end()) groups_.push_back({node.depends});
+    places_[uop] = place;
+    nodes_.push_back(std::move(node));
   }
 
-  char* At(const UOp* index) {
-    const GlobalOf global(index->src[0]);
-    const int64_t element = Int(index->src[1]);
+  void Change(int bit) {
+    for (Group& group : groups_) group.version += group.depends >> bit & 1;
+  }
+  void Count(Node& range, int64_t count) {
+    range.value.i = count;
+    Change(range.counter);
+  }
+
+  template <typename Body>
+  void Loop(const std::vector<int>& ranges, size_t level, const Body& body) {
+    if (level == ranges.size()) return body();
+    // A reduction inside may have the same range: the terms of a softmax need the sum of all.
+    Node& range = nodes_[ranges[level]];
+    const int64_t before = range.value.i, extent = RangeOf(range.uop).extent();
+    for (int64_t i = 0; i < extent; ++i) {
+      Count(range, i);
+      Loop(ranges, level + 1, body);
+    }
+    Count(range, before);
+  }
+
+  char* At(const Node& index) {
+    const GlobalOf global(index.uop->src[0]);
+    const int64_t element = Eval(index.src[1]).i;
     if (element < 0 || element >= global.elements()) {
       status_ = absl::OutOfRangeError(absl::StrCat("slot ", global.slot(), " element ", element));
       return nullptr;
     }
-    return buffers_[global.slot()].data() + element * ByteWidth(index->dtype);
+    return buffers_[global.slot()].data() + element * ByteWidth(index.dtype);
   }
 
-  static LaneBlock OfInt(int64_t value) { return {{}, {value}}; }
-
-  // An integer's or a bool's value; what indices and their conditions are mostly made of without
-  // the reference's vectors, which would be nearly all of the time.
-  int64_t Int(const UOp* node) {
-    const bool index = !node->src.empty() && node->src[0]->dtype == DType::kI64;
-    switch (node->op) {
-      case Op::kConst: return node->int_value();
-      case Op::kRange: return counters_.at(node);
-      case Op::kVar: return VarOf(node).max();  // the largest is as good as any
-      case Op::kAdd:
-      case Op::kMul:
-        if (index) {
-          const auto a = static_cast<uint64_t>(Int(node->src[0])),
-                     b = static_cast<uint64_t>(Int(node->src[1]));
-          return static_cast<int64_t>(node->op == Op::kAdd ? a + b : a * b);
-        }
-        break;
-      case Op::kCmpLt:
-        if (index) return Int(node->src[0]) < Int(node->src[1]);
-        break;
-      case Op::kAnd:
-        if (IsBool(node->dtype)) return Int(node->src[0]) & Int(node->src[1]);
-        break;
-      default: break;
+  // By value: what is evaluated next may run a loop that changes it.
+  Value Eval(int place) {
+    Node& node = nodes_[place];
+    if (node.op == Op::kRange) return node.value;
+    if (node.version != groups_[node.group].version) {
+      const Value value = Compute(node);
+      node.value = value;
+      node.version = groups_[node.group].version;  // after loops inside, which set counters back
     }
-    return Eval(node).i[0];
+    return node.value;
   }
 
-  LaneBlock Eval(const UOp* node) {
-    const auto source = [&](int i) { return Eval(node->src[i]); };
-    LaneBlock out;
-    switch (node->op) {
+  static Value OfInt(int64_t value) { return {.i = value}; }
+  static Value OfFloat(double value) { return {.f = value}; }
+
+  Value Compute(const Node& node) {
+    const auto source = [&](int i) { return Eval(node.src[i]); };
+    // What kernels are mostly made of, without the reference's vectors, which would be nearly all
+    // of the time.
+    const bool index = node.of == DType::kI64, f32 = node.of == DType::kF32;
+    switch (node.op) {
       case Op::kConst:
-        if (IsFloat(node->dtype)) return {{node->float_value()}, {}};
-        return OfInt(node->int_value());
-      case Op::kRange: return OfInt(counters_.at(node));
-      case Op::kVar: return OfInt(VarOf(node).max());
-      case Op::kLoad: {
-        if (node->src.size() == 3 && Int(node->src[1]) == 0) return source(2);
-        const char* const at = At(node->src[0]);
-        if (IsFloat(node->dtype)) return {{at ? LoadFloat(node->dtype, at) : 0}, {}};
-        return OfInt(at ? LoadInt(node->dtype, at) : 0);
+        return IsFloat(node.dtype) ? OfFloat(node.uop->float_value())
+                                   : OfInt(node.uop->int_value());
+      case Op::kVar: return OfInt(VarOf(node.uop).max());  // the largest is as good as any
+      case Op::kAdd:
+      case Op::kMul: {
+        if (!index && !f32) break;
+        const Value a = source(0), b = source(1);
+        const auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+        if (index) return OfInt(static_cast<int64_t>(node.op == Op::kAdd ? x + y : x * y));
+        return OfFloat(static_cast<float>(node.op == Op::kAdd ? a.f + b.f : a.f * b.f));
       }
-      case Op::kWhere: return Int(node->src[0]) ? source(1) : source(2);
+      case Op::kCmpLt: {
+        if (!index) break;
+        const int64_t a = source(0).i;
+        return OfInt(a < source(1).i);
+      }
+      case Op::kAnd: {
+        if (!IsBool(node.dtype)) break;
+        const int64_t a = source(0).i;
+        return OfInt(a & source(1).i);
+      }
+      case Op::kLoad: {
+        if (node.src[1] >= 0 && source(1).i == 0) return source(2);
+        const char* const at = At(nodes_[node.src[0]]);
+        if (IsFloat(node.dtype)) return OfFloat(at ? LoadFloat(node.dtype, at) : 0);
+        return OfInt(at ? LoadInt(node.dtype, at) : 0);
+      }
+      case Op::kWhere: return source(0).i ? source(1) : source(2);
       case Op::kCast:
-        reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out);
-        return out;
-      case Op::kBitcast:
-        reference::BitcastTile(node->src[0]->dtype, node->dtype, source(0), out);
-        return out;
-      case Op::kMulAcc:
-        if (IsFloat(node->dtype)) {
-          const double exact = std::fma(source(0).f[0], source(1).f[0], source(2).f[0]);
-          return {{RoundTo(node->dtype, exact)}, {}};
-        }
+        if (node.dtype == DType::kF32 && IsFloat(node.of))
+          return OfFloat(static_cast<float>(source(0).f));
+        break;
+      case Op::kMulAcc: {
+        const Value a = source(0), b = source(1), c = source(2);
+        if (IsFloat(node.dtype)) return OfFloat(RoundTo(node.dtype, std::fma(a.f, b.f, c.f)));
         return OfInt(
-            WrapTo(node->dtype,
-                   static_cast<int64_t>(static_cast<uint64_t>(source(0).i[0]) * source(1).i[0] +
-                                        source(2).i[0])));
+            WrapTo(node.dtype, static_cast<int64_t>(static_cast<uint64_t>(a.i) * b.i + c.i)));
+      }
       case Op::kReduceLoop: return Fold(node);
       default: break;
     }
-    out.Resize(node->dtype, 1);
-    reference::AluTile(node->op, node->src[0]->dtype, source(0),
-                       node->src.size() > 1 ? source(1) : LaneBlock(), out);
-    return out;
+    return ByReference(node);
   }
 
-  LaneBlock Fold(const UOp* node) {
-    const Op op = ReduceOf(node).op();
-    const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
-    if (IsFloat(node->dtype)) {
+  Value ByReference(const Node& node) {
+    const Value a = Eval(node.src[0]), b = node.src[1] >= 0 ? Eval(node.src[1]) : Value();
+    const auto set = [&](LaneBlock& lane, const Value& value) {
+      lane.Resize(node.of, 1);
+      IsFloat(node.of) ? void(lane.f[0] = value.f) : void(lane.i[0] = value.i);
+    };
+    set(a_, a);
+    set(b_, b);
+    switch (node.op) {
+      case Op::kCast: reference::CastTile(node.of, node.dtype, a_, out_); break;
+      case Op::kBitcast: reference::BitcastTile(node.of, node.dtype, a_, out_); break;
+      default: reference::AluTile(node.op, node.of, a_, b_, out_);
+    }
+    return IsFloat(node.dtype) ? OfFloat(out_.f[0]) : OfInt(out_.i[0]);
+  }
+
+  Value Fold(const Node& node) {
+    const Op op = ReduceOf(node.uop).op();
+    if (IsFloat(node.dtype)) {
       double total = op == Op::kMax ? -INFINITY : op == Op::kMul;
-      Loop(ranges, 0, [&] {
-        const double value = Eval(node->src[0]).f[0];
+      Loop(node.ranges, 0, [&] {
+        const double value = Eval(node.src[0]).f;
         total = op == Op::kMax   ? reference::MaxFloat(total, value)
                 : op == Op::kMul ? total * value
                                  : total + value;
       });
-      return {{RoundTo(node->dtype, total)}, {}};
+      return OfFloat(RoundTo(node.dtype, total));
     }
-    int64_t total = op == Op::kMax ? IntMin(node->dtype) : op == Op::kMul;
-    Loop(ranges, 0, [&] {
-      const auto value = static_cast<uint64_t>(Eval(node->src[0]).i[0]),
+    int64_t total = op == Op::kMax ? IntMin(node.dtype) : op == Op::kMul;
+    Loop(node.ranges, 0, [&] {
+      const auto value = static_cast<uint64_t>(Eval(node.src[0]).i),
                  before = static_cast<uint64_t>(total);
       total = op == Op::kMax
-                  ? reference::MaxInt(node->dtype, total, static_cast<int64_t>(value))
-                  : WrapTo(node->dtype,
+                  ? reference::MaxInt(node.dtype, total, static_cast<int64_t>(value))
+                  : WrapTo(node.dtype,
                            static_cast<int64_t>(op == Op::kMul ? before * value : before + value));
     });
     return OfInt(total);
   }
 
-  const UOp* sink_;
   Buffers& buffers_;
-  absl::flat_hash_map<const UOp*, int64_t> counters_;
+  std::vector<int64_t> stored_;  // slots
+  std::vector<Node> nodes_;      // sources first
+  absl::flat_hash_map<const UOp*, int> places_;
+  std::vector<int> ranges_;  // that are not reduced
+  int counters_ = 0;
+  std::vector<Group> groups_;
+  std::vector<Store> stores_;
+  LaneBlock a_, b_, out_;
   absl::Status status_;
 };
 
