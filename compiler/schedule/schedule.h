@@ -16,8 +16,8 @@
 //                        kernels are lowered again
 //   FuseKernels          kernels over the same rows become one with several stores
 //                        (fuse_kernels.h)
-//   NumberSlotsAlike     kernels that are equal but for the numbers of their buffers become equal, on
-//                        GPUs (launches/slots.h)
+//   NumberSlotsAlike     kernels that are equal but for the numbers of their buffers become equal,
+//                        on GPUs (launches/slots.h)
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
 //                        the rows that change (gather/row_store.h)
 //   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)

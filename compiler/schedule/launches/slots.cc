@@ -59,7 +59,7 @@ Numbered ByContent(Graph& graph, const FusedKernel& kernel, const std::vector<co
 }  // namespace
 
 void NumberSlotsAlike(Graph& graph, std::vector<FusedKernel>& kernels) {
-  absl::flat_hash_map<const UOp*, Numbered> firsts;  // as they were, by what ByContent makes of them
+  absl::flat_hash_map<const UOp*, Numbered> firsts;  // as they were, by the graph of ByContent
   absl::flat_hash_map<const UOp*, Numbered> known;   // equal kernels are numbered once
   for (FusedKernel& kernel : kernels) {
     auto numbered = known.find(kernel.ast);

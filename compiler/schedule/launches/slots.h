@@ -1,6 +1,6 @@
 // Kernels that are equal but for the order in which they number their buffers become equal, so that
-// GroupLaunches (group.h) can put them together. Slots are numbered in the order of use, and factors
-// and terms stand in the order of slots: x * y of one kernel may be y * x of another.
+// GroupLaunches (group.h) can put them together. Slots are numbered in the order of use, and
+// factors and terms stand in the order of slots: x * y of one kernel may be y * x of another.
 #pragma once
 
 #include <vector>
