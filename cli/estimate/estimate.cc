@@ -173,7 +173,8 @@ EstimateCommand::EstimateCommand(Command app)
   estimate_.Add("--prices", &flags_.prices,
                 "A price file (docs/prices.md), instead of a gateway's classes");
   estimate_.Add("--measure", &flags_.measure,
-                "Also run 20 steps on a device, at their cost, and measure the last 10");
+                "Also run steps on a device, at their cost: measures a second of them, or 200, "
+                "behind the first 10");
   estimate_.Add("--json", &flags_.json, "Print JSON");
   estimate_.Add("command", &flags_.command, "Behind --: the program");
 }

@@ -416,6 +416,7 @@ absl::Status RemoteSession::EndStream(bool leave) {
   if (!here()) return absl::OkStatus();
   const Waiting waiting;
   std::unique_lock lock(mutex_);
+  TellMeasured();  // of a short program
   if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true))
     return absl::OkStatus();
   // A connection that is just being made again is worth a moment: it stops the meter.

@@ -136,6 +136,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   // ---- streams: remote_session_links.cc
   void OnFrame(proto::ServerFrame frame) override;
   void NoteDone(const proto::ServerFrame& frame);
+  void TellMeasured();
   void OnEnd(absl::Status status) override;
   absl::Status AwaitOpened(std::unique_ptr<Link> link);
   void LoseLink();

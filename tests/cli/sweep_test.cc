@@ -1,17 +1,83 @@
 // `outboard sweep` as a user has it: real processes, whose programs are shell scripts.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard {
 namespace {
+
+// A program at a terminal of its own, as a user sits at it. Killed by the destructor.
+class AtTerminal {
+ public:
+  AtTerminal(std::vector<std::string> argv, const std::string& variable) {
+    std::vector<char*> arguments;
+    for (std::string& argument : argv) arguments.push_back(argument.data());
+    arguments.push_back(nullptr);
+    std::string name_and_value = variable;
+    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    putenv(name_and_value.data());
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  ~AtTerminal() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(terminal_);
+  }
+  AtTerminal(const AtTerminal&) = delete;
+  AtTerminal& operator=(const AtTerminal&) = delete;
+
+  // Waits until `text` was shown, since the last one that was.
+  bool Shows(const std::string& text) {
+    for (int tries = 0; tries < 600; ++tries) {
+      if (const size_t at = shown_.find(text); at != std::string::npos) {
+        shown_.erase(0, at + text.size());
+        return true;
+      }
+      pollfd on{terminal_, POLLIN, 0};
+      if (poll(&on, 1, 100) <= 0) continue;
+      char piece[4096];
+      const ssize_t count = read(terminal_, piece, sizeof piece);
+      if (count <= 0) return false;  // it has ended
+      shown_.append(piece, static_cast<size_t>(count));
+    }
+    return false;
+  }
+  void Type(const std::string& text) {
+    EXPECT_EQ(write(terminal_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  // The exit code.
+  int Wait() {
+    int status = 0;
+    const pid_t pid = std::exchange(pid_, -1);
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  const std::string& shown() const { return shown_; }
+
+ private:
+  int terminal_ = -1;
+  pid_t pid_ = -1;
+  std::string shown_;
+};
 
 class SweepCliTest : public ::testing::Test {
  protected:
@@ -206,6 +272,34 @@ TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {
   }
   EXPECT_EQ(Run({"watch", id}).code, 0);
   EXPECT_EQ(Run({"show", id, "--csv"}).out, expected);
+}
+
+TEST_F(SweepCliTest, AtATerminal_CtrlCAsks_AndLeavesTheTrialsOrStopsThem) {
+  const std::string script = Script("echo step=1 loss=$1; sleep 60\n");
+  const auto at_terminal = [&] {
+    return std::make_unique<AtTerminal>(
+        std::vector<std::string>{OUTBOARD_BINARY, "sweep", "-p", "a=1,2", "--", "sh", script,
+                                 "{a}"},
+        "OUTBOARD_DATA=" + (folder_ / "data"));
+  };
+  const auto leaving = at_terminal();
+  ASSERT_TRUE(leaving->Shows("running")) << leaving->shown();
+  leaving->Type("\x03");
+  ASSERT_TRUE(leaving->Shows("leave them running (l)")) << leaving->shown();
+  leaving->Type("l\n");
+  EXPECT_TRUE(leaving->Shows("goes on")) << leaving->shown();
+  EXPECT_EQ(leaving->Wait(), 0);
+  EXPECT_NE(Run({"ls"}).out.find("running"), std::string::npos);
+  EXPECT_EQ(Run({"stop"}).code, 0);
+
+  const auto stopping = at_terminal();
+  ASSERT_TRUE(stopping->Shows("running")) << stopping->shown();
+  stopping->Type("\x03");
+  ASSERT_TRUE(stopping->Shows("leave them running (l)")) << stopping->shown();
+  stopping->Type("s\n");
+  EXPECT_TRUE(stopping->Shows("outboard sweep resume")) << stopping->shown();
+  EXPECT_EQ(stopping->Wait(), 130);
+  EXPECT_NE(Run({"show", "--csv"}).out.find("1,1,waiting"), std::string::npos);
 }
 
 TEST_F(SweepCliTest, StoppedItGoesOnLater) {

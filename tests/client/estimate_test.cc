@@ -161,7 +161,7 @@ TEST(StepPace, WhatHappensOnce_DoesNotCount_AndWhatAlternates_Does) {
     times.Note(step, now);
   }
   ASSERT_TRUE(times.PerStep().has_value());
-  EXPECT_EQ(times.PerStep()->steps, 30u);
+  EXPECT_EQ(times.PerStep()->steps, 21u);  // half a second of them, and that one
   EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.02, 0.001);
 }
 
@@ -174,6 +174,22 @@ TEST(StepPace, TheLatestSteps_Count) {
     times.Note(step, now);
   }
   EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.02, 1e-9);
+}
+
+TEST(StepPace, IsEnough_AfterASecond_OrManySteps_AndTenAtLeast) {
+  const auto enough_at = [](int ms_per_step) {
+    session::StepPace times;
+    session::StepPace::Clock::time_point now;
+    int step = 0;
+    while (!times.HasEnough()) {
+      now += std::chrono::milliseconds(ms_per_step);
+      times.Note(++step, now);
+    }
+    return step;
+  };
+  EXPECT_EQ(enough_at(1), 10 + 200);
+  EXPECT_EQ(enough_at(50), 10 + 20);
+  EXPECT_EQ(enough_at(1000), 10 + 10);
 }
 
 TEST(RecordingSession, ProgramsRun_AndReadValuesThatAreMadeUp) {

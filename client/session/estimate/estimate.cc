@@ -10,16 +10,18 @@ namespace outboard::session {
 
 namespace {
 
-// Fitted to the ten programs of tests/bench/estimate_figures.cc (docs/decisions/125-estimates.md).
+// Chosen by programs that do not judge them (docs/decisions/152-constants-of-estimates.md).
 // The part of the rate of a large product of matrices that sums of products reach.
 constexpr double kProductShare = 0.75;
 // The part of it that other arithmetic reaches: one instruction where a product counts two, and no
 // register is used twice.
 constexpr double kOtherShare = 0.12;
-// What fits a cache is read faster than memory.
+// What fits a core's cache is read faster than memory, what fits that of all cores somewhat faster.
 constexpr double kCacheBytes = 1 << 20, kCacheSpeedup = 4;
+constexpr double kSharedCacheBytes = 64 << 20, kSharedCacheSpeedup = 2;
 constexpr double kKernelSeconds = 5e-6;  // to start a kernel and wait for its last thread
-constexpr double kRunSeconds = 250e-6;   // to send a Run, and an answer
+constexpr double kRunSeconds = 60e-6;    // to send a Run
+constexpr double kWaitSeconds = 280e-6;  // until a value that is waited for has come back
 
 constexpr double kSecondsPerHour = 3600;
 
@@ -43,7 +45,9 @@ double DeviceSeconds(const std::vector<KernelWork>& kernels, double gflops,
     const double arithmetic =
         k.products / (gflops * 1e9 * kProductShare) + k.others / (gflops * 1e9 * kOtherShare);
     const double memory = k.bytes / (memory_gb_per_s * 1e9) /
-                          (k.bytes < kCacheBytes ? kCacheSpeedup : 1.0);
+                          (k.bytes < kCacheBytes         ? kCacheSpeedup
+                           : k.bytes < kSharedCacheBytes ? kSharedCacheSpeedup
+                                                         : 1.0);
     seconds += k.count * (kKernelSeconds + std::max(arithmetic, memory));
   }
   return seconds;
@@ -61,7 +65,8 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
     estimate.unknown = "the class does not say its rates";
   } else {
     const double device = DeviceSeconds(work.kernels, of.gflops, of.memory_gb_per_s) +
-                          static_cast<double>(work.runs) * kRunSeconds;
+                          static_cast<double>(work.runs) * kRunSeconds +
+                          static_cast<double>(std::min(work.waits, work.runs)) * kWaitSeconds;
     // A program that reads a value in each step waits for it; any other is ahead of its device.
     const bool waits = 2 * work.waits >= work.runs;
     const double expected =

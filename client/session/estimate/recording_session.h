@@ -51,7 +51,8 @@ RecordedWork Since(RecordedWork now, const RecordedWork& before);
 bool IsEstimated();
 
 // Whether `outboard estimate --measure` has (OUTBOARD_MEASURE_FD): a session over a link tells it
-// how long kStepsMeasured steps took, with which it ends (CANCELLED).
+// how long a step takes, with which it ends (CANCELLED): once it has measured enough, or when it is
+// closed and has measured kStepsMeasured.
 bool IsMeasured();
 // What it tells.
 struct MeasuredSteps {

@@ -23,14 +23,18 @@ void RemoteSession::NoteDone(const proto::ServerFrame& frame) {
        steps_by_seq_.pop_front())
     done = steps_by_seq_.front().second;
   if (done > 0) step_times_.Note(done, Clock::now());
-  if (!IsMeasured() || measured_) return;
+  if (IsMeasured() && step_times_.HasEnough()) TellMeasured();
+}
+
+// Requires mutex_.
+void RemoteSession::TellMeasured() {
   const std::optional<StepPace::Measured> measured = step_times_.PerStep();
-  if (!measured.has_value()) return;
+  if (!IsMeasured() || measured_ || !measured.has_value()) return;
   measured_ = true;
-  TellMeasured({.steps = measured->steps,
-                .seconds_per_step = measured->seconds_per_step,
-                .devices = std::max(1u, core_.opened().devices()),
-                .device_class = core_.opened().price_class()});
+  session::TellMeasured({.steps = measured->steps,
+                         .seconds_per_step = measured->seconds_per_step,
+                         .devices = std::max(1u, core_.opened().devices()),
+                         .device_class = core_.opened().price_class()});
 }
 
 RecordedWork RemoteSession::Recorded() const {

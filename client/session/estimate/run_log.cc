@@ -173,9 +173,17 @@ void StepPace::Note(uint64_t steps, Clock::time_point now) {
 
 std::optional<StepPace::Measured> StepPace::PerStep() const {
   Measured all;
-  for (const Span& span : spans_) all.steps += span.steps;
+  std::vector<Span> sorted;
+  double took_s = 0;
+  for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
+    if (all.steps >= kStepsMeasured &&
+        (took_s >= kSecondsMeasured || all.steps >= kStepsMeasuredMost))
+      break;
+    sorted.push_back(*span);
+    all.steps += span->steps;
+    took_s += span->seconds;
+  }
   if (all.steps < kStepsMeasured) return std::nullopt;
-  std::vector<Span> sorted(spans_.begin(), spans_.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const Span& a, const Span& b) { return a.per_step() < b.per_step(); });
   uint64_t below = 0;
@@ -191,6 +199,17 @@ std::optional<StepPace::Measured> StepPace::PerStep() const {
   }
   all.seconds_per_step = seconds / static_cast<double>(steps);
   return all;
+}
+
+bool StepPace::HasEnough() const {
+  uint64_t steps = 0;
+  double seconds = 0;
+  for (const Span& span : spans_) {
+    steps += span.steps;
+    seconds += span.seconds;
+  }
+  return steps >= 2 * kStepsMeasuredMost ||
+         (steps >= kStepsMeasured && seconds >= 2 * kSecondsMeasured);
 }
 
 }  // namespace outboard::session

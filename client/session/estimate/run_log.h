@@ -28,6 +28,10 @@ inline constexpr size_t kWorkKernelsMax = 65536;
 inline constexpr uint64_t kStepsBeforeMeasure = 10;
 // Fewer than this say little: a gateway answers for several steps at a time.
 inline constexpr uint64_t kStepsMeasured = 10;
+// More than so long, or so many, are not looked at: the latest count. Right behind the first steps
+// caches are cold and compilers busy, which a program of long steps does not notice.
+inline constexpr double kSecondsMeasured = 0.5;
+inline constexpr uint64_t kStepsMeasuredMost = 100;
 
 struct RecordedWork {
   uint64_t sessions = 1;
@@ -84,6 +88,8 @@ class StepPace {
   };
   // Nothing: there were not so many steps.
   std::optional<Measured> PerStep() const;
+  // Twice as many as are looked at: more would not make the measure better.
+  bool HasEnough() const;
 
  private:
   // From one answer to the next; a gateway answers for several steps at a time.
