@@ -71,8 +71,8 @@ SourceShardings FramePlan::HomesOfSources(int at) const {
   return homes_;
 }
 
-// The hint on the same value that wants a mesh axis of this one for another dimension; nullptr: none.
-// A hint that the value is whole, or anything computed in between, begins anew.
+// The hint on the same value that wants a mesh axis of this one for another dimension; nullptr:
+// none. A hint that the value is whole, or anything computed in between, begins anew.
 static const UOp* ContradictedBy(const LayoutOf& layout) {
   if (layout.dim() == LayoutOf::kWhole) return nullptr;
   for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {

@@ -179,8 +179,8 @@ TEST_F(TunerTest, AnEntryOfAnotherKernel_IsIgnoredOrGivesTheRightResult) {
 // As a driver may: what was tuned, then what the compiler chooses.
 TEST_F(TunerTest, CodeThatTheDeviceDoesNotTake_IsStruck_AndSimplerCodeRuns) {
   const std::string tuned = "VECTOR:1:8 UPCAST:0:4";
-  ASSERT_TRUE(
-      store_->Add(KeyOfProduct(), "x", {ValueOrDie(codegen::ParseOpts(tuned)), 1, true, true}).ok());
+  const std::vector<codegen::Opt> opts = ValueOrDie(codegen::ParseOpts(tuned));
+  ASSERT_TRUE(store_->Add(KeyOfProduct(), "x", {opts, 1, true, true}).ok());
   compiler_.refused = {tuned};
   ExpectRight(RunOnce(0));
   ASSERT_EQ(compiler_.sources.size(), 2u);

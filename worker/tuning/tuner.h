@@ -59,8 +59,8 @@ class Tuner {
   // known of all of them is one question to the store.
   std::vector<std::optional<std::string>> OptsFor(std::span<const Kernel> kernels);
 
-  // Notes that the device does not take the kernel with these Opts, which OptsFor has returned: they
-  // are not chosen again.
+  // Notes that the device does not take the kernel with these Opts, which OptsFor has returned:
+  // they are not chosen again.
   void Strike(const Kernel& kernel, const std::string& opts);
 
   // Searches for a demanded kernel to the end, without a time limit; continues a search that was

@@ -102,8 +102,8 @@ int outboard_fake_cuda_reports(char* buffer, size_t bytes) {
 }
 void outboard_fake_cuda_clear_reports() { FakeDevice::Get().TakeReports(true); }
 
-// The fault `name` happens at the nth occasion from now, with -n at each of the next n; 0 takes it back. Returns 0 for an unknown
-// name.
+// The fault `name` happens at the nth occasion from now, with -n at each of the next n; 0 takes it
+// back. Returns 0 for an unknown name.
 int outboard_fake_cuda_fault(const char* name, int nth) {
   return FakeDevice::Get().SetFault(name, nth) ? 1 : 0;
 }
