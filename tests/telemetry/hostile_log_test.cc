@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gateway/base/limits.h"
@@ -24,7 +25,7 @@
 namespace outboard {
 namespace {
 
-constexpr int kNames = 10'000;
+constexpr int kNames = 10'000, kCallers = 9;
 
 class HostileLog : public test::GatewayTest {
  protected:
@@ -99,43 +100,49 @@ TEST_F(HostileLog, TenThousandNamesAndKeys_NoBreakAndNoSecret) {
   const auto store = proto::Store::NewStub(gateway_->InProcessChannel());
   const auto account = proto::Account::NewStub(gateway_->InProcessChannel());
   const auto fleet = proto::Fleet::NewStub(gateway_->InProcessFleetChannel());
-  std::mt19937_64 random(7);
-
-  for (int i = 0; i < kNames; ++i) {
-    grpc::ClientContext context;
-    const bool wrong = i % 5 == 4;
-    // A header bears printable characters only: gRPC itself refuses the rest at the client.
-    const std::string presented =
-        wrong ? text + "\"; level=error" + std::to_string(random() % 100) : text;
-    context.AddMetadata("authorization", "Bearer " + presented);
-    // The answer to a wrong key is delayed, and nobody here waits for it.
-    if (wrong)
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
-    context.AddMetadata("x-request-id", i % 2 == 0 ? "id-" + std::to_string(i) + "-of-a-test"
-                                                   : "\" level=error event=forged " + secret);
-    const std::string name = HostileUtf8(random) + (i % 7 == 0 ? text : "");
-    if (i % 4 == 0) {
-      proto::StoreGetRequest request;
-      request.set_name(name);
-      proto::StoreGetReply reply;
-      store->Get(&context, request, &reply);  // some are there
-    } else if (i % 4 == 1) {
-      proto::StoreSetRequest request;
-      request.set_name(name);
-      proto::StoreSetReply reply;
-      store->Set(&context, request, &reply);
-    } else if (i % 4 == 2) {
-      proto::RevokeKeyRequest request;
-      request.set_id(name);
-      proto::RevokeKeyReply reply;
-      EXPECT_FALSE(account->RevokeKey(&context, request, &reply).ok());
-    } else {
-      proto::StoreRemoveRequest request;
-      request.set_name(name);
-      proto::StoreRemoveReply reply;
-      store->Remove(&context, request, &reply);
+  // Several callers, since most of the time is spent waiting for answers.
+  const auto call = [&](int caller) {
+    std::mt19937_64 random(100 + caller);
+    for (int i = caller; i < kNames; i += kCallers) {
+      grpc::ClientContext context;
+      const bool wrong = i % 5 == 4;
+      // A header bears printable characters only: gRPC itself refuses the rest at the client.
+      const std::string presented =
+          wrong ? text + "\"; level=error" + std::to_string(random() % 100) : text;
+      context.AddMetadata("authorization", "Bearer " + presented);
+      // The answer to a wrong key is delayed, and nobody here waits for it.
+      if (wrong)
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
+      context.AddMetadata("x-request-id", i % 2 == 0 ? "id-" + std::to_string(i) + "-of-a-test"
+                                                     : "\" level=error event=forged " + secret);
+      const std::string name = HostileUtf8(random) + (i % 7 == 0 ? text : "");
+      if (i % 4 == 0) {
+        proto::StoreGetRequest request;
+        request.set_name(name);
+        proto::StoreGetReply reply;
+        store->Get(&context, request, &reply);  // some are there
+      } else if (i % 4 == 1) {
+        proto::StoreSetRequest request;
+        request.set_name(name);
+        proto::StoreSetReply reply;
+        store->Set(&context, request, &reply);
+      } else if (i % 4 == 2) {
+        proto::RevokeKeyRequest request;
+        request.set_id(name);
+        proto::RevokeKeyReply reply;
+        EXPECT_FALSE(account->RevokeKey(&context, request, &reply).ok());
+      } else {
+        proto::StoreRemoveRequest request;
+        request.set_name(name);
+        proto::StoreRemoveReply reply;
+        store->Remove(&context, request, &reply);
+      }
     }
-  }
+  };
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; ++caller) callers.emplace_back(call, caller);
+  for (std::thread& caller : callers) caller.join();
+  std::mt19937_64 random(7);
   // Workers have names too, and so have clients; and the fleet secret is one.
   for (int i = 0; i < 50; ++i) {
     grpc::ClientContext context;
