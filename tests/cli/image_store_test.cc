@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/write.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -237,6 +238,31 @@ TEST_F(ImageStoreTest, AFetch_ThatEndsTooSoon_GoesOnWhereItWas) {
   ASSERT_GT(ranges.size(), 2u);
   EXPECT_EQ(ranges[0], "Range: bytes=0-");
   EXPECT_EQ(ranges[1], "Range: bytes=" + std::to_string(kAtOnce) + "-");
+}
+
+// A boot server that sends a byte now and then, for as long as it is heard.
+TEST_F(ImageStoreTest, AFetch_FromAServerThatDrips_Ends) {
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  ASSERT_TRUE(ListenAt({boost::asio::ip::address_v4::loopback(), 0}, "here", acceptor).ok());
+  std::thread server([&] {
+    tcp::socket socket(io);
+    acceptor.accept(socket);
+    boost::system::error_code error;
+    while (!error) {
+      boost::asio::write(socket, boost::asio::buffer("x", 1), error);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  const absl::Status fetched = worker::FetchByDigest(
+      {.server = "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()),
+       .digest = "sha256:" + std::string(64, 'a'),
+       .bytes = 1000,
+       .path = folder_ / "fetched",
+       .within_s = 0.1});
+  server.join();
+  EXPECT_EQ(fetched.code(), absl::StatusCode::kUnavailable) << fetched;
 }
 
 TEST(NodeDriver, ItsKernelAndItsModules_AreChecked) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -27,6 +28,8 @@ namespace {
 
 constexpr size_t kHeadBytesMax = 8 << 10, kPartBytes = 256 << 10;
 constexpr std::string_view kPrefix = "sha256:";
+
+using Clock = std::chrono::steady_clock;
 
 class Fd {
  public:
@@ -69,11 +72,12 @@ absl::StatusOr<Fd> Connect(const FetchOptions& options) {
 }
 
 // Reads to the end of the header. `text` has it, and `rest` what came behind it.
-absl::Status ReadHead(int fd, std::string& text, std::string& rest) {
+absl::Status ReadHead(int fd, Clock::time_point until, std::string& text, std::string& rest) {
   char bytes[4096];
   for (size_t end; (end = text.find("\r\n\r\n")) == std::string::npos;) {
     const ssize_t count = recv(fd, bytes, sizeof bytes, 0);
-    if (count <= 0 || text.size() + static_cast<size_t>(count) > kHeadBytesMax + sizeof bytes)
+    if (count <= 0 || Clock::now() > until ||
+        text.size() + static_cast<size_t>(count) > kHeadBytesMax)
       return absl::UnavailableError("the boot server's answer has no header");
     text.append(bytes, static_cast<size_t>(count));
   }
@@ -84,7 +88,8 @@ absl::Status ReadHead(int fd, std::string& text, std::string& rest) {
 }
 
 // Appends what a connection brings from `at` on. OK where it ended, also before the file's end.
-absl::Status ReadPart(const FetchOptions& options, int out, uint64_t& at, Sha256Hasher& hash) {
+absl::Status ReadPart(const FetchOptions& options, Clock::time_point until, int out, uint64_t& at,
+                      Sha256Hasher& hash) {
   OB_ASSIGN_OR_RETURN(const Fd fd, Connect(options));
   const std::string request = absl::StrCat(
       "GET /sha256/", options.digest.substr(kPrefix.size()), " HTTP/1.1\r\nHost: ", options.server,
@@ -93,7 +98,7 @@ absl::Status ReadPart(const FetchOptions& options, int out, uint64_t& at, Sha256
       static_cast<ssize_t>(request.size()))
     return absl::OkStatus();  // as one that ended at once
   std::string head, part;
-  OB_RETURN_IF_ERROR(ReadHead(fd.get(), head, part));
+  OB_RETURN_IF_ERROR(ReadHead(fd.get(), until, head, part));
   const std::string begins = absl::StrCat("\r\ncontent-range: bytes ", at, "-");
   if (!head.starts_with("HTTP/1.1 206 ") || !absl::StrContains(absl::AsciiStrToLower(head), begins))
     return absl::UnavailableError(absl::StrCat("the boot server has no such file: ",
@@ -106,7 +111,7 @@ absl::Status ReadPart(const FetchOptions& options, int out, uint64_t& at, Sha256
           absl::StrCat("cannot write ", options.path, ": ", std::strerror(errno)));
     hash.Update(part);
     at += part.size();
-    if (at == options.bytes) return absl::OkStatus();
+    if (at == options.bytes || Clock::now() > until) return absl::OkStatus();
     part.resize(kPartBytes);
     const ssize_t count = recv(fd.get(), part.data(), part.size(), 0);
     if (count <= 0) return absl::OkStatus();
@@ -117,10 +122,13 @@ absl::Status ReadPart(const FetchOptions& options, int out, uint64_t& at, Sha256
 absl::Status Fetch(const FetchOptions& options, int out) {
   Sha256Hasher hash;
   absl::Status last = absl::UnavailableError("the boot server's connections end too soon");
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(options.within_s));
   uint64_t at = 0;
-  for (int tries = 0; at < options.bytes && tries < options.tries_max;) {
+  for (int tries = 0; at < options.bytes && tries < options.tries_max && Clock::now() <= until;) {
     const uint64_t before = at;
-    if (const absl::Status status = ReadPart(options, out, at, hash); !status.ok()) last = status;
+    const absl::Status status = ReadPart(options, until, out, at, hash);
+    if (!status.ok()) last = status;
     tries = at > before ? 0 : tries + 1;
   }
   if (at < options.bytes) return last;

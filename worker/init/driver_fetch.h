@@ -21,6 +21,7 @@ struct FetchOptions {
   std::string path;    // where it is written; nothing is there unless the call succeeds
   int tries_max = 5;   // connections in a row that bring nothing new
   double patience_s = 20;  // in which nothing comes
+  double within_s = 1800;  // all of it: a server that sends a byte now and then holds up nobody
 };
 
 // Errors: INVALID_ARGUMENT  no such address or digest, or too large
