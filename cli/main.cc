@@ -140,8 +140,7 @@ int Main(int argc, char** argv) {
   AccountFlags account;
 
   Command up = app.Subcommand(
-      "up", "Run a gateway and workers on this machine, for others too: a worker that ends is "
-            "started again, and its sessions go on from snapshots; until Ctrl-C");
+      "up", "Run a gateway and workers, for others too; what ends is started again");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
       .Between(1, 64);
   up.Add("--devices", &server.devices,
@@ -233,8 +232,7 @@ int Main(int argc, char** argv) {
   AddReady(worker, server);
 
   Command serve = app.Subcommand(
-      "serve", "Run a gateway and a worker in one process, for you alone on your own machine: no "
-               "snapshots, and all sessions end with it");
+      "serve", "Run a gateway and a worker in one process, for you alone; nothing is kept");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   serve
       .Add("--devices", &server.devices,

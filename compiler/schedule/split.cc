@@ -101,18 +101,38 @@ constexpr int64_t kStepsMin = 2048, kPartStepsMin = 512;
 constexpr int64_t kSideMin = 8;       // below, no matrix unit computes it (operands/mma_tile.cc)
 constexpr int64_t kWalkNodesMax = 64;  // of an operand
 
-enum class Answer { kNo, kYes, kUnknown };
-
-// Whether the weights of a softmax are a factor: attention keeps its sums together.
-Answer IsAfterExponential(const UOp* operand) {
+// What elementwise operations make of others: the first node that `is`, at most kWalkNodesMax away.
+struct Found {
+  const UOp* node = nullptr;
+  bool complete = true;  // false: there are more nodes than were looked at
+};
+template <typename Is>
+Found FindIn(const UOp* operand, const Is& is) {
   std::vector<const UOp*> open = {operand};
   for (size_t i = 0; i < open.size() && i < kWalkNodesMax; ++i) {
     const UOp* const node = open[i];
-    if (node->op == Op::kExp || node->op == Op::kExp2) return Answer::kYes;
+    if (is(node)) return {node};
     if (!IsAlu(node->op) && !IsMovement(node->op) && node->op != Op::kCast) continue;
     open.insert(open.end(), node->src.begin(), node->src.end());
   }
-  return open.size() > kWalkNodesMax ? Answer::kUnknown : Answer::kNo;
+  return {nullptr, open.size() <= kWalkNodesMax};
+}
+
+bool IsExponential(const UOp* node) { return node->op == Op::kExp || node->op == Op::kExp2; }
+
+// True unless it is known not to be: attention keeps its sums together.
+bool MayBeSoftmax(const UOp* operand) {
+  const Found found = FindIn(operand, IsExponential);
+  return found.node != nullptr || !found.complete;
+}
+
+// The weights of a softmax: exponentials of scores less their maximum. A gate has no maximum.
+bool IsSoftmax(const UOp* operand) {
+  const UOp* const exponential = FindIn(operand, IsExponential).node;
+  const auto is_maximum = [](const UOp* node) {
+    return node->op == Op::kReduce && ReduceOf(node).op() == Op::kMax;
+  };
+  return exponential != nullptr && FindIn(exponential->src[0], is_maximum).node != nullptr;
 }
 
 // The parts of a product whose tiles do not fill a GPU: whole ones, so that no part needs a mask.
@@ -131,7 +151,7 @@ Cut CutForBlocks(const UOp* reduce, const Target& target) {
   for (const UOp* side : product->src) {
     const UOp* const operand = UncastOperandOf(side);
     const int64_t elements = PaddedSize(operand->shape);
-    if (elements / steps < kSideMin || IsAfterExponential(operand) != Answer::kNo) return {};
+    if (elements / steps < kSideMin || MayBeSoftmax(operand)) return {};
     operand_bytes += static_cast<double>(elements * ByteWidth(operand->dtype));
   }
   const int64_t wanted = std::min(target.multiprocessors / tiles, steps / kPartStepsMin);
@@ -155,25 +175,27 @@ constexpr int64_t kRowsMax = 8;
 // The parts of the sum over keys of weights times values, for so few rows that their blocks do not
 // fill a GPU; also of keys that a VAR counts. No parts for any other sum.
 Cut CutForKeys(const UOp* reduce, const Target& target) {
-  const UOp* product = reduce->src[0];
-  while (IsMovement(product->op) || product->op == Op::kCast) product = product->src[0];
   if (target.kind != TargetKind::kCuda || ReduceOf(reduce).op() != Op::kAdd ||
-      !IsFloat(reduce->dtype) || ReduceOf(reduce).axes().size() != 1 ||
-      product->op != Op::kMul || product->dtype != DType::kF32)
+      !IsFloat(reduce->dtype) || ReduceOf(reduce).axes().size() != 1)
     return {};
+  const UOp* product = reduce->src[0];
+  for (int64_t i = 0; i < kWalkNodesMax && (IsMovement(product->op) || product->op == Op::kCast);
+       ++i)
+    product = product->src[0];
+  if (product->op != Op::kMul || product->dtype != DType::kF32) return {};
   const int64_t axis = ReduceOf(reduce).axes()[0];
   const int64_t keys = PaddedSize(reduce->src[0]->shape[axis]);
   const int64_t results = PaddedSize(reduce->shape), terms = PaddedSize(reduce->src[0]->shape);
   if (keys < kKeysMin || results == 0 || terms > limits::kVirtualElementsMax / 2) return {};
   for (const int side : {0, 1}) {
-    if (IsAfterExponential(product->src[side]) != Answer::kYes) continue;
+    if (!IsSoftmax(product->src[side])) continue;
     const UOp* const weights = UncastOperandOf(product->src[side]);
     const UOp* const values = UncastOperandOf(product->src[1 - side]);
     // Each weight is of many columns, each value of few rows. Without columns a block has a result
     // of its own, and rows fill the device.
     if (terms < kSideMin * PaddedSize(weights->shape) ||
         terms > kRowsMax * PaddedSize(values->shape))
-      return {};
+      continue;
     const int64_t blocks = (results + kBlockColumns - 1) / kBlockColumns;
     const int64_t parts =
         std::min({target.multiprocessors / blocks, keys / kPartKeysMin, kPartialsMax});

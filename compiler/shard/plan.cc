@@ -72,16 +72,22 @@ SourceShardings FramePlan::HomesOfSources(int at) const {
 }
 
 // The hint on the same value that wants a mesh axis of this one for another dimension; nullptr:
-// none. A hint that the value is whole, or anything computed in between, begins anew.
+// none. A hint that the value is whole along that axis, or anything computed in between, begins
+// anew.
 static const UOp* ContradictedBy(const LayoutOf& layout) {
   if (layout.dim() == LayoutOf::kWhole) return nullptr;
   for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {
     const LayoutOf other(below);
-    if (other.dim() == LayoutOf::kWhole) return nullptr;
-    const bool share_an_axis = other.mesh_axis() == layout.mesh_axis() ||
-                               other.mesh_axis() == LayoutOf::kAnyAxis ||
-                               layout.mesh_axis() == LayoutOf::kAnyAxis;
-    if (share_an_axis && other.dim() != layout.dim()) return below;
+    // An equal hint has looked at what is below itself, so that a chain of them is looked at once.
+    if (other.mesh_axis() == layout.mesh_axis() && other.dim() == layout.dim()) return nullptr;
+    const bool covers =
+        other.mesh_axis() == layout.mesh_axis() || other.mesh_axis() == LayoutOf::kAnyAxis;
+    if (other.dim() == LayoutOf::kWhole) {
+      if (covers) return nullptr;
+      continue;
+    }
+    if ((covers || layout.mesh_axis() == LayoutOf::kAnyAxis) && other.dim() != layout.dim())
+      return below;
   }
   return nullptr;
 }

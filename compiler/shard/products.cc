@@ -43,6 +43,7 @@ const UOp* ParamUnder(const UOp* node) {
 }
 
 const UOp* ValueUnder(const UOp* node) {
+  if (node->op == Op::kLayout) return nullptr;  // it may send what it has, which is stored for it
   if (node->own_sources() == 1) return node->src[0];
   if (node->op == Op::kWhere) return node->src[1];
   if (node->op != Op::kMul) return nullptr;

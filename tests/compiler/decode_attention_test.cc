@@ -221,5 +221,24 @@ TEST(DecodeAttention, SumsOverRowsStayWhole) {
   EXPECT_EQ(on(many, kMultiprocessors), on(one, 1));
 }
 
+// A gate has exponentials, too, and its product reads weights along the axis that is summed.
+TEST(DecodeAttention, ProductsAfterActivationsStayWhole) {
+  for (const bool is_gelu : {true, false}) {
+    const auto session = std::make_shared<FakeSession>();
+    session->evaluate = false;
+    SetSession(session);
+    const Tensor x = Tensor::zeros({1, 3072}).state_(), w = Tensor::zeros({768, 3072}).state_();
+    realize(std::vector<Tensor>{(is_gelu ? x.gelu() : x.silu()).matmul(w.transpose())});
+    Graph recorded, one, many;
+    const UOp* const sink = ValueOrDie(DecodeGraph(recorded, *session->last.graph));
+    SetSession(nullptr);
+    const auto on = [&](Graph& graph, int multiprocessors) {
+      return ScheduleToString(ValueOrDie(
+          schedule::MakeSchedule(graph, sink, CudaTarget("sm_90", multiprocessors))));
+    };
+    EXPECT_EQ(on(many, kMultiprocessors), on(one, 1));
+  }
+}
+
 }  // namespace
 }  // namespace outboard::test

@@ -170,8 +170,13 @@ TEST(ShardPrograms, OneMeshAxisForTwoDimensions_IsRefused) {
   EXPECT_TRUE(code({{0, 0}, {1, 1}}).ok());
   EXPECT_TRUE(code({{0, 0}, {0, -1}, {0, 1}}).ok()) << "whole in between";
   EXPECT_TRUE(code({{0, 1}, {-1, 1}}).ok());
+  // A chain of hints is looked at once, not once for each of them.
+  EXPECT_TRUE(code(std::vector<std::pair<int, int>>(100'000, {0, 0})).ok());
   for (const auto& hints : std::vector<std::vector<std::pair<int, int>>>{
-           {{0, 0}, {0, 1}}, {{-1, 0}, {1, 1}}, {{1, 0}, {0, 0}, {1, 1}}})
+           {{0, 0}, {0, 1}},
+           {{-1, 0}, {1, 1}},
+           {{1, 0}, {0, 0}, {1, 1}},
+           {{0, 0}, {1, -1}, {0, 1}}})
     EXPECT_EQ(code(hints).code(), absl::StatusCode::kInvalidArgument);
 }
 

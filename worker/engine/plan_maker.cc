@@ -76,7 +76,10 @@ void PlanMaker::ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tune
   }
   if (tuned.empty()) return;
   std::vector<std::optional<std::string>> opts = tuner_->OptsFor(tuned);
-  for (size_t i = 0; i < tuned.size(); ++i) missing.sources[places[i]].opts = std::move(opts[i]);
+  for (size_t i = 0; i < tuned.size(); ++i) {
+    missing.kernels[places[i]].is_tuned = opts[i].has_value();
+    missing.sources[places[i]].opts = std::move(opts[i]);
+  }
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<KernelSource>& sources) {
@@ -135,12 +138,16 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
   for (size_t o = 0; o < objects.size(); ++o) {
     const size_t i = places[o];
     KernelSource& source = missing.sources[i];
-    if (!loaded[o].ok() && tuner_.has_value() && source.opts.has_value())
-      tuner_->Strike({missing.kernels[i].ast, missing.kernels[i].name}, *source.opts);
-    while (!loaded[o].ok() && Simplify(source.opts)) {
+    const MissingKernel& kernel = missing.kernels[i];
+    const std::optional<std::string> first = source.opts;
+    while (!loaded[o].ok() && !absl::IsResourceExhausted(loaded[o].status()) &&
+           Simplify(source.opts)) {
       const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
       if (simpler.ok()) loaded[o] = device_->Load(*simpler);
     }
+    // Simpler code of the same kernel was taken: it was these Opts, and not the device.
+    if (loaded[o].ok() && kernel.is_tuned && source.opts != first)
+      tuner_->Strike({kernel.ast, kernel.name}, *first);
     if (!loaded[o].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
     const GraphId& id = wanted[missing.kernels[i].wanted].id;

@@ -54,6 +54,7 @@ class PlanMaker {
     size_t wanted;  // its place in the list of those that the plan wants
     const UOp* ast;
     std::string name;
+    bool is_tuned = false;  // its Opts are the tuner's
   };
   // Kernels that are not loaded yet, each once. Both lists are in one order.
   struct Missing {
