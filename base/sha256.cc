@@ -14,6 +14,12 @@ const EVP_MD* Algorithm() {
 
 }  // namespace
 
+bool IsSha256Name(std::string_view text) {
+  constexpr size_t kDigits = 2 * std::tuple_size_v<Sha256Digest>;
+  return text.starts_with(kSha256Prefix) && text.size() == kSha256Prefix.size() + kDigits &&
+         text.find_first_not_of("0123456789abcdef", kSha256Prefix.size()) == std::string_view::npos;
+}
+
 struct Sha256Hasher::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
   ~State() { EVP_MD_CTX_free(context); }

@@ -13,6 +13,10 @@ using Sha256Digest = std::array<uint8_t, 32>;
 
 Sha256Digest Sha256(std::string_view bytes);
 
+// Whether `text` is "sha256:" and 64 hex digits in lower case, which names files and certificates.
+inline constexpr std::string_view kSha256Prefix = "sha256:";
+bool IsSha256Name(std::string_view text);
+
 // Hashes the bytes passed to Update, in order. Threads: one.
 class Sha256Hasher {
  public:

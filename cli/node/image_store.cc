@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "worker/init/node_facts.h"
 
 namespace outboard::cli {
@@ -25,23 +26,16 @@ namespace fs = std::filesystem;
 constexpr size_t kSmallFileBytesMax = 16 << 10;
 constexpr char kSums[] = "SHA256SUMS", kSignature[] = "SHA256SUMS.sig",
                kRelease[] = "kernel-release", kDriver[] = "driver.squashfs";
-constexpr std::string_view kDigestPrefix = "sha256:";
 
 std::string ImagesFolder(const std::string& data_folder) { return data_folder + "/images"; }
 
 std::string FolderOf(const std::string& data_folder, const std::string& digest) {
-  return absl::StrCat(ImagesFolder(data_folder), "/", digest.substr(kDigestPrefix.size()));
+  return absl::StrCat(ImagesFolder(data_folder), "/", digest.substr(kSha256Prefix.size()));
 }
 
 // `digest`: 64 hex digits.
 std::string DriverPath(const std::string& data_folder, const std::string& digest) {
   return absl::StrCat(data_folder, "/drivers/", digest);
-}
-
-bool IsDigest(std::string_view digest) {
-  return digest.starts_with(kDigestPrefix) && digest.size() == kDigestPrefix.size() + 64 &&
-         digest.find_first_not_of("0123456789abcdef", kDigestPrefix.size()) ==
-             std::string_view::npos;
 }
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
@@ -157,7 +151,7 @@ absl::StatusOr<std::string> KernelRelease(const std::string& path) {
 }
 
 absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageToAdd& add) {
-  if (!add.digest.empty() && !IsDigest(add.digest))
+  if (!add.digest.empty() && !IsSha256Name(add.digest))
     return absl::InvalidArgumentError(
         absl::StrCat("--digest: ", add.digest, " is no digest, sha256: and 64 hex digits"));
   AddedImage added;
@@ -219,11 +213,11 @@ absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
                                           const std::string& digest) {
   std::error_code error;
   const std::string path =
-      IsDigest(digest) ? DriverPath(data_folder, digest.substr(kDigestPrefix.size())) : "";
+      IsSha256Name(digest) ? DriverPath(data_folder, digest.substr(kSha256Prefix.size())) : "";
   if (path.empty() || !fs::is_regular_file(path, error))
     return absl::NotFoundError(absl::StrCat("no driver ", digest, " is in ", data_folder));
   OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(path));
-  if (std::string(kDigestPrefix) + file.digest == digest) return file;
+  if (std::string(kSha256Prefix) + file.digest == digest) return file;
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": expected ", digest, ", found sha256:", file.digest));
 }
@@ -238,7 +232,7 @@ absl::StatusOr<BootImage> ReadServedImage(const std::string& data_folder,
 absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,
                                           const std::string& digest) {
   std::error_code error;
-  if (!IsDigest(digest) || !fs::is_directory(FolderOf(data_folder, digest), error))
+  if (!IsSha256Name(digest) || !fs::is_directory(FolderOf(data_folder, digest), error))
     return absl::NotFoundError(absl::StrCat("no image ", digest, " is in ",
                                             ImagesFolder(data_folder)));
   OB_ASSIGN_OR_RETURN(BootImage image,

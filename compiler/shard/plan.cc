@@ -14,13 +14,6 @@
 
 namespace outboard::shard {
 
-namespace {
-bool HasConstShape(const UOp* node) {
-  return std::all_of(node->shape.begin(), node->shape.end(),
-                     [](const Dim& dim) { return dim.is_const(); });
-}
-}  // namespace
-
 FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions=*/false)) {
   place.reserve(nodes.size());
   for (int i = 0; i < count(); ++i) place.emplace(nodes[i], i);
@@ -44,14 +37,14 @@ void FrameNodes::NoteStored() {
   for (int i = 0; i < count(); ++i) {
     if (nodes[i]->op != Op::kReduce) continue;
     is_stored[i] = !is_gather[i];
-    if (!is_gather[i] || !HasConstShape(nodes[i])) continue;
+    if (!is_gather[i] || !IsStatic(nodes[i]->shape)) continue;
     const UOp* under = nodes[i]->src[0];
     while (under != nullptr && under->op != Op::kReduce)
       under = users[place.at(under)] == 1 && under->op != Op::kContiguous ? ValueUnder(under)
                                                                           : nullptr;
     if (under == nullptr) continue;
     const int sum = place.at(under);
-    if (users[sum] != 1 || !is_stored[sum] || !HasConstShape(under) ||
+    if (users[sum] != 1 || !is_stored[sum] || !IsStatic(under->shape) ||
         ElementCount(nodes[i]->shape) >= ElementCount(under->shape))
       continue;
     is_stored[sum] = false;
@@ -72,8 +65,8 @@ SourceShardings FramePlan::HomesOfSources(int at) const {
 }
 
 // The hint on the same value that wants a mesh axis of this one for another dimension; nullptr:
-// none. A hint that the value is whole along that axis, or anything computed in between, begins
-// anew.
+// none. The search ends at a hint that the value is whole along that axis, and at anything computed
+// in between.
 static const UOp* ContradictedBy(const LayoutOf& layout) {
   if (layout.dim() == LayoutOf::kWhole) return nullptr;
   for (const UOp* below = layout.node()->src[0]; below->op == Op::kLayout; below = below->src[0]) {

@@ -70,7 +70,7 @@ struct LeaseRow {
 };
 
 // When a session began, and how long it held devices (HoldsDevice of gateway/ledger/use_state.h),
-// by the clock on the wall.
+// by the wall clock.
 struct SessionTimes {
   SessionId session;
   TenantId tenant;

@@ -47,7 +47,7 @@ SessionUsage LineOf(const SessionTimes& times, const Usage& charged, WallTime si
                       .open = !times.ended,
                       .devices = times.devices,
                       .used_ms = std::max(times.held_ms, at_least_ms),
-                      // Shorter than what was charged: the clock on the wall was set back.
+                      // Shorter than what was charged: the wall clock was set back.
                       .used_at_least = times.end_unknown || times.held_ms < at_least_ms,
                       .charged = charged};
 }

@@ -71,7 +71,7 @@ struct DriverPlanted {
   bool asks_no_snapshot = false;     // a parked session's executor is not asked for a snapshot
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
-  bool wall_clock = false;           // tells the core the time of the clock on the wall
+  bool wall_clock = false;           // tells the core the time of the wall clock
   bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 

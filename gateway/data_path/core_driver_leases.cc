@@ -36,7 +36,7 @@ void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
     core_.RememberUse(account, device_s, host_->Now());
 }
 
-// The clock on the wall is read first and the difference rounded up, so that this is never later
+// The wall clock is read first and the difference rounded up, so that this is never later
 // than `at`: a lease whose end is stamped when it is written has then held its devices for as long
 // as it is charged, or longer.
 WallTime CoreDriver::WallAt(MonoTime at) const {

@@ -114,7 +114,7 @@ TEST_F(ImageStoreTest, WithASignerKept_AnUnsignedImage_IsRefused) {
   };
   ASSERT_EQ(sign(), 0);
   EXPECT_TRUE(ReadServedImage(data, folder_ / "new").ok());
-  // Altered in each of its parts, and listed anew by somebody without the key.
+  // Each part is changed in turn, and SHA256SUMS written for it by somebody without the key.
   for (const std::string name : {"vmlinuz", "initramfs", "kernel-release", "SHA256SUMS"}) {
     MakeImage(folder_ / "new", "6.1", "6.1");
     ASSERT_EQ(sign(), 0);

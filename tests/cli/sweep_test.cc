@@ -276,26 +276,25 @@ TEST_F(SweepCliTest, KilledAgainAndAgainItEndsWithTheSameResults) {
 
 TEST_F(SweepCliTest, AtATerminal_CtrlCAsks_AndLeavesTheTrialsOrStopsThem) {
   const std::string script = Script("echo step=1 loss=$1; sleep 60\n");
-  const auto at_terminal = [&] {
-    return std::make_unique<AtTerminal>(
+  // A sweep that runs, and has been asked to end by Ctrl-C.
+  const auto interrupted = [&] {
+    auto sweep = std::make_unique<AtTerminal>(
         std::vector<std::string>{OUTBOARD_BINARY, "sweep", "-p", "a=1,2", "--", "sh", script,
                                  "{a}"},
         "OUTBOARD_DATA=" + (folder_ / "data"));
+    EXPECT_TRUE(sweep->Shows("running")) << sweep->shown();
+    sweep->Type("\x03");
+    EXPECT_TRUE(sweep->Shows("leave them running (l)")) << sweep->shown();
+    return sweep;
   };
-  const auto leaving = at_terminal();
-  ASSERT_TRUE(leaving->Shows("running")) << leaving->shown();
-  leaving->Type("\x03");
-  ASSERT_TRUE(leaving->Shows("leave them running (l)")) << leaving->shown();
+  const auto leaving = interrupted();
   leaving->Type("l\n");
   EXPECT_TRUE(leaving->Shows("goes on")) << leaving->shown();
   EXPECT_EQ(leaving->Wait(), 0);
   EXPECT_NE(Run({"ls"}).out.find("running"), std::string::npos);
   EXPECT_EQ(Run({"stop"}).code, 0);
 
-  const auto stopping = at_terminal();
-  ASSERT_TRUE(stopping->Shows("running")) << stopping->shown();
-  stopping->Type("\x03");
-  ASSERT_TRUE(stopping->Shows("leave them running (l)")) << stopping->shown();
+  const auto stopping = interrupted();
   stopping->Type("s\n");
   EXPECT_TRUE(stopping->Shows("outboard sweep resume")) << stopping->shown();
   EXPECT_EQ(stopping->Wait(), 130);

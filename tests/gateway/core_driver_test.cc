@@ -57,8 +57,8 @@ TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
   EXPECT_TRUE(executor_.sent[0].items(0).has_open());
 }
 
-// What a lease held is by the clock on the wall, what it is charged by the monotonic one. A moment
-// between reading the one and the other must not make the first shorter than the second.
+// How long a lease held its devices is measured by the wall clock, what it is charged by the
+// monotonic one. Time that passes between reading the two must not make the first the shorter one.
 TEST_F(CoreDriverTest, ALeaseIsStampedWithTheTimeAtWhichItsMeterBegan) {
   Open();
   ASSERT_NE(worker_.assign(), nullptr);

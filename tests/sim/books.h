@@ -66,7 +66,7 @@ class Books {
     has_caps_ = true;
     OB_CHECK_OK(ledger_->SetCap(gateway::BudgetScope::kAccount, absl::StrCat(tenant), cap));
   }
-  // Whether sessions may be told that there is no money: for want of credit, or at a cap.
+  // Whether a session may be refused so for lack of money: no credit is left, or a cap is reached.
   bool IsOfMoney(absl::StatusCode code) const {
     return (prepaid_ && code == absl::StatusCode::kFailedPrecondition) ||
            (has_caps_ && code == absl::StatusCode::kResourceExhausted);

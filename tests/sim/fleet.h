@@ -123,7 +123,7 @@ class Fleet {
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(operator_() % static_cast<uint64_t>(high - low + 1));
   }
-  // The clock on the wall, by up to an hour either way.
+  // The wall clock, by up to an hour either way.
   void NextClockJump() {
     world_.After(Between(1000, 20'000) * kMs, [this] {
       if (world_.now() > kFaultsUntil) return;

@@ -21,7 +21,7 @@ enum class Planted {
   kBillReplay,             // what is repeated after a fault is charged
   kSnapshotsDiffer,        // ranks of one session take their snapshots at different items
   kOldPlacement,           // the end of a rank that was replaced is taken for that of its successor
-  kWallClock,              // leases are metered by the clock on the wall
+  kWallClock,              // leases are metered by the wall clock
   kFailedRankGoesOn,       // a rank applies items after its group has ended
 };
 

@@ -29,7 +29,7 @@ class World {
 
   int64_t now() const { return now_; }
   int64_t now_ms() const { return now_ / kMs; }
-  // Of the clock on the wall, some day in 2026; it jumps.
+  // Of the wall clock, some day in 2026; it jumps.
   int64_t wall_ms() const { return 1'780'000'000'000 + now_ms() + wall_jumps_ms_; }
   void JumpWall(int64_t ms) { wall_jumps_ms_ += ms; }
   void After(int64_t delay_ns, std::function<void()> what) {

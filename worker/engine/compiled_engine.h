@@ -23,7 +23,8 @@ struct CompiledEngineOptions {
   KernelCompiler* idle_compiler = nullptr;
   int beam = 0;  // BEAM: search width, for kernels not yet searched at it
   // After so long such a search of one kernel is suspended, and those of one plan together; none
-  // begins where it is 0. nullopt: the limits of TunerOptions (worker/tuning/tuner.h).
+  // begins where it is 0. nullopt: the limits of TunerOptions (worker/tuning/tuner.h). Tests set
+  // it; no flag does.
   std::optional<double> search_seconds_max = {};
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
   LaunchWatch* launch_watch = nullptr;  // is told what is waited for; nullptr: nobody

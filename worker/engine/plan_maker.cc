@@ -93,9 +93,10 @@ std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<Kerne
   return compiled;
 }
 
-// To what a driver may take instead of these Opts: what the compiler chooses, then plain loops.
+// Changes Opts that a driver does not take to others that it may: what the compiler chooses, then
+// plain loops.
 // False where there is nothing left.
-static bool Simplify(std::optional<std::string>& opts) {
+static bool TakeSimplerOpts(std::optional<std::string>& opts) {
   if (opts == "") return false;
   opts = opts.has_value() ? std::nullopt : std::optional<std::string>("");
   return true;
@@ -141,7 +142,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
     const MissingKernel& kernel = missing.kernels[i];
     const std::optional<std::string> first = source.opts;
     while (!loaded[o].ok() && !absl::IsResourceExhausted(loaded[o].status()) &&
-           Simplify(source.opts)) {
+           TakeSimplerOpts(source.opts)) {
       const auto simpler = std::move(compiler_->Compile({&source, 1})[0]);
       if (simpler.ok()) loaded[o] = device_->Load(*simpler);
     }

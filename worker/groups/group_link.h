@@ -10,9 +10,9 @@
 //   kOpen --both sides have ended--> kEnded
 //
 // A link may be a watch: then it is between two workers, has no executor, and carries beats, by
-// which each finds out that the other stands still, though its connection takes bytes. How long it
-// waits follows what it has seen: some beats, and so long that a busy machine is not taken for one
-// that stands still.
+// which each finds out that the other stands still, though its connection takes bytes. It waits for
+// three times the longest pause between beats that it has seen lately, so that a busy machine is
+// not taken for a stopped one.
 //
 // An executor's end of the socket pair closes with the link, so a partner that is lost is seen at
 // once.

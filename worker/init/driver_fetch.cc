@@ -27,7 +27,6 @@ namespace outboard::worker {
 namespace {
 
 constexpr size_t kHeadBytesMax = 8 << 10, kPartBytes = 256 << 10;
-constexpr std::string_view kPrefix = "sha256:";
 
 using Clock = std::chrono::steady_clock;
 
@@ -92,8 +91,8 @@ absl::Status ReadPart(const FetchOptions& options, Clock::time_point until, int 
                       Sha256Hasher& hash) {
   OB_ASSIGN_OR_RETURN(const Fd fd, Connect(options));
   const std::string request = absl::StrCat(
-      "GET /sha256/", options.digest.substr(kPrefix.size()), " HTTP/1.1\r\nHost: ", options.server,
-      "\r\nConnection: close\r\nRange: bytes=", at, "-\r\n\r\n");
+      "GET /sha256/", options.digest.substr(kSha256Prefix.size()), " HTTP/1.1\r\nHost: ",
+      options.server, "\r\nConnection: close\r\nRange: bytes=", at, "-\r\n\r\n");
   if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     return absl::OkStatus();  // as one that ended at once
@@ -133,8 +132,9 @@ absl::Status Fetch(const FetchOptions& options, int out) {
   }
   if (at < options.bytes) return last;
   const Sha256Digest digest = hash.Finish();
-  const std::string found = absl::StrCat(
-      std::string(kPrefix), ToHex({reinterpret_cast<const char*>(digest.data()), digest.size()}));
+  const std::string found =
+      std::string(kSha256Prefix) +
+      ToHex({reinterpret_cast<const char*>(digest.data()), digest.size()});
   if (found == options.digest) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("what the boot server sent is not the driver: expected ",
                                           options.digest, ", found ", found));
@@ -143,9 +143,7 @@ absl::Status Fetch(const FetchOptions& options, int out) {
 }  // namespace
 
 absl::Status FetchByDigest(const FetchOptions& options) {
-  const std::string_view digest = options.digest;
-  if (!digest.starts_with(kPrefix) || digest.size() != kPrefix.size() + 64 ||
-      digest.find_first_not_of("0123456789abcdef", kPrefix.size()) != std::string_view::npos)
+  if (!IsSha256Name(options.digest))
     return absl::InvalidArgumentError("the driver's digest is none: sha256: and 64 hex digits");
   if (options.bytes == 0 || options.bytes > kDriverBytesMax)
     return absl::InvalidArgumentError(absl::StrCat("a driver has 1 to ", kDriverBytesMax,

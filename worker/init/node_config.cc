@@ -4,25 +4,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 
 namespace outboard::worker {
 namespace {
 
 constexpr size_t kValueBytesMax = 256;
-constexpr size_t kSha256Digits = 64;
 constexpr int kJoinsWithinMinS = 10;
 
 bool IsPrintable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
-bool IsDigest(std::string_view text) {
-  constexpr std::string_view kPrefix = "sha256:";
-  if (!text.starts_with(kPrefix)) return false;
-  text.remove_prefix(kPrefix.size());
-  return text.size() == kSha256Digits && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
 }
 
 // Calls `take` with NAME and VALUE of each word.
@@ -74,13 +65,13 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
   config.debug = debug == "1";
   if (!absl::SimpleAtoi(built, &config.built_unix_s) || config.built_unix_s <= 0)
     return absl::InvalidArgumentError("the image does not say when it was built");
-  if (!IsDigest(config.fingerprint))
+  if (!IsSha256Name(config.fingerprint))
     return absl::InvalidArgumentError("the image has no fingerprint of a gateway's CA");
   if (!joins_within.empty() && (!absl::SimpleAtoi(joins_within, &config.joins_within_s) ||
                                 config.joins_within_s < kJoinsWithinMinS))
     return absl::InvalidArgumentError(absl::StrCat(
         "outboard.joins_within is no number of seconds of at least ", kJoinsWithinMinS));
-  if (!config.image.empty() && !IsDigest(config.image))
+  if (!config.image.empty() && !IsSha256Name(config.image))
     return absl::InvalidArgumentError("outboard.image is no digest, sha256: and 64 hex digits");
   if (config.gateway.empty())
     return absl::InvalidArgumentError(

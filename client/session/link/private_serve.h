@@ -13,8 +13,8 @@
 
 namespace outboard::session {
 
-// Sessions that an `outboard serve` on a processor has at a time where it is told no number: a
-// program may hold several.
+// Devices of an `outboard serve` on a CPU without --devices: several, since a program may hold
+// several sessions.
 inline constexpr uint32_t kServeDevices = 4;
 
 class PrivateServe {

@@ -14,7 +14,8 @@
 namespace outboard::schedule {
 namespace {
 
-// A kernel is written anew for its slots, and for the order of operands that follows from them.
+// To number a kernel's slots makes new nodes, and so does sorting its operands afterwards: at most
+// so many for each node that it has.
 constexpr int64_t kCopies = 4;
 
 struct Numbered {
