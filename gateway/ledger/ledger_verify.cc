@@ -450,9 +450,11 @@ absl::StatusOr<VerifyReport> Ledger::Verify() {
     if (report.archived > 0) OB_RETURN_IF_ERROR(VerifyMonths(*db_, files));
     return VerifyHolds(*db_);
   });
-  // What is wrong with the structure explains the rest.
-  if (structure.valid())
-    if (absl::Status sound = structure.get(); !sound.ok()) status = sound;
+  // What is wrong with the structure explains the rest. That it could not be looked at does not.
+  if (structure.valid()) {
+    const absl::Status sound = structure.get();
+    if (absl::IsDataLoss(sound) || status.ok()) status = sound;
+  }
   // On an intact file our SQL is valid, so an error means damage.
   if (absl::IsInternal(status)) return Broken("structure", "the tables are not those of a ledger");
   if (!status.ok()) return status;

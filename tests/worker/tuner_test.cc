@@ -194,6 +194,17 @@ TEST_F(TunerTest, CodeThatTheDeviceDoesNotTake_IsStruck_AndSimplerCodeRuns) {
   EXPECT_EQ(compiler_.sources[1].opts, "");
 }
 
+// The compiler refuses what the store says, and the device what the compiler chooses instead.
+TEST_F(TunerTest, OptsThatTheCompilerRefuses_AreNotStruckForTheDevice) {
+  const std::vector<codegen::Opt> illegal = ValueOrDie(codegen::ParseOpts("VECTOR:7:16"));
+  ASSERT_TRUE(store_->Add(KeyOfProduct(), "x", {illegal, 1, true, true}).ok());
+  compiler_.refused = {std::nullopt};
+  ExpectRight(RunOnce(0));
+  ASSERT_EQ(compiler_.sources.size(), 3u);
+  EXPECT_EQ(compiler_.sources[2].opts, "");
+  EXPECT_EQ(ValueOrDie(store_->List())[0].trials.size(), 1u);
+}
+
 const auto kNobody = [] { return false; };
 const auto kSomebody = [] { return true; };
 

@@ -147,7 +147,8 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
       if (simpler.ok()) loaded[o] = device_->Load(*simpler);
     }
     // Simpler code of the same kernel was taken: it was these Opts, and not the device.
-    if (loaded[o].ok() && kernel.is_tuned && source.opts != first)
+    // Where there are none by now, the compiler has refused them before.
+    if (loaded[o].ok() && kernel.is_tuned && first.has_value() && source.opts != first)
       tuner_->Strike({kernel.ast, kernel.name}, *first);
     if (!loaded[o].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));

@@ -222,9 +222,11 @@ milliseconds GroupLink::Patience() const {
 void GroupLink::Beat(LinkClock::time_point now) {
   // Who has stood still itself knows nothing of others.
   const bool stood = now - std::min(beat_at_, heard_ + Patience()) > kSilentLeast / 2;
+  constexpr int kReadsAtOnce = 4;
   char beats[64];
   bool has_heard = false;
-  for (;;) {
+  // Not to the end: one that sends without end would keep all other links waiting.
+  for (int reads = 0; reads < kReadsAtOnce; ++reads) {
     const ssize_t got = recv(network_, beats, sizeof beats, MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return Close();
     if (got < 0) break;

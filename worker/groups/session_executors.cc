@@ -146,7 +146,7 @@ absl::Status SessionExecutors::IntroduceElsewhere(GroupLinks& links) {
   group_ = links.Add(std::move(made), [this](uint32_t rank, const absl::Status& why) {
     Ended(rank, why);
     std::lock_guard lock(ends_mutex_);
-    for (size_t i = 0; i < hosts_.size() && !are_ending_; ++i) hosts_[i]->End();
+    for (size_t i = 0; !are_ending_ && i < hosts_.size(); ++i) hosts_[i]->End();
   });
   return absl::OkStatus();
 }
