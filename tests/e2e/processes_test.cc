@@ -17,6 +17,7 @@
 #include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
+#include "tests/support/port_alone.h"
 #include "wire/proof/head_file.h"
 
 namespace outboard {
@@ -381,6 +382,7 @@ TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
   proto::Store::Service empty;
   builder.RegisterService(&empty);
   int port = 0;
+  test::HaveAPortAlone(builder);
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   ASSERT_NE(server, nullptr);
