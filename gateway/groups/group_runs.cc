@@ -296,7 +296,11 @@ void GroupRuns::LimitMemory(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto most = static_cast<int64_t>(
       std::min(bytes, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
-  if (most > 0) memory_.bytes = memory_.bytes == 0 ? most : std::min(memory_.bytes, most);
+  KeepToLimit(most);
+}
+
+void GroupRuns::KeepToLimit(int64_t bytes) {
+  if (bytes > 0) memory_.bytes = memory_.bytes == 0 ? bytes : std::min(memory_.bytes, bytes);
 }
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,

@@ -70,6 +70,8 @@ class GroupRuns {
   void LimitMemory(uint64_t bytes);
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
+  // The last item that was rewritten, in any epoch.
+  uint64_t sent_seq();
   // A snapshot is asked for of the items up to `seq`: remembers how the arrays lie behind it, for a
   // gateway that is started again. Nothing where later items were sent already, or the arrays are
   // more than a row takes.
@@ -121,6 +123,7 @@ class GroupRuns {
   proto::GroupState DescribeSpread() const;
   absl::Status ResumeArray(const proto::GroupArray& array);
   absl::Status ResumeAll(const proto::GroupState& state);
+  void KeepToLimit(int64_t bytes);
   void TakeBackUnsent();
   void LookAtPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);

@@ -226,6 +226,19 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
 }
 
+TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  runs.LimitMemory(1000);
+  Pass(runs, Put(1, 1));
+  runs.NoteSnapshot(1);
+  ASSERT_TRUE(runs.TakeNoted(1).has_value());
+  Pass(runs, Put(2, 2));
+  runs.LimitMemory(500);  // its Open
+  runs.BeginTurn();
+  ASSERT_TRUE(runs.GoOnBehind(1));
+  EXPECT_EQ(runs.Describe().memory_bytes(), 500u);
+}
+
 // A snapshot may be asked for, and a client may go, while a frame is looked at.
 TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
