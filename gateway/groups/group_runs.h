@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/shard/shard.h"
 #include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/handle_table.h"
 #include "gateway/ledger/ids.h"
 #include "proto/cloud.pb.h"
 #include "proto/groups.pb.h"
@@ -164,7 +165,7 @@ class GroupRuns {
   const bool gathers_fetched_;
 
   std::mutex mutex_;
-  absl::flat_hash_map<uint64_t, Handle> handles_;
+  HandleTable<Handle> handles_;
   shard::DeviceMemory memory_;  // held: by all handles
   shard::DeviceSpeeds speeds_;
   // The client's, by id. None is removed or moved: the bytes of one are read without the lock.

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -224,6 +226,46 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   kept.mutable_entries(0)->set_dims(0, 4);
   runs.DescribeWhole(kept);
   EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
+}
+
+TEST(HandleTableTest, HandlesNearAndFar_AreFoundUntilTheyAreErased) {
+  HandleTable<int> table;
+  std::map<uint64_t, int> expected;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t near = random() % 100, far = ~uint64_t{0} - 64 * (random() % 50);
+    const uint64_t handle = random() % 2 == 0 ? near : far;
+    if (random() % 2 == 0) {
+      const auto [at, is_new] = table.TryEmplace(handle);
+      EXPECT_EQ(is_new, !expected.contains(handle));
+      if (is_new) EXPECT_EQ(*at, 0) << "nothing of the one that was there before";
+      *at = expected[handle] = i + 1;
+    } else {
+      table.Erase(handle);
+      expected.erase(handle);
+    }
+    const uint64_t other = random() % 100;
+    const int* const found = table.Find(other);
+    ASSERT_EQ(found != nullptr, expected.contains(other));
+    if (found != nullptr) EXPECT_EQ(*found, expected[other]);
+  }
+  std::map<uint64_t, int> all;
+  table.ForEach([&](uint64_t handle, int value) { all[handle] = value; });
+  EXPECT_EQ(all, expected);
+  EXPECT_EQ(table.size(), expected.size());
+  table.Clear();
+  EXPECT_EQ(table.size() + table.places(), 0u);
+}
+
+// For a limit: what lies far apart takes more memory.
+TEST(HandleTableTest, Places_AreThoseOfBlocks) {
+  HandleTable<int> table;
+  for (uint64_t handle = 0; handle < 32; ++handle) table.TryEmplace(handle);
+  EXPECT_EQ(table.places(), 32u);
+  table.TryEmplace(1000), table.TryEmplace(2000);
+  EXPECT_EQ(table.places(), 64u);
+  table.Erase(1000);
+  EXPECT_EQ(table.places(), 48u);
 }
 
 TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot) {
