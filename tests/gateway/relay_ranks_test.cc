@@ -249,7 +249,7 @@ TEST_F(RelaySnapshotTest, R7NewRanksThatBeginAtDifferentItems_EndTheSession) {
   EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
 }
 
-// What came before is not known behind an item that is sent again: the next snapshot is of the last.
+// Layouts are not known behind an item that is sent again: the next snapshot is of the last one.
 TEST_F(RelaySnapshotTest, R7AfterALoss_ASnapshotIsOfItemsWhoseLayoutsAreKnown) {
   GraphSharder sharder;
   const auto runs = std::make_shared<GroupRuns>(TenantId{1}, shard::Mesh{{2}},

@@ -479,8 +479,7 @@ class Supervisor::Impl {
     telemetry::LogInfo("executor_assigned",
                        {{"session", absl::BytesToHexString(assign.session_id())},
                         {"rank", assign.group().first_rank() + rank},
-                        {"pid", pid},
-                        {"memory_bytes_max", memory}});
+                        {"pid", pid}, {"memory_bytes_max", memory}});
     return absl::OkStatus();
   }
 
