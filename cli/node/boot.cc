@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -151,6 +152,16 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
   };
 }
 
+// Whether its signature is good says the firmware that starts it.
+absl::StatusOr<BootFile> ReadEfiFile(const std::string& path) {
+  char head[2] = {};
+  std::ifstream(path, std::ios::binary).read(head, sizeof head);
+  if (head[0] != 'M' || head[1] != 'Z')
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--efi: ", path, " is no program for UEFI; deploy/image/sign --certificate makes it"));
+  return ReadBootFile(path);
+}
+
 absl::Status Boot(const BootFlags& flags) {
   BootServerOptions options;
   options.listen = flags.listen;
@@ -159,9 +170,13 @@ absl::Status Boot(const BootFlags& flags) {
   OB_RETURN_IF_ERROR(images.Open(data));
   if (!flags.image.empty()) {
     OB_ASSIGN_OR_RETURN(options.image, ReadServedImage(data, flags.image));
-  } else if (!images.HasAny()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no image was added to ", data, " (`outboard image add`), and there is no --image"));
+  } else if (!images.HasAny() && flags.efi.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no image was added to ", data,
+                     " (`outboard image add`), and there is neither --image nor --efi"));
+  }
+  if (!flags.efi.empty()) {
+    OB_ASSIGN_OR_RETURN(options.efi, ReadEfiFile(flags.efi));
   }
   options.files = images.Files();
   // Added while this runs, too.
@@ -192,8 +207,10 @@ absl::Status Boot(const BootFlags& flags) {
     OB_ASSIGN_OR_RETURN(options.https_identity, IdentityOf(flags, data));
   }
   const std::string image = options.image ? options.image->digest : "as `outboard image use` says";
+  const bool has_efi = options.efi.has_value();
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));
   std::printf("image %s\n", image.c_str());
+  if (has_efi) std::printf("http://%s/boot.efi\n", server->address().c_str());
   if (const std::string https = server->https_address(); !https.empty())
     std::printf("https://%s/boot.ipxe\n", https.c_str());
   OB_RETURN_IF_ERROR(

@@ -155,11 +155,22 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       return Script(ParseBootQuery(path.size() < target.size() ? target.substr(path.size() + 1)
                                                                : std::string_view()),
                     request);
+    if (path == "/boot.efi" && shared_->options.efi.has_value()) return Efi(request);
     if (path.starts_with(kDigestFolder)) {
       if (const BootFile* const file = shared_->Find(path.substr(kDigestFolder.size())))
         return File(*file, request);
     }
     return PlainAnswer(http::status::not_found, "There is no such file.\n");
+  }
+
+  // Firmware says nothing of the machine, and the file's command line is under its signature: it is
+  // the same for everybody, without a claim and never on trial.
+  Response Efi(const Request& request) {
+    const BootFile& file = *shared_->options.efi;
+    if (request.method() == http::verb::get)
+      telemetry::LogInfo("node_boots_efi",
+                         {{"address", from_.to_string()}, {"file", "sha256:" + file.digest}});
+    return File(file, request);
   }
 
   // HEAD only looks: it spends neither a claim nor a trial.
