@@ -63,21 +63,33 @@ absl::Status CheckSize(const proto::ClientItem& item) {
 
 }  // namespace
 
+absl::Status GroupRuns::CheckRoom(size_t bytes) const {
+  if (graphs_.size() < kGroupGraphsMax && graph_bytes_ + bytes <= kGroupGraphBytesMax)
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the graphs of a session on several devices are over the limit of ",
+                   kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+}
+
+// One that was refused may be good: other bytes came under its id.
 absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   std::lock_guard lock(mutex_);
-  if (graphs_.contains(id)) return absl::OkStatus();
-  if (graphs_.size() >= kGroupGraphsMax || graph_bytes_ + bytes.size() > kGroupGraphBytesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the graphs of a session on several devices are over the limit of ",
-                     kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+  const auto known = graphs_.find(id);
+  if (known != graphs_.end() && known->second.bytes.has_value()) return absl::OkStatus();
+  if (absl::Status room = CheckRoom(bytes.size()); !room.ok()) return room;
   graph_bytes_ += bytes.size();
   graphs_[id].bytes = std::move(bytes);
   return absl::OkStatus();
 }
 
-void GroupRuns::AddRefused(const std::string& id) {
+absl::Status GroupRuns::AddRefused(const std::string& id, absl::Status why) {
   std::lock_guard lock(mutex_);
-  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id);
+  if (graphs_.contains(id)) return absl::OkStatus();
+  if (absl::Status room = CheckRoom(why.message().size()); !room.ok()) return room;
+  graph_bytes_ += why.message().size();
+  graphs_[id].refused = std::make_shared<const WrittenGraph>(
+      WrittenGraph{.status = std::move(why), .id = id, .is_clients = true});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame,
@@ -296,7 +308,11 @@ void GroupRuns::LimitMemory(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto most = static_cast<int64_t>(
       std::min(bytes, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
-  if (most > 0) memory_.bytes = memory_.bytes == 0 ? most : std::min(memory_.bytes, most);
+  KeepToLimit(most);
+}
+
+void GroupRuns::KeepToLimit(int64_t bytes) {
+  if (bytes > 0) memory_.bytes = memory_.bytes == 0 ? bytes : std::min(memory_.bytes, bytes);
 }
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
@@ -305,8 +321,7 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   if (graph == graphs_.end())
     return absl::InvalidArgumentError(
         absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
-  static const auto nothing = std::make_shared<const WrittenGraph>();
-  std::shared_ptr<const WrittenGraph> written = nothing;
+  std::shared_ptr<const WrittenGraph> written = graph->second.refused;
   if (graph->second.bytes.has_value()) {
     DescribeRun(run);
     written = FindKnown(graph->second);
@@ -357,7 +372,6 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
     defined.is_state = true;
     Define(run.outputs(i), std::move(defined));
   }
-  if (written == nothing) return true;
   Item& item = items_[seq] = {.run = std::move(written)};
   for (const uint32_t output : run.fetch())
     if (output < item.run->results.size() && !item.run->results[output].layout.is_whole())

@@ -32,6 +32,11 @@ proto::GroupState GroupRuns::Describe() {
   return DescribeSpread();
 }
 
+uint64_t GroupRuns::sent_seq() {
+  std::lock_guard lock(mutex_);
+  return sent_seq_;
+}
+
 void GroupRuns::NoteSnapshot(uint64_t seq) {
   std::lock_guard lock(mutex_);
   if (seq != sent_seq_ || handles_.size() > kGroupStateArraysMax) return;
@@ -152,7 +157,12 @@ bool GroupRuns::GoOnBehind(uint64_t seq) {
   memory_.held_bytes = memory_.held_cut_bytes = 0;
   seen_seq_ = sent_seq_ = 0;
   unsent_.clear();
-  return seq == 0 || ResumeAll(*durable_).ok();
+  if (seq == 0) return true;
+  // The snapshot is from before the client that enters said what it allows.
+  const int64_t memory_bytes_max = memory_.bytes;
+  if (!ResumeAll(*durable_).ok()) return false;
+  KeepToLimit(memory_bytes_max);
+  return true;
 }
 
 void GroupRuns::DescribeWhole(proto::Kept& kept) {

@@ -226,6 +226,19 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
 }
 
+TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  runs.LimitMemory(1000);
+  Pass(runs, Put(1, 1));
+  runs.NoteSnapshot(1);
+  ASSERT_TRUE(runs.TakeNoted(1).has_value());
+  Pass(runs, Put(2, 2));
+  runs.LimitMemory(500);  // its Open
+  runs.BeginTurn();
+  ASSERT_TRUE(runs.GoOnBehind(1));
+  EXPECT_EQ(runs.Describe().memory_bytes(), 500u);
+}
+
 // A snapshot may be asked for, and a client may go, while a frame is looked at.
 TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
@@ -283,12 +296,31 @@ TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
   EXPECT_EQ(runs_.Prepare(true, run).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIs) {
-  runs_.AddRefused(std::string(32, 'x'));
+// Ranks that are new know of no refusal, and a client that enters cannot send what it never had.
+TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIsAndToldInEachEpoch) {
+  const std::string id(32, 'x');
+  OB_CHECK_OK(runs_.AddRefused(id, absl::InvalidArgumentError("it has a loop")));
   proto::ClientFrame run = Run(1, 1, 2);
-  run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));
-  EXPECT_TRUE(Pass(run).empty());
-  EXPECT_EQ(run.items(0).run().graph_id(), std::string(32, 'x'));
+  run.mutable_items(0)->mutable_run()->set_graph_id(id);
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    const Written told = Pass(run);
+    ASSERT_EQ(told.size(), 1u) << "in epoch " << epoch;
+    EXPECT_EQ(told[0]->id, id);
+    EXPECT_EQ(told[0]->status.message(), "it has a loop");
+    EXPECT_EQ(run.items(0).run().graph_id(), id);
+    runs_.Restart();
+  }
+}
+
+// Else nobody would send it: neither the graph nor why it was refused.
+TEST_F(GroupRunsTest, AGraphThatComesUnderARefusedId_IsWritten) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
+  OB_CHECK_OK(runs.AddRefused(graph_.id.ToBytes(), absl::InvalidArgumentError("other bytes")));
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  const Written written = Pass(runs, Run(2, 1, 2));
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_TRUE(written[0]->status.ok());
 }
 
 TEST_F(GroupRunsTest, Graphs_AreBounded) {
