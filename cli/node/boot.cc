@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/host_port.h"
 #include "cli/common.h"
 #include "cli/node/boot_server.h"
 #include "cli/node/commands.h"
@@ -140,9 +141,9 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
   if (!authority.ok()) return authority.status();
   return [authority = *authority, flags]() -> absl::StatusOr<HttpsIdentity> {
     std::vector<std::string> more = flags.tls_names;
-    std::string host = flags.https_listen.substr(0, flags.https_listen.rfind(':'));
-    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-    if (host != "0.0.0.0" && host != "::") more.push_back(host);
+    if (const auto place = SplitHostPort(flags.https_listen);
+        place.has_value() && place->host != "0.0.0.0" && place->host != "::")
+      more.push_back(place->host);
     OB_ASSIGN_OR_RETURN(const tls::KeyAndChain issued,
                         authority.Issue({.common_name = "outboard boot",
                                          .names = gateway::NamesOfThisMachine(more)}));

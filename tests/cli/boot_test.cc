@@ -9,8 +9,10 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <fstream>
+#include <tuple>
 
 #include "base/check.h"
+#include "base/host_port.h"
 #include "cli/http_answers.h"
 #include "tests/cli/boot_world.h"
 #include "tests/support/http.h"
@@ -294,6 +296,20 @@ TEST(BootScript, AHost_IsHeldByACommandLine_OrLeftOut) {
   for (const std::string& bad : {std::string(), std::string("a b:1"), std::string("a${x}:1"),
                                  std::string("a\nb:1"), std::string(300, 'a')})
     EXPECT_EQ(HostOfHeader(bad), "") << bad;
+}
+
+TEST(HostPort, IsTakenApart_AndPutTogether) {
+  for (const auto& [text, host, port] : std::vector<std::tuple<std::string, std::string, int>>{
+           {"box:80", "box", 80}, {"[::1]:0", "::1", 0}, {"10.0.0.1:65535", "10.0.0.1", 65535}}) {
+    const auto place = SplitHostPort(text);
+    ASSERT_TRUE(place.has_value()) << text;
+    EXPECT_EQ(place->host, host);
+    EXPECT_EQ(place->port, port);
+    EXPECT_EQ(ToString(*place), text);
+  }
+  for (const char* const bad : {"", ":", "box", "box:", ":80", "box:65536", "box:-1", "box:+1",
+                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80"})
+    EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
 }
 
 TEST(BootScript, WordsForTheKernel_AreWords) {
