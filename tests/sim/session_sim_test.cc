@@ -45,8 +45,9 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
   // The worlds were bad enough.
   for (const char* what : {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved",
                            "put away, saved", "slept", "refused money", "refused by a cap",
-                           "stopped", "repeated for nothing", "group taken over", "group ends in order",
-                           "group from a snapshot", "resumed after a stop", "entered",
+                           "stopped", "repeated for nothing", "group taken over",
+                           "group ends in order", "group from a snapshot",
+                           "resumed after a stop", "entered",
                            "group entered", "found what was kept", "the clock jumps",
                            "key revoked"}) {
     std::printf("%s: %d\n", what, counts[what]);
