@@ -66,7 +66,7 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
     const auto spilled = AssembleOnce(ptxas, *compiled, kArch);
     ASSERT_TRUE(spilled.ok()) << spilled.status() << KernelToString(schedule, k);
     spilled_bytes += *spilled;
-    EXPECT_LE(spilled_bytes, kSpillBytesMax) << KernelToString(schedule, k);  // of the whole program
+    EXPECT_LE(spilled_bytes, kSpillBytesMax) << KernelToString(schedule, k);  // of the program
     ++assembled;
   }
   std::sort(ms.begin(), ms.end());
