@@ -490,5 +490,14 @@ TEST(Device, OneThatIsNotThereEndsWithTheList) {
   }
 }
 
+// Of two places neither is left out in silence.
+TEST(Listen, OlderFlagsBesideIt_AreRefused) {
+  for (const std::string older : {"--port 0", "--host 127.0.0.1"}) {
+    const test::Ended ended = Outboard("up --listen 127.0.0.1:0 " + older);
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_NE(ended.err.find("what --listen says"), std::string::npos) << ended.err;
+  }
+}
+
 }  // namespace
 }  // namespace outboard
