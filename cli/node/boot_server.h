@@ -47,7 +47,7 @@ struct BootServerOptions {
   std::function<absl::StatusOr<HttpsIdentity>()> https_identity = {};
   std::optional<BootImage> image;  // of machines of which nothing was said
   std::vector<BootFile> files;     // besides
-  // Another file of this digest, 64 hex digits; nullopt: there is none.
+  // Another file of this digest, 64 hex digits; nullopt: there is none. Asked for each request.
   std::function<std::optional<BootFile>(const std::string& digest)> find =
       [](const std::string&) { return std::nullopt; };
   // What was said of this machine; nullopt: nothing. `boots`: it asks in order to boot.
