@@ -55,7 +55,7 @@ struct AddedDriver {
 //         UNAVAILABLE          they cannot be copied
 absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std::string& folder,
                                       const std::vector<std::string>& kernels);
-// One that was added, by its digest ("sha256:...") and size, unread. Signed, where a signer is kept.
+// One that was added, by its digest ("sha256:...") and size, unread; signed, if a signer is kept.
 // Errors: NOT_FOUND         none of this digest was added here
 //         INVALID_ARGUMENT  its signature is not the signer's, or is another file's
 absl::StatusOr<BootFile> FindStoredDriver(const std::string& data_folder,
