@@ -8,10 +8,10 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/thread_slice.h"
+#include "gateway/accounts/folder_turn.h"
 #include "gateway/base/clock.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/receipt_rows.h"
-#include "gateway/server/folder_turn.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
 

@@ -49,7 +49,7 @@ class LedgerWriter final : public WriteQueue {
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
   // Calls `replaced`, once, when a write fails because another gateway has taken the data folder
-  // (folder_turn.h). Nothing is written from then on, and trouble() stays.
+  // (gateway/accounts/folder_turn.h). Nothing is written from then on, and trouble() stays.
   void OnReplaced(std::function<void()> replaced);
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
   // What the last audit found. An error: trouble() is that, so that the gateway opens no session;

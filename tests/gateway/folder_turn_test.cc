@@ -6,7 +6,7 @@
 #include <future>
 #include <vector>
 
-#include "gateway/server/folder_turn.h"
+#include "gateway/accounts/folder_turn.h"
 #include "gateway/server/ledger_writer.h"
 #include "tests/gateway/support.h"
 #include "tests/support/gateway_test.h"

@@ -50,7 +50,7 @@ class Disk {
 
   Books books;
   KeyRing* const keys;
-  uint64_t turn = 0;  // of gateways (gateway/server/folder_turn.h)
+  uint64_t turn = 0;  // of gateways (gateway/accounts/folder_turn.h)
 
  private:
   World* const world_;

@@ -15,7 +15,6 @@
 
 #include "gateway/accounts/accounts.h"
 #include "gateway/base/limits.h"
-#include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/observer.h"
@@ -26,6 +25,7 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/host.h"
 #include "tests/sim/keys.h"
+#include "tests/sim/no_blobs.h"
 #include "tests/sim/planted.h"
 #include "tests/support/memory_store.h"
 
@@ -38,26 +38,6 @@ struct ToClient {
 using ClientConnection = Connection<proto::ClientFrame, ToClient>;
 using ExecutorConnection = Connection<proto::ServerFrame, proto::ClientFrame>;
 using ControlConnection = Connection<proto::WorkerEvent, proto::GatewayCommand>;
-
-// Sessions here put no blobs.
-class NoBlobs final : public gateway::BlobUses {
- public:
-  void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
-  void EndSession(const gateway::SessionId&) override {}
-  absl::Status RestoreSnapshot(gateway::TenantId, const gateway::SessionId&,
-                               std::span<const wire::Hash>) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {
-    return absl::NotFoundError("no such blob");
-  }
-  absl::Status UseBlob(gateway::TenantId, const gateway::SessionId&, const wire::Hash&, uint64_t,
-                       uint64_t) override {
-    return absl::NotFoundError("no such blob");
-  }
-  void PartsKept(const gateway::SessionId&, uint64_t, const std::vector<wire::Hash>&) override {}
-  void ForgetParts(const gateway::SessionId&, uint64_t) override {}
-};
 
 // What each rank of the sessions on several devices is to compute, in whatever order, as often as
 // it has to.

@@ -1,4 +1,4 @@
-#include "gateway/server/folder_turn.h"
+#include "gateway/accounts/folder_turn.h"
 
 #include <memory>
 
