@@ -17,8 +17,8 @@ namespace outboard {
 
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target) {
   OB_ASSIGN_OR_RETURN(const UOp* guarded, proof::GuardUnproved(graph, sink));
-  // Other devices have a library for these.
-  if (target.kind == TargetKind::kCuda || target.kind == TargetKind::kAmd)
+  // OpenCL has its own. A processor has a library, too, which takes one number after the other.
+  if (target.kind != TargetKind::kOpenCl)
     guarded = codegen::DecomposeTranscendentalsOfF64(graph, guarded);
   return guarded;
 }

@@ -12,7 +12,7 @@
 namespace outboard {
 
 // The kernel as it is planned for the target: with gates where its loads are not proved to be in
-// range, and without functions that the target has no library for. Errors: as proof::GuardUnproved.
+// range, and without functions of f64 but on OpenCL devices. Errors: as proof::GuardUnproved.
 absl::StatusOr<const UOp*> GuardedKernel(Graph& graph, const UOp* sink, const Target& target);
 
 // Lists of Opts, the one that CompileKernel prefers first: by a GPU's matrix units where that is

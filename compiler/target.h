@@ -40,7 +40,7 @@ struct CostTable {
   double stream = 1.5;          // added where a vector comes from beyond the first cache
   double gate = 3;              // a load that is skipped or not, for each that is decided alone
   double copy_per_element = 3;  // of an operand to memory of the thread's own
-  double library_call = 20;     // per lane: transcendental operations of f64
+  double library_call = 20;     // per lane: functions of f64 that are left as they are
   double latency_ops = 8;       // operations in flight that keep two units of latency 4 busy
   double spill = 4;             // a value that gets no register: a store, a load and their latency
   // Operations that are counted before they are decomposed into arithmetic.

@@ -4,8 +4,8 @@
 //
 // f32: within 2 units in the last place of the exact value for every float, subnormal results
 // included; tests/compiler/transcendental_ulp_test.cc measures it (all of them with
-// OUTBOARD_ULP_STEP=1). Smaller floats are computed in f32 and rounded once. f64 calls the C
-// library, one element at a time; where there is none, decompose_math_f64.h comes before.
+// OUTBOARD_ULP_STEP=1). Smaller floats are computed in f32 and rounded once. f64 is
+// left as it is: decompose_math_f64.h comes before, but on OpenCL devices.
 //
 // Sources: range reduction by two constants as in Cody and Waite, "Software Manual for the
 // Elementary Functions", 1980; SIN and COS of large numbers after Payne and Hanek, "Radian

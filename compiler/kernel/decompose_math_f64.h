@@ -1,5 +1,5 @@
-// Decomposes EXP, EXP2, LOG, LOG2, SIN, COS and TANH of f64 into arithmetic, for devices without a
-// C library.
+// Decomposes EXP, EXP2, LOG, LOG2, SIN, COS and TANH of f64 into arithmetic: for GPUs, which have
+// no C library, and for processors, whose library takes one number after the other.
 //
 // Within 2 units in the last place of the exact value, as f32, where docs/semantics.md allows 4;
 // tests/compiler/transcendental_ulp_test.cc measures it and found at most 1.6 (of LOG). Methods and

@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
+#include "compiler/ir/sums/gather.h"
 #include "compiler/shard/lower.h"
 #include "compiler/shard/products.h"
 

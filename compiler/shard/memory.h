@@ -2,8 +2,8 @@
 //
 // Inputs, results and every value that passes from one kernel to another are counted: sums, values
 // that a transfer brings, results of calls, CONTIGUOUS. Any other value, that of a gather included
-// (IsGather in products.h), counts as computed inside the kernel that reads it, so its own inputs
-// stay in memory until then; of a sum that a gather adds up (FrameNodes::is_stored) only the
+// (ir/sums/gather.h), counts as computed inside the kernel that reads it, so its own inputs stay in
+// memory until then; of a sum that a gather adds up (FrameNodes::is_stored) only the
 // gather's own result counts. The executor's plan is exact, and refuses what does not fit before
 // anything runs. Threads: pure.
 #pragma once

@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/sums/gather.h"
 #include "compiler/shard/products.h"
 #include "compiler/shard/rules.h"
 

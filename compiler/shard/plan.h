@@ -40,7 +40,7 @@ struct FrameNodes {
   // Of node i: places of its own sources, source_places[first_source[i]] and on. None of a
   // FUNCTION.
   std::vector<int> first_source, source_places;
-  std::vector<bool> is_gather;  // of REDUCEs, as IsGather (products.h) has it
+  std::vector<bool> is_gather;  // of REDUCEs, as IsGather (ir/sums/gather.h) has it
   // Of REDUCEs: whether the value passes from one kernel to another. A gather is computed where it
   // is read; one that adds up what another sum leaves, as the gradient of a window does, is
   // computed with that sum, and only its own result is stored.

@@ -1,5 +1,6 @@
-// Recognises sums of products by what their factors are: rows read by an index, and weights. Used
-// for estimates and guesses only; a wrong answer costs time and no value. Threads: pure.
+// Recognises sums of products by what their factors are: weights, and rows read by an index
+// (compiler/ir/sums/gather.h). Used for estimates and guesses only; a wrong answer costs time and
+// no value. Threads: pure.
 #pragma once
 
 #include <optional>
@@ -8,10 +9,6 @@
 #include "compiler/shard/sharding.h"
 
 namespace outboard::shard {
-
-// Whether a REDUCE reads rows by an index (a one-hot comparison times rows): it reads one element
-// where it seems to add thousands, so it counts as no work.
-bool IsGather(const UOp* reduce);
 
 // The PARAM that a value is under movements and casts; nullptr if it is computed.
 const UOp* ParamUnder(const UOp* node);

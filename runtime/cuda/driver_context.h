@@ -40,7 +40,7 @@ class DriverContext {
   absl::Status Enter();
 
   // What the result of `call` means. Errors:
-  //   RESOURCE_EXHAUSTED  the device, or pinned memory, has no room
+  //   RESOURCE_EXHAUSTED  the device has no room
   //   INTERNAL            all others, with the driver's words; from then on health() may have it
   absl::Status Check(CUresult code, std::string_view call);
 

@@ -14,11 +14,18 @@ constexpr int64_t kAlignment = 16;
 PinnedPiece::~PinnedPiece() {
   if (!Wait().ok() || !context_->Enter().ok()) return;  // the process ends, and all with it
   if (done_ != nullptr) context_->api().cuEventDestroy(done_);
-  if (data_ != nullptr) context_->api().cuMemFreeHost(data_);
+  if (data_ != nullptr && ordinary_ == nullptr) context_->api().cuMemFreeHost(data_);
 }
 
 absl::Status PinnedPiece::Open() {
-  OB_CUDA(*context_, cuMemHostAlloc, &data_, static_cast<size_t>(kPinnedPieceBytes), 0);
+  constexpr auto kBytes = static_cast<size_t>(kPinnedPieceBytes);
+  const CUresult code = context_->api().cuMemHostAlloc(&data_, kBytes, 0);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    ordinary_ = std::make_unique_for_overwrite<char[]>(kBytes);
+    data_ = ordinary_.get();
+  } else if (code != CUDA_SUCCESS) {
+    return context_->Check(code, "cuMemHostAlloc");
+  }
   OB_CUDA(*context_, cuEventCreate, &done_, CU_EVENT_DISABLE_TIMING);
   return absl::OkStatus();
 }

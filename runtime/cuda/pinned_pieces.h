@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "absl/functional/function_ref.h"
@@ -17,7 +18,9 @@ namespace outboard::cuda {
 // Two of these are in use by turns; one is long enough that the calls cost nothing beside its copy.
 inline constexpr int64_t kPinnedPieceBytes = int64_t{4} << 20;
 
-// Pinned memory of kPinnedPieceBytes, and an event that tells when it may be used again.
+// Pinned memory of kPinnedPieceBytes, and an event that tells when it may be used again. Where the
+// host has none to pin it is ordinary memory, which the driver copies through its own pieces: the
+// same bytes, slower, and the thread waits.
 class PinnedPiece {
  public:
   explicit PinnedPiece(DriverContext* context) : context_(context) {}
@@ -35,6 +38,7 @@ class PinnedPiece {
  private:
   DriverContext* const context_;
   void* data_ = nullptr;
+  std::unique_ptr<char[]> ordinary_;  // data_, where it is not pinned
   CUevent done_ = nullptr;
   bool used_ = false;
 };

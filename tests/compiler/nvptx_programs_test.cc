@@ -43,9 +43,10 @@ absl::StatusOr<int64_t> AssembleOnce(const std::string& ptxas, const CompiledKer
 
 TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
   constexpr char kArch[] = "sm_90a";
-  // The assembler unrolls loops itself and then aims at 32 registers, so that as many threads run
-  // as can: a few bytes may go to the stack.
-  constexpr int64_t kSpillBytesMax = 16;
+  // The assembler chooses how many threads a multiprocessor should hold, and gives one kernel of
+  // MNIST's step 56 registers where 63 would hold all: 8 bytes are spilled. What `.minnctapersm`
+  // would cost the other kernels is in docs/decisions/068-nvptx.md.
+  constexpr int64_t kSpillBytesMax = 8;
   const Target target = CudaTarget(kArch, /*multiprocessors=*/132);
   const std::string ptxas = FindPtxas();
   Graph g;
@@ -64,8 +65,8 @@ TEST_P(NvptxPrograms, EveryKernel_IsPtxThatIsAssembled) {
     if (ptxas.empty() || compiled->tasks == 0) continue;
     const auto spilled = AssembleOnce(ptxas, *compiled, kArch);
     ASSERT_TRUE(spilled.ok()) << spilled.status() << KernelToString(schedule, k);
-    EXPECT_LE(*spilled, kSpillBytesMax) << KernelToString(schedule, k);
     spilled_bytes += *spilled;
+    EXPECT_LE(spilled_bytes, kSpillBytesMax) << KernelToString(schedule, k);  // of the program
     ++assembled;
   }
   std::sort(ms.begin(), ms.end());

@@ -1,5 +1,6 @@
 // What goes wrong with GPUs, and the answer to each: the table of docs/gpu-workers.md, a test for
-// each of its rows (a process that does not die: executor_host_test).
+// each of its rows (a process that does not die: executor_host_test; candidates of a search:
+// gpu_tuner_test).
 //
 // Figure: cuda_failure_cases_ratio of scripts/bench is the part of these tests that pass.
 #include <gtest/gtest.h>
@@ -82,6 +83,36 @@ TEST_F(GpuFailures, TheSameProgramWithoutADriver_ServesTheProcessor) {
   EXPECT_TRUE(test::Step(*Connect()).ok());
 }
 
+// OUTBOARD_DEVICE=auto: the GPUs where there are some, else the processor, and one line why.
+TEST_F(GpuFailures, Auto_ServesTheGpu_WhereADriverHasOne) {
+  auto environment = Driver(1);
+  environment[0] = "OUTBOARD_DEVICE=auto";
+  StartUp(environment);
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok());
+  EXPECT_TRUE(Contains(Log(), "event=device_chosen device=cuda count=1") &&
+              Contains(Log(), "event=gpu_found"))
+      << Log();
+}
+
+TEST_F(GpuFailures, Auto_ServesTheProcessor_WhereThereIsNoDriverOrNoDevice) {
+  const auto up = [&](const std::vector<std::string>& environment, const char* why) {
+    test::Cluster cluster;
+    cluster.StartUp(1, "--no-idle-search", environment);
+    const std::string log = cluster.gateway().err();
+    EXPECT_TRUE(Contains(log, "event=device_chosen device=cpu") && Contains(log, why)) << log;
+    EXPECT_EQ(log.find("event=device_chosen"), log.rfind("event=device_chosen")) << log;
+    const auto session = cluster.Connect();
+    ASSERT_NE(session, nullptr);
+    EXPECT_TRUE(test::Step(*session).ok());
+  };
+  up({"OUTBOARD_DEVICE=auto", "OUTBOARD_CUDA_DRIVER=/none.so"}, "no driver");
+  auto environment = Driver(0);
+  environment[0] = "OUTBOARD_DEVICE=auto";
+  up(environment, "has no device");
+}
+
 // ---- more memory than the device has ------------------------------------------------------------
 
 TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionLives) {
@@ -106,6 +137,15 @@ TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionL
   EXPECT_TRUE(test::Step(*session).ok()) << test::Step(*session);
 }
 
+// Copies go through pinned pieces, four from a process's start and two more at the first download.
+TEST_F(GpuFailures, NoMemoryToPinOnTheHost_CopiesGoThroughOrdinaryMemory) {
+  StartUp(Driver(1, {"OUTBOARD_FAKE_CUDA_FAULTS=host:-100"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_FALSE(Contains(Log(), "device_failed")) << Log();
+}
+
 // ---- illegal address, trap, launch failure, ECC -------------------------------------------------
 
 // The first kernel of a process is the one that wipes the GPU, so that the second is the session's.
@@ -116,6 +156,16 @@ TEST_F(GpuFailures, AnErrorForGood_EndsTheExecutorAndTheSessionGoesOnElsewhere) 
   EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
   EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed"); })) << Log();
   EXPECT_FALSE(Contains(Log(), "device_out_of_service")) << Log();
+}
+
+// As one that has fallen off its bus.
+TEST_F(GpuFailures, ADeviceThatIsGone_EndsTheExecutorAndTheSessionGoesOnElsewhere) {
+  StartUp(Driver(2, {"OUTBOARD_FAKE_CUDA_FAULTS=gone:2", "OUTBOARD_FAKE_CUDA_FAULT_DEVICE=0"}));
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok()) << session->status() << Log();
+  EXPECT_TRUE(Eventually([&] { return Contains(Log(), "device_failed"); })) << Log();
+  EXPECT_TRUE(Contains(Log(), "CUDA_ERROR_DEVICE_UNAVAILABLE")) << Log();
 }
 
 TEST_F(GpuFailures, AnErrorThatComesBackInTheReplay_FailsTheRunAndTheSessionLives) {

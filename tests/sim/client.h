@@ -139,7 +139,7 @@ class Client {
     entering_ = true;
     core_ = session::SessionCore();
     core_.Attach(name_);
-    core_.Open(1);
+    core_.Open(0);
     world_->After(world_->Between(50, 3000) * kMs, [this] { Dial(); });
   }
   // There is none yet.

@@ -10,6 +10,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/ir/sums/gather.h"
 
 namespace outboard::session {
 
@@ -85,24 +86,6 @@ class Counter {
     double count = 1;
     for (const Dim& dim : node->shape) count *= std::max(0.0, ValueOf(dim));
     return count;
-  }
-
-  // Whether a sum reads rows by an index: a comparison of positions, times rows.
-  static bool IsGather(const UOp* reduce) {
-    const UOp* x = reduce->src[0];
-    while (x->own_sources() == 1 && x->op != Op::kReduce) x = x->src[0];
-    if (x->op != Op::kMul && x->op != Op::kWhere) return false;
-    std::vector<std::pair<const UOp*, bool>> open;
-    for (int i = 0; i < 2; ++i) open.push_back({x->src[i], false});
-    for (int steps = 0; !open.empty() && steps < 64; ++steps) {
-      const auto [at, compared] = open.back();
-      open.pop_back();
-      if (compared && at->op == Op::kIota) return true;
-      const bool now = compared || at->op == Op::kCmpEq || at->op == Op::kCmpNe;
-      if (at->op == Op::kReduce || at->op == Op::kCall || at->op == Op::kParam) continue;
-      for (int i = 0; i < at->own_sources(); ++i) open.push_back({at->src[i], now});
-    }
-    return false;
   }
 
   // The product that a sum adds up; nullptr: it adds something else.

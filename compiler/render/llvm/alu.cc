@@ -153,7 +153,8 @@ Value* AluEmitter::Alu(Op op, DType type, std::span<Value* const> args,
   const auto rounded = [&](Value* v) { return Round(v, type); };
   switch (op) {
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
-    // Of f64 only: other types are arithmetic by now (compiler/kernel/decompose_math.h).
+    // Of f64 only, in programs that were not made by CompileKernel: there all are arithmetic by now
+    // (compiler/kernel/decompose_math.h, decompose_math_f64.h).
     case Op::kExp: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp, a);
     case Op::kExp2: {
       // As a builtin of an integer it would become ldexp, which kernels may not call.

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "compiler/copies.h"
 #include "compiler/render/launch_shape.h"
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 #include "compiler/render/llvm/optimize.h"
 
 namespace outboard::render {
@@ -113,7 +113,7 @@ class Renderer : public NvptxRenderer {
     llvm::Module module("kernel", context);
     module.setTargetTriple(kTriple);
     module.setDataLayout(machine->createDataLayout());
-    OB_RETURN_IF_ERROR(NvptxPrinter(program, target_, module).Run(symbol));
+    OB_RETURN_IF_ERROR(GpuPrinter(program, target_, module).Run(symbol));
     if (ir != nullptr) *ir = TextOf(module);
     OB_RETURN_IF_ERROR(OptimizeInRegisters(module, machine, no_opt));
     OB_ASSIGN_OR_RETURN(out.object,

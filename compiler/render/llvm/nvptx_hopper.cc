@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 
 namespace outboard::render {
 
@@ -41,7 +41,7 @@ std::string Repeated(const char* constraint, size_t count) {
 
 }  // namespace
 
-void NvptxPrinter::AddMaps() {
+void GpuPrinter::AddMaps() {
   if (program_.maps.empty()) return;
   llvm::LLVMContext& context = b_.getContext();
   std::vector<llvm::Metadata*> numbers;  // from 1 on
@@ -59,7 +59,7 @@ void NvptxPrinter::AddMaps() {
                                                llvm::MDNode::get(context, numbers)}));
 }
 
-void NvptxPrinter::OpenBlockMemory() {
+void GpuPrinter::OpenBlockMemory() {
   block_memory_ =
       new llvm::GlobalVariable(module_, llvm::ArrayType::get(b_.getInt8Ty(), 0),
                                /*isConstant=*/false, llvm::GlobalValue::ExternalLinkage, nullptr,
@@ -78,8 +78,8 @@ void NvptxPrinter::OpenBlockMemory() {
   }
 }
 
-Value* NvptxPrinter::Asm(Type* result, const std::string& text, const std::string& constraints,
-                         llvm::ArrayRef<Value*> args) {
+Value* GpuPrinter::Asm(Type* result, const std::string& text, const std::string& constraints,
+                       llvm::ArrayRef<Value*> args) {
   std::vector<Type*> types;
   for (const Value* arg : args) types.push_back(arg->getType());
   llvm::CallInst* const call = b_.CreateCall(
@@ -92,8 +92,8 @@ Value* NvptxPrinter::Asm(Type* result, const std::string& text, const std::strin
 }
 
 // `text` names accumulators by $0, $1, ... and `args` by the numbers after them.
-void NvptxPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
-                                    llvm::ArrayRef<Value*> args) {
+void GpuPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std::string& text,
+                                  llvm::ArrayRef<Value*> args) {
   Elements elements;
   for (const ValueId memory : memories) {
     const Elements& more = privates_.at(memory);
@@ -116,7 +116,7 @@ void NvptxPrinter::WithAccumulators(llvm::ArrayRef<ValueId> memories, const std:
     b_.CreateStore(b_.CreateExtractValue(sums, {static_cast<unsigned>(e)}), elements[e]);
 }
 
-Value* NvptxPrinter::BlockAddress(ValueId memory, ValueId index) {
+Value* GpuPrinter::BlockAddress(ValueId memory, ValueId index) {
   Value* const place =
       b_.CreateMul(b_.CreateTrunc(Lane(index, 0), b_.getInt32Ty()),
                    b_.getInt32(static_cast<uint32_t>(ByteWidth(at(memory).dtype))));
@@ -127,7 +127,7 @@ Value* NvptxPrinter::BlockAddress(ValueId memory, ValueId index) {
 }
 
 // Bits 4 to 6 of a byte's place are mixed with bits 7 to 9; memories begin at a multiple of 1,024.
-Value* NvptxPrinter::SwizzledAddress(ValueId memory, Value* index) {
+Value* GpuPrinter::SwizzledAddress(ValueId memory, Value* index) {
   const auto width = static_cast<uint32_t>(ByteWidth(at(memory).dtype));
   Value* const place = b_.CreateMul(b_.CreateTrunc(index, b_.getInt32Ty()), b_.getInt32(width));
   Value* const mixed =
@@ -137,7 +137,7 @@ Value* NvptxPrinter::SwizzledAddress(ValueId memory, Value* index) {
 
 // Without a scope: with `.release.cluster`, ptxas puts a fence of the whole GPU into the loop, for
 // writes that no consumer has. It has read the stage by wgmma alone, and has waited for that.
-void NvptxPrinter::ArriveInCluster(ValueId n) {
+void GpuPrinter::ArriveInCluster(ValueId n) {
   const Instruction& i = at(n);
   Asm(b_.getVoidTy(),
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
@@ -146,7 +146,7 @@ void NvptxPrinter::ArriveInCluster(ValueId n) {
       {BlockAddress(i.src[0], i.src[1]), b_.CreateTrunc(Lane(i.src[2], 0), b_.getInt32Ty())});
 }
 
-NvptxPrinter::Values NvptxPrinter::LoadOfCluster(ValueId n) {
+GpuPrinter::Values GpuPrinter::LoadOfCluster(ValueId n) {
   const Instruction& i = at(n);
   const auto lanes = static_cast<size_t>(i.lanes);
   std::string registers;
@@ -171,7 +171,7 @@ NvptxPrinter::Values NvptxPrinter::LoadOfCluster(ValueId n) {
 
 // Constants are added to the descriptor, not to the address: operands of the products of one stage
 // then differ by one addition. Addresses are below 2^18, so that nothing overflows its field.
-Value* NvptxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
+Value* GpuPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t leading) {
   const int64_t width = ByteWidth(at(memory).dtype);
   const int64_t beyond = std::max<int64_t>(leading * width / kUnit, 1) << kLeadingShift;
   int64_t offset = 0;
@@ -187,7 +187,7 @@ Value* NvptxPrinter::MatrixDescriptor(ValueId memory, ValueId index, int64_t lea
                      b_.getInt64(uint64_t{kSwizzle128 | kStride} << 32));
 }
 
-void NvptxPrinter::BoxCopy(ValueId n) {
+void GpuPrinter::BoxCopy(ValueId n) {
   const Instruction& i = at(n);
   const bool loads = i.code == Code::kBoxLoad;
   const size_t map = loads ? 4 : 2;
@@ -224,7 +224,7 @@ void NvptxPrinter::BoxCopy(ValueId n) {
   Asm(b_.getVoidTy(), text, constraints, args);
 }
 
-void NvptxPrinter::GroupProduct(ValueId n) {
+void GpuPrinter::GroupProduct(ValueId n) {
   const Instruction& i = at(n);
   const int64_t columns = i.imm[0], sums = columns / 2;
   const std::string type = at(i.src[1]).dtype == DType::kBF16 ? "bf16" : "f16";
@@ -240,7 +240,7 @@ void NvptxPrinter::GroupProduct(ValueId n) {
                     MatrixDescriptor(i.src[3], i.src[4], i.imm[2])});
 }
 
-void NvptxPrinter::PrintHopper(ValueId n) {
+void GpuPrinter::PrintHopper(ValueId n) {
   const Instruction& i = at(n);
   Type* const nothing = b_.getVoidTy();
   const auto barrier = [&] { return BlockAddress(i.src[0], i.src[1]); };

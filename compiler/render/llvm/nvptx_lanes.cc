@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 
 namespace outboard::render {
 
@@ -17,7 +17,7 @@ using llvm::Value;
 using program::Grid;
 using program::Instruction;
 
-Align NvptxPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
+Align GpuPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   const int width = ByteWidth(at(memory).dtype);
   if (at(index).lanes > 1) return Align(static_cast<uint64_t>(width));
   const auto of_lane = static_cast<int64_t>(lane == 0 ? kDivisorMax : lane & -lane);
@@ -25,7 +25,7 @@ Align NvptxPrinter::AlignOf(ValueId memory, ValueId index, int lane) const {
   return Align(static_cast<uint64_t>(std::min<int64_t>(bytes, kAccessBytesMax)));
 }
 
-int NvptxPrinter::Together(ValueId memory, ValueId index, int begin, int end) const {
+int GpuPrinter::Together(ValueId memory, ValueId index, int begin, int end) const {
   if (at(index).lanes > 1) return 1;
   const int width = ByteWidth(at(memory).dtype);
   const auto aligned = static_cast<int>(AlignOf(memory, index, begin).value()) / width;
@@ -47,7 +47,7 @@ Type* WholeOf(Type* element, int count) {
 
 }  // namespace
 
-void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out) {
+void GpuPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, Values& out) {
   const DType dtype = at(memory).dtype;
   Type* const type = MemoryType(b_.getContext(), dtype);
   for (int lane = begin; lane < end;) {
@@ -72,7 +72,7 @@ void NvptxPrinter::LoadLanes(ValueId memory, ValueId index, int begin, int end, 
   }
 }
 
-void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
+void GpuPrinter::StoreLanes(const Instruction& store, int begin, int end) {
   const ValueId memory = store.src[0], index = store.src[1], value = store.src[2];
   const bool swizzled = store.imm[0] != 0;
   const DType dtype = at(memory).dtype;
@@ -103,7 +103,7 @@ void NvptxPrinter::StoreLanes(const Instruction& store, int begin, int end) {
 }
 
 // In pieces of 32 bits.
-Value* NvptxPrinter::Exchanged(Value* value, absl::FunctionRef<Value*(Value* bits)> exchange) {
+Value* GpuPrinter::Exchanged(Value* value, absl::FunctionRef<Value*(Value* bits)> exchange) {
   const unsigned width = value->getType()->getPrimitiveSizeInBits();
   Value* bits = b_.CreateBitCast(value, b_.getIntNTy(width));
   if (width <= 32) {
@@ -118,7 +118,7 @@ Value* NvptxPrinter::Exchanged(Value* value, absl::FunctionRef<Value*(Value* bit
 }
 
 // By all threads of the warp.
-NvptxPrinter::Values NvptxPrinter::Shuffle(ValueId n) {
+GpuPrinter::Values GpuPrinter::Shuffle(ValueId n) {
   const Instruction& i = at(n);
   const int64_t threads = std::min<int64_t>(program_.Extent(Grid::kThread), 32);
   Value* const members = b_.getInt32(static_cast<uint32_t>((uint64_t{1} << threads) - 1));

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 
 namespace outboard::render {
 
@@ -17,7 +17,7 @@ using program::Code;
 using program::Instruction;
 
 // What LDMATRIX has read stays as it is: its numbers are taken apart only where a program does so.
-Value* NvptxPrinter::Packed(ValueId n, int lane) {
+Value* GpuPrinter::Packed(ValueId n, int lane) {
   const DType type = at(n).dtype;
   const int packed = program::MmaPacked(type);
   if (const auto it = packed_.find(n); it != packed_.end())
@@ -33,7 +33,7 @@ Value* NvptxPrinter::Packed(ValueId n, int lane) {
 }
 
 // mma.sync.m16n8k16, of f32 m16n8k8, of 8-bit floats m16n8k32: its fragments are MmaElement's.
-NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
+GpuPrinter::Values GpuPrinter::MatrixProduct(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src[0]).dtype;
   const int packed = program::MmaPacked(type);
@@ -68,7 +68,7 @@ NvptxPrinter::Values NvptxPrinter::MatrixProduct(ValueId n) {
 }
 
 // Of 8-bit floats. LLVM has no intrinsic for it.
-Value* NvptxPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
+Value* GpuPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
   const char* const name = type == DType::kF8E4M3 ? "e4m3" : "e5m2";
   std::vector<Type*> types;
   for (const Value* arg : args) types.push_back(arg->getType());
@@ -87,7 +87,7 @@ Value* NvptxPrinter::SmallProduct(DType type, llvm::ArrayRef<Value*> args) {
 }
 
 // cvt.rn.bf16x2.f32: what is rounded for MMA is there as it takes it.
-NvptxPrinter::Values NvptxPrinter::NarrowToPairs(ValueId n) {
+GpuPrinter::Values GpuPrinter::NarrowToPairs(ValueId n) {
   const Instruction& i = at(n);
   Values pairs, out;
   for (int lane = 0; lane < i.lanes; lane += 2) {
@@ -104,7 +104,7 @@ NvptxPrinter::Values NvptxPrinter::NarrowToPairs(ValueId n) {
   return out;
 }
 
-NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
+GpuPrinter::Values GpuPrinter::LoadMatrices(ValueId n) {
   const Instruction& i = at(n);
   Value* const address = Address(i.src[0], Lane(i.src[1], 0));
   Value* const loaded = b_.CreateIntrinsic(
@@ -129,7 +129,7 @@ NvptxPrinter::Values NvptxPrinter::LoadMatrices(ValueId n) {
 
 // In pieces as large as their alignment allows. cp.async takes 4, 8 or 16 bytes; what is smaller is
 // a load and a store, which may arrive before the others.
-void NvptxPrinter::Copy(ValueId n) {
+void GpuPrinter::Copy(ValueId n) {
   const Instruction& i = at(n);
   constexpr int64_t kAsyncBytesLeast = 4;
   const int width = ByteWidth(at(i.src[0]).dtype);
@@ -155,7 +155,7 @@ void NvptxPrinter::Copy(ValueId n) {
 
 // Sixteen bytes bypass the first cache: other warps read them from shared memory. With a mask the
 // instruction is told how many bytes to read; it fills the rest with zeros.
-void NvptxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
+void GpuPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
   const Instruction& i = at(n);
   std::vector<Value*> args = {Address(i.src[0], Index(i.src[1], lane)),
                               Address(i.src[2], Index(i.src[3], lane))};
@@ -174,7 +174,7 @@ void NvptxPrinter::CopyAsynchronously(ValueId n, int lane, int64_t bytes) {
 }
 
 // One element.
-void NvptxPrinter::CopyAtOnce(ValueId n, int lane) {
+void GpuPrinter::CopyAtOnce(ValueId n, int lane) {
   const Instruction& i = at(n);
   Type* const type = MemoryType(b_.getContext(), at(i.src[0]).dtype);
   const Align align(static_cast<uint64_t>(ByteWidth(at(i.src[0]).dtype)));
@@ -194,7 +194,7 @@ void NvptxPrinter::CopyAtOnce(ValueId n, int lane) {
   b_.CreateAlignedStore(value, Address(i.src[0], Index(i.src[1], lane)), align);
 }
 
-void NvptxPrinter::Await(ValueId n) {
+void GpuPrinter::Await(ValueId n) {
   if (at(n).code == Code::kCommit) {
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
   } else {

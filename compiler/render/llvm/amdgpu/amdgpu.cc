@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/render/launch_shape.h"
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 #include "compiler/render/llvm/optimize.h"
 
 namespace outboard::render {
@@ -44,11 +44,11 @@ const Processor* FindProcessor(const std::string& arch) {
 
 // Global and shared memory have the numbers that they have on NVIDIA's; variables lie in the
 // address space that the data layout says.
-class AmdgpuPrinter final : public NvptxPrinter {
+class AmdgpuPrinter final : public GpuPrinter {
  public:
   AmdgpuPrinter(const program::Program& program, const Target& target, int wave_threads,
                 llvm::Module& module)
-      : NvptxPrinter(program, target, module), wave_threads_(wave_threads) {}
+      : GpuPrinter(program, target, module), wave_threads_(wave_threads) {}
 
  private:
   absl::Status Supports() const override {
@@ -57,7 +57,7 @@ class AmdgpuPrinter final : public NvptxPrinter {
           i.code == Code::kLdmatrix || program::IsHopper(i.code))
         return absl::UnimplementedError(
             absl::StrCat(target_.arch, " has no form for ", std::string(Name(i.code))));
-    return NvptxPrinter::Supports();
+    return GpuPrinter::Supports();
   }
 
   void MarkKernel(int64_t threads) override {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 
 namespace outboard::render {
 
@@ -25,7 +25,7 @@ constexpr uint64_t kMapBytes = 128, kMapAlign = 64;
 
 }  // namespace
 
-void NvptxPrinter::AddEntry(const std::string& symbol) {
+void GpuPrinter::AddEntry(const std::string& symbol) {
   llvm::LLVMContext& context = b_.getContext();
   kernel_->setName("copy");
   kernel_->setLinkage(llvm::GlobalValue::InternalLinkage);
@@ -62,7 +62,7 @@ void NvptxPrinter::AddEntry(const std::string& symbol) {
                                                llvm::MDNode::get(context, numbers)}));
 }
 
-void NvptxPrinter::CallKernel() {
+void GpuPrinter::CallKernel() {
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", entry_));
   Value* const copy = b_.CreateZExt(
       b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z, {}, {}), b_.getInt64Ty());

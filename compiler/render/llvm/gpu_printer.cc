@@ -1,4 +1,4 @@
-#include "compiler/render/llvm/nvptx_printer.h"
+#include "compiler/render/llvm/gpu_printer.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
@@ -68,7 +68,7 @@ bool IsOff(Value* condition) {
 
 }  // namespace
 
-NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target,
+GpuPrinter::GpuPrinter(const program::Program& program, const Target& target,
                            llvm::Module& module)
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
@@ -79,7 +79,7 @@ NvptxPrinter::NvptxPrinter(const program::Program& program, const Target& target
       divisors_(DivisorsOf(program)),
       values_(program.code.size()) {}
 
-absl::Status NvptxPrinter::Supports() const {
+absl::Status GpuPrinter::Supports() const {
   const auto none_for = [&](const std::string& what) {
     return absl::UnimplementedError(absl::StrCat(target_.arch, " has no form for ", what));
   };
@@ -127,7 +127,7 @@ absl::Status NvptxPrinter::Supports() const {
   return absl::OkStatus();
 }
 
-absl::Status NvptxPrinter::Run(const std::string& symbol) {
+absl::Status GpuPrinter::Run(const std::string& symbol) {
   OB_RETURN_IF_ERROR(Supports());
   llvm::LLVMContext& context = module_.getContext();
   Type* const pointer = llvm::PointerType::get(context, kGlobal);
@@ -147,7 +147,7 @@ absl::Status NvptxPrinter::Run(const std::string& symbol) {
   return absl::OkStatus();
 }
 
-void NvptxPrinter::MarkKernel(int64_t threads) {
+void GpuPrinter::MarkKernel(int64_t threads) {
   llvm::LLVMContext& context = module_.getContext();
   const auto annotate = [&](const char* name, int64_t value) {
     module_.getOrInsertNamedMetadata("nvvm.annotations")
@@ -163,15 +163,15 @@ void NvptxPrinter::MarkKernel(int64_t threads) {
   if (!HasCopies()) AddMaps();
 }
 
-Value* NvptxPrinter::Number(Grid axis) {
+Value* GpuPrinter::Number(Grid axis) {
   const auto id = axis == Grid::kBlock ? llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x
                                        : llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x;
   return b_.CreateZExt(b_.CreateIntrinsic(id, {}, {}), b_.getInt64Ty());
 }
 
-void NvptxPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+void GpuPrinter::Barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
-void NvptxPrinter::OpenMemories() {
+void GpuPrinter::OpenMemories() {
   std::vector<bool> read(program_.buffer_count, false);
   std::vector<bool>& written = written_;
   written.assign(static_cast<size_t>(program_.buffer_count), false);
@@ -224,7 +224,7 @@ void NvptxPrinter::OpenMemories() {
   }
 }
 
-void NvptxPrinter::Print(ValueId n) {
+void GpuPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
     case Code::kBuffer:
@@ -250,7 +250,7 @@ void NvptxPrinter::Print(ValueId n) {
 
 // ---- values
 
-NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
+GpuPrinter::Values GpuPrinter::Compute(ValueId n) {
   const Instruction& i = at(n);
   Values out;
   switch (i.code) {
@@ -290,7 +290,7 @@ NvptxPrinter::Values NvptxPrinter::Compute(ValueId n) {
   }
 }
 
-Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
+Value* GpuPrinter::SumWithProduct(ValueId n, int lane) {
   const Instruction& i = at(n);
   if (i.dtype != DType::kF32 && i.dtype != DType::kF64) return nullptr;
   for (int k = 0; k < 2; ++k) {
@@ -304,7 +304,7 @@ Value* NvptxPrinter::SumWithProduct(ValueId n, int lane) {
 }
 
 // A GPU divides 32 bits several times faster than 64. Null: the numbers may be wider.
-Value* NvptxPrinter::NarrowDivision(ValueId n, int lane) {
+Value* GpuPrinter::NarrowDivision(ValueId n, int lane) {
   const Instruction& i = at(n);
   if ((i.op != Op::kIDiv && i.op != Op::kMod) || i.dtype != DType::kI64) return nullptr;
   const auto fits = [&](ValueId s, int64_t least) {
@@ -317,7 +317,7 @@ Value* NvptxPrinter::NarrowDivision(ValueId n, int lane) {
                        b_.getInt64Ty());
 }
 
-NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
+GpuPrinter::Values GpuPrinter::Arithmetic(ValueId n) {
   const Instruction& i = at(n);
   const DType type = at(i.src.back()).dtype;
   QuotientFacts known;
@@ -341,7 +341,7 @@ NvptxPrinter::Values NvptxPrinter::Arithmetic(ValueId n) {
 }
 
 // The bytes as they lie in memory, by arithmetic: LLVM would cast some vectors through the stack.
-NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
+GpuPrinter::Values GpuPrinter::Bitcast(ValueId n) {
   const Instruction& i = at(n);
   const DType from = at(i.src[0]).dtype;
   const int lanes = at(i.src[0]).lanes, width = ByteWidth(from), out_width = ByteWidth(i.dtype);
@@ -375,17 +375,17 @@ NvptxPrinter::Values NvptxPrinter::Bitcast(ValueId n) {
 
 // ---- memory
 
-Value* NvptxPrinter::Index(ValueId index, int lane) {
+Value* GpuPrinter::Index(ValueId index, int lane) {
   if (at(index).lanes > 1) return Lane(index, lane);
   if (lane == 0) return Lane(index, 0);
   return b_.CreateAdd(Lane(index, 0), b_.getInt64(static_cast<uint64_t>(lane)));
 }
 
-Value* NvptxPrinter::Address(ValueId memory, Value* index) {
+Value* GpuPrinter::Address(ValueId memory, Value* index) {
   return b_.CreateGEP(MemoryType(b_.getContext(), at(memory).dtype), bases_.at(memory), index);
 }
 
-Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
+Value* GpuPrinter::LoadPrivate(const Elements& elements, Value* index) {
   const auto load = [&](size_t k) {
     return b_.CreateLoad(llvm::cast<llvm::AllocaInst>(elements[k])->getAllocatedType(),
                          elements[k]);
@@ -402,8 +402,8 @@ Value* NvptxPrinter::LoadPrivate(const Elements& elements, Value* index) {
   return value;
 }
 
-void NvptxPrinter::StorePrivate(const Elements& elements, Value* index, Value* value,
-                                Value* condition) {
+void GpuPrinter::StorePrivate(const Elements& elements, Value* index, Value* value,
+                              Value* condition) {
   const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(index);
   for (size_t k = 0; k < elements.size(); ++k) {
     Value* here = condition;
@@ -421,8 +421,8 @@ void NvptxPrinter::StorePrivate(const Elements& elements, Value* index, Value* v
   }
 }
 
-void NvptxPrinter::Guarded(ValueId mask, int lanes,
-                           absl::FunctionRef<void(int, int, Value*)> body) {
+void GpuPrinter::Guarded(ValueId mask, int lanes,
+                         absl::FunctionRef<void(int, int, Value*)> body) {
   for (int begin = 0; begin < lanes;) {
     Value* const condition = mask < 0 ? nullptr : Lane(mask, begin);
     int end = begin + 1;
@@ -432,7 +432,7 @@ void NvptxPrinter::Guarded(ValueId mask, int lanes,
   }
 }
 
-NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
+GpuPrinter::Values GpuPrinter::Load(ValueId n) {
   const Instruction& i = at(n);
   const ValueId memory = i.src[0], mask = i.src.size() == 4 ? i.src[2] : -1;
   Values out;
@@ -469,7 +469,7 @@ NvptxPrinter::Values NvptxPrinter::Load(ValueId n) {
   return out;
 }
 
-void NvptxPrinter::Store(ValueId n) {
+void GpuPrinter::Store(ValueId n) {
   const Instruction& i = at(n);
   const ValueId memory = i.src[0], mask = i.src.size() == 4 ? i.src[3] : -1;
   Guarded(mask, at(i.src[2]).lanes, [&](int begin, int end, Value* condition) {

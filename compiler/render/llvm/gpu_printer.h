@@ -33,10 +33,10 @@ inline DType BitsOf(DType dtype) {
   }
 }
 
-class NvptxPrinter : protected ScopePrinter {
+class GpuPrinter : protected ScopePrinter {
  public:
-  NvptxPrinter(const program::Program& program, const Target& target, llvm::Module& module);
-  virtual ~NvptxPrinter() = default;
+  GpuPrinter(const program::Program& program, const Target& target, llvm::Module& module);
+  virtual ~GpuPrinter() = default;
 
   // Adds the kernel `symbol` to the module. Errors: UNIMPLEMENTED, as NvptxRenderer::Render.
   absl::Status Run(const std::string& symbol);
