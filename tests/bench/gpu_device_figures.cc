@@ -343,8 +343,8 @@ class Measurement {
     const UOp* const kernel = schedule.kernels[0].ast;
     worker::InProcessCompiler compiler({.target = target_});
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
-    worker::KernelMeasurer measurer(std::move(encoded.bytes), &compiler, &device_, /*batch=*/1,
-                                    /*watch=*/nullptr);
+    worker::KernelMeasurer measurer(std::move(encoded.bytes), &compiler, &device_, {});
+    OB_RETURN_IF_ERROR(measurer.Open());
     const double begin = Now();
     search::BeamOptions options{.width = sizes_.beam_width,
                                 .stop = [&] { return Now() - begin > sizes_.beam_seconds; },
