@@ -136,6 +136,7 @@ Option& Option::Needs(const std::string& other) {
   Of(option_)->needs(other);
   return *this;
 }
+bool Option::Given() const { return Of(option_)->count() > 0; }
 Option& Option::ShowDefault() {
   Of(option_)->capture_default_str();
   return *this;

@@ -34,6 +34,7 @@ class Option {
   Option& ShowDefault();  // in --help: the text that the value holds now; numbers show it always
   Option& ShowDefault(const std::string& text);
   Option& Hidden();  // not in --help
+  bool Given() const;  // after Parse
 
  private:
   friend class Command;

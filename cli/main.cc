@@ -2,6 +2,7 @@
 // and operators do: keys, bills, sweeps, estimates.
 #include <fcntl.h>
 
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -149,8 +150,9 @@ int Main(int argc, char** argv) {
          "number of GPUs)")
       .Between(1, 64)
       .ShowDefault("");
-  up.Add("--listen", &server.listen, "HOST:PORT or unix:/path; port 0 takes a free one")
-      .ShowDefault();
+  const Option listen =
+      up.Add("--listen", &server.listen, "HOST:PORT or unix:/path; port 0 takes a free one")
+          .ShowDefault();
   up.Add("--port", &server.port).Between(0, 65535).Hidden();  // as it was called before --listen
   up.Add("--host", &server.host).Hidden();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
@@ -569,6 +571,10 @@ int Main(int argc, char** argv) {
   BlockSignals();
   if (see.Given()) return RunViz(viz);
   if (trace.Given()) return RunTrace(trace_file);
+  if (up.Given() && listen.Given() && (server.port.has_value() || !server.host.empty())) {
+    std::fprintf(stderr, "outboard: --port and --host are what --listen says too: give one\n");
+    return 2;
+  }
   if (up.Given()) return RunUp(server);
   if (gateway.Given()) return RunGateway(server);
   if (worker.Given()) return RunWorker(server);

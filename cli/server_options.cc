@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -16,6 +17,7 @@
 #include "client/session/address.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
@@ -24,6 +26,7 @@ namespace outboard::cli {
 namespace {
 
 constexpr size_t kProxySecretBytesMin = 32;  // 128 bits in hex
+constexpr std::string_view kAnyDevice = "auto";
 
 // The secret that was given, or "". Executors do not inherit it. `fingerprint`: as in
 // ReadFleetSecret.
@@ -38,6 +41,24 @@ absl::StatusOr<std::string> GivenFleetSecret(const ServerFlags& flags,
   if (secret.ok()) return secret;
   return absl::InvalidArgumentError(
       absl::StrCat("--fleet-secret-file: ", secret.status().message()));
+}
+
+// OUTBOARD_DEVICE=auto: for this process and those that it starts, cuda where the machine has
+// NVIDIA's GPUs and their driver, else cpu, and one line why.
+void ChooseDevice() {
+  constexpr char kDevice[] = "OUTBOARD_DEVICE";
+  const char* const named = std::getenv(kDevice);
+  if (named == nullptr || std::string_view(named) != kAnyDevice) return;
+  absl::Status found = runtime::TryDeviceKind(runtime::kCuda);
+  const size_t gpus = found.ok() ? runtime::ListDevices(runtime::kCuda).size() : 0;
+  if (found.ok() && gpus == 0) found = absl::UnavailableError("CUDA: no device answers");
+  setenv(kDevice, std::string(found.ok() ? runtime::kCuda : runtime::kCpu).c_str(), 1);
+  if (found.ok())
+    telemetry::LogInfo("device_chosen", {{"device", runtime::kCuda}, {"count", gpus}});
+  else
+    telemetry::LogWarning("device_chosen", {{"device", runtime::kCpu},
+                                            {"message", found.message()},
+                                            {"effect", "this worker serves its processor"}});
 }
 
 absl::Status CheckDevice() {
@@ -241,6 +262,7 @@ absl::StatusOr<int> DevicesOf(const ServerFlags& flags, int otherwise) {
 
 absl::Status CheckThisCanWork() {
   OB_RETURN_IF_ERROR(CheckCompiler());
+  ChooseDevice();
   return CheckDevice();
 }
 

@@ -62,7 +62,8 @@ int64_t SharedMemory();
 // else `otherwise`; with GPUs at most and by default one for each of them.
 absl::StatusOr<int> DevicesOf(const ServerFlags& flags, int otherwise);
 
-// Before anything is started: every executor would end with the same words.
+// Before anything is started: every executor would end with the same words. Also decides what
+// OUTBOARD_DEVICE=auto is here (docs/gpu-workers.md), for this process and those that it starts.
 absl::Status CheckThisCanWork();
 
 }  // namespace outboard::cli

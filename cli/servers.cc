@@ -241,6 +241,7 @@ absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
 int RunWorker(const ServerFlags& given) {
   ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
+  if (!flags.node_folder.empty()) StartWithDriver(flags.node_folder);
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = DevicesOf(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());
@@ -248,7 +249,6 @@ int RunWorker(const ServerFlags& given) {
   const auto node = StartOfNode(flags);
   if (!node.ok()) return Report(node.status());
   const bool is_node = node->has_value();
-  if (is_node) StartWithDriver(flags.node_folder);
   const auto join =
       flags.own ? JoinOfOwn(flags)
                 : JoinOfFleet(flags, is_node ? std::optional((*node)->claim) : std::nullopt);
@@ -303,8 +303,11 @@ int RunWorker(const ServerFlags& given) {
             ? absl::InvalidArgumentError("a node joins by TLS: give --tls-fingerprint or --tls-ca")
             : enrolment->Channels().status();
     if (!let_in.ok()) return Report(let_in);
-    if (FetchDriver(*enrolment, **node, flags.node_folder)) StartWithDriver(flags.node_folder);
   }
+  // Not before it has joined: a driver may be large, and the way to it slow.
+  std::optional<DriverFetch> driver;
+  if (is_node)
+    driver.emplace(*enrolment, **node, flags.node_folder, [] { kill(getpid(), SIGTERM); });
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
                                .enrolment = enrolment,
@@ -319,7 +322,10 @@ int RunWorker(const ServerFlags& given) {
                                .memory_bytes_max = MemoryOf(flags),
                                .links = *std::move(links)},
                               [&] {
-                                if (is_node) NoteJoined(flags.node_folder);
+                                if (is_node) {
+                                  NoteJoined(flags.node_folder);
+                                  driver->Begin();
+                                }
                                 return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
                               });
@@ -327,6 +333,7 @@ int RunWorker(const ServerFlags& given) {
   if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
   if (is_node && supervisor.restarts()) return worker::kExitRestartMachine;
+  if (is_node && driver->IsReady() && !supervisor.failed()) return worker::kExitRestartWorker;
   return supervisor.failed() ? 2 : Report(status);
 }
 

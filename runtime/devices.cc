@@ -51,10 +51,15 @@ std::vector<std::string> DeviceKinds() {
   return kinds;
 }
 
+absl::Status TryDeviceKind(std::string_view kind) {
+  const Entry* const entry = Find(kind);
+  return entry != nullptr ? entry->check() : absl::InvalidArgumentError("there is no such kind");
+}
+
 absl::Status CheckDeviceKind(std::string_view kind) {
   std::string why;
-  if (const Entry* const entry = Find(kind); entry != nullptr) {
-    const absl::Status status = entry->check();
+  if (Find(kind) != nullptr) {
+    const absl::Status status = TryDeviceKind(kind);
     if (status.ok()) return absl::OkStatus();
     why = absl::StrCat(" (", status.message(), ")");
   }

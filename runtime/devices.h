@@ -55,6 +55,10 @@ std::vector<std::string> DeviceKinds();
 //                           this machine
 absl::Status CheckDeviceKind(std::string_view kind);
 
+// Why this machine has not the device `kind`, in one line, without a look at the others.
+// Errors: INVALID_ARGUMENT  there is no such kind; else those of the device's driver
+absl::Status TryDeviceKind(std::string_view kind);
+
 // Errors: as CheckDeviceKind; UNIMPLEMENTED  the device lacks a feature that every kernel needs
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(std::string_view kind,
                                                    const DeviceOptions& options);

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/host_port.h"
 #include "cli/common.h"
 #include "cli/node/boot_server.h"
 #include "cli/node/commands.h"
@@ -139,9 +141,9 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
   if (!authority.ok()) return authority.status();
   return [authority = *authority, flags]() -> absl::StatusOr<HttpsIdentity> {
     std::vector<std::string> more = flags.tls_names;
-    std::string host = flags.https_listen.substr(0, flags.https_listen.rfind(':'));
-    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-    if (host != "0.0.0.0" && host != "::") more.push_back(host);
+    if (const auto place = SplitHostPort(flags.https_listen);
+        place.has_value() && place->host != "0.0.0.0" && place->host != "::")
+      more.push_back(place->host);
     OB_ASSIGN_OR_RETURN(const tls::KeyAndChain issued,
                         authority.Issue({.common_name = "outboard boot",
                                          .names = gateway::NamesOfThisMachine(more)}));
@@ -149,6 +151,16 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
     return HttpsIdentity{.pem = issued.ToPem(),
                          .renew_at = tls::RenewAt(own.not_before(), own.not_after())};
   };
+}
+
+// Whether its signature is good says the firmware that starts it.
+absl::StatusOr<BootFile> ReadEfiFile(const std::string& path) {
+  char head[2] = {};
+  std::ifstream(path, std::ios::binary).read(head, sizeof head);
+  if (head[0] != 'M' || head[1] != 'Z')
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--efi: ", path, " is no program for UEFI; deploy/image/sign --certificate makes it"));
+  return ReadBootFile(path);
 }
 
 absl::Status Boot(const BootFlags& flags) {
@@ -159,9 +171,13 @@ absl::Status Boot(const BootFlags& flags) {
   OB_RETURN_IF_ERROR(images.Open(data));
   if (!flags.image.empty()) {
     OB_ASSIGN_OR_RETURN(options.image, ReadServedImage(data, flags.image));
-  } else if (!images.HasAny()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no image was added to ", data, " (`outboard image add`), and there is no --image"));
+  } else if (!images.HasAny() && flags.efi.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no image was added to ", data,
+                     " (`outboard image add`), and there is neither --image nor --efi"));
+  }
+  if (!flags.efi.empty()) {
+    OB_ASSIGN_OR_RETURN(options.efi, ReadEfiFile(flags.efi));
   }
   options.files = images.Files();
   // Added while this runs, too.
@@ -192,8 +208,10 @@ absl::Status Boot(const BootFlags& flags) {
     OB_ASSIGN_OR_RETURN(options.https_identity, IdentityOf(flags, data));
   }
   const std::string image = options.image ? options.image->digest : "as `outboard image use` says";
+  const bool has_efi = options.efi.has_value();
   OB_ASSIGN_OR_RETURN(const auto server, BootServer::Start(std::move(options)));
   std::printf("image %s\n", image.c_str());
+  if (has_efi) std::printf("http://%s/boot.efi\n", server->address().c_str());
   if (const std::string https = server->https_address(); !https.empty())
     std::printf("https://%s/boot.ipxe\n", https.c_str());
   OB_RETURN_IF_ERROR(

@@ -18,9 +18,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/host_port.h"
 #include "cli/http_answers.h"
 #include "telemetry/log.h"
 
@@ -155,11 +155,22 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       return Script(ParseBootQuery(path.size() < target.size() ? target.substr(path.size() + 1)
                                                                : std::string_view()),
                     request);
+    if (path == "/boot.efi" && shared_->options.efi.has_value()) return Efi(request);
     if (path.starts_with(kDigestFolder)) {
       if (const BootFile* const file = shared_->Find(path.substr(kDigestFolder.size())))
         return File(*file, request);
     }
     return PlainAnswer(http::status::not_found, "There is no such file.\n");
+  }
+
+  // Firmware says nothing of the machine, and the file's command line is under its signature: it is
+  // the same for everybody, without a claim and never on trial.
+  Response Efi(const Request& request) {
+    const BootFile& file = *shared_->options.efi;
+    if (request.method() == http::verb::get)
+      telemetry::LogInfo("node_boots_efi",
+                         {{"address", from_.to_string()}, {"file", "sha256:" + file.digest}});
+    return File(file, request);
   }
 
   // HEAD only looks: it spends neither a claim nor a trial.
@@ -187,9 +198,10 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
     const auto host = request[http::field::host];
     script.boot_server = HostOfHeader({host.data(), host.size()});
     // Drivers are fetched without TLS: their digest is all that is believed.
-    if (kHasTls && !script.boot_server.empty())
-      script.boot_server = script.boot_server.substr(0, script.boot_server.rfind(':') + 1) +
-                           std::to_string(shared_->plain_port);
+    if (auto place = SplitHostPort(script.boot_server); kHasTls && place.has_value()) {
+      place->port = shared_->plain_port;
+      script.boot_server = ToString(*place);
+    }
     return PlainAnswer(http::status::ok,
                        NodeScript(choice->image, script, claim, choice->joins_within_s));
   }
@@ -309,21 +321,17 @@ class Server final : public BootServer {
  private:
   static absl::Status ListenOn(const char* flag, const std::string& listen,
                                tcp::acceptor& acceptor, std::string& address) {
-    const size_t colon = listen.rfind(':');
-    std::string host = listen.substr(0, colon);
-    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-    if (host == "localhost") host = "127.0.0.1";
-    int port = -1;
+    std::optional<HostPort> place = SplitHostPort(listen);
+    if (place.has_value() && place->host == "localhost") place->host = "127.0.0.1";
     Error error;
-    const auto ip = boost::asio::ip::make_address(host, error);
-    if (colon == std::string::npos || error || !absl::SimpleAtoi(listen.substr(colon + 1), &port) ||
-        port < 0 || port > 65535)
+    const auto ip = boost::asio::ip::make_address(place ? place->host : "", error);
+    if (!place.has_value() || error)
       return absl::InvalidArgumentError(
           absl::StrCat(flag, ": ", listen, " is no ADDRESS:PORT, as 0.0.0.0:6669"));
-    const tcp::endpoint place(ip, static_cast<uint16_t>(port));
-    if (absl::Status status = ListenAt(place, listen, acceptor); !status.ok()) return status;
-    address = absl::StrCat(host.find(':') == std::string::npos ? host : "[" + host + "]", ":",
-                           acceptor.local_endpoint().port());
+    if (absl::Status status = ListenAt({ip, place->port}, listen, acceptor); !status.ok())
+      return status;
+    place->port = acceptor.local_endpoint().port();
+    address = ToString(*place);
     return absl::OkStatus();
   }
 

@@ -46,7 +46,8 @@ struct BootServerOptions {
   // Asked at the start, and again from `renew_at` on; one that fails keeps what was there.
   std::function<absl::StatusOr<HttpsIdentity>()> https_identity = {};
   std::optional<BootImage> image;  // of machines of which nothing was said
-  std::vector<BootFile> files;     // besides
+  std::optional<BootFile> efi = {};  // /boot.efi: a signed file for firmware that boots over HTTP
+  std::vector<BootFile> files;       // besides
   // Another file of this digest, 64 hex digits; nullopt: there is none.
   std::function<std::optional<BootFile>(const std::string& digest)> find =
       [](const std::string&) { return std::nullopt; };

@@ -123,6 +123,9 @@ NodeCommands::NodeCommands(Arguments& app) {
   boot.Add("--image", &boot_.image,
            "Folder that deploy/image/build wrote, for machines of which `outboard image use` says "
            "nothing");
+  boot.Add("--efi", &boot_.efi,
+           "One signed file (deploy/image/sign --certificate) to serve as /boot.efi, for firmware "
+           "that boots over HTTP under Secure Boot");
   boot.Add("--listen", &boot_.listen, "HOST:PORT that the machines reach").ShowDefault();
   boot.Add("--https-listen", &boot_.https_listen,
            "HOST:PORT of HTTPS besides, with a certificate of the gateway's CA, for firmware and "

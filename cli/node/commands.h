@@ -58,6 +58,7 @@ struct BootFlags {  // of `outboard boot`
   std::string tls_certificate_file, tls_key_file;  // empty: of the gateway's CA
   std::vector<std::string> tls_names;              // of that certificate, besides
   std::string image;               // a folder that deploy/image/build wrote; empty: those added
+  std::string efi;                 // a file of deploy/image/sign; empty: none
   std::string gateway;             // where nodes join; empty: as the image says
   std::string append;              // to the kernel's command line
   std::vector<std::string> files;  // served by digest besides

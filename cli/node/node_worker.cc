@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -27,6 +28,7 @@ namespace {
 constexpr std::chrono::seconds kSentWithin{5};
 constexpr size_t kCommandBytesMax = 64 << 10;
 constexpr char kHasDriver[] = "OUTBOARD_NODE_DRIVER";  // of a worker that was started with it
+constexpr char kNamedFile[] = "driver-named";  // in the node's folder: NodeDriver; empty: none
 
 // 0: the kernel does not say.
 int64_t MemoryAvailableMib() {
@@ -66,9 +68,10 @@ void NoteJoined(const std::string& node_folder) {
 
 void StartWithDriver(const std::string& node_folder) {
   const std::string libraries = worker::DriverLibraries(node_folder);
-  if (libraries.empty() || std::getenv(kHasDriver) != nullptr) return;
+  if (!worker::HasCuda(libraries) || std::getenv(kHasDriver) != nullptr) return;
   setenv("LD_LIBRARY_PATH", libraries.c_str(), /*overwrite=*/1);
   setenv(kHasDriver, "1", /*overwrite=*/1);
+  setenv("OUTBOARD_DEVICE", "auto", /*overwrite=*/0);
   const std::string line = worker::FileText("/proc/self/cmdline", kCommandBytesMax);
   std::vector<std::string> words = absl::StrSplit(line, '\0', absl::SkipEmpty());
   std::vector<char*> argv;
@@ -78,27 +81,48 @@ void StartWithDriver(const std::string& node_folder) {
   telemetry::LogWarning("node_driver", {{"message", "the worker cannot start again with it"}});
 }
 
-bool FetchDriver(const worker::Enrolment& enrolment, const NodeStart& start,
-                 const std::string& node_folder) {
-  // What a worker that was started again would be told was said to the one before.
-  if (std::getenv(kHasDriver) != nullptr || !enrolment.has_asked()) return false;
-  absl::Status used;
-  if (enrolment.driver().has_value()) {
-    const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
-    used = worker::UseDriver(*enrolment.driver(), boot != nullptr ? boot : "",
-                             start.facts.kernel(), node_folder);
-  } else {
-    used = absl::NotFoundError(
-        absl::StrCat("no driver for kernel ", start.facts.kernel(),
-                     " was added (outboard image add --driver)"));
+DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& start,
+                         std::string node_folder, std::function<void()> on_ready)
+    : kernel_(start.facts.kernel()),
+      node_folder_(std::move(node_folder)),
+      on_ready_(std::move(on_ready)) {
+  if (!worker::DriverLibraries(node_folder_).empty()) return;  // an earlier start has brought it
+  const std::string kept = node_folder_ + "/" + kNamedFile;
+  if (!enrolment.has_asked()) {
+    // What a worker that was started again would be told was said to the one before.
+    proto::NodeDriver named;
+    if (named.ParseFromString(worker::FileText(kept)) && !named.digest().empty()) named_ = named;
+    return;
   }
-  if (used.ok()) {
-    telemetry::LogInfo("node_driver", {{"driver", enrolment.driver()->digest()}});
-    return true;
-  }
-  telemetry::LogWarning("node_driver", {{"message", used.message()},
-                                        {"effect", "this machine serves with its CPUs"}});
-  return false;
+  named_ = enrolment.driver();
+  std::ofstream(kept, std::ios::binary | std::ios::trunc)
+      << named_.value_or(proto::NodeDriver()).SerializeAsString();
+  if (!named_.has_value())
+    SayWithout(absl::StrCat("no driver for kernel ", kernel_,
+                            " was added (outboard image add --driver)"));
+}
+
+void DriverFetch::Begin() {
+  if (named_.has_value())
+    thread_ = std::jthread([this](std::stop_token stop) { Fetch(std::move(stop)); });
+}
+
+void DriverFetch::Fetch(std::stop_token stop) {
+  const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
+  const absl::Status used =
+      worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_, node_folder_, stop);
+  if (stop.stop_requested()) return;  // whoever is started next fetches it
+  if (!used.ok()) return SayWithout(std::string(used.message()));
+  telemetry::LogInfo("node_driver", {{"driver", named_->digest()}, {"kernel", kernel_}});
+  if (!worker::HasCuda(worker::DriverLibraries(node_folder_)))
+    return SayWithout("the driver has no lib/libcuda.so.1");
+  is_ready_ = true;
+  on_ready_();
+}
+
+void DriverFetch::SayWithout(const std::string& why) {
+  telemetry::LogWarning("node_driver",
+                        {{"message", why}, {"effect", "this machine serves with its CPUs"}});
 }
 
 NodeLogStream::NodeLogStream(const std::string& node_folder)

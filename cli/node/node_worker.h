@@ -2,10 +2,14 @@
 // (worker/init/node_init.h), and its log on the way to the gateway.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "cli/commands.h"
@@ -28,14 +32,39 @@ absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags);
 // Tells process 1 that the node has joined: one that boots an image on trial then stays.
 void NoteJoined(const std::string& node_folder);
 
-// Drivers of a vendor's (worker/init/node_driver.h). FetchDriver brings what the gateway has named
-// to a node that has just enrolled: true where it is mounted now. Else a line says why, and that
-// the machine serves with its CPUs.
-bool FetchDriver(const worker::Enrolment& enrolment, const NodeStart& start,
-                 const std::string& node_folder);
-// Where one is mounted, and this process was started without it: starts this process again, with
-// the driver's libraries on its path. Returns where there is nothing to do.
+// Drivers of a vendor's (worker/init/node_driver.h): a node joins and serves its CPUs, fetches what
+// the gateway has named beside that, and hands its sessions on; process 1 starts its worker again,
+// which begins with the driver's library and serves the GPUs.
+
+// Where a driver with NVIDIA's library is mounted, and this process was started without it: starts
+// this process again, with the library on its path and OUTBOARD_DEVICE=auto. Returns where there is
+// nothing to do.
 void StartWithDriver(const std::string& node_folder);
+
+// Threads: one, but for IsReady.
+class DriverFetch {
+ public:
+  // Looks at what `enrolment` was told, before anybody else uses it. `on_ready` is called on a
+  // thread of this one's, once a driver is mounted with which the worker should start again. Where
+  // none comes, a line says why, and that the machine serves with its CPUs.
+  DriverFetch(const worker::Enrolment& enrolment, const NodeStart& start, std::string node_folder,
+              std::function<void()> on_ready);
+  // The destructor ends a fetch.
+
+  // The node has joined.
+  void Begin();
+  bool IsReady() const { return is_ready_; }
+
+ private:
+  void Fetch(std::stop_token stop);
+  static void SayWithout(const std::string& why);
+
+  const std::string kernel_, node_folder_;
+  const std::function<void()> on_ready_;
+  std::optional<proto::NodeDriver> named_;
+  std::atomic<bool> is_ready_{false};
+  std::jthread thread_;  // last: it uses the others
+};
 
 // Sends the node's log by the newest connection with a certificate. Threads: any.
 class NodeLogStream {

@@ -139,7 +139,7 @@ absl::Status RemoteSession::Dial() {
   if (!target.empty()) {
     OB_RETURN_IF_ERROR(CheckTarget("the gateway's address", target));
   } else {
-    OB_ASSIGN_OR_RETURN(serve_, PrivateServe::Get(options_.devices));
+    OB_ASSIGN_OR_RETURN(serve_, PrivateServe::Get(options_.devices.value_or(1)));
     target = serve_->target();
   }
   target_ = target;

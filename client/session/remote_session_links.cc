@@ -22,7 +22,7 @@ absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link) {
   link_ = std::move(link);
   link_->Start(this);
   core_.Advance(Now());
-  core_.Open(options_.devices);
+  core_.Open(options_.devices.value_or(0));
   Flush();
   absl::Status interrupted = AwaitDecision(lock);
   if (!interrupted.ok()) {

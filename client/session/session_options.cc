@@ -35,17 +35,18 @@ std::string_view Variable(const char* name) {
 }  // namespace
 
 absl::Status SessionOptions::CheckDevices() const {
-  if (devices == 0 || devices > wire::kSessionDevicesMax)
-    return absl::InvalidArgumentError(absl::StrCat("devices = ", devices, ": a session has 1 to ",
+  const uint32_t asked = devices.value_or(1);
+  if (asked == 0 || asked > wire::kSessionDevicesMax)
+    return absl::InvalidArgumentError(absl::StrCat("devices = ", asked, ": a session has 1 to ",
                                                    wire::kSessionDevicesMax));
   if (mesh.size() > wire::kMeshAxesMax)
     return absl::InvalidArgumentError(
         absl::StrCat("a mesh of ", mesh.size(), " axes; limit ", wire::kMeshAxesMax));
   uint64_t product = 1;  // of at most four numbers, each cut off above the limit
   for (const uint32_t size : mesh) product *= std::min(size, wire::kSessionDevicesMax + 1);
-  if (!mesh.empty() && product != devices)
+  if (!mesh.empty() && product != asked)
     return absl::InvalidArgumentError(absl::StrCat("mesh = ", absl::StrJoin(mesh, " x "), " has ",
-                                                   product, " places for ", devices, " devices"));
+                                                   product, " places for ", asked, " devices"));
   if (spread == "stages")
     return absl::UnimplementedError(
         "spread = \"stages\": pipeline stages are not there yet; write \"auto\", \"data\", "
@@ -76,7 +77,7 @@ absl::Status SessionOptions::CheckNames() const {
 absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
   if (const std::string devices(Variable("CLOUD_DEVICES")); !devices.empty()) {
-    if (!absl::SimpleAtoi(devices, &options.devices) || !options.CheckDevices().ok())
+    if (!absl::SimpleAtoi(devices, &options.devices.emplace()) || !options.CheckDevices().ok())
       return absl::InvalidArgumentError(absl::StrCat("CLOUD_DEVICES is \"",
                                                      absl::CHexEscape(devices),
                                                      "\": write a number of devices, 1 to ",

@@ -28,8 +28,9 @@ struct SessionOptions {
   std::string key;
   // TLS to whatever is not on this machine, checked by the system's roots, unless set otherwise.
   Protection protection = {};
-  // 1 to wire::kSessionDevicesMax, all of one kind. The program is the same for any number.
-  uint32_t devices = 1;
+  // 1 to wire::kSessionDevicesMax, all of one kind. The program is the same for any number. Not
+  // said: 1, or those of the session that `attach` or `fork_of` names, which has no other number.
+  std::optional<uint32_t> devices = {};
   // How they are arranged: sizes of axes, whose product is `devices`, the last one numbered
   // fastest: (nodes, devices of a node). Empty: one axis.
   std::vector<uint32_t> mesh = {};

@@ -506,7 +506,9 @@ void CoreDriver::TellProgress() {
 
 void CoreDriver::TellProgress(SessionId id, const Session& session) {
   if (session.relay != nullptr)
-    Tell(SessionProgress{id, session.relay->busy() || session.relay->is_streaming(),
+    Tell(SessionProgress{id,
+                         session.relay->busy() || session.relay->is_streaming() ||
+                             planted_.never_idle,
                          planted_.bill_replay ? 0 : session.relay->done_seq(),
                          session.is_connecting || session.relay->is_opening() ||
                              session.relay->awaits_saved()});

@@ -72,6 +72,7 @@ struct DriverPlanted {
   bool never_wakes = false;          // does not hear what a client sends while its session sleeps
   bool bill_replay = false;          // does not say what was done before an executor was lost
   bool wall_clock = false;           // tells the core the time of the wall clock
+  bool never_idle = false;           // says that every session has work under way
   bool old_placement = false;        // takes a replaced executor's end for its successor's
 };
 

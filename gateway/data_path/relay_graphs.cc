@@ -77,7 +77,7 @@ absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::
   absl::Status verdict = admission_->Check(tenant_, graph.id(), bytes);
   trace_.Verified(check_ns, bytes.size());
   if (runs_ != nullptr && verdict.ok()) return runs_->AddGraph(graph.id(), bytes);
-  if (runs_ != nullptr) runs_->AddRefused(graph.id());
+  if (runs_ != nullptr) return runs_->AddRefused(graph.id(), std::move(verdict));
   if (!verdict.ok()) {
     proto::Graph& refused = *out.add_items()->mutable_graph();
     refused.set_id(graph.id());

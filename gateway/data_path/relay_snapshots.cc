@@ -35,9 +35,12 @@ void Relay::CheckSnapshot() {
   AskForSnapshotIfDue();
 }
 
-// R7.
+// R7. Ranks that began with a snapshot get items again: how arrays lie behind one of these is not
+// known any more, and a snapshot of it would be no use to a gateway that is started again, or to
+// another client. It is asked for behind the last of them.
 void Relay::AskForSnapshotIfDue() {
   if (answers_ == nullptr || !answers_->all_opened() || !has_all()) return;
+  if (runs_ != nullptr && runs_->sent_seq() > sent_seq_) return;
   const auto ask = asks_.Due(clock_().ns / 1'000'000, answers_->most_opened());
   if (!ask.has_value()) return;
   if (runs_ != nullptr) runs_->NoteSnapshot(ask->seq);

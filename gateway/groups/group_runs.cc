@@ -63,21 +63,33 @@ absl::Status CheckSize(const proto::ClientItem& item) {
 
 }  // namespace
 
+absl::Status GroupRuns::CheckRoom(size_t bytes) const {
+  if (graphs_.size() < kGroupGraphsMax && graph_bytes_ + bytes <= kGroupGraphBytesMax)
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the graphs of a session on several devices are over the limit of ",
+                   kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+}
+
+// One that was refused may be good: other bytes came under its id.
 absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   std::lock_guard lock(mutex_);
-  if (graphs_.contains(id)) return absl::OkStatus();
-  if (graphs_.size() >= kGroupGraphsMax || graph_bytes_ + bytes.size() > kGroupGraphBytesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the graphs of a session on several devices are over the limit of ",
-                     kGroupGraphsMax, " or of ", kGroupGraphBytesMax, " bytes"));
+  const auto known = graphs_.find(id);
+  if (known != graphs_.end() && known->second.bytes.has_value()) return absl::OkStatus();
+  if (absl::Status room = CheckRoom(bytes.size()); !room.ok()) return room;
   graph_bytes_ += bytes.size();
   graphs_[id].bytes = std::move(bytes);
   return absl::OkStatus();
 }
 
-void GroupRuns::AddRefused(const std::string& id) {
+absl::Status GroupRuns::AddRefused(const std::string& id, absl::Status why) {
   std::lock_guard lock(mutex_);
-  if (graphs_.size() < kGroupGraphsMax) graphs_.try_emplace(id);
+  if (graphs_.contains(id)) return absl::OkStatus();
+  if (absl::Status room = CheckRoom(why.message().size()); !room.ok()) return room;
+  graph_bytes_ += why.message().size();
+  graphs_[id].refused = std::make_shared<const WrittenGraph>(
+      WrittenGraph{.status = std::move(why), .id = id, .is_clients = true});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame& frame,
@@ -91,9 +103,10 @@ absl::StatusOr<bool> GroupRuns::Prepare(bool may_write, const proto::ClientFrame
     if (turn != turn_) return true;
     if (!looked.ok() || !*looked) return looked;
     seen_seq_ = item.seq();
-    if (handles_.size() > kGroupHandlesMax)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the session has ", handles_.size(), " handles; limit ", kGroupHandlesMax));
+    if (handles_.size() > kGroupHandlesMax || handles_.places() > 2 * kGroupHandlesMax)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the session has ", handles_.size(), " handles, ", handles_.places(),
+          " with those between them; limits ", kGroupHandlesMax, " and ", 2 * kGroupHandlesMax));
   }
   return true;
 }
@@ -150,9 +163,9 @@ void GroupRuns::LookAtPut(uint64_t seq, const proto::Put& put) {
 
 // A graph of one node is written in no time.
 void GroupRuns::LookAtWhole(uint32_t index, uint64_t handle, Item& item) {
-  const auto found = handles_.find(handle);
-  if (found == handles_.end() || found->second.cut == nullptr) return;
-  item.whole[index] = sharder_->Gather(tenant_, mesh_, *found->second.cut);
+  const Handle* const found = handles_.Find(handle);
+  if (found == nullptr || found->cut == nullptr) return;
+  item.whole[index] = sharder_->Gather(tenant_, mesh_, *found->cut);
 }
 
 GroupRuns::Handle GroupRuns::HandleOf(std::shared_ptr<const WrittenGraph::Result> stored) {
@@ -171,8 +184,8 @@ void GroupRuns::Hold(shard::DeviceMemory& memory, const Handle& handle, int64_t 
 shard::DeviceMemory GroupRuns::MemoryFor(const proto::Run& run) const {
   shard::DeviceMemory memory = memory_;
   for (const uint64_t handle : run.inputs())
-    if (const auto found = handles_.find(handle); found != handles_.end())
-      Hold(memory, found->second, -1);
+    if (const Handle* const found = handles_.Find(handle); found != nullptr)
+      Hold(memory, *found, -1);
   const int64_t step = std::max<int64_t>(memory_.bytes / kHeldMemorySteps, 1);
   memory.held_bytes -= memory.held_bytes % step;
   memory.held_cut_bytes -= memory.held_cut_bytes % step;
@@ -190,11 +203,9 @@ void GroupRuns::DescribeRun(const proto::Run& run) {
   shard::DeviceMemory memory = memory_;
   words_.push_back(static_cast<uint64_t>(run.inputs_size()));
   for (const uint64_t handle : run.inputs()) {
-    const auto found = handles_.find(handle);
-    words_.push_back(found == handles_.end()
-                         ? 0
-                         : found->second.layout | (found->second.is_state ? kState : 0));
-    if (found != handles_.end()) Hold(memory, found->second, -1);
+    const Handle* const found = handles_.Find(handle);
+    words_.push_back(found == nullptr ? 0 : found->layout | (found->is_state ? kState : 0));
+    if (found != nullptr) Hold(memory, *found, -1);
   }
   for (const uint32_t input : run.donate())
     if (input < static_cast<uint32_t>(run.inputs_size())) words_[1 + input] |= kDonated;
@@ -243,10 +254,10 @@ void GroupRuns::KeepKnown(ClientGraph& graph, const std::shared_ptr<const Writte
 GraphUse GroupRuns::UseOf(const proto::Run& run) const {
   GraphUse use{.graph_id = run.graph_id(), .mesh = mesh_, .spread = spread_};
   for (const uint64_t handle : run.inputs()) {
-    const auto found = handles_.find(handle);
-    const bool is_cut = found != handles_.end() && found->second.cut != nullptr;
-    use.inputs.push_back(is_cut ? found->second.cut->layout : shard::Layout{});
-    use.state.push_back(found != handles_.end() && found->second.is_state);
+    const Handle* const found = handles_.Find(handle);
+    const bool is_cut = found != nullptr && found->cut != nullptr;
+    use.inputs.push_back(is_cut ? found->cut->layout : shard::Layout{});
+    use.state.push_back(found != nullptr && found->is_state);
   }
   for (const uint32_t input : run.donate())
     if (input < use.state.size()) use.state[input] = true;
@@ -278,25 +289,30 @@ GraphUse GroupRuns::UseOf(const proto::Run& run) const {
 
 void GroupRuns::Define(uint64_t handle, Handle defined) {
   Hold(memory_, defined, 1);
-  const auto [at, is_new] = handles_.try_emplace(handle);
-  Hold(memory_, at->second, -1);  // nothing, where it is new
-  unsent_.push_back({handle, is_new ? std::nullopt : std::optional(std::move(at->second))});
-  at->second = std::move(defined);
+  const auto [at, is_new] = handles_.TryEmplace(handle);
+  Hold(memory_, *at, -1);  // nothing, where it is new
+  auto& [name, before] = unsent_.emplace_back(handle, std::nullopt);
+  if (!is_new) before = std::move(*at);
+  *at = std::move(defined);
 }
 
 void GroupRuns::Erase(uint64_t handle) {
-  const auto found = handles_.find(handle);
-  if (found == handles_.end()) return;
-  Hold(memory_, found->second, -1);
-  unsent_.push_back({handle, std::move(found->second)});
-  handles_.erase(found);
+  Handle* const found = handles_.Find(handle);
+  if (found == nullptr) return;
+  Hold(memory_, *found, -1);
+  unsent_.emplace_back(handle, std::move(*found));
+  handles_.Erase(handle);
 }
 
 void GroupRuns::LimitMemory(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto most = static_cast<int64_t>(
       std::min(bytes, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
-  if (most > 0) memory_.bytes = memory_.bytes == 0 ? most : std::min(memory_.bytes, most);
+  KeepToLimit(most);
+}
+
+void GroupRuns::KeepToLimit(int64_t bytes) {
+  if (bytes > 0) memory_.bytes = memory_.bytes == 0 ? bytes : std::min(memory_.bytes, bytes);
 }
 
 absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const proto::Run& run,
@@ -305,8 +321,7 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   if (graph == graphs_.end())
     return absl::InvalidArgumentError(
         absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
-  static const auto nothing = std::make_shared<const WrittenGraph>();
-  std::shared_ptr<const WrittenGraph> written = nothing;
+  std::shared_ptr<const WrittenGraph> written = graph->second.refused;
   if (graph->second.bytes.has_value()) {
     DescribeRun(run);
     written = FindKnown(graph->second);
@@ -357,7 +372,6 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
     defined.is_state = true;
     Define(run.outputs(i), std::move(defined));
   }
-  if (written == nothing) return true;
   Item& item = items_[seq] = {.run = std::move(written)};
   for (const uint32_t output : run.fetch())
     if (output < item.run->results.size() && !item.run->results[output].layout.is_whole())

@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/shard/shard.h"
 #include "gateway/groups/graph_sharder.h"
+#include "gateway/groups/handle_table.h"
 #include "gateway/ledger/ids.h"
 #include "proto/cloud.pb.h"
 #include "proto/groups.pb.h"
@@ -55,8 +56,10 @@ class GroupRuns {
   // A graph of the client's that was verified.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
   absl::Status AddGraph(const std::string& id, std::string bytes);
-  // One that was refused; ranks know why, and Runs of it fail.
-  void AddRefused(const std::string& id);
+  // One that was refused, for `why`: Runs of it fail with that. Ranks are told as of a graph that
+  // is written, since those that are new know of no refusal.
+  // Errors: RESOURCE_EXHAUSTED  the session has too many
+  absl::Status AddRefused(const std::string& id, absl::Status why);
   // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and
   // `may_write` is false: call it again where that may take its time.
   // `turn`: that of the client that sent it; of another one than the last nothing is looked at.
@@ -70,6 +73,8 @@ class GroupRuns {
   void LimitMemory(uint64_t bytes);
   // By which choices are predicted. Before the first frame.
   void SetSpeeds(const shard::DeviceSpeeds& speeds) { speeds_ = speeds; }
+  // The last item that was rewritten, in any epoch.
+  uint64_t sent_seq();
   // A snapshot is asked for of the items up to `seq`: remembers how the arrays lie behind it, for a
   // gateway that is started again. Nothing where later items were sent already, or the arrays are
   // more than a row takes.
@@ -115,12 +120,15 @@ class GroupRuns {
   };
   struct ClientGraph {
     std::optional<std::string> bytes;  // nothing: it was refused
+    std::shared_ptr<const WrittenGraph> refused = nullptr;
     std::vector<KnownRun> known;       // at most kKnownRunsMax
     size_t next_known = 0;             // which of them goes next
   };
   proto::GroupState DescribeSpread() const;
   absl::Status ResumeArray(const proto::GroupArray& array);
   absl::Status ResumeAll(const proto::GroupState& state);
+  void KeepToLimit(int64_t bytes);
+  absl::Status CheckRoom(size_t bytes) const;
   void TakeBackUnsent();
   void LookAtPut(uint64_t seq, const proto::Put& put);
   void NoteGathers(uint64_t seq, const WrittenGraph& written);
@@ -157,7 +165,7 @@ class GroupRuns {
   const bool gathers_fetched_;
 
   std::mutex mutex_;
-  absl::flat_hash_map<uint64_t, Handle> handles_;
+  HandleTable<Handle> handles_;
   shard::DeviceMemory memory_;  // held: by all handles
   shard::DeviceSpeeds speeds_;
   // The client's, by id. None is removed or moved: the bytes of one are read without the lock.

@@ -32,6 +32,11 @@ proto::GroupState GroupRuns::Describe() {
   return DescribeSpread();
 }
 
+uint64_t GroupRuns::sent_seq() {
+  std::lock_guard lock(mutex_);
+  return sent_seq_;
+}
+
 void GroupRuns::NoteSnapshot(uint64_t seq) {
   std::lock_guard lock(mutex_);
   if (seq != sent_seq_ || handles_.size() > kGroupStateArraysMax) return;
@@ -50,8 +55,9 @@ void GroupRuns::NoteSnapshot(uint64_t seq) {
   // A frame may be looked at in this moment, and is not sent: what it changed counts as before.
   std::map<uint64_t, const std::optional<Handle>*> before;
   for (const auto& [name, was] : unsent_) before.try_emplace(name, &was);
-  for (const auto& [name, handle] : handles_)
+  handles_.ForEach([&](uint64_t name, const Handle& handle) {
     if (!before.contains(name)) describe(name, handle);
+  });
   for (const auto& [name, was] : before)
     if (was->has_value()) describe(name, **was);
   if (state.ByteSizeLong() > kGroupStateBytesMax) return;
@@ -146,22 +152,27 @@ bool GroupRuns::GoOnBehind(uint64_t seq) {
   if (seq == seen_seq_) return true;
   const bool is_known = seq == 0 || (durable_.has_value() && durable_->seq() == seq);
   if (!is_known || seq > seen_seq_) return false;
-  handles_.clear();
+  handles_.Clear();
   items_.clear();
   noted_.clear();
   memory_.held_bytes = memory_.held_cut_bytes = 0;
   seen_seq_ = sent_seq_ = 0;
   unsent_.clear();
-  return seq == 0 || ResumeAll(*durable_).ok();
+  if (seq == 0) return true;
+  // The snapshot is from before the client that enters said what it allows.
+  const int64_t memory_bytes_max = memory_.bytes;
+  if (!ResumeAll(*durable_).ok()) return false;
+  KeepToLimit(memory_bytes_max);
+  return true;
 }
 
 void GroupRuns::DescribeWhole(proto::Kept& kept) {
   std::lock_guard lock(mutex_);
   for (proto::Kept::Entry& entry : *kept.mutable_entries()) {
-    const auto found = handles_.find(entry.handle());
-    if (entry.dtype() == 0 || found == handles_.end() || found->second.cut == nullptr) continue;
+    const Handle* const found = handles_.Find(entry.handle());
+    if (entry.dtype() == 0 || found == nullptr || found->cut == nullptr) continue;
     entry.clear_dims();
-    for (const int64_t dim : found->second.cut->dims) entry.add_dims(static_cast<uint64_t>(dim));
+    for (const int64_t dim : found->cut->dims) entry.add_dims(static_cast<uint64_t>(dim));
   }
 }
 

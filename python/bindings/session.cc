@@ -102,15 +102,16 @@ class Connection {
       options->protection = *std::move(protection);
     }
     if (key) options->key = *key;
-    // A mesh alone says how many devices there are.
+    // What the environment says is of the process's session, and of new ones.
+    if (attach) options->devices.reset();
     if (devices) options->devices = CountOf("devices", *devices, at);
     if (mesh) {
-      if (!devices) options->devices = 1;
+      uint32_t product = 1;
       for (const int64_t size : *mesh) {
         options->mesh.push_back(CountOf("a mesh's axis", size, at));
-        if (!devices && options->devices <= wire::kSessionDevicesMax)
-          options->devices *= options->mesh.back();
+        if (product <= wire::kSessionDevicesMax) product *= options->mesh.back();
       }
+      if (!devices) options->devices = product;  // a mesh alone says how many there are
     }
     if (spread) options->spread = *spread;
     ThrowIfError(options->CheckDevices(), at);

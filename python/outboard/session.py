@@ -66,10 +66,10 @@ class Session:
         A program that has it now is told (outboard.Error, ABORTED), and its session ends there. What a program had sent and
         nobody had applied is lost with it; where a worker was lost, too, so is what came after its last snapshot. Like a session
         with a name it is left, and not closed, at its end. It has the devices that it has; who says another number of
-        `devices` above 1 hears of it (outboard.InvalidArgument); 1 is taken as not said. Raises outboard.NotFound where the account has none such.
+        `devices` hears of it (outboard.InvalidArgument), and the session goes on as it was. Raises outboard.NotFound where the account has none such.
         """
         session = cls.__new__(cls)
-        session._connection = _core.Connection(host, key, 1 if devices is None else devices, tell, fingerprint, ca, max_cost, None, None,
+        session._connection = _core.Connection(host, key, devices, tell, fingerprint, ca, max_cost, None, None,
                                                None, name)
         session.closed = False
         return session

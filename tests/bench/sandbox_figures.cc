@@ -17,6 +17,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/support/port_alone.h"
 #include "tests/support/step.h"
 #include "worker/node/supervisor.h"
 #include "worker/sandbox/granted_parts.h"
@@ -113,6 +114,7 @@ void StartFigure() {
   grpc::ServerBuilder builder;
   builder.RegisterService(&gateway);
   int port = 0;
+  test::HaveAPortAlone(builder);
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   worker::Supervisor supervisor({.gateway = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),

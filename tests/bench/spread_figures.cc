@@ -33,6 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kDevicesMost = 8;
+constexpr double kSecondTurnWithin = 1.5;
 constexpr const char* kSpreads[] = {"auto", "data", "fsdp", "tensor"};
 
 struct Trained {
@@ -187,12 +188,23 @@ void SpreadFigures() {
         absl::StrAppendFormat(&steps, "%s %s %.0f", steps.empty() ? "" : ",", spread,
                               trained.step_ms);
       }
+      // The first turn of "auto" is the first of all, and its plan is most often that of "data":
+      // what differs between the two is the machine. A second turn, the other way round, for those
+      // that may be the best; of both the quicker one counts.
+      const auto quickest = [&] {
+        return std::ranges::min_element(step_ms, {}, [](const auto& of) { return of.second; })
+            ->second;
+      };
+      const double soon = kSecondTurnWithin * quickest();
+      for (auto at = std::rbegin(kSpreads); at != std::rend(kSpreads); ++at) {
+        double& ms = step_ms.at(*at);
+        if (ms > soon) continue;
+        ms = std::min(ms, TrainOn(cloud, devices, *at, program.steps, program.make).step_ms);
+        absl::StrAppendFormat(&steps, ", again %s %.0f", *at, ms);
+      }
       const double chosen = step_ms.at("auto");
       step_ms.erase("auto");
-      const double best = std::min_element(step_ms.begin(), step_ms.end(),
-                                           [](const auto& a, const auto& b) {
-                                             return a.second < b.second;
-                                           })->second;
+      const double best = quickest();
       Report(absl::StrFormat("%s_step_ms_%d", program.name, devices), chosen, "ms",
              absl::StrFormat("one device %.0f", alone.step_ms),
              absl::StrFormat("ms of each spread:%s; losses differ by %.2g, %d copies so far", steps,

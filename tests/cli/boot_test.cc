@@ -9,8 +9,10 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <fstream>
+#include <tuple>
 
 #include "base/check.h"
+#include "base/host_port.h"
 #include "cli/http_answers.h"
 #include "tests/cli/boot_world.h"
 #include "tests/support/http.h"
@@ -201,10 +203,24 @@ TEST_F(BootTest, OverHttps_WithoutACertificate_ItDoesNotStart) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(BootTest, ASignedFile_IsTheSameForEverybody_AndSpendsNothing) {
+  Write("outboard.efi", "MZ and more");
+  efi_ = ReadBootFile(folder_ / "outboard.efi").value();
+  claims_["s-1"] = "ob_claim_1";
+  Serve();
+  EXPECT_EQ(Get(server_->address(), "/boot.efi", "Connection: close\r\n"), "MZ and more");
+  EXPECT_EQ(Get(server_->address(), "/boot.efi?serial=s-1", "Connection: close\r\n"), "MZ and more");
+  EXPECT_TRUE(asked_.empty());
+  EXPECT_EQ(boots_, 0);
+  const std::string head = Ask(
+      server_->address(), "HEAD /boot.efi HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(head.find("Content-Length: 11\r\n"), std::string::npos) << head;
+}
+
 TEST_F(BootTest, NothingElse_IsServed) {
   Serve();
   for (const char* path :
-       {"/", "/vmlinuz", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS", "/SHA256SUMS"}) {
+       {"/", "/vmlinuz", "/boot.efi", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS", "/SHA256SUMS"}) {
     const std::string answer = Ask(
         server_->address(), std::string("GET ") + path + " HTTP/1.1\r\nConnection: close\r\n\r\n");
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << path << answer;
@@ -280,6 +296,20 @@ TEST(BootScript, AHost_IsHeldByACommandLine_OrLeftOut) {
   for (const std::string& bad : {std::string(), std::string("a b:1"), std::string("a${x}:1"),
                                  std::string("a\nb:1"), std::string(300, 'a')})
     EXPECT_EQ(HostOfHeader(bad), "") << bad;
+}
+
+TEST(HostPort, IsTakenApart_AndPutTogether) {
+  for (const auto& [text, host, port] : std::vector<std::tuple<std::string, std::string, int>>{
+           {"box:80", "box", 80}, {"[::1]:0", "::1", 0}, {"10.0.0.1:65535", "10.0.0.1", 65535}}) {
+    const auto place = SplitHostPort(text);
+    ASSERT_TRUE(place.has_value()) << text;
+    EXPECT_EQ(place->host, host);
+    EXPECT_EQ(place->port, port);
+    EXPECT_EQ(ToString(*place), text);
+  }
+  for (const char* const bad : {"", ":", "box", "box:", ":80", "box:65536", "box:-1", "box:+1",
+                                "box:8x", "::1:80", "[::1", "[]:80", "[::1]80", "[a]b:80"})
+    EXPECT_FALSE(SplitHostPort(bad).has_value()) << bad;
 }
 
 TEST(BootScript, WordsForTheKernel_AreWords) {

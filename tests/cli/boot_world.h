@@ -42,6 +42,7 @@ class BootTest : public ::testing::Test {
                               .https_listen = https_identity_ ? "127.0.0.1:0" : "",
                               .https_identity = https_identity_,
                               .image = ReadBootImage(folder_.path()).value(),
+                              .efi = efi_,
                               .files = {},
                               .choose =
                                   [this](const std::string& serial, bool boots) {
@@ -67,6 +68,7 @@ class BootTest : public ::testing::Test {
   const test::TempFolder folder_;
   std::string initramfs_;
   BootImage image_;
+  std::optional<BootFile> efi_;
   std::mutex mutex_;
   std::map<std::string, std::string> claims_;
   std::map<std::string, BootChoice> chosen_;

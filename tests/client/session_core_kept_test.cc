@@ -57,7 +57,7 @@ struct Keeping : Core {
 struct Entered : Core {
   explicit Entered(uint64_t applied = 7) {
     Attach("run7");
-    Open(1);
+    Open(0);
     opened_with = Last().open();
     Get(KeepingFrame(4, applied));
   }
@@ -188,7 +188,7 @@ TEST(SessionCoreKept, AWorkerLostWhileEnteringEndsIt_AndIsNoHang) {
 TEST(SessionCoreKept, AWorkerThatKeepsNoNamesCannotBeEntered) {
   Core core;
   core.Attach("run7");
-  core.Open(1);
+  core.Open(0);
   proto::ServerFrame frame = KeepingFrame(4, 7);
   frame.mutable_items(0)->mutable_opened()->set_keeps(false);
   core.Get(frame);
@@ -200,19 +200,34 @@ TEST(SessionCoreKept, WhoEntersTakesTheDevicesThatThereAre_UnlessItAsksForOthers
   frame.mutable_items(0)->mutable_opened()->set_devices(4);
   Core core;
   core.Attach("run7");
-  core.Open(1);
+  core.Open(0);
   EXPECT_EQ(core.Last().open().devices(), 0u);
   core.Get(frame);
   EXPECT_TRUE(core.status().ok()) << core.status();
   EXPECT_EQ(core.devices(), 4u);
   core.Resume();
   EXPECT_EQ(core.Last().open().devices(), 4u);
-  Core other;
-  other.Attach("run7");
-  other.Open(2);
-  EXPECT_EQ(other.Last().open().devices(), 2u);
-  other.Get(frame);
-  EXPECT_TRUE(absl::IsFailedPrecondition(other.status())) << other.status();
+  for (const uint32_t said : {1u, 2u}) {
+    Core other;
+    other.Attach("run7");
+    other.Open(said);
+    EXPECT_EQ(other.Last().open().devices(), said);
+    other.Get(frame);
+    EXPECT_TRUE(absl::IsFailedPrecondition(other.status())) << other.status();
+  }
+}
+
+// The link may break before the session is open.
+TEST(SessionCoreKept, WhatIsNotSaid_IsNotSaidWhenTheLinkIsBack) {
+  Core core;
+  core.Attach("run7");
+  core.Open(0);
+  core.OnLinkLost();
+  core.Resume();
+  EXPECT_EQ(core.Last().open().devices(), 0u);
+  Core fresh;
+  fresh.Open(0);
+  EXPECT_EQ(fresh.Last().open().devices(), 1u);
 }
 
 // ---- stopped for want of money ------------------------------------------------------------------

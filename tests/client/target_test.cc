@@ -94,7 +94,7 @@ TEST_F(EnvironmentTest, DebugIsANumber) {
 
 TEST_F(EnvironmentTest, DevicesAreANumber) {
   unsetenv("CLOUD_DEVICES");
-  EXPECT_EQ(With("1", nullptr, nullptr)->devices, 1u);
+  EXPECT_EQ(With("1", nullptr, nullptr)->devices, std::nullopt);
   for (const char* cloud : {"0", "1"}) {  // a private worker's, too
     setenv("CLOUD_DEVICES", "8", 1);
     EXPECT_EQ(With(cloud, nullptr, nullptr)->devices, 8u);

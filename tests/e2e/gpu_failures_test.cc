@@ -83,6 +83,36 @@ TEST_F(GpuFailures, TheSameProgramWithoutADriver_ServesTheProcessor) {
   EXPECT_TRUE(test::Step(*Connect()).ok());
 }
 
+// OUTBOARD_DEVICE=auto: the GPUs where there are some, else the processor, and one line why.
+TEST_F(GpuFailures, Auto_ServesTheGpu_WhereADriverHasOne) {
+  auto environment = Driver(1);
+  environment[0] = "OUTBOARD_DEVICE=auto";
+  StartUp(environment);
+  const auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(test::Step(*session).ok());
+  EXPECT_TRUE(Contains(Log(), "event=device_chosen device=cuda count=1") &&
+              Contains(Log(), "event=gpu_found"))
+      << Log();
+}
+
+TEST_F(GpuFailures, Auto_ServesTheProcessor_WhereThereIsNoDriverOrNoDevice) {
+  const auto up = [&](const std::vector<std::string>& environment, const char* why) {
+    test::Cluster cluster;
+    cluster.StartUp(1, "--no-idle-search", environment);
+    const std::string log = cluster.gateway().err();
+    EXPECT_TRUE(Contains(log, "event=device_chosen device=cpu") && Contains(log, why)) << log;
+    EXPECT_EQ(log.find("event=device_chosen"), log.rfind("event=device_chosen")) << log;
+    const auto session = cluster.Connect();
+    ASSERT_NE(session, nullptr);
+    EXPECT_TRUE(test::Step(*session).ok());
+  };
+  up({"OUTBOARD_DEVICE=auto", "OUTBOARD_CUDA_DRIVER=/none.so"}, "no driver");
+  auto environment = Driver(0);
+  environment[0] = "OUTBOARD_DEVICE=auto";
+  up(environment, "has no device");
+}
+
 // ---- more memory than the device has ------------------------------------------------------------
 
 TEST_F(GpuFailures, MoreMemoryThanTheDeviceHas_FailsBeforeItBeginsAndTheSessionLives) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "client/nn/optim.h"
+#include "client/session/current_session.h"
 #include "tests/e2e/gpu_cluster.h"
 #include "tests/support/http.h"
 
@@ -35,6 +37,56 @@ TEST_F(GpuSessions, SessionsHaveAGpuEach) {
   const auto third = Connect();
   ASSERT_NE(third, nullptr);
   EXPECT_TRUE(test::Step(*third).ok());
+}
+
+// A group of executors that each have a GPU: what they exchange leaves the memory of one and comes
+// into that of the other.
+TEST_F(GpuSessions, ATrainingOnTwoGpus_HasTheLossesOfOne) {
+  StartUp(Driver(2));
+  uint64_t operations = 0;
+  const auto train = [&](uint32_t devices) {
+    session::SessionOptions options = cluster_.Options();
+    options.devices = devices;
+    options.spread = "data";
+    options.tell = [](const std::string&) {};
+    auto connected = Session::Connect(options);
+    EXPECT_TRUE(connected.ok()) << connected.status() << Log();
+    if (!connected.ok()) return std::vector<float>();
+    SetSession(*std::move(connected));
+    std::vector<float> losses;
+    {
+      constexpr int64_t kRows = 64, kColumns = 4;
+      const Tensor x = (Tensor::arange(kRows * kColumns).cast(DType::kF32) * 0.25)
+                           .reshape({kRows, kColumns})
+                           .sin();
+      const Tensor wanted = x.sum({1}, true);
+      Tensor w = Tensor::full({kColumns, 1}, 0.5).contiguous();
+      optim::SGD sgd({w.requires_grad_()}, 0.1);
+      const TrainingMode training(true);
+      for (int step = 0; step < 3; ++step) {
+        const Tensor off = x.matmul(w) - wanted;
+        const Tensor loss = (off * off).mean();
+        loss.backward();
+        sgd.step({loss});
+        losses.push_back(loss.item());
+      }
+    }
+    const absl::StatusOr<session::Stats> stats = CloseSession();
+    EXPECT_TRUE(stats.ok()) << stats.status() << Log();
+    if (stats.ok()) operations = stats->operations;
+    SetSession(nullptr);
+    return losses;
+  };
+  const std::vector<float> alone = train(1);
+  const uint64_t of_one = operations;
+  const std::vector<float> together = train(2);
+  EXPECT_LT(operations, of_one + of_one / 2) << "of both: each has half of the rows, not all";
+  ASSERT_EQ(alone.size(), 3u);
+  ASSERT_EQ(together.size(), 3u);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(together[i], alone[i], 1e-5 * alone[i]) << "step " << i;
+  EXPECT_LT(alone[2], alone[0]);
+  EXPECT_TRUE(Contains(Log(), " rank=1 pid=")) << "there is no second executor\n" << Log();
 }
 
 // The second process of the account finds what the first has linked; another account does not.

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
@@ -39,6 +40,17 @@ class GroupsTest : public LostTest {
     auto session = Session::Connect(options);
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
+  }
+  // The processes of both ranks, by rank. A third one is spare, and may be older or younger.
+  std::vector<int> RanksOf(const Session& session) {
+    const std::string id = absl::BytesToHexString(session.stats().session_id);
+    std::vector<int> ranks(2);
+    EXPECT_TRUE(Eventually([&] {
+      const std::string log = cluster_.gateway().err();
+      for (uint32_t rank = 0; rank < 2; ++rank) ranks[rank] = test::ExecutorOf(log, id, rank);
+      return std::ranges::all_of(ranks, [](int pid) { return pid > 0 && test::IsAlive(pid); });
+    }));
+    return ranks;
   }
 };
 
@@ -169,16 +181,13 @@ TEST_F(GroupsTest, ALostRank_EndsTheSessionAndIsNamed) {
   auto session = ConnectTo(2);
   ASSERT_NE(session, nullptr);
   ASSERT_TRUE(Step(*session).ok());
-  // The youngest is the spare one; the one before it is rank 1.
-  std::vector<int> executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
-  std::sort(executors.begin(), executors.end());
-  ASSERT_EQ(executors.size(), 3u);
-  kill(executors[1], SIGKILL);
+  const std::vector<int> ranks = RanksOf(*session);
+  kill(ranks.at(1), SIGKILL);
   const absl::Status why = FailureOf(*session);
   EXPECT_EQ(why.code(), StatusCode::kUnavailable);
   test::ExpectAsDocumented("A device of several is lost", why);
   EXPECT_NE(why.message().find("signal 9"), std::string::npos) << why;
-  EXPECT_TRUE(Eventually([&] { return !test::IsAlive(executors[0]); }));
+  EXPECT_TRUE(Eventually([&] { return !test::IsAlive(ranks[0]); }));
   auto next = ConnectTo(2);
   ASSERT_NE(next, nullptr);
   EXPECT_TRUE(Step(*next).ok());
@@ -191,17 +200,6 @@ class LostRankTest : public GroupsTest {
     options.devices = 2;
     options.spread = test::RowSums::kSpread;
     return std::make_unique<test::RowSums>(ValueOrDie(Session::Connect(options)));
-  }
-  // Those of the ranks; the youngest is the spare one.
-  std::vector<int> Ranks() {
-    std::vector<int> executors;
-    EXPECT_TRUE(Eventually([&] {
-      executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
-      return executors.size() == 3;
-    }));
-    std::sort(executors.begin(), executors.end());
-    executors.pop_back();
-    return executors;
   }
 };
 
@@ -218,7 +216,7 @@ TEST_F(LostRankTest, ARankThatIsKilled_InACollectiveAndBetween_ChangesNoBit) {
   for (int i = 0; i < kSteps; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that there are snapshots
     if (i == 30) {
-      const std::vector<int> ranks = Ranks();
+      const std::vector<int> ranks = RanksOf(program->session());
       kill(ranks.at(1), SIGKILL);
       EXPECT_TRUE(Eventually([&] { return !test::IsAlive(ranks[0]); })) << "it has no partner";
     }
@@ -226,7 +224,7 @@ TEST_F(LostRankTest, ARankThatIsKilled_InACollectiveAndBetween_ChangesNoBit) {
     if (i != 50) {
       value = program->Step();
     } else {
-      const std::vector<int> ranks = Ranks();
+      const std::vector<int> ranks = RanksOf(program->session());
       kill(ranks.at(1), SIGSTOP);
       std::atomic<bool> has_value = false;
       std::thread step([&] {

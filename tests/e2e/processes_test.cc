@@ -17,6 +17,7 @@
 #include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
+#include "tests/support/port_alone.h"
 #include "wire/proof/head_file.h"
 
 namespace outboard {
@@ -381,6 +382,7 @@ TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
   proto::Store::Service empty;
   builder.RegisterService(&empty);
   int port = 0;
+  test::HaveAPortAlone(builder);
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   ASSERT_NE(server, nullptr);
@@ -485,6 +487,15 @@ TEST(Device, OneThatIsNotThereEndsWithTheList) {
     EXPECT_EQ(ended.code, 2) << command << ": " << ended.err;
     EXPECT_NE(ended.err.find("no device \"toaster\"; there are: cpu, far"), std::string::npos)
         << command << ": " << ended.err;
+  }
+}
+
+// Of two places neither is left out in silence.
+TEST(Listen, OlderFlagsBesideIt_AreRefused) {
+  for (const std::string older : {"--port 0", "--host 127.0.0.1"}) {
+    const test::Ended ended = Outboard("up --listen 127.0.0.1:0 " + older);
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_NE(ended.err.find("what --listen says"), std::string::npos) << ended.err;
   }
 }
 

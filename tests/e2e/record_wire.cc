@@ -18,6 +18,7 @@
 #include "proto/cloud.grpc.pb.h"
 #include "tests/e2e/recorded_wire.h"
 #include "tests/e2e/small_training.h"
+#include "tests/support/port_alone.h"
 
 namespace outboard {
 namespace {
@@ -34,6 +35,7 @@ class NodeBuilder final : public proto::Cloud::Service {
         file_(path, std::ios::binary),
         cut_after_seq_(cut_after_seq) {
     grpc::ServerBuilder builder;
+    test::HaveAPortAlone(builder);
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/gateway/core_world.h"
+#include "tests/support/documented.h"
 
 namespace outboard::gateway {
 namespace {
@@ -284,8 +285,13 @@ TEST(CoreGroups, AGroupWithAName_IsEnteredByAnotherClient) {
     const EndClient* const end = w.Get<EndClient>();
     return end != nullptr && end->conn == ConnId{conn} && absl::IsInvalidArgument(end->why);
   };
-  enter(2, 3, {}, "");
-  EXPECT_TRUE(refused(2));
+  for (const uint32_t devices : {1, 3}) {
+    enter(2, devices, {}, "");
+    ASSERT_TRUE(refused(2));
+    outboard::test::ExpectAsDocumented(
+        "Another number of devices than the session that is entered or forked",
+        w.Get<EndClient>()->why);
+  }
   enter(3, 0, {1, 2}, "");
   EXPECT_TRUE(refused(3));
   enter(4, 0, {}, "fsdp");

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -226,6 +228,59 @@ TEST_F(GroupRunsTest, AnotherClient_GoesOnBehindTheLastItemOrTheSnapshot) {
   EXPECT_EQ(kept.entries(0).dims(0), 4u) << "there is none";
 }
 
+TEST(HandleTableTest, HandlesNearAndFar_AreFoundUntilTheyAreErased) {
+  HandleTable<int> table;
+  std::map<uint64_t, int> expected;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t near = random() % 100, far = ~uint64_t{0} - 64 * (random() % 50);
+    const uint64_t handle = random() % 2 == 0 ? near : far;
+    if (random() % 2 == 0) {
+      const auto [at, is_new] = table.TryEmplace(handle);
+      EXPECT_EQ(is_new, !expected.contains(handle));
+      if (is_new) EXPECT_EQ(*at, 0) << "nothing of the one that was there before";
+      *at = expected[handle] = i + 1;
+    } else {
+      table.Erase(handle);
+      expected.erase(handle);
+    }
+    const uint64_t other = random() % 100;
+    const int* const found = table.Find(other);
+    ASSERT_EQ(found != nullptr, expected.contains(other));
+    if (found != nullptr) EXPECT_EQ(*found, expected[other]);
+  }
+  std::map<uint64_t, int> all;
+  table.ForEach([&](uint64_t handle, int value) { all[handle] = value; });
+  EXPECT_EQ(all, expected);
+  EXPECT_EQ(table.size(), expected.size());
+  table.Clear();
+  EXPECT_EQ(table.size() + table.places(), 0u);
+}
+
+// For a limit: what lies far apart takes more memory.
+TEST(HandleTableTest, Places_AreThoseOfBlocks) {
+  HandleTable<int> table;
+  for (uint64_t handle = 0; handle < 32; ++handle) table.TryEmplace(handle);
+  EXPECT_EQ(table.places(), 32u);
+  table.TryEmplace(1000), table.TryEmplace(2000);
+  EXPECT_EQ(table.places(), 64u);
+  table.Erase(1000);
+  EXPECT_EQ(table.places(), 48u);
+}
+
+TEST_F(GroupRunsTest, ALimitOfTheClientThatEnters_OutlivesTheWayBackToASnapshot) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
+  runs.LimitMemory(1000);
+  Pass(runs, Put(1, 1));
+  runs.NoteSnapshot(1);
+  ASSERT_TRUE(runs.TakeNoted(1).has_value());
+  Pass(runs, Put(2, 2));
+  runs.LimitMemory(500);  // its Open
+  runs.BeginTurn();
+  ASSERT_TRUE(runs.GoOnBehind(1));
+  EXPECT_EQ(runs.Describe().memory_bytes(), 500u);
+}
+
 // A snapshot may be asked for, and a client may go, while a frame is looked at.
 TEST_F(GroupRunsTest, WhatIsNotSent_CountsAsIfItHadNotCome) {
   GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kFsdp, &sharder_};
@@ -283,12 +338,31 @@ TEST_F(GroupRunsTest, AGraphThatWasNotSent_EndsTheSession) {
   EXPECT_EQ(runs_.Prepare(true, run).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIs) {
-  runs_.AddRefused(std::string(32, 'x'));
+// Ranks that are new know of no refusal, and a client that enters cannot send what it never had.
+TEST_F(GroupRunsTest, ARefusedGraph_IsNamedAsItIsAndToldInEachEpoch) {
+  const std::string id(32, 'x');
+  OB_CHECK_OK(runs_.AddRefused(id, absl::InvalidArgumentError("it has a loop")));
   proto::ClientFrame run = Run(1, 1, 2);
-  run.mutable_items(0)->mutable_run()->set_graph_id(std::string(32, 'x'));
-  EXPECT_TRUE(Pass(run).empty());
-  EXPECT_EQ(run.items(0).run().graph_id(), std::string(32, 'x'));
+  run.mutable_items(0)->mutable_run()->set_graph_id(id);
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    const Written told = Pass(run);
+    ASSERT_EQ(told.size(), 1u) << "in epoch " << epoch;
+    EXPECT_EQ(told[0]->id, id);
+    EXPECT_EQ(told[0]->status.message(), "it has a loop");
+    EXPECT_EQ(run.items(0).run().graph_id(), id);
+    runs_.Restart();
+  }
+}
+
+// Else nobody would send it: neither the graph nor why it was refused.
+TEST_F(GroupRunsTest, AGraphThatComesUnderARefusedId_IsWritten) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kAuto, &sharder_};
+  OB_CHECK_OK(runs.AddRefused(graph_.id.ToBytes(), absl::InvalidArgumentError("other bytes")));
+  OB_CHECK_OK(runs.AddGraph(graph_.id.ToBytes(), graph_.bytes));
+  Pass(runs, Put(1, 1));
+  const Written written = Pass(runs, Run(2, 1, 2));
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_TRUE(written[0]->status.ok());
 }
 
 TEST_F(GroupRunsTest, Graphs_AreBounded) {

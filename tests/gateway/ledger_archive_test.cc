@@ -1,5 +1,7 @@
 // Closed months in files: nothing that a reader of the books sees changes, and both parts verify.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,7 +24,17 @@
 
 namespace {
 std::atomic<bool> folders_cannot_sync{false};
+std::atomic<bool> no_thread_is_left{false};
 }  // namespace
+
+// In place of the C library's: a process that has all the threads that it may.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) noexcept {
+  if (no_thread_is_left) return EAGAIN;
+  static const auto create =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return create(thread, attributes, run, argument);
+}
 
 // In place of the C library's: a disk whose folders cannot be written.
 extern "C" int fsync(int file) {
@@ -105,6 +117,12 @@ class LedgerArchiveTest : public ::testing::Test {
     }
     seen.balances.push_back(*ledger_->Balance(LedgerAccount::Revenue()));
     return seen;
+  }
+  absl::StatusOr<VerifyReport> VerifyWithoutThreads() {
+    no_thread_is_left = true;
+    auto report = ledger_->Verify();
+    no_thread_is_left = false;
+    return report;
   }
   std::string path() const { return dir_.File("books.db"); }
   std::string file() const { return dir_.File("ledger-2026-10.db"); }
@@ -193,6 +211,41 @@ TEST_F(LedgerArchiveTest, File_ThatWasChangedOrLost_DoesNotVerify) {
   EXPECT_TRUE(absl::IsNotFound(ledger_->Verify().status())) << ledger_->Verify().status();
 }
 
+// What would be added to each account's balance, so that L6 alone does not find it.
+constexpr char kDropped[] =
+    "UPDATE ledger_account SET balance = balance - (SELECT amount FROM ledger_archived_sum s "
+    "WHERE s.account = ledger_account.id) "
+    "WHERE id IN (SELECT account FROM ledger_archived_sum WHERE month = '2026-10'); "
+    "DELETE FROM ledger_archived_sum WHERE month = '2026-10'";
+constexpr char kOfNoEntry[] =
+    "INSERT INTO ledger_account(name, balance) VALUES('tenant:9', 500); "
+    "INSERT INTO ledger_archived_sum SELECT '2026-10', id, 500 FROM ledger_account "
+    "WHERE name = 'tenant:9'; "
+    "INSERT INTO ledger_archived_sum SELECT '2026-10', id, -500 FROM ledger_account "
+    "WHERE name = 'payments'; "
+    "UPDATE ledger_account SET balance = balance - 500 WHERE name = 'payments'";
+constexpr char kOfAnotherMonth[] =
+    "INSERT INTO ledger_archived_sum SELECT '2026-09', id, 500 FROM ledger_account "
+    "WHERE name = 'tenant:1'; "
+    "INSERT INTO ledger_archived_sum SELECT '2026-09', id, -500 FROM ledger_account "
+    "WHERE name = 'revenue'; "
+    "UPDATE ledger_account SET balance = balance + 500 WHERE name = 'tenant:1'; "
+    "UPDATE ledger_account SET balance = balance - 500 WHERE name = 'revenue'";
+// Entry 1, of tenant 1, in all sums that are stored.
+constexpr char kOfAnotherAmount[] =
+    "DROP TRIGGER ledger_entry_fixed; DROP TRIGGER ledger_use_fixed; "
+    "UPDATE ledger_use SET session_amount = session_amount - 1 WHERE session = (SELECT session "
+    "FROM ledger_use WHERE entry = 1); "
+    "UPDATE ledger_use SET amount = amount - 1; "
+    "UPDATE ledger_use SET tenant_amount = tenant_amount - 1 WHERE tenant = 1; "
+    "UPDATE ledger_entry SET archived_amount = archived_amount - 1 WHERE number = 1; "
+    "UPDATE ledger_archived_sum SET amount = amount + 1 WHERE account = (SELECT id FROM "
+    "ledger_account WHERE name = 'tenant:1'); "
+    "UPDATE ledger_archived_sum SET amount = amount - 1 WHERE account = (SELECT id FROM "
+    "ledger_account WHERE name = 'revenue'); "
+    "UPDATE ledger_account SET balance = balance + 1 WHERE name = 'tenant:1'; "
+    "UPDATE ledger_account SET balance = balance - 1 WHERE name = 'revenue'";
+
 TEST_F(LedgerArchiveTest, Ledger_OfWhichAnArchivedPartWasChanged_DoesNotVerify) {
   ASSERT_TRUE(ledger_->ArchiveMonth("2026-10", kNovember).ok());
   ledger_.reset();
@@ -206,6 +259,12 @@ TEST_F(LedgerArchiveTest, Ledger_OfWhichAnArchivedPartWasChanged_DoesNotVerify) 
            "WHERE number = 1",
            "DROP TRIGGER ledger_entry_fixed; UPDATE ledger_entry SET body_hash = zeroblob(32) "
            "WHERE number = 1",
+           // Balances that agree with it.
+           kDropped, kOfNoEntry, kOfAnotherMonth, kOfAnotherAmount,
+           "DROP TRIGGER ledger_entry_fixed; UPDATE ledger_entry SET grant_number = 77 "
+           "WHERE number = 1",
+           "DROP TRIGGER ledger_entry_fixed; UPDATE ledger_entry SET archived_amount = NULL "
+           "WHERE number = 1",
        }) {
     for (const char* more : {"-wal", "-shm"}) std::filesystem::remove(path() + more);
     std::filesystem::copy_file(good, path(), std::filesystem::copy_options::overwrite_existing);
@@ -213,6 +272,19 @@ TEST_F(LedgerArchiveTest, Ledger_OfWhichAnArchivedPartWasChanged_DoesNotVerify) 
     EXPECT_TRUE(absl::IsDataLoss(OpenLedger(path())->Verify().status()))
         << change << OpenLedger(path())->Verify().status();
   }
+}
+
+TEST_F(LedgerArchiveTest, Verify_WithoutAThreadToSpare_LooksAtTheStructureAllTheSame) {
+  ASSERT_TRUE(ledger_->ArchiveMonth("2026-10", kNovember).ok());
+  const auto sound = VerifyWithoutThreads();
+  ASSERT_TRUE(sound.ok()) << sound.status();
+  EXPECT_EQ(sound->archived, 62);
+  // Nothing else looks at this.
+  Execute(path(), "PRAGMA ignore_check_constraints=ON; UPDATE ledger_budget SET cap = -1");
+  const absl::Status alone = VerifyWithoutThreads().status();
+  EXPECT_TRUE(absl::IsDataLoss(alone)) << alone;
+  const absl::Status beside = ledger_->Verify().status();
+  EXPECT_TRUE(absl::IsDataLoss(beside)) << beside;
 }
 
 // The name of the month's file may not be on disk yet: nothing goes from the ledger.

@@ -249,6 +249,48 @@ TEST_F(RelaySnapshotTest, R7NewRanksThatBeginAtDifferentItems_EndTheSession) {
   EXPECT_TRUE(ranks_[0].ended && ranks_[1].ended);
 }
 
+// Layouts are not known behind an item that is sent again: the next snapshot is of the last one.
+TEST_F(RelaySnapshotTest, R7AfterALoss_ASnapshotIsOfItemsWhoseLayoutsAreKnown) {
+  GraphSharder sharder;
+  const auto runs = std::make_shared<GroupRuns>(TenantId{1}, shard::Mesh{{2}},
+                                                shard::Spread::kAuto, &sharder);
+  const auto put = [&](Relay& relay, uint64_t epoch, uint64_t seq) {
+    proto::ClientFrame frame;
+    frame.set_epoch(epoch);
+    frame.add_items()->set_seq(seq);
+    frame.mutable_items(0)->mutable_put()->set_handle(seq);
+    bool pause = false;
+    EXPECT_TRUE(relay.FromClient(&client_, std::move(frame), pause).ok());
+  };
+  relay_.SetRuns(runs);
+  Opened(0), Opened(1);
+  for (uint64_t seq = 1; seq <= 3; ++seq) put(relay_, 1, seq);
+  Relay next{SessionId{1, 2}, TenantId{1}, nullptr, &gate_, MonoNow, nullptr, 2};
+  next.SetRuns(runs);
+  for (uint32_t rank = 0; rank < 2; ++rank) next.SetExecutor(&ranks_[rank], rank);
+  next.Connect(&client_, {.epoch = 2, .recoverable = true, .snapshot_ms = 2000}, {});
+  for (Executor& rank : ranks_) {
+    proto::ServerFrame opened;
+    opened.set_epoch(2);
+    opened.add_items()->mutable_opened();
+    bool pause = false;
+    next.FromExecutor(&rank, std::move(opened), pause);
+    rank.got.clear();
+  }
+  put(next, 2, 1);
+  next.RequestSnapshot();
+  put(next, 2, 2);
+  EXPECT_EQ(ranks_[0].got.size(), 2u) << "nobody is told to take one behind item 1 or 2";
+  put(next, 2, 3);
+  for (const Executor& rank : ranks_) {
+    ASSERT_TRUE(rank.got.back().items(0).has_take_snapshot());
+    EXPECT_EQ(rank.got.back().items(0).take_snapshot().seq(), 3u);
+  }
+  const auto noted = runs->TakeNoted(3);
+  ASSERT_TRUE(noted.has_value());
+  EXPECT_EQ(noted->arrays_size(), 3);
+}
+
 class RelayEntryTest : public RelaySnapshotTest {
  protected:
   RelayEntryTest() {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "proto/cloud.grpc.pb.h"
+#include "tests/support/port_alone.h"
 #include "wire/blobs/upload.h"
 #include "wire/limits.h"
 
@@ -52,6 +53,7 @@ class BlobUploadTest : public ::testing::Test {
   BlobUploadTest() {
     grpc::ServerBuilder builder;
     int port = 0;
+    test::HaveAPortAlone(builder);
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/ledger/ledger.h"
@@ -63,13 +64,17 @@ class Books {
     std::optional<gateway::MicroUsd> cap;
     if (ms.has_value()) cap = gateway::MicroUsd{*(account.cap = *ms * price_per_ms_)};
     account.capped_held = account.held;
-    has_caps_ = true;
     OB_CHECK_OK(ledger_->SetCap(gateway::BudgetScope::kAccount, absl::StrCat(tenant), cap));
   }
-  // Whether a session may be refused so for lack of money: no credit is left, or a cap is reached.
-  bool IsOfMoney(absl::StatusCode code) const {
-    return (prepaid_ && code == absl::StatusCode::kFailedPrecondition) ||
-           (has_caps_ && code == absl::StatusCode::kResourceExhausted);
+  // Whether a session of the account may be refused so for lack of money: a hold of the account met
+  // this limit.
+  bool IsOfMoney(int64_t tenant, const absl::Status& why) const {
+    const auto account = accounts_.find(tenant);
+    return account != accounts_.end() &&
+           std::ranges::any_of(account->second.refusals, [&](const absl::Status& refusal) {
+             return refusal.code() == why.code() &&
+                    absl::StartsWith(why.message(), refusal.message());
+           });
   }
 
   // ---- what the gateway decides, when it does
@@ -129,15 +134,13 @@ class Books {
     held.devices = static_cast<int64_t>(request.prices_per_hour.size());
     const int64_t price_per_ms = price_per_ms_ * held.devices;
     const int64_t wanted_ms = std::max<int64_t>(0, request.to_ms - held.funded_ms);
-    int64_t more_ms = wanted_ms;
-    if (prepaid_)
-      more_ms =
-          std::min(more_ms, std::max<int64_t>(0, account.credited - account.spent - account.held) /
-                                price_per_ms);
-    if (account.cap.has_value())
-      more_ms = std::min(more_ms,
-                         std::max<int64_t>(0, *account.cap - account.spent_since - account.held) /
-                             price_per_ms);
+    const int64_t by_credit =
+        prepaid_ ? account.credited - account.spent - account.held : INT64_MAX;
+    const int64_t by_cap = account.cap.has_value()
+                               ? *account.cap - account.spent_since - account.held
+                               : INT64_MAX;
+    int64_t more_ms = std::min(
+        wanted_ms, std::max<int64_t>(0, std::min(by_credit, by_cap)) / price_per_ms);
     if (is_new && more_ms < 1000) more_ms = 0;
     held.funded_ms += more_ms;
     account.held += more_ms * price_per_ms;
@@ -146,7 +149,7 @@ class Books {
                      " could be");
     if (answer->why.ok() != (held.funded_ms >= request.to_ms))
       world_->Broken("a hold does not say what it lacks");
-    if (!answer->why.ok()) world_->Count("refused money");
+    if (!answer->why.ok()) Refused(account, answer->why, by_cap <= by_credit);
     if (is_new && held.funded_ms == 0) holds_.erase(at);
     Check();
     return *answer;
@@ -195,6 +198,7 @@ class Books {
     int64_t credited = 0, spent = 0, held = 0;
     std::optional<int64_t> cap;
     int64_t spent_since = 0, capped_held = 0;  // since the cap, and when it came
+    std::vector<absl::Status> refusals;        // of holds, each once
   };
   struct Held {
     int64_t tenant = 0, devices = 1, funded_ms = 0;  // of each
@@ -217,6 +221,20 @@ class Books {
     return path;
   }
   gateway::WallTime Now() const { return {world_->wall_ms()}; }
+
+  // The limit that is met is named, and no other.
+  void Refused(Account& account, const absl::Status& why, bool by_cap) {
+    world_->Count(by_cap ? "refused by a cap" : "refused money");
+    const auto code = by_cap ? absl::StatusCode::kResourceExhausted
+                             : absl::StatusCode::kFailedPrecondition;
+    if (why.code() != code ||
+        !absl::StartsWith(why.message(), by_cap ? "the cap of the account is reached"
+                                                : "the account's credit is used up"))
+      world_->Broken("a hold meets ", by_cap ? "a cap" : "the end of the credit", " and is told: ",
+                     why.ToString());
+    if (std::ranges::find(account.refusals, why) == account.refusals.end())
+      account.refusals.push_back(why);
+  }
 
   void PostOne(const gateway::Charge& charge) {
     int64_t& charged_ms = charged_ms_[charge.device];
@@ -266,7 +284,6 @@ class Books {
   std::unique_ptr<gateway::Ledger> ledger_;
   const int64_t price_per_ms_;
   const bool prepaid_;
-  bool has_caps_ = false;
   int64_t credits_ = 0, revenue_ = 0;
   std::map<int64_t, Account> accounts_;
   std::map<gateway::LeaseId, Held> holds_;

@@ -80,12 +80,14 @@ class Client {
     }
     Enter();
   }
-  // Its account's operator revokes the key that it has; another process has the next one.
+  // Its account's operator revokes the key that it has; another process has the next one, maybe
+  // some time later.
   void LoseKey() {
     if (name_.empty() || done_) return;
     world_->ExecutorTrace("client ", number_, "'s key is revoked");
     world_->Count("key revoked");
     gateway_->Revoke(Key());
+    if (world_->OneIn(2)) back_at_ = world_->now() + world_->Between(5, 20) * kSecond;
   }
   // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
@@ -118,8 +120,12 @@ class Client {
     std::string value;
   };
 
+  int64_t Account() const { return 1 + number_ % Books::kAccounts; }
+  bool IsOfMoney(const absl::Status& why) const {
+    return gateway_->books().IsOfMoney(Account(), why);
+  }
   std::string Key() const {
-    const std::string account = absl::StrCat(1 + number_ % Books::kAccounts);
+    const std::string account = absl::StrCat(Account());
     return name_.empty() ? account : absl::StrCat(account, ":", number_, ".", keys_);
   }
 
@@ -133,7 +139,7 @@ class Client {
     entering_ = true;
     core_ = session::SessionCore();
     core_.Attach(name_);
-    core_.Open(1);
+    core_.Open(0);
     world_->After(world_->Between(50, 3000) * kMs, [this] { Dial(); });
   }
   // There is none yet.
@@ -150,7 +156,7 @@ class Client {
   // Another process has a session that the one before could not go on with, or did not get.
   bool EntersAgain(const absl::Status& why) {
     if (name_.empty() || why.ok()) return false;
-    const bool no_money = gateway_->books().IsOfMoney(why.code());
+    const bool no_money = IsOfMoney(why);
     const bool exists = absl::IsAlreadyExists(why), none = absl::IsNotFound(why) && entering_;
     const bool revoked = absl::IsUnauthenticated(why);
     if (!absl::IsUnavailable(why) && !no_money && !exists && !none && !revoked) return false;
@@ -235,7 +241,8 @@ class Client {
     // core takes it for the end.
     for (const proto::ServerItem& item : message.frame.items())
       if (item.has_failed() && item.failed().seq() == 0 &&
-          gateway_->books().IsOfMoney(static_cast<absl::StatusCode>(item.failed().code())) &&
+          IsOfMoney({static_cast<absl::StatusCode>(item.failed().code()),
+                     item.failed().message()}) &&
           (!item.failed().state_is_kept() || (name_.empty() && !core_.can_resume()) ||
            core_.state() == session::SessionCore::State::kClosing))
         return;
@@ -249,7 +256,7 @@ class Client {
       if (!closes && !stops && EntersAgain(*message.end)) return;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
       // Without credit: its state is kept, and it comes back when the operator may have given some.
-      if (gateway_->books().IsOfMoney(message.end->code())) {
+      if (IsOfMoney(*message.end)) {
         world_->Count("stopped");
         connection_.reset();
         return Lost();

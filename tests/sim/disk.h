@@ -14,6 +14,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/data_path/host.h"
 #include "tests/sim/books.h"
+#include "tests/sim/keys.h"
 #include "tests/sim/planted.h"
 #include "tests/sim/world.h"
 
@@ -21,7 +22,7 @@ namespace outboard::sim {
 
 class Disk {
  public:
-  explicit Disk(World* world) : books(world), world_(world) {}
+  Disk(World* world, KeyRing* keys) : books(world), keys(keys), world_(world) {}
 
   void Put(const gateway::SessionRow& row) {
     const auto [known, is_new] = rows_.try_emplace(row.session, row);
@@ -47,6 +48,7 @@ class Disk {
   }
 
   Books books;
+  KeyRing* const keys;
 
  private:
   World* const world_;
@@ -62,8 +64,10 @@ class SimulatedWrites final : public gateway::WriteQueue {
 
   void Hold(gateway::HoldRequest request, std::function<void(gateway::HoldAnswer)> then) override {
     AddWrite([disk = disk_, request = std::move(request), then = std::move(then),
-              alive = std::weak_ptr<bool>(alive_)] {
-      const gateway::HoldAnswer answer = disk->books.Hold(request);
+              planted = planted_, alive = std::weak_ptr<bool>(alive_)] {
+      gateway::HoldAnswer answer = disk->books.Hold(request);
+      if (planted == Planted::kWrongLimit && absl::IsResourceExhausted(answer.why))
+        answer.why = absl::FailedPreconditionError("the account's credit is used up");
       if (!alive.expired()) then(answer);
     });
   }
@@ -79,6 +83,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
         charge.amount.value *= 2;
       }
       disk_->books.Charged(charge);
+      disk_->keys->Charged(charge);
     }
     AddWrite([disk = disk_, charges = std::move(charges)] { disk->books.Post(charges); });
   }

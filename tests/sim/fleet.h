@@ -60,7 +60,7 @@ class Fleet {
     NextFault();
     NextCredit();
     NextClockJump();
-    if (!gateway_.books().prepaid() && Between(0, 1) == 0) NextCaps();
+    if (Between(0, 1) == 0) NextCaps();
     if (has_names_) NextRevocation();
     while (!Done() && world_.broken().empty() && world_.Step(kFaultsUntil + kCalm)) {
       if (world_.steps() % size_.check_every != 0) continue;

@@ -24,6 +24,8 @@
 #include "proto/fleet.pb.h"
 #include "tests/sim/connection.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/host.h"
+#include "tests/sim/keys.h"
 #include "tests/sim/planted.h"
 #include "tests/support/memory_store.h"
 
@@ -36,55 +38,6 @@ struct ToClient {
 using ClientConnection = Connection<proto::ClientFrame, ToClient>;
 using ExecutorConnection = Connection<proto::ServerFrame, proto::ClientFrame>;
 using ControlConnection = Connection<proto::WorkerEvent, proto::GatewayCommand>;
-
-// The services that a gateway process provides to its driver. Jobs end with it.
-class SimulatedHost final : public gateway::DriverHost {
- public:
-  explicit SimulatedHost(World* world) : world_(world) {}
-  gateway::MonoTime Now() override { return {world_->now()}; }
-  gateway::WallTime WallNow() override { return {world_->wall_ms()}; }
-  gateway::Token DrawToken() override {
-    const uint64_t hi = world_->Draw();
-    return {hi, world_->Draw()};
-  }
-  void Post(std::function<void()> job) override { After(world_->Between(0, 3) * kMs, job); }
-  void After(int64_t delay_ns, std::function<void()> job) {
-    world_->After(delay_ns, [alive = std::weak_ptr<bool>(alive_), job = std::move(job)] {
-      if (!alive.expired()) job();
-    });
-  }
-  World& world() { return *world_; }
-
- private:
-  World* const world_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-};
-
-// A client's key is the number of its account ("2"), or, where it may be revoked, that and its own
-// ("2:1").
-class Keys final : public gateway::ClientAuth {
- public:
-  Keys(SimulatedHost* host, const std::set<std::string>* revoked)
-      : host_(host), revoked_(revoked) {}
-  void Admit(const gateway::Credentials& credentials,
-             std::function<void(absl::StatusOr<gateway::Admitted>)> then) override {
-    const std::string& key = credentials.key;
-    gateway::Identity identity{gateway::TenantId{std::stoll(key)}, ""};
-    if (key.find(':') != std::string::npos) identity.key_id = key;
-    host_->Post([this, identity = std::move(identity), then = std::move(then)] {
-      if (const absl::Status stands = Check(identity.key_id); !stands.ok()) return then(stands);
-      then(gateway::Admitted{identity});
-    });
-  }
-  absl::Status Check(const std::string& key_id) override {
-    return revoked_->contains(key_id) ? absl::UnauthenticatedError("the key is revoked")
-                                      : absl::OkStatus();
-  }
-
- private:
-  SimulatedHost* const host_;
-  const std::set<std::string>* const revoked_;
-};
 
 // Sessions here put no blobs.
 class NoBlobs final : public gateway::BlobUses {
@@ -171,7 +124,8 @@ class Inbox {
 
 class Gateway {
  public:
-  Gateway(World* world, Planted planted) : world_(world), planted_(planted), disk_(world) {}
+  Gateway(World* world, Planted planted)
+      : world_(world), planted_(planted), keys_(world), disk_(world, &keys_) {}
 
   bool up() const { return process_ != nullptr; }
   void Start() {
@@ -196,7 +150,7 @@ class Gateway {
   }
 
   // ---- the operator
-  void Revoke(const std::string& key) { revoked_.insert(key); }
+  void Revoke(const std::string& key) { keys_.Revoke(key); }
 
   // The program of the session has died, and its next one repeats nothing.
   void ClientDied(const std::string& session) { EndReplay(session); }
@@ -282,6 +236,7 @@ class Gateway {
         : connection(std::move(connection)),
           gateway_(gateway),
           host_(&gateway->process_->host),
+          key_(key),
           port_(&gateway->process_->driver, host_, &gateway->process_->auth, this,
                 {.key = key}) {}
     void Begin() {
@@ -303,6 +258,9 @@ class Gateway {
     void Send(proto::ServerFrame frame) override {
       if (ended_) return;
       gateway_->Look(frame, session_, connection->dialler.open);
+      for (const proto::ServerItem& item : frame.items())
+        if (item.has_opened())
+          gateway_->keys_.Opens(*gateway::SessionId::FromBytes(session_), key_);
       connection->SendDown({std::move(frame), std::nullopt});
     }
     void End(absl::Status why) override {
@@ -335,6 +293,7 @@ class Gateway {
    private:
     Gateway* const gateway_;
     SimulatedHost* const host_;
+    const std::string key_;
     gateway::ClientPort port_;
     Inbox<proto::ClientFrame> inbox_;
     std::string session_;  // since Opened
@@ -370,6 +329,8 @@ class Gateway {
           gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
         else if (item.has_take_snapshot())
           asked = gateway_->world_->now();
+        else if (item.seq() > 0)
+          gateway_->keys_.Runs(session);
       connection->SendDown(std::move(frame));
     }
     void End(absl::Status) override {
@@ -446,7 +407,7 @@ class Gateway {
         : host(gateway->world_),
           honest(gateway),
           writes(gateway->world_, &gateway->disk_, gateway->planted_),
-          auth(&host, &gateway->revoked_),
+          auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
       driver.SetObserver(&honest);
@@ -470,7 +431,7 @@ class Gateway {
     HonestWorkers honest;
     SimulatedWrites writes;
     NoBlobs blobs;
-    Keys auth;
+    KeyDoor auth;
     gateway::CoreDriver driver;
     // In order of arrival.
     std::vector<std::shared_ptr<ClientSide>> clients;
@@ -501,6 +462,7 @@ class Gateway {
             .never_wakes = planted == Planted::kNeverWakes,
             .bill_replay = planted == Planted::kBillReplay,
             .wall_clock = planted == Planted::kWallClock,
+            .never_idle = planted == Planted::kNeverIdle,
             .old_placement = planted == Planted::kOldPlacement};
   }
 
@@ -570,8 +532,8 @@ class Gateway {
   std::map<std::string, int64_t> replays_;  // by session: since when
   uint64_t applied_ = 0;                    // of the last Opened
   // State that survives a crash.
+  KeyRing keys_;
   Disk disk_;
-  std::set<std::string> revoked_;  // keys
   std::map<std::string, std::string> checkpoints_;  // roots by name
   ExpectedResults expected_;
   test::MemoryStore blobs_;

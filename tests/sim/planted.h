@@ -22,6 +22,10 @@ enum class Planted {
   kSnapshotsDiffer,        // ranks of one session take their snapshots at different items
   kOldPlacement,           // the end of a rank that was replaced is taken for that of its successor
   kWallClock,              // leases are metered by the wall clock
+  kAdmitsRevoked,          // a key that was revoked opens sessions
+  kKeepsRevoked,           // what is open with a key that was revoked goes on
+  kNeverIdle,              // a session without work seems to have some
+  kWrongLimit,             // what meets a cap is told that its credit is used up
   kFailedRankGoesOn,       // a rank applies items after its group has ended
 };
 

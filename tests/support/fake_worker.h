@@ -46,10 +46,11 @@ class FakeWorker {
       std::lock_guard lock(mutex_);
       for (auto& [id, executor] : executors_) executor->context.TryCancel();
     }
-    reader_.join();
+    reader_.join();  // no executor is added from here on
     beater_.join();
     join_->Finish();
     for (auto& [id, executor] : executors_) executor->thread.join();
+    for (const auto& executor : replaced_) executor->thread.join();
   }
 
   // Ends the executors with a reason, as a supervisor does.
@@ -65,7 +66,6 @@ class FakeWorker {
     }
   }
 
-  grpc::Status status() { return join_->Finish(); }
   int runs() const { return runs_; }
   int graphs() const { return graphs_; }
   uint64_t put_bytes() const { return put_bytes_; }
@@ -90,7 +90,12 @@ class FakeWorker {
     while (join_->Read(&command)) {
       if (!command.has_assign()) continue;
       std::lock_guard lock(mutex_);
+      if (stopped_) return;  // Stop has cancelled the executors that there were, and awaits them
       auto& executor = executors_[command.assign().session_id()];
+      if (executor != nullptr) {  // a session that is assigned again: its thread may still run
+        executor->context.TryCancel();
+        replaced_.push_back(std::move(executor));
+      }
       executor = std::make_unique<Executor>();
       executor->thread = std::thread(
           [this, &executor = *executor, assign = command.assign()] { Run(executor, assign); });
@@ -200,6 +205,7 @@ class FakeWorker {
   std::atomic<uint64_t> put_bytes_{0};
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Executor>> executors_;
+  std::vector<std::unique_ptr<Executor>> replaced_;
   std::thread reader_, beater_;
 };
 

@@ -141,6 +141,16 @@ class Process {
   int code_ = -1;
 };
 
+// The process that serves this rank of a session, as its worker's log has it; 0: none yet.
+// `session`: its id, in hexadecimal digits.
+inline int ExecutorOf(const std::string& log, const std::string& session, uint32_t rank) {
+  const std::string assigned =
+      "event=executor_assigned session=" + session + " rank=" + std::to_string(rank) + " pid=";
+  const size_t at = log.rfind(assigned);  // earlier ones were lost
+  if (at == std::string::npos || log.find('\n', at) == std::string::npos) return 0;
+  return std::stoi(log.substr(at + assigned.size()));
+}
+
 struct Ended {
   int code = -1;
   std::string out, err;

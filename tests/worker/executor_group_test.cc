@@ -298,6 +298,32 @@ TEST(ExecutorGroup, AnotherClient_IsAnsweredWhenNothingWaits) {
       answers, [](const proto::ServerItem& item) { return item.kept().is_last(); }));
 }
 
+// Only the client before could send the graph: the Run is no rank's, as if it had not come.
+TEST(ExecutorGroup, AnotherClient_DoesNotWaitForAGraphOfTheOneBefore) {
+  auto group = collective::MakeLoopback({2});
+  Rank rank(0);
+  rank.engine.JoinGroup(std::move(group[0]));
+  rank.On(Put(1));
+  proto::ClientItem run;
+  run.set_seq(2);
+  run.mutable_run()->set_graph_id(std::string(32, 'g'));
+  run.mutable_run()->add_outputs(2);
+  const std::vector<proto::ServerItem> needs = rank.On(run);
+  EXPECT_TRUE(std::ranges::any_of(needs, &proto::ServerItem::has_need));
+  rank.On(Put(3));
+  proto::ClientItem open;
+  wire::SetRange(wire::kProtocolOfWorkers, *open.mutable_open()->mutable_protocol());
+  open.mutable_open()->set_is_new_client(true);
+  rank.epoch = 2;
+  const std::vector<proto::ServerItem> answers = rank.On(open);
+  const auto opened = std::ranges::find_if(
+      answers, [](const proto::ServerItem& item) { return item.has_opened(); });
+  ASSERT_NE(opened, answers.end());
+  EXPECT_EQ(opened->opened().applied_seq(), 1u);
+  rank.On(Put(2));
+  EXPECT_EQ(rank.core.applied_seq(), 2u) << "another item 2";
+}
+
 // Its supervisor and the gateway say what became of the partner.
 TEST(ExecutorGroup, ARankWhosePartnerLeft_SaysNothingMore) {
   auto group = collective::MakeLoopback({2});

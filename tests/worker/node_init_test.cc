@@ -357,6 +357,17 @@ TEST_F(Keeping, AWorkerThatWantsTheMachineToStartAgain_IsNotStartedAgain) {
   EXPECT_EQ(keeper.pid(), -1);
 }
 
+TEST_F(Keeping, AWorkerThatWantsToBeStartedAgain_IsAtOnce) {
+  WorkerKeeper keeper({.command = {"/bin/sh", "-c", "exit $CODE"},
+                       .environment = {"CODE=" + std::to_string(kExitRestartWorker)}},
+                      &log_, Half);
+  keeper.Keep(0);
+  Reap(keeper, 1);
+  EXPECT_FALSE(keeper.wants_restart());
+  keeper.Keep(1);
+  EXPECT_GT(keeper.pid(), 0);
+}
+
 TEST_F(Keeping, AProgramThatIsNotThere_IsTriedAgain) {
   WorkerKeeper keeper({.command = {"/no/such/program"}, .environment = {}}, &log_, Half);
   EXPECT_NEAR(keeper.Keep(0), 0.75, 1e-6);

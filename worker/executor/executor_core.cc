@@ -171,12 +171,14 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
 
 // The client sends again what is not applied. In a group other ranks may be in the middle of an
 // item that waits here, and hear of no Open before they are through: what is here whole stays, and
-// is skipped when it comes again.
+// is skipped when it comes again. Of a Run whose graph has not come no rank is in the middle, and
+// another client than its own cannot send that graph: nothing of it stays.
 void ExecutorCore::KeepWaiting() {
   size_t kept = 0;
   uint64_t seq = 0, bytes = 0;
   for (size_t i = 0; engine_->group() != nullptr && i < waiting_.size(); ++i) {
     const proto::ClientItem& item = waiting_[i];
+    if (item.has_run() && graphs_.Find(item.run().graph_id()) == nullptr) break;
     if (std::exchange(seq, item.seq()) != item.seq()) bytes = 0;
     bytes += item.put().data().size();
     const bool lacks = item.has_put() && item.put().blob_root().empty() &&

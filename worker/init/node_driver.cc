@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -39,6 +40,14 @@ absl::Status LoadOfImage(const std::string& kernel, const std::vector<std::strin
     for (const std::string& path : tables.Named(name))
       OB_RETURN_IF_ERROR(LoadModule(folder + path));
   return absl::OkStatus();
+}
+
+absl::Status Fetch(const FetchOptions& options) {
+#ifdef OUTBOARD_FETCHES_DRIVERS
+  return FetchByDigest(options);
+#else
+  return absl::UnimplementedError("this build fetches no drivers (OUTBOARD_VIZ)");
+#endif
 }
 
 // Through a loop device, which goes with the mount.
@@ -109,17 +118,19 @@ absl::Status LoadModule(const std::string& path) {
 }
 
 absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
-                       const std::string& kernel, const std::string& node_folder) {
+                       const std::string& kernel, const std::string& node_folder,
+                       std::stop_token stop) {
   OB_RETURN_IF_ERROR(CheckDriverKernel(driver.kernel(), kernel));
   if (boot_server.empty())
     return absl::InvalidArgumentError(
         "no outboard.boot= on the kernel's command line says where the driver is");
   const std::string file = absl::StrCat(node_folder, "/", kDriverFile),
                     mounted = absl::StrCat(node_folder, "/", kDriverFolder);
-  OB_RETURN_IF_ERROR(FetchByDigest({.server = boot_server,
-                                    .digest = driver.digest(),
-                                    .bytes = driver.bytes(),
-                                    .path = file}));
+  OB_RETURN_IF_ERROR(Fetch({.server = boot_server,
+                            .digest = driver.digest(),
+                            .bytes = driver.bytes(),
+                            .path = file,
+                            .stop = std::move(stop)}));
   absl::Status status = LoadOfImage(kernel, {"loop", "squashfs"});
   if (status.ok()) status = MountFile(file, mounted);
   const bool is_mounted = status.ok();
@@ -139,6 +150,11 @@ std::string DriverLibraries(const std::string& node_folder) {
   std::error_code error;
   const bool is_mounted = std::filesystem::exists(mounted + "/kernel-release", error);
   return is_mounted ? mounted + "/lib" : "";
+}
+
+bool HasCuda(const std::string& libraries) {
+  std::error_code error;
+  return !libraries.empty() && std::filesystem::exists(libraries + "/libcuda.so.1", error);
 }
 
 }  // namespace outboard::worker

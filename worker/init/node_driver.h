@@ -9,6 +9,7 @@
 // Threads: one. Reads and writes the disk; as root, on the machine itself.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,18 @@ absl::Status CheckDriverKernel(const std::string& of_driver, const std::string& 
 absl::StatusOr<std::vector<std::string>> ModulesOf(const std::string& mounted);
 
 // Fetches `driver` from `boot_server`, checks it and mounts it in `node_folder`; loads its modules.
+// `stop` ends the fetch.
 // Errors: those of FetchByDigest and CheckDriverKernel
 //         UNAVAILABLE  it cannot be mounted, or a module is not loaded
+//         UNIMPLEMENTED  this build fetches none (OUTBOARD_VIZ)
 absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
-                       const std::string& kernel, const std::string& node_folder);
+                       const std::string& kernel, const std::string& node_folder,
+                       std::stop_token stop = {});
 
 // The folder of shared libraries of a driver that is mounted; "": none is.
 std::string DriverLibraries(const std::string& node_folder);
+// Whether NVIDIA's library is among them; for other vendors' GPUs this program has no runtime.
+bool HasCuda(const std::string& libraries);
 
 // Loads a kernel module; OK also where it is there already.
 absl::Status LoadModule(const std::string& path);

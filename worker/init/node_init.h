@@ -20,6 +20,8 @@ namespace outboard::worker {
 
 // A worker that exits with this wants its machine to start again, through firmware.
 inline constexpr int kExitRestartMachine = 70;
+// One that exits with this wants to be started again at once: its drivers are mounted now.
+inline constexpr int kExitRestartWorker = 71;
 // In the node's folder, once its worker has joined.
 inline constexpr char kJoinedFile[] = "joined";
 

@@ -106,8 +106,9 @@ void WorkerKeeper::OnEnded(pid_t pid, int status, double now) {
   pid_ = -1;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kExitRestartMachine)
     stopped_ = wants_restart_ = true;
-  if (now - started_at_ >= options_.works_after_s) pause_.Reset();
-  const double pause = pause_.Next();
+  const bool wants_again = WIFEXITED(status) && WEXITSTATUS(status) == kExitRestartWorker;
+  if (wants_again || now - started_at_ >= options_.works_after_s) pause_.Reset();
+  const double pause = wants_again ? 0 : pause_.Next();
   next_at_ = now + pause;
   const std::string how = WIFSIGNALED(status)
                               ? absl::StrCat("was ended by signal ", WTERMSIG(status))

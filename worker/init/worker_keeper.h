@@ -1,5 +1,6 @@
 // The program that a node is there for: started, and started again with growing pauses whenever it
-// ends, for ever. Its output goes to the node's log.
+// ends, for ever; at once where it ends with kExitRestartWorker (node_init.h). Its output goes to
+// the node's log.
 //
 //   waiting --the pause is over--> running --it ends--> waiting
 //   any --Stop--> stopped

@@ -3,12 +3,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "wire/limits.h"
 #include "worker/process/message_io.h"
 
 namespace outboard::worker {
+namespace {
+
+// For a gateway to read what an executor wrote before its end: it stops reading where its client
+// does not read.
+constexpr std::chrono::milliseconds kGatewayReadsMs{5000};
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
                                                                  uint32_t rank,
@@ -40,7 +49,12 @@ GrpcAttach::~GrpcAttach() {
 }
 
 void GrpcAttach::Finish() {
-  if (up_.joinable()) up_.join();
+  if (up_.joinable()) {
+    up_.join();
+    // The gateway ends the call when it has read everything. A cancellation overtakes what it has
+    // not read yet, and drops it.
+    call_ended_.get_future().wait_for(kGatewayReadsMs);
+  }
   context_.TryCancel();
 }
 
@@ -54,9 +68,13 @@ void GrpcAttach::Up() {
 
 void GrpcAttach::Down() {
   proto::ClientFrame frame;
-  while (stream_->Read(&frame))
-    if (!WriteMessage(fd_, frame).ok()) break;
+  bool takes = true;  // else what comes is for an executor that has ended
+  while (stream_->Read(&frame)) {
+    if (takes) takes = WriteMessage(fd_, frame).ok();
+    if (!takes) shutdown(fd_, SHUT_RDWR);
+  }
   shutdown(fd_, SHUT_RDWR);  // the executor sees that its gateway is gone
+  call_ended_.set_value();
 }
 
 }  // namespace outboard::worker

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@ class GrpcAttach {
   GrpcAttach& operator=(const GrpcAttach&) = delete;
 
   // Call after the other end of the socket has closed; forwards the frames it wrote before that.
+  // Returns when the gateway has read them and ended the call, or after kGatewayReadsMs.
   void Finish();
   void Cancel() { context_.TryCancel(); }  // any thread
 
@@ -33,6 +35,7 @@ class GrpcAttach {
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
   const int fd_;
+  std::promise<void> call_ended_;  // by either side
   std::thread up_, down_;
 };
 

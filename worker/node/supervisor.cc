@@ -472,13 +472,14 @@ class Supervisor::Impl {
         OnDeviceFailure(device, failure, account, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
+    const int pid = spare_.pid();
     executors.Add(std::move(session), spare_.TakeProcess());
     has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
     telemetry::LogInfo("executor_assigned",
                        {{"session", absl::BytesToHexString(assign.session_id())},
                         {"rank", assign.group().first_rank() + rank},
-                        {"memory_bytes_max", memory}});
+                        {"pid", pid}, {"memory_bytes_max", memory}});
     return absl::OkStatus();
   }
 

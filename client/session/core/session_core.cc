@@ -91,7 +91,7 @@ void SessionCore::Open(uint32_t devices) {
   proto::Open* open = item.mutable_open();
   wire::SetRange(wire::kProtocolOfClients, *open->mutable_protocol());
   wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
-  open->set_devices(devices);
+  open->set_devices(std::max(1u, devices));
   open->mutable_mesh()->Assign(mesh_.begin(), mesh_.end());
   open->set_spread(spread_);
   open->set_client_name("outboard-cpp");
@@ -110,7 +110,7 @@ void SessionCore::Open(uint32_t devices) {
     open->set_fork_of(fork_of_);
     open->set_fork_seq(fork_seq_);
     begins_ = is_new_client_ = !attach_.empty() || !fork_of_.empty();
-    if (is_new_client_ && devices_ == 1) open->clear_devices();  // as many as there are
+    if (is_new_client_ && devices_ == 0) open->clear_devices();  // as many as there are
     open->set_is_new_client(is_new_client_);
   } else {
     open->set_resume_token(opened_.resume_token());
@@ -315,7 +315,7 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   opened_ = opened;
   queue_line_.reset();
   queue_line_is_new_ = false;
-  if (begins_ && devices_ == 1) devices_ = std::max(1u, opened.devices());
+  if (devices_ == 0) devices_ = begins_ ? std::max(1u, opened.devices()) : 1;
   if (std::max(1u, opened.devices()) != devices_)
     return End(absl::FailedPreconditionError(
         absl::StrCat("asked for ", devices_, " devices and got ", opened.devices(),

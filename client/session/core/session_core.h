@@ -43,7 +43,9 @@ class SessionCore {
   void Advance(SendWindow::Time now) { now_ = now; }
 
   // ---- events of the program; TakeFrames returns the frames
-  void Open(uint32_t devices);  // as many as Opened is to have
+  // `devices`: as many as Opened is to have; 0: nobody has said, which is 1, or, where it begins
+  // with the state of another session, as many as that has.
+  void Open(uint32_t devices);
   void WantTrace() { trace_ = true; }  // before Open
   // How its devices are arranged, and the work divided among them. Before Open.
   void Spread(std::vector<uint32_t> mesh, std::string spread) {
@@ -123,7 +125,8 @@ class SessionCore {
   bool MissesValues() const { return pending_answers_.misses_any(); }
   bool large_values() const { return large_values_; }
   uint64_t last_seq() const { return resend_buffer_.last_seq(); }
-  uint32_t devices() const { return devices_; }  // that the session has, or is to have
+  // That the session has, or is to have; 0: that is not said.
+  uint32_t devices() const { return devices_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();

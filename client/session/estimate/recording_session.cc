@@ -219,7 +219,7 @@ class RecordingSession final : public Session, public Estimated {
 
   RecordedWork Recorded() const override {
     RecordedWork work = log_.Work();
-    work.devices = options_.devices;
+    work.devices = options_.devices.value_or(1);
     work.client_s = std::max(0.0, work.client_s - static_cast<double>(own_ns_) / 1e9);
     return work;
   }

@@ -37,7 +37,8 @@ constexpr std::chrono::seconds kRefusedWithin{1};  // a gateway may be about to 
 //   L2  The listener hears OnEnd once, after the last OnFrame; not at all if the owner drops the
 //       link before it ends.
 //   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed
-//       once, after finished_ is set and when no StartWrite from outside is under way (starting_).
+//       once, after finished_ is set and when no StartWrite from outside is under way (starting_
+//       counts them: one may be done before its thread has said so, and the next have begun).
 class GrpcLink final : public Link,
                        public grpc::ClientBidiReactor<proto::ClientFrame, proto::ServerFrame> {
  public:
@@ -70,7 +71,7 @@ class GrpcLink final : public Link,
       queue_.Push(std::move(frame));
       if (writing_) return;
       writing_ = true;
-      starting_ = true;
+      ++starting_;
       outgoing_ = queue_.Pop();
       bytes_up_ += outgoing_.ByteSizeLong();
     }
@@ -84,7 +85,8 @@ class GrpcLink final : public Link,
       if (finishing_) return;
       finishing_ = true;
       if (writing_ || broken_ || finished_) return;  // OnWriteDone closes behind the last frame
-      writing_ = starting_ = true;
+      writing_ = true;
+      ++starting_;
     }
     StartWritesDone();
     Started();
@@ -144,7 +146,7 @@ class GrpcLink final : public Link,
       std::lock_guard lock(mutex_);
       if (finished_) return;
       finished_ = true;
-      if (starting_) return;  // Started does it
+      if (starting_ > 0) return;  // Started does it
     }
     RemoveHold();
   }
@@ -152,8 +154,7 @@ class GrpcLink final : public Link,
   void Started() {
     {
       std::lock_guard lock(mutex_);
-      starting_ = false;
-      if (!finished_) return;
+      if (--starting_ > 0 || !finished_) return;
     }
     RemoveHold();
   }
@@ -171,8 +172,8 @@ class GrpcLink final : public Link,
   std::mutex mutex_;
   std::condition_variable done_cv_;
   wire::FrameQueue<proto::ClientFrame> queue_;
-  bool writing_ = false, starting_ = false, finishing_ = false, finished_ = false, broken_ = false,
-       done_ = false;
+  int starting_ = 0;
+  bool writing_ = false, finishing_ = false, finished_ = false, broken_ = false, done_ = false;
 };
 
 }  // namespace

@@ -1,0 +1,23 @@
+// HOST:PORT, taken apart and put together. A host that is an IPv6 address is written in brackets,
+// [::1]:80, and is without them in HostPort.
+//
+// Threads: any; pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace outboard {
+
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+
+// Nothing: it is no HOST:PORT. Port 0, where the system chooses, is one.
+std::optional<HostPort> SplitHostPort(std::string_view text);
+std::string ToString(const HostPort& place);
+
+}  // namespace outboard

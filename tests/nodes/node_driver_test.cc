@@ -1,0 +1,144 @@
+// A machine that booted over the network and a vendor's driver: it joins and serves first, fetches
+// the driver beside that, and its worker then starts again with the GPU; where there is none after
+// all, with its CPUs, and one line says so. The GPU is that of tests/gpu/driver.
+#include <gtest/gtest.h>
+#include <sys/utsname.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gateway/nodes/driver_rows.h"
+#include "gateway/server/gateway.h"
+#include "tests/cli/boot_world.h"
+#include "tests/nodes/silent_server.h"
+#include "tests/nodes/node_world.h"
+#include "worker/init/node_init.h"
+
+namespace outboard::test {
+namespace {
+
+std::string ThisKernel() {
+  utsname name{};
+  uname(&name);
+  return name.release;
+}
+
+class NodeDriverTest : public NodeTest {
+ protected:
+  // What is in a driver's file, in `folder`.
+  static void WriteDriver(const std::string& folder, int gpus) {
+    std::filesystem::create_directories(folder + "/lib");
+    std::ofstream(folder + "/kernel-release") << ThisKernel() << "\n";
+    std::filesystem::copy_file(FAKE_CUDA, folder + "/lib/libcuda.so.1");
+    std::ofstream(folder + "/lib/libcuda.so.1.env")
+        << "OUTBOARD_FAKE_CUDA_DEVICES=" << gpus << "\nOUTBOARD_FAKE_CUDA_MIB=64\n";
+  }
+  void ExpectServes() {
+    auto session = Session::Connect(Options());
+    ASSERT_TRUE(session.ok()) << session.status();
+    const absl::Status step = Step(**session);
+    EXPECT_TRUE(step.ok()) << step;
+    EXPECT_TRUE((*session)->Close().ok());
+  }
+  static size_t Count(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+  const std::vector<std::string> here_ = {"OUTBOARD_DEVICE", "OUTBOARD_CUDA_DRIVER",
+                                          "CUDA_VISIBLE_DEVICES", "OUTBOARD_NODE_DRIVER"};
+};
+
+// The boot server takes the machine's connection, and sends nothing: for as long as a slow link
+// takes for a driver of a GiB, say.
+TEST_F(NodeDriverTest, ADriverThatTakesLong_HoldsUpNobody) {
+  StartGateway();
+  const SilentServer boot;
+  const auto rows = gateway::DriverRows::Open(gateway::AccountsPath(cluster_.data()));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const absl::Status added = (*rows)->Add({.digest = "sha256:" + std::string(64, 'a'),
+                                           .kernel = ThisKernel(),
+                                           .bytes = 1 << 30,
+                                           .added = {}});
+  ASSERT_TRUE(added.ok()) << added;
+  auto environment = here_;
+  environment.push_back("OUTBOARD_NODE_BOOT=" + boot.address());
+  const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")), environment);
+  EXPECT_TRUE(std::filesystem::exists(cluster_.folder() / "node-s-1/joined"));
+  ExpectServes();
+  EXPECT_TRUE(Eventually([&] { return boot.asked() > 0; }));
+  EXPECT_EQ(Count(worker->err(), "event=node_driver"), 0u) << worker->err();
+  // It ends at once all the same, and the next start still knows what to fetch.
+  EXPECT_EQ(worker->Stop(SIGINT), 0) << worker->err();
+  const int before = boot.asked();
+  const auto again = cluster_.Start(WorkerArgs("s-1", ""), environment);
+  EXPECT_TRUE(Eventually([&] { return boot.asked() > before; }));
+  EXPECT_EQ(again->Stop(SIGINT), 0) << again->err();
+}
+
+TEST_F(NodeDriverTest, ADriverWithItsLibrary_IsFetchedAndMounted_AndTheWorkerStartsAgainWithIt) {
+  // As process 1 does: in a mount namespace, so that nothing stays mounted.
+  const std::string packed = cluster_.folder() / "driver/driver.squashfs";
+  WriteDriver(cluster_.folder() / "from", 1);
+  std::filesystem::create_directories(cluster_.folder() / "driver");
+  const auto tried = [](const std::string& line) {
+    return RunToEnd({"/bin/sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; " + line}).code == 0;
+  };
+  if (!tried("mksquashfs " + cluster_.folder() / "from" + " " + packed + " -noappend -quiet"))
+    GTEST_SKIP() << "there is no mksquashfs (scripts/setup --image)";
+  std::filesystem::create_directories(cluster_.folder() / "mounted");
+  if (!tried("unshare --mount mount -t squashfs -o loop,ro " + packed + " " +
+             cluster_.folder() / "mounted"))
+    GTEST_SKIP() << "no file system is mounted for this user here";
+  StartGateway();
+  const std::string data = " --data " + cluster_.data();
+  cli::MakeImage(cluster_.folder() / "image", ThisKernel(), ThisKernel());
+  const Ended image = Outboard("image add " + cluster_.folder() / "image" + data);
+  ASSERT_EQ(image.code, 0) << image.err;
+  std::ofstream(cluster_.folder() / "driver/kernel-release") << ThisKernel() << "\n";
+  {
+    std::ofstream sums(cluster_.folder() / "driver/SHA256SUMS");
+    for (const std::string name : {"driver.squashfs", "kernel-release"})
+      sums << cli::Sha256Of(cluster_.folder() / "driver/" + name) << "  " << name << "\n";
+  }
+  const Ended driver = Outboard("image add --driver " + cluster_.folder() / "driver" + data);
+  ASSERT_EQ(driver.code, 0) << driver.err;
+  const auto boot = cluster_.Start("boot --listen 127.0.0.1:0" + data);
+  std::string address = cluster_.last_address();  // http://HOST:PORT/boot.ipxe
+  address = address.substr(7, address.rfind('/') - 7);
+  const std::string worker = std::string(OUTBOARD_BINARY) + " " +
+                             WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search --shared-anyway";
+  auto environment = here_;
+  environment.push_back("OUTBOARD_NODE_BOOT=" + address);
+  Process process({"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+                   worker + "; test $? = " + std::to_string(worker::kExitRestartWorker) +
+                       " && exec " + worker},
+                  environment);
+  EXPECT_TRUE(Eventually([&] {
+    return process.err().find("event=gpu_found") != std::string::npos;
+  })) << process.err();
+  EXPECT_EQ(Count(cluster_.gateway().err(), "event=worker_joined"), 1u) << "it served its CPUs";
+  EXPECT_EQ(Count(process.err(), "event=node_driver"), 1u) << process.err();
+  EXPECT_NE(process.err().find("device=cuda count=1"), std::string::npos) << process.err();
+  EXPECT_EQ(Count(cluster_.gateway().err(), "event=node_enrolled"), 1u);
+  // It would take its join test now, which is long on this GPU; sessions of a worker that has one
+  // are tests/e2e's.
+}
+
+TEST_F(NodeDriverTest, ADriverWithoutADevice_LeavesTheCpus_AndOneLine) {
+  StartGateway();
+  const std::string args = WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search";
+  WriteDriver(cluster_.folder() / "node-s-1/driver", 0);
+  const auto worker = cluster_.Start(args, here_);
+  EXPECT_EQ(Count(worker->err(), "event=device_chosen"), 1u) << worker->err();
+  EXPECT_NE(worker->err().find("has no device"), std::string::npos) << worker->err();
+  EXPECT_NE(worker->err().find("effect=\"this worker serves its processor\""), std::string::npos)
+      << worker->err();
+  ExpectServes();
+}
+
+}  // namespace
+}  // namespace outboard::test
