@@ -33,8 +33,10 @@ struct Wanted {
 void PassFailpoint(std::string_view name) {
   static Wanted wanted;
   if (wanted.name.empty()) return;
-  OB_CHECK(std::find(std::begin(kFailpoints), std::end(kFailpoints), name) !=
-           std::end(kFailpoints));
+  const auto is_of = [name](const auto& all) {
+    return std::find(std::begin(all), std::end(all), name) != std::end(all);
+  };
+  OB_CHECK(is_of(kFailpoints) || is_of(kWorkerFailpoints));
   if (wanted.name != name || wanted.passes.fetch_sub(1) > 0) return;
   kill(getpid(), SIGKILL);
   pause();  // until it is there

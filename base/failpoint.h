@@ -3,8 +3,8 @@
 // ("ledger.post.commit"), or the place and how often it is passed first ("ledger.post.commit:3").
 // Otherwise passing one costs a look at a flag.
 //
-// kFailpoints lists all of them, so that a test can go through them and find one that is never
-// passed. Threads: any.
+// kFailpoints and kWorkerFailpoints list all of them, so that a test can go through them and find
+// one that is never passed. Threads: any.
 #pragma once
 
 #include <string_view>
@@ -31,7 +31,14 @@ inline constexpr std::string_view kFailpoints[] = {
     "writer.before_write", "writer.after_write", "audit.before_note", "audit.after_note",
 };
 
-// Kills this process if the environment says so. `name` is one of kFailpoints; checked.
+// Those of a worker: what its processes keep on its disk.
+inline constexpr std::string_view kWorkerFailpoints[] = {
+    "objects.store.begin", "objects.store.written", "objects.store.done",
+    "tuning.add.begin", "tuning.add.commit", "tuning.add.done",
+    "tuning.costs.begin", "tuning.costs.commit", "tuning.costs.done",
+};
+
+// Kills this process if the environment says so. `name` is one of the two lists'; checked.
 void PassFailpoint(std::string_view name);
 
 }  // namespace outboard

@@ -123,8 +123,8 @@ void KeepObjects() {
   setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
 }
 
-// A port of the gateway is not served any more: this process ends, with an exit code by which
-// whatever runs it starts it again.
+// A port of the gateway is not served any more, or another gateway has its folder: this process
+// ends, with an exit code by which whatever runs it starts it again.
 std::atomic<bool> is_dead{false};
 void EndAsDead() {
   is_dead = true;
@@ -172,7 +172,7 @@ int RunGateway(const ServerFlags& flags) {
           session::CheckTarget("--fleet-listen", options->fleet_listen, /*lowest_port=*/0);
       !status.ok())
     return Report(status);
-  options->on_dead_listener = EndAsDead;
+  options->on_dead_listener = options->on_replaced = EndAsDead;
   options->tls.workers_here = flags.tls;
   options->worker_tokens = flags.worker_tokens;
   options->node_power_hook = flags.node_power_hook;
@@ -350,7 +350,7 @@ int RunServe(const ServerFlags& flags) {
   auto options = OptionsFor(flags, /*snapshot_every_s=*/0);
   if (!options.ok()) return Report(options.status());
   options->executors_outlive = false;
-  options->on_dead_listener = EndAsDead;
+  options->on_dead_listener = options->on_replaced = EndAsDead;
   if (flags.ephemeral) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }
@@ -416,7 +416,7 @@ int RunUp(ServerFlags flags) {
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   options->fleet_listen = "127.0.0.1:0";
-  options->on_dead_listener = EndAsDead;
+  options->on_dead_listener = options->on_replaced = EndAsDead;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());

@@ -302,7 +302,9 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
   };
   OB_RETURN_IF_ERROR(ExecutePrepared(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   pass(".begin");
-  absl::Status status = body();
+  absl::Status status;
+  if (mode == Mode::kWrite && guard_ != nullptr) status = guard_(*this);
+  if (status.ok()) status = body();
   if (status.ok()) {
     pass(".commit");
     status = ExecutePrepared("COMMIT");

@@ -112,6 +112,10 @@ class Database {
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body,
                            std::string_view failpoint = {});
 
+  // From now on `guard` runs first in each write transaction, which fails with its error.
+  using Guard = std::function<absl::Status(Database&)>;
+  void GuardWrites(Guard guard) { guard_ = std::move(guard); }
+
   // Brings the tables of `component` to version steps.size(), running steps[version..] in one
   // transaction. FAILED_PRECONDITION: the file is of a newer version.
   absl::Status Migrate(std::string_view component, std::span<const char* const> steps);
@@ -126,6 +130,7 @@ class Database {
 
   sqlite3* handle_;
   std::shared_ptr<IdleStatements> idle_;
+  Guard guard_;
 };
 
 }  // namespace outboard::storage

@@ -141,6 +141,12 @@ class SessionRows {
   // kSessionsReadMax sessions, and the leases of those that it returns.
   absl::StatusOr<SessionTimesPage> ListTimes(const SessionTimesQuery& query);
 
+  // A guard of all further writes (storage::Database::GuardWrites); called before them.
+  void GuardWrites(storage::Database::Guard guard) {
+    absl::MutexLock lock(&mutex_);
+    db_->GuardWrites(std::move(guard));
+  }
+
  private:
   absl::Status EndLeases(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::vector<SessionRow>> ReadLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -110,6 +110,9 @@ class GatewayCore {
     bool draining = false;
     bool set_aside = false;
     bool one_account = false;
+    // Its process has joined again: what this connection still says is of the past, and its devices
+    // are the new one's to give. Nothing more is charged for what it holds.
+    bool superseded = false;
     bool exclusive = false;  // WorkerJoined::exclusive
     bool snapshots_when_asked = false;
     bool serves_groups = false;

@@ -63,6 +63,7 @@ void GatewayCore::EndMeter(Session& session, uint32_t devices, bool lost, const 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
   for (const Seat& seat : session.seats) {
     if (auto it = workers_.find(seat.worker); it != workers_.end()) {
+      lost |= it->second.superseded;
       for (uint32_t i : seat.slots) it->second.slots[i].holder = std::nullopt;
     }
   }

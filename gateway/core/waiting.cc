@@ -333,6 +333,7 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
                   [](const auto& entry) { return entry.second.set_aside; }))
     return absl::UnavailableError("every worker of this gateway was set aside by it");
   const size_t others = queue_.size() - (queue_.Has(session.id) ? 1 : 0);
+  const uint32_t holds = queue_.HeldBy(session.tenant), quota = options_.devices_per_tenant_max;
   return absl::ResourceExhaustedError(absl::StrCat(
       "no device was granted within ", (now_.ns - session.since.ns) / kSecondNs, " s: ",
       devices_busy(), " of ", devices_total(), " are in use, ", others, " other sessions wait",
@@ -340,6 +341,9 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
       session.memory_wanted == 0
           ? ""
           : absl::StrCat("; it asked for ", session.memory_wanted, " bytes of memory"),
+      quota == 0 || holds + session.devices_wanted <= quota
+          ? ""
+          : absl::StrCat("; its account holds ", holds, ", of ", quota, " that it may hold"),
       of_one == 0 ? "" : "; workers with a free device serve one account at a time",
       session.epoch == 0 ? "" : "; the session's state is kept"));
 }

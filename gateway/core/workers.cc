@@ -27,6 +27,9 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   for (const uint32_t device : event.out)
     if (device < worker.slots.size()) worker.slots[device].out = true;
+  for (auto& [id, other] : workers_)
+    if (id != event.worker && other.node == event.node && !event.node.empty())
+      other.superseded = true;
   worker.heard = now_;
   stale_workers_.insert(event.worker);
   Welcome welcome{event.worker, {}, {}};
@@ -60,6 +63,7 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
       session->memory_bytes = event.memory_bytes[i];
       has_parked |= session->state == State::kParked;
     }
+  if (it->second.superseded) return;
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);

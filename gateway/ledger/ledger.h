@@ -243,6 +243,12 @@ class Ledger {
   // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
+  // A guard of all further writes (storage::Database::GuardWrites); called before them.
+  void GuardWrites(storage::Database::Guard guard) {
+    absl::MutexLock lock(&mutex_);
+    db_->GuardWrites(std::move(guard));
+  }
+
  private:
   Ledger(std::unique_ptr<storage::Database> db, std::string folder, std::string file)
       : folder_(std::move(folder)), file_(std::move(file)), db_(std::move(db)) {}

@@ -61,6 +61,12 @@ class ReceiptRows {
   // device, `most` at most. Of entries that were moved to a month's file nothing is known here.
   absl::StatusOr<std::vector<ReceiptShortfall>> Shortfalls(size_t most);
 
+  // A guard of all further writes (storage::Database::GuardWrites); called before them.
+  void GuardWrites(storage::Database::Guard guard) {
+    absl::MutexLock lock(&mutex_);
+    db_->GuardWrites(std::move(guard));
+  }
+
  private:
   explicit ReceiptRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
 

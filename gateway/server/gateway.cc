@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/thread_slice.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/accounts/folder_turn.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/accounts/worker_quarantine.h"
 #include "gateway/accounts/worker_tokens.h"
@@ -212,16 +213,24 @@ class Gateway::Impl {
     host_.SetDoor(door_.get());
     fleet_door_ = std::make_unique<FleetDoor>(
         [this](std::string_view secret) { return authenticator_->Worker(secret); });
+    OB_ASSIGN_OR_RETURN(const FolderTurn turn, FolderTurn::Take(path));
+    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
+    ledger_->GuardWrites(turn.Guard());
+    rows_->GuardWrites(turn.Guard());
+    receipts_->GuardWrites(turn.Guard());
     // Those of the gateway before this one: no lease runs yet (docs/decisions/080-holds.md).
     OB_ASSIGN_OR_RETURN(const int64_t holds, ledger_->EndAllHolds());
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
     OB_ASSIGN_OR_RETURN(signing::SigningKey key,
                         signing::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
-    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
     heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key));
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(),
                                                     options_.credit_limit, heads_.get(),
                                                     receipts_.get());
+    ledger_writer_->OnReplaced([this] {
+      telemetry::LogError("gateway_replaced", {{"effect", "this gateway stops"}});
+      options_.on_replaced();
+    });
     BeginAudits(path);
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), door_.get());

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/thread_slice.h"
+#include "gateway/accounts/folder_turn.h"
 #include "gateway/base/clock.h"
 #include "gateway/proof/head_signer.h"
 #include "gateway/proof/receipt_rows.h"
@@ -45,6 +46,8 @@ void LedgerWriter::Post(std::vector<Charge> charges, Refused refused) {
 absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Refused& refused) {
   const auto accounts = ledger_->PostEach(charges, WallNow());
   if (!accounts.ok()) return accounts.status();
+  for (const AccountPosting& account : *accounts)
+    if (IsReplaced(account.status)) return account.status;  // nobody's fault
   std::set<TenantId> not_posted;
   for (const AccountPosting& account : *accounts) {
     if (account.status.ok()) continue;
@@ -73,6 +76,10 @@ void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> the
   Add({[this, request = std::move(request), then = std::move(then)] {
          auto answer = ledger_->Hold(request, credit_limit_);
          if (IsPassing(answer.status()) && !stopping()) return answer.status();
+         if (IsReplaced(answer.status())) {
+           then({0, absl::UnavailableError("another gateway has taken this one's place")});
+           return answer.status();
+         }
          if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr) SignHead(request.tenant);
          then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
          return absl::OkStatus();
@@ -195,7 +202,9 @@ void LedgerWriter::Work() {
     if (!status.ok() && !passing)
       telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
     lock.lock();
-    if (job.write != nullptr) SetTrouble(passing ? status : absl::OkStatus());
+    if (IsReplaced(status)) GiveUp(lock, status);
+    if (job.write != nullptr && !IsReplaced(trouble_))
+      SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
       if (passing) given_up_ = status;
       jobs_.pop_front();
@@ -218,6 +227,20 @@ void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   for (const Job& job : goodbyes) job.goodbye();
   lock.lock();
+}
+
+void LedgerWriter::GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why) {
+  given_up_ = trouble_ = why;
+  const std::function<void()> replaced = std::exchange(replaced_, nullptr);
+  if (replaced == nullptr) return;
+  lock.unlock();
+  replaced();
+  lock.lock();
+}
+
+void LedgerWriter::OnReplaced(std::function<void()> replaced) {
+  std::lock_guard lock(mutex_);
+  replaced_ = std::move(replaced);
 }
 
 void LedgerWriter::SetTrouble(absl::Status status) {

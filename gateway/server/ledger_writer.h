@@ -48,6 +48,9 @@ class LedgerWriter final : public WriteQueue {
   void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
+  // Calls `replaced`, once, when a write fails because another gateway has taken the data folder
+  // (gateway/accounts/folder_turn.h). Nothing is written from then on, and trouble() stays.
+  void OnReplaced(std::function<void()> replaced);
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
   // What the last audit found. An error: trouble() is that, so that the gateway opens no session;
   // what runs is billed and ends as before.
@@ -74,6 +77,7 @@ class LedgerWriter final : public WriteQueue {
   void Work();
   void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
+  void GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why);
   absl::Status PostEach(const std::vector<Charge>& charges, const Refused& refused);
   void SignHead(TenantId tenant);
   void CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but);
@@ -88,6 +92,7 @@ class LedgerWriter final : public WriteQueue {
   std::deque<Job> jobs_;
   absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
+  std::function<void()> replaced_;  // null once called
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -165,6 +165,17 @@ TEST(StepPace, WhatHappensOnce_DoesNotCount_AndWhatAlternates_Does) {
   EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.02, 0.001);
 }
 
+// A step takes 0.2 ms, and a gateway answers for ten, one by one, when the last is done.
+TEST(StepPace, AnswersThatComeAtOnce_CountWithTheTimeThatTheyTook) {
+  session::StepPace times;
+  session::StepPace::Clock::time_point now;
+  for (int step = 1; step <= 200; ++step) {
+    now += std::chrono::microseconds(step % 10 == 1 ? 1910 : 10);
+    times.Note(step, now);
+  }
+  EXPECT_NEAR(times.PerStep()->seconds_per_step, 0.0002, 0.00002);
+}
+
 // What came long ago says nothing of now.
 TEST(StepPace, TheLatestSteps_Count) {
   session::StepPace times;

@@ -316,5 +316,21 @@ TEST(CoreFunds, ReplayAfterReplay_IsNotFreeAnew) {
   EXPECT_GE(w.core.BillOf(id).ms - before, 5'000);
 }
 
+// Its old connection still delivers what was on its way, and is not known to be gone: the device is
+// the next lease's, and the session before it pays no more.
+TEST(CoreFunds, AWorkerThatJoinsAgain_IsPaidForOnce) {
+  World w(Recoverable());
+  w.Join(1);
+  const SessionId before = w.OpenLive(1);
+  w.Pass(3, {WorkerId{1}}, {before});
+  w.Join(11);  // the same node
+  w.OpenLive(2);
+  w.Pass(2, {WorkerId{1}}, {before});
+  w.Tell(ClientClosed{ConnId{1}, absl::OkStatus()});
+  EXPECT_EQ(w.posted_ms, 3000);
+  w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
+  EXPECT_EQ(w.posted_ms, 5000);
+}
+
 }  // namespace
 }  // namespace outboard::gateway::test

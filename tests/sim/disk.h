@@ -14,6 +14,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/data_path/host.h"
 #include "tests/sim/books.h"
+#include "tests/sim/host.h"
 #include "tests/sim/keys.h"
 #include "tests/sim/planted.h"
 #include "tests/sim/world.h"
@@ -49,6 +50,7 @@ class Disk {
 
   Books books;
   KeyRing* const keys;
+  uint64_t turn = 0;  // of gateways (gateway/accounts/folder_turn.h)
 
  private:
   World* const world_;
@@ -59,8 +61,10 @@ class Disk {
 // Belongs to one gateway process and ends with it.
 class SimulatedWrites final : public gateway::WriteQueue {
  public:
-  SimulatedWrites(World* world, Disk* disk, Planted planted)
-      : world_(world), disk_(disk), planted_(planted) {}
+  SimulatedWrites(World* world, SimulatedHost* host, Disk* disk, Planted planted)
+      : world_(world), host_(host), disk_(disk), planted_(planted), turn_(disk->turn) {}
+
+  std::function<void()> on_replaced;  // called when a write finds the turn over
 
   void Hold(gateway::HoldRequest request, std::function<void(gateway::HoldAnswer)> then) override {
     AddWrite([disk = disk_, request = std::move(request), then = std::move(then),
@@ -82,6 +86,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
         charge.to_ms += more_ms;
         charge.amount.value *= 2;
       }
+      if (IsOver()) continue;  // it will not arrive
       disk_->books.Charged(charge);
       disk_->keys->Charged(charge);
     }
@@ -91,33 +96,45 @@ class SimulatedWrites final : public gateway::WriteQueue {
     AddWrite([disk = disk_, row = std::move(row)] { disk->Put(row); });
   }
   void Grant(gateway::LeaseRow row) override {
-    disk_->books.LeaseBegins(row.lease, row.worker);
+    if (!IsOver()) disk_->books.LeaseBegins(row.lease, row.worker);
     AddWrite([disk = disk_, row = std::move(row)] { disk->Grant(row); });
   }
   void EndLease(gateway::LeaseId lease, std::string why) override {
-    disk_->books.LeaseEnds(lease, why);
+    if (!IsOver()) disk_->books.LeaseEnds(lease, why);
   }
   void Then(std::function<void(absl::Status)> job) override {
-    Add([job = std::move(job)] { job(absl::OkStatus()); });
+    Add([this, job = std::move(job)] {
+      job(IsOver() ? absl::CancelledError("replaced") : absl::OkStatus());
+    });
   }
   void ThenOrAtOnce(std::function<void()> job) override { Add(std::move(job)); }
-  absl::Status trouble() const override { return absl::OkStatus(); }
+  absl::Status trouble() const override {
+    return is_replaced_ ? absl::CancelledError("replaced") : absl::OkStatus();
+  }
 
  private:
+  bool IsOver() const { return disk_->turn != turn_ && planted_ != Planted::kTwoWriters; }
   // Its job needs no process, but a crash loses it all the same.
-  void AddWrite(std::function<void()> job) { Add(std::move(job), planted_ != Planted::kSkipFence); }
+  void AddWrite(std::function<void()> job) {
+    if (planted_ == Planted::kSkipFence) return Add(std::move(job), false);
+    Add([this, job = std::move(job)] {
+      if (!IsOver()) return job();
+      if (!std::exchange(is_replaced_, true)) on_replaced();
+    });
+  }
   void Add(std::function<void()> job, bool fence = true) {
     const int64_t takes_ms = world_->OneIn(8) ? world_->Between(0, 3000) : world_->Between(0, 20);
     last_ = std::max(last_, world_->now() + takes_ms * kMs);
-    world_->After(last_ - world_->now(),
-                  [alive = std::weak_ptr<bool>(alive_), job = std::move(job), fence] {
-                    if (!fence || !alive.expired()) job();
-                  });
+    if (fence) return host_->After(last_ - world_->now(), std::move(job));
+    world_->After(last_ - world_->now(), std::move(job));
   }
 
   World* const world_;
+  SimulatedHost* const host_;
   Disk* const disk_;
   const Planted planted_;
+  const uint64_t turn_;
+  bool is_replaced_ = false;
   int64_t last_ = 0;  // completion time of the last write
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

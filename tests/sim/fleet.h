@@ -62,6 +62,7 @@ class Fleet {
     NextClockJump();
     if (Between(0, 1) == 0) NextCaps();
     if (has_names_) NextRevocation();
+    if (!gateway_stays_ && Between(0, 2) == 0) NextReplacement();
     while (!Done() && world_.broken().empty() && world_.Step(kFaultsUntil + kCalm)) {
       if (world_.steps() % size_.check_every != 0) continue;
       const std::string broken = gateway_.CheckInvariants();
@@ -149,6 +150,14 @@ class Fleet {
       if (world_.now() > kFaultsUntil) return;
       clients_[operator_() % clients_.size()]->LoseKey();
       NextRevocation();
+    });
+  }
+
+  void NextReplacement() {
+    world_.After(Between(3000, 25'000) * kMs, [this] {
+      if (world_.now() > kFaultsUntil) return;
+      if (gateway_.up()) gateway_.Replace();
+      NextReplacement();
     });
   }
 

@@ -15,7 +15,6 @@
 
 #include "gateway/accounts/accounts.h"
 #include "gateway/base/limits.h"
-#include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/observer.h"
@@ -26,6 +25,7 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/host.h"
 #include "tests/sim/keys.h"
+#include "tests/sim/no_blobs.h"
 #include "tests/sim/planted.h"
 #include "tests/support/memory_store.h"
 
@@ -38,26 +38,6 @@ struct ToClient {
 using ClientConnection = Connection<proto::ClientFrame, ToClient>;
 using ExecutorConnection = Connection<proto::ServerFrame, proto::ClientFrame>;
 using ControlConnection = Connection<proto::WorkerEvent, proto::GatewayCommand>;
-
-// Sessions here put no blobs.
-class NoBlobs final : public gateway::BlobUses {
- public:
-  void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
-  void EndSession(const gateway::SessionId&) override {}
-  absl::Status RestoreSnapshot(gateway::TenantId, const gateway::SessionId&,
-                               std::span<const wire::Hash>) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {
-    return absl::NotFoundError("no such blob");
-  }
-  absl::Status UseBlob(gateway::TenantId, const gateway::SessionId&, const wire::Hash&, uint64_t,
-                       uint64_t) override {
-    return absl::NotFoundError("no such blob");
-  }
-  void PartsKept(const gateway::SessionId&, uint64_t, const std::vector<wire::Hash>&) override {}
-  void ForgetParts(const gateway::SessionId&, uint64_t) override {}
-};
 
 // What each rank of the sessions on several devices is to compute, in whatever order, as often as
 // it has to.
@@ -129,24 +109,45 @@ class Gateway {
 
   bool up() const { return process_ != nullptr; }
   void Start() {
-    process_ = std::make_unique<Process>(this);
     ++starts_;
+    ++disk_.turn;
+    process_ = std::make_unique<Process>(this);
     disk_.books.EndAllHolds();
     done_.clear();
     for (const gateway::TakenOver& taken : disk_.Live()) {
       if (taken.row.devices > 1) world_->Count("group taken over");
       process_->driver.Restore(taken, disk_.books.UsageOf(taken.row.session));
     }
-    Tick();
+    Tick(process_.get());
   }
   void Crash() {
     world_->ExecutorTrace("gateway crashes");
     world_->Count("gateway lost");
-    for (const auto& side : process_->clients) Die(*side->connection);
-    for (const auto& side : process_->workers) Die(*side->connection);
-    for (const auto& side : process_->executors) Die(*side->connection);
-    process_.reset();
+    End(process_);
     replays_.clear();
+  }
+  // It stands still, and another one begins on its data; then it goes on, until it finds its turn
+  // over, or for a while.
+  void Replace() {
+    world_->ExecutorTrace("gateway stands still, and another one starts");
+    world_->Count("gateway replaced");
+    if (before_ != nullptr) End(before_);
+    before_ = std::move(process_);
+    replays_.clear();
+    before_->replaced = true;
+    before_->host.Pause();
+    for (const auto& side : before_->clients) side->connection->Break();
+    for (const auto& side : before_->workers) side->connection->Break();
+    for (const auto& side : before_->executors) side->connection->Break();
+    Start();
+    const auto still_there = [this, number = starts_](auto what) {
+      return [this, number, what] {
+        if (before_ != nullptr && before_->number + 1 == number) what();
+      };
+    };
+    world_->After(world_->Between(10, 10'000) * kMs,
+                  still_there([this] { before_->host.Resume(); }));
+    world_->After(30 * kSecond, still_there([this] { End(before_); }));
   }
 
   // ---- the operator
@@ -157,19 +158,19 @@ class Gateway {
 
   // ---- connecting
   void Accept(const std::shared_ptr<ClientConnection>& connection, const std::string& key) {
-    auto side = std::make_shared<ClientSide>(this, connection, key);
+    auto side = std::make_shared<ClientSide>(this, process_.get(), connection, key);
     process_->clients.push_back(side);
     side->Begin();
   }
   void Accept(const std::shared_ptr<ControlConnection>& connection) {
-    auto side = std::make_shared<WorkerSide>(this, connection);
+    auto side = std::make_shared<WorkerSide>(this, process_.get(), connection);
     process_->workers.push_back(side);
     side->Begin();
   }
   // True if the executor belongs to the session.
   bool Attach(gateway::SessionId session, gateway::Token token, uint32_t rank,
               const std::shared_ptr<ExecutorConnection>& connection) {
-    auto side = std::make_shared<ExecutorSide>(this, connection);
+    auto side = std::make_shared<ExecutorSide>(this, process_.get(), connection);
     if (!side->Begin(session, token, rank)) return false;
     process_->executors.push_back(side);
     return true;
@@ -227,36 +228,45 @@ class Gateway {
   std::string CheckInvariants() const { return up() ? process_->driver.CheckInvariants() : ""; }
 
  private:
+  struct Process;
+
   // The far end of a client's connection.
   class ClientSide final : public gateway::ClientEndpoint,
                            public std::enable_shared_from_this<ClientSide> {
    public:
-    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection,
+    ClientSide(Gateway* gateway, Process* process, std::shared_ptr<ClientConnection> connection,
                const std::string& key)
         : connection(std::move(connection)),
           gateway_(gateway),
-          host_(&gateway->process_->host),
+          process_(process),
+          host_(&process->host),
           key_(key),
-          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this,
+          port_(&process->driver, host_, &process->auth, this,
                 {.key = key}) {}
     void Begin() {
       inbox_.take = [this](proto::ClientFrame frame) {
         return ended_ || port_.OnFrame(std::move(frame));
       };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ClientFrame frame) {
-        if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        alive->host_->Enter([alive, frame = std::move(frame)]() mutable {
+          alive->inbox_.OnMessage(std::move(frame));
+        });
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
         const auto alive = self.lock();
         if (alive == nullptr) return;
-        alive->gateway_->EndReplay(alive->session_);
-        alive->port_.OnReadEnd();
+        alive->host_->Enter([alive] {
+          if (!alive->process_->replaced) alive->gateway_->EndReplay(alive->session_);
+          alive->port_.OnReadEnd();
+        });
       };
       inbox_.Pause();
       port_.Begin();
     }
     void Send(proto::ServerFrame frame) override {
-      if (ended_) return;
+      if (ended_ || process_->replaced) return;
       gateway_->Look(frame, session_, connection->dialler.open);
       for (const proto::ServerItem& item : frame.items())
         if (item.has_opened())
@@ -265,7 +275,7 @@ class Gateway {
     }
     void End(absl::Status why) override {
       if (std::exchange(ended_, true)) return;
-      gateway_->EndReplay(session_);
+      if (!process_->replaced) gateway_->EndReplay(session_);
       connection->SendDown({{}, std::move(why)});
       connection->acceptor.open = false;
       Unhold();
@@ -284,7 +294,7 @@ class Gateway {
       if (--holds_ > 0) return;
       host_->After(gateway_->world_->Between(0, 5) * kMs, [self = shared_from_this()] {
         self->port_.OnGone();
-        std::erase(self->gateway_->process_->clients, self);
+        std::erase(self->process_->clients, self);
       });
     }
 
@@ -292,6 +302,7 @@ class Gateway {
 
    private:
     Gateway* const gateway_;
+    Process* const process_;
     SimulatedHost* const host_;
     const std::string key_;
     gateway::ClientPort port_;
@@ -304,26 +315,32 @@ class Gateway {
   class ExecutorSide final : public gateway::ExecutorEndpoint,
                              public std::enable_shared_from_this<ExecutorSide> {
    public:
-    ExecutorSide(Gateway* gateway, std::shared_ptr<ExecutorConnection> connection)
+    ExecutorSide(Gateway* gateway, Process* process,
+                 std::shared_ptr<ExecutorConnection> connection)
         : connection(std::move(connection)),
           gateway_(gateway),
-          host_(&gateway->process_->host),
-          port_(&gateway->process_->driver, this) {}
+          process_(process),
+          host_(&process->host),
+          port_(&process->driver, this) {}
     bool Begin(gateway::SessionId of, gateway::Token token, uint32_t of_rank) {
       session = of;
       rank = of_rank;
       if (!port_.Attach(session, token, rank).ok()) return false;
       inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
       connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
-        if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        alive->host_->Enter([alive, frame = std::move(frame)]() mutable {
+          alive->inbox_.OnMessage(std::move(frame));
+        });
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
-        if (const auto alive = self.lock()) alive->Gone();
+        if (const auto alive = self.lock()) alive->host_->Enter([alive] { alive->Gone(); });
       };
       return true;
     }
     void Send(proto::ClientFrame frame) override {
-      if (ended_) return;
+      if (ended_ || process_->replaced) return;
       for (const proto::ClientItem& item : frame.items())
         if (item.has_open())
           gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
@@ -355,10 +372,11 @@ class Gateway {
     void Gone() {
       const auto self = shared_from_this();
       port_.Leave();
-      std::erase(gateway_->process_->executors, self);
+      std::erase(process_->executors, self);
     }
 
     Gateway* const gateway_;
+    Process* const process_;
     SimulatedHost* const host_;
     gateway::ExecutorPort port_;
     Inbox<proto::ServerFrame> inbox_;
@@ -368,23 +386,27 @@ class Gateway {
   class WorkerSide final : public gateway::WorkerEndpoint,
                            public std::enable_shared_from_this<WorkerSide> {
    public:
-    WorkerSide(Gateway* gateway, std::shared_ptr<ControlConnection> connection)
+    WorkerSide(Gateway* gateway, Process* process,
+               std::shared_ptr<ControlConnection> connection)
         : connection(std::move(connection)),
           gateway_(gateway),
-          port_(&gateway->process_->driver, this) {}
+          process_(process),
+          port_(&process->driver, this) {}
     void Begin() {
       connection->acceptor.on_message = [self = weak_from_this()](const proto::WorkerEvent& event) {
-        if (const auto alive = self.lock()) alive->port_.OnEvent(event);
+        if (const auto alive = self.lock())
+          alive->process_->host.Enter([alive, event] { alive->port_.OnEvent(event); });
       };
       connection->acceptor.on_lost = [self = weak_from_this()] {
-        if (const auto alive = self.lock()) alive->Gone();
+        if (const auto alive = self.lock())
+          alive->process_->host.Enter([alive] { alive->Gone(); });
       };
     }
     void Send(proto::GatewayCommand command) override { connection->SendDown(std::move(command)); }
     void End(absl::Status) override {
       if (!std::exchange(connection->acceptor.open, false)) return;
       connection->Break();
-      gateway_->process_->host.After(gateway_->world_->Between(0, 5) * kMs,
+      process_->host.After(gateway_->world_->Between(0, 5) * kMs,
                                      [self = shared_from_this()] { self->Gone(); });
     }
 
@@ -394,39 +416,52 @@ class Gateway {
     void Gone() {
       const auto self = shared_from_this();
       port_.OnGone();
-      std::erase(gateway_->process_->workers, self);
+      std::erase(process_->workers, self);
     }
 
     Gateway* const gateway_;
+    Process* const process_;
     gateway::WorkerPort port_;
   };
 
   // Everything that ends with a crash.
   struct Process {
     explicit Process(Gateway* gateway)
-        : host(gateway->world_),
-          honest(gateway),
-          writes(gateway->world_, &gateway->disk_, gateway->planted_),
+        : number(gateway->starts_),
+          host(gateway->world_),
+          honest(gateway, this),
+          writes(gateway->world_, &host, &gateway->disk_, gateway->planted_),
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
       driver.SetObserver(&honest);
+      writes.on_replaced = [gateway, this] {
+        gateway->world_->After(kMs, [gateway, number = number] {
+          const auto& before = gateway->before_;
+          if (before != nullptr && before->number == number) gateway->End(gateway->before_);
+        });
+      };
     }
 
     // Everybody in this world is honest, whatever breaks.
     struct HonestWorkers final : gateway::DriverObserver {
-      explicit HonestWorkers(Gateway* of) : gateway(of), world(of->world_) {}
+      HonestWorkers(Gateway* of, const Process* process)
+          : gateway(of), process(process), world(of->world_) {}
       void OnShelved(const gateway::ObservedSession& session, bool is_saved) override {
-        if (gateway->on_shelved) gateway->on_shelved(session.session, is_saved);
+        if (gateway->on_shelved && !process->replaced)
+          gateway->on_shelved(session.session, is_saved);
       }
       void OnWorkerOffence(const gateway::ObservedSession&, std::string_view,
                            std::string_view kind) override {
         world->Broken("an honest worker is taken for a liar: ", std::string(kind));
       }
       Gateway* const gateway;
+      const Process* const process;
       World* const world;
     };
 
+    const uint64_t number;
+    bool replaced = false;  // another one has begun; nobody hears it any more
     SimulatedHost host;
     HonestWorkers honest;
     SimulatedWrites writes;
@@ -472,10 +507,17 @@ class Gateway {
     connection.Break();
   }
 
-  void Tick() {
-    process_->host.After(gateway::kTickMs * kMs, [this] {
-      process_->driver.OnTick();
-      Tick();
+  static void End(std::unique_ptr<Process>& process) {
+    for (const auto& side : process->clients) Die(*side->connection);
+    for (const auto& side : process->workers) Die(*side->connection);
+    for (const auto& side : process->executors) Die(*side->connection);
+    process.reset();
+  }
+
+  static void Tick(Process* process) {
+    process->host.After(gateway::kTickMs * kMs, [process] {
+      process->driver.OnTick();
+      Tick(process);
     });
   }
 
@@ -522,7 +564,7 @@ class Gateway {
 
   World* const world_;
   const Planted planted_;
-  std::unique_ptr<Process> process_;  // null after a crash
+  std::unique_ptr<Process> process_, before_;  // null after a crash; or not replaced
   uint64_t starts_ = 0;
   // By session: the last sequence number reported to clients as done; the last epoch, and by which
   // gateway.

@@ -4,13 +4,15 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "gateway/data_path/host.h"
 #include "tests/sim/world.h"
 
 namespace outboard::sim {
 
-// Jobs end with it.
+// Jobs end with it. It may stand still for a while, as a process that is stopped and continued:
+// whatever happens to it meanwhile it does afterwards, in order.
 class SimulatedHost final : public gateway::DriverHost {
  public:
   explicit SimulatedHost(World* world) : world_(world) {}
@@ -22,15 +24,29 @@ class SimulatedHost final : public gateway::DriverHost {
   }
   void Post(std::function<void()> job) override { After(world_->Between(0, 3) * kMs, job); }
   void After(int64_t delay_ns, std::function<void()> job) {
-    world_->After(delay_ns, [alive = std::weak_ptr<bool>(alive_), job = std::move(job)] {
-      if (!alive.expired()) job();
+    world_->After(delay_ns, [alive = std::weak_ptr<Alive>(alive_), job = std::move(job)] {
+      if (const auto host = alive.lock()) host->self->Enter(job);
     });
+  }
+  // Something happens to the process.
+  void Enter(std::function<void()> job) {
+    paused_ ? waiting_.push_back(std::move(job)) : job();
+  }
+  void Pause() { paused_ = true; }
+  void Resume() {
+    paused_ = false;
+    for (std::function<void()>& job : std::exchange(waiting_, {})) After(0, std::move(job));
   }
   World& world() { return *world_; }
 
  private:
   World* const world_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  struct Alive {
+    SimulatedHost* self;
+  };
+  const std::shared_ptr<Alive> alive_ = std::make_shared<Alive>(this);
+  bool paused_ = false;
+  std::vector<std::function<void()>> waiting_;
 };
 
 }  // namespace outboard::sim

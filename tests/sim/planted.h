@@ -24,6 +24,7 @@ enum class Planted {
   kWallClock,              // leases are metered by the wall clock
   kAdmitsRevoked,          // a key that was revoked opens sessions
   kKeepsRevoked,           // what is open with a key that was revoked goes on
+  kTwoWriters,             // writes of a gateway whose turn is over still arrive
   kNeverIdle,              // a session without work seems to have some
   kWrongLimit,             // what meets a cap is told that its credit is used up
   kFailedRankGoesOn,       // a rank applies items after its group has ended

@@ -49,7 +49,7 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "group ends in order", "group from a snapshot",
                            "resumed after a stop", "entered",
                            "group entered", "found what was kept", "the clock jumps",
-                           "key revoked"}) {
+                           "key revoked", "gateway replaced"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
   }
@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("KeepsRevoked", Planted::kKeepsRevoked, "K2: "),
                       PlantedCase("NeverIdle", Planted::kNeverIdle, "K3: "),
                       PlantedCase("WrongLimit", Planted::kWrongLimit, "credit"),
+                      PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),
                       PlantedCase("FailedRankGoesOn", Planted::kFailedRankGoesOn)),

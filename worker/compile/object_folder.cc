@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/sha256.h"
 #include "compiler/ir/encoding.h"
 
@@ -82,6 +83,7 @@ void ObjectFolder::Remove(const std::string& key) {
 void ObjectFolder::Store(const std::string& key, std::string_view contents) {
   static std::atomic<uint64_t> next{0};  // several of a process may share a folder
   MakeFolder();                          // an empty one may have been removed
+  PassFailpoint("objects.store.begin");
   const std::string temporary =
       (fs::path(options_.folder) / absl::StrCat("new-", getpid(), "-", next++, ".tmp")).string();
   {
@@ -94,10 +96,12 @@ void ObjectFolder::Store(const std::string& key, std::string_view contents) {
       return;
     }
   }
+  PassFailpoint("objects.store.written");
   std::error_code error;
   fs::rename(temporary, PathOf(key),
              error);  // without a sync: a file torn by a power cut fails its checksum
   if (error) fs::remove(temporary, error);
+  PassFailpoint("objects.store.done");
   const auto bytes = static_cast<int64_t>(kHeaderBytes + contents.size());
   stored_bytes_ += bytes;
   if (options_.on_stored) options_.on_stored(bytes);

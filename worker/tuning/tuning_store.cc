@@ -264,7 +264,7 @@ absl::Status TuningFile::Add(const TuningKey& key, const std::string& name, cons
         .Bind(4, trial.exact)
         .Bind(5, trial.verified)
         .Run();
-  });
+  }, "tuning.add");
 }
 
 absl::Status TuningFile::Finish(const TuningKey& key, int width) {
@@ -301,7 +301,7 @@ absl::Status TuningFile::AddCosts(std::span<const Demand> demands) {
       insert.Reset();
     }
     return absl::OkStatus();
-  });
+  }, "tuning.costs");
 }
 
 absl::StatusOr<std::optional<Demand>> TuningFile::Costliest(int search_version,

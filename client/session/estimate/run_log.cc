@@ -179,7 +179,9 @@ std::optional<StepPace::Measured> StepPace::PerStep() const {
     if (all.steps >= kStepsMeasured &&
         (took_s >= kSecondsMeasured || all.steps >= kStepsMeasuredMost))
       break;
-    sorted.push_back(*span);
+    if (sorted.empty() || sorted.back().seconds >= kSpanSeconds) sorted.emplace_back();
+    sorted.back().steps += span->steps;
+    sorted.back().seconds += span->seconds;
     all.steps += span->steps;
     took_s += span->seconds;
   }

@@ -76,7 +76,8 @@ class RunLog {
 // Times of steps that are done, for milliseconds per step: the mean of the latest ones, without
 // what happens once. A kernel that is compiled later than the first, a snapshot, a program that
 // waits for its user: spans that took more than kOddSpan times as long per step as the median span
-// are left out.
+// are left out. Short ones count together, since many answers may come at once, of steps that were
+// done one after the other: the time that those took is in the span ahead of them.
 class StepPace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -100,6 +101,7 @@ class StepPace {
   };
   static constexpr size_t kSpansMax = 256;
   static constexpr double kOddSpan = 4;
+  static constexpr double kSpanSeconds = 0.01;  // shorter ones count together
 
   std::optional<std::pair<uint64_t, Clock::time_point>> last_;
   std::deque<Span> spans_;  // behind the first kStepsBeforeMeasure, the latest
