@@ -176,6 +176,7 @@ int RunGateway(const ServerFlags& flags) {
   options->tls.workers_here = flags.tls;
   options->worker_tokens = flags.worker_tokens;
   options->node_power_hook = flags.node_power_hook;
+  options->node_joins_within_s = flags.node_joins_within_s;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());

@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
   if (!is_same) {
     const bool was_just_let_in = before.ok() && !before->key_id.empty() &&
                                  before->key_id != node.key_id &&
-                                 now.unix_ms - before->since.unix_ms < kJoinsWithinMs;
+                                 now.unix_ms - before->since.unix_ms < joins_within_ms_;
     if (was_just_let_in || admission_->IsHere(node.serial))
       return absl::PermissionDeniedError(
           absl::StrCat(kSerialTaken,

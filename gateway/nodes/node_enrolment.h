@@ -40,8 +40,9 @@ class NodeEnrolment {
   // A node that has just been let in has so long to join before another may be it.
   static constexpr int64_t kJoinsWithinMs = 20'000;
 
-  NodeEnrolment(std::unique_ptr<NodeRegistry> registry, WorkerAdmission* admission)
-      : registry_(std::move(registry)), admission_(admission) {}
+  NodeEnrolment(std::unique_ptr<NodeRegistry> registry, WorkerAdmission* admission,
+                int64_t joins_within_ms = kJoinsWithinMs)
+      : registry_(std::move(registry)), admission_(admission), joins_within_ms_(joins_within_ms) {}
 
   struct Now {
     WallTime wall;
@@ -72,6 +73,7 @@ class NodeEnrolment {
   std::mutex mutex_;  // of two that ask for one serial number the second finds the first
   const std::unique_ptr<NodeRegistry> registry_;
   WorkerAdmission* const admission_;
+  const int64_t joins_within_ms_;
 };
 
 }  // namespace outboard::gateway

@@ -68,6 +68,7 @@ struct GatewayOptions {
   std::shared_ptr<const PriceList> prices = nullptr;
   // Switches machines of nodes off and on (gateway/nodes/power_hook.h); empty: nothing does.
   std::string node_power_hook = {};
+  int node_joins_within_s = 0;  // 0: NodeEnrolment::kJoinsWithinMs
   CoreOptions core;
 };
 
