@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "cli/node/boot_server.h"
 #include "cli/node/commands.h"
 #include "cli/node/image_store.h"
+#include "cli/node/served_files.h"
 #include "client/session/address.h"
 #include "gateway/base/clock.h"
 #include "gateway/nodes/image_rows.h"
@@ -66,26 +66,23 @@ class Claims {
 // here nothing is said of any.
 class Images {
  public:
-  absl::Status Open(const std::string& folder) {
-    folder_ = folder;
-    const std::string path = gateway::AccountsPath(folder);
+  explicit Images(const std::string& folder) : folder_(folder), served_(folder) {}
+  absl::Status Open() {
+    const std::string path = gateway::AccountsPath(folder_);
     std::error_code error;
     if (!std::filesystem::exists(path, error)) return absl::OkStatus();
     OB_ASSIGN_OR_RETURN(rows_, gateway::ImageRows::Open(path));
     // A machine may be fetching one whose script an earlier process sent.
     OB_ASSIGN_OR_RETURN(const std::vector<gateway::ImageRow> all, rows_->List());
-    for (const gateway::ImageRow& row : all) Read(row.digest);
+    for (const gateway::ImageRow& row : all)
+      if (const BootImage* const image = served_.Find(row.digest)) {
+        files_.push_back(image->kernel);
+        files_.push_back(image->initramfs);
+      }
     return absl::OkStatus();
   }
-  std::vector<BootFile> Files() const {
-    std::vector<BootFile> files;
-    for (const auto& [digest, image] : read_) {
-      files.push_back(image.kernel);
-      files.push_back(image.initramfs);
-    }
-    return files;
-  }
-  bool HasAny() const { return !read_.empty(); }
+  // Of those that could be read when this began.
+  const std::vector<BootFile>& files() const { return files_; }
   std::optional<BootChoice> For(const std::string& serial, bool boots) {
     if (rows_ == nullptr) return std::nullopt;
     const auto chosen = rows_->ChooseBoot(serial, boots);
@@ -95,26 +92,17 @@ class Images {
       return std::nullopt;
     }
     if (!chosen->has_value()) return std::nullopt;
-    const BootImage* const image = Read((*chosen)->image);
+    const BootImage* const image = served_.Find((*chosen)->image);
     if (image == nullptr) return std::nullopt;
     return BootChoice{.image = *image,
                       .joins_within_s = (*chosen)->on_trial ? (*chosen)->within_ms / 1000 : 0};
   }
 
  private:
-  // Once: its files are hashed.
-  const BootImage* Read(const std::string& digest) {
-    if (const auto at = read_.find(digest); at != read_.end()) return &at->second;
-    auto image = ReadStoredImage(folder_, digest);
-    if (image.ok()) return &(read_[digest] = *std::move(image));
-    const std::string message(image.status().message());
-    telemetry::LogWarning("image_not_read", {{"image", digest}, {"message", message}});
-    return nullptr;
-  }
-
-  std::string folder_;
+  const std::string folder_;
   std::unique_ptr<gateway::ImageRows> rows_;
-  std::map<std::string, BootImage> read_;  // by digest
+  ServedImages served_;
+  std::vector<BootFile> files_;
 };
 
 // A certificate of the gateway's CA for this machine's names, renewed when it is due; or the one
@@ -167,11 +155,11 @@ absl::Status Boot(const BootFlags& flags) {
   BootServerOptions options;
   options.listen = flags.listen;
   const std::string data = DataFolderOr(flags.data);
-  Images images;
-  OB_RETURN_IF_ERROR(images.Open(data));
+  Images images(data);
+  OB_RETURN_IF_ERROR(images.Open());
   if (!flags.image.empty()) {
     OB_ASSIGN_OR_RETURN(options.image, ReadServedImage(data, flags.image));
-  } else if (!images.HasAny() && flags.efi.empty()) {
+  } else if (images.files().empty() && flags.efi.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("no image was added to ", data,
                      " (`outboard image add`), and there is neither --image nor --efi"));
@@ -179,15 +167,9 @@ absl::Status Boot(const BootFlags& flags) {
   if (!flags.efi.empty()) {
     OB_ASSIGN_OR_RETURN(options.efi, ReadEfiFile(flags.efi));
   }
-  options.files = images.Files();
-  // Added while this runs, too.
-  options.find = [&data](const std::string& digest) -> std::optional<BootFile> {
-    const auto file = ReadStoredDriver(data, "sha256:" + digest);
-    if (file.ok()) return *file;
-    if (!absl::IsNotFound(file.status()))
-      telemetry::LogWarning("driver_not_read", {{"message", file.status().message()}});
-    return std::nullopt;
-  };
+  options.files = images.files();
+  ServedDrivers drivers(data);  // those that are added while this runs, too
+  options.find = [&drivers](const std::string& digest) { return drivers.Find(digest); };
   options.choose = [&images](const std::string& serial, bool boots) {
     return images.For(serial, boots);
   };

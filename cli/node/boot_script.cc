@@ -52,7 +52,7 @@ bool IsNumber(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
+absl::StatusOr<BootFile> ReadBootFile(const std::string& path, const std::stop_token& stop) {
   std::error_code error;
   std::ifstream in(path, std::ios::binary);
   if (!in || !std::filesystem::is_regular_file(path, error))
@@ -63,23 +63,29 @@ absl::StatusOr<BootFile> ReadBootFile(const std::string& path) {
   while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), in.gcount() > 0) {
     hash.Update(std::string_view(buffer).substr(0, static_cast<size_t>(in.gcount())));
     file.bytes += static_cast<uint64_t>(in.gcount());
+    if (stop.stop_requested()) return absl::CancelledError(absl::StrCat(path, " is read no more"));
   }
   const Sha256Digest digest = hash.Finish();
   file.digest = ToHex({reinterpret_cast<const char*>(digest.data()), digest.size()});
   return file;
 }
 
+std::string ListedDigest(const std::string& sums, const std::string& name) {
+  std::istringstream lines(sums);
+  for (std::string digest, named; lines >> digest >> named;)
+    if (named == name) return digest;
+  return "";
+}
+
 absl::StatusOr<BootFile> ReadListedFile(const std::string& folder, const char* name,
                                         const std::string& sums) {
   OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(folder + "/" + name));
-  std::istringstream lines(sums);
-  for (std::string digest, named; lines >> digest >> named;) {
-    if (named != name) continue;
-    if (digest == file.digest) return file;
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, "/", name, ": ", kSums, " expects ", digest, ", found ", file.digest));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(folder, "/", kSums, " does not name ", name));
+  const std::string digest = ListedDigest(sums, name);
+  if (digest.empty())
+    return absl::InvalidArgumentError(absl::StrCat(folder, "/", kSums, " does not name ", name));
+  if (digest == file.digest) return file;
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, "/", name, ": ", kSums, " expects ", digest, ", found ", file.digest));
 }
 
 absl::StatusOr<BootImage> ReadBootImage(const std::string& folder) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,11 @@ struct BootFile {
   uint64_t bytes = 0;
 };
 // Reads it once. Errors: INVALID_ARGUMENT  it is no file, or cannot be read
-absl::StatusOr<BootFile> ReadBootFile(const std::string& path);
+//                       CANCELLED         `stop`
+absl::StatusOr<BootFile> ReadBootFile(const std::string& path, const std::stop_token& stop = {});
+
+// The digest that `sums`, the text of a SHA256SUMS, has for `name`; "": none.
+std::string ListedDigest(const std::string& sums, const std::string& name);
 
 // One of `folder` that `sums`, the text of its SHA256SUMS, lists.
 // Errors: INVALID_ARGUMENT  it is missing or not listed, or has another digest: expected and found

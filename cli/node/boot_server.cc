@@ -57,12 +57,10 @@ struct Shared {
   void Know(const BootImage& image) {
     for (const BootFile& file : {image.kernel, image.initramfs}) files[file.digest] = file;
   }
-  const BootFile* Find(std::string_view asked) {
+  std::optional<BootFile> Find(std::string_view asked) {
     const std::string digest(asked.substr(0, kDigestDigits + 1));
-    if (const auto file = files.find(digest); file != files.end()) return &file->second;
-    if (digest.size() != kDigestDigits) return nullptr;
-    const auto found = options.find(digest);
-    return found.has_value() ? &(files[digest] = *found) : nullptr;
+    if (const auto file = files.find(digest); file != files.end()) return file->second;
+    return digest.size() == kDigestDigits ? options.find(digest) : std::nullopt;
   }
 };
 
@@ -157,7 +155,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
                     request);
     if (path == "/boot.efi" && shared_->options.efi.has_value()) return Efi(request);
     if (path.starts_with(kDigestFolder)) {
-      if (const BootFile* const file = shared_->Find(path.substr(kDigestFolder.size())))
+      if (const auto file = shared_->Find(path.substr(kDigestFolder.size())))
         return File(*file, request);
     }
     return PlainAnswer(http::status::not_found, "There is no such file.\n");

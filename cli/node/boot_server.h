@@ -48,7 +48,8 @@ struct BootServerOptions {
   std::optional<BootImage> image;  // of machines of which nothing was said
   std::optional<BootFile> efi = {};  // /boot.efi: a signed file for firmware that boots over HTTP
   std::vector<BootFile> files;       // besides
-  // Another file of this digest, 64 hex digits; nullopt: there is none.
+  // Another file of this digest, 64 hex digits; nullopt: there is none. Asked for each
+  // request.
   std::function<std::optional<BootFile>(const std::string& digest)> find =
       [](const std::string&) { return std::nullopt; };
   // What was said of this machine; nullopt: nothing. `boots`: it asks in order to boot.

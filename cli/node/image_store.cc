@@ -33,10 +33,11 @@ std::string FolderOf(const std::string& data_folder, const std::string& digest) 
   return absl::StrCat(ImagesFolder(data_folder), "/", digest.substr(kSha256Prefix.size()));
 }
 
-// `digest`: 64 hex digits.
+// `digest`: 64 hex digits. Its SHA256SUMS lies beside it.
 std::string DriverPath(const std::string& data_folder, const std::string& digest) {
   return absl::StrCat(data_folder, "/drivers/", digest);
 }
+std::string DriverSumsPath(const std::string& driver) { return driver + "." + kSums; }
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
@@ -62,8 +63,12 @@ bool IsSignedBy(EVP_PKEY* key, const std::string& text, const std::string& signa
                           text.size()) == 1;
 }
 
+std::string SignerPath(const std::string& data_folder) {
+  return ImagesFolder(data_folder) + "/signer.pem";
+}
+
 std::string KeptSigner(const std::string& data_folder) {
-  return worker::FileText(ImagesFolder(data_folder) + "/signer.pem", kSmallFileBytesMax);
+  return worker::FileText(SignerPath(data_folder), kSmallFileBytesMax);
 }
 
 // The signer whose signature is asked for, PEM; empty: none is.
@@ -83,19 +88,20 @@ absl::StatusOr<std::string> SignerOf(const std::string& data_folder, const Image
                    "/signer.pem, and ", add.signer_file, " is another: remove that file first"));
 }
 
-absl::Status CheckSignature(const std::string& folder, const std::string& signer) {
+// The signature of SHA256SUMS lies beside it.
+absl::Status CheckSignature(const std::string& sums_path, const std::string& signer) {
   if (signer.empty()) return absl::OkStatus();
-  const std::string signature = worker::FileText(folder + "/" + kSignature, kSmallFileBytesMax);
+  const std::string signature = worker::FileText(sums_path + ".sig", kSmallFileBytesMax);
   const Key key = ReadKey(signer);
   if (key == nullptr) return absl::InvalidArgumentError("the kept signer.pem holds no key");
-  const std::string sums = worker::FileText(folder + "/" + kSums, kSmallFileBytesMax);
+  const std::string sums = worker::FileText(sums_path, kSmallFileBytesMax);
   if (signature.empty())
     return absl::InvalidArgumentError(absl::StrCat(
-        folder, ": expected a signature in ", kSignature, ", found none; deploy/image/sign"));
+        sums_path, ".sig: expected a signature, found none; sign it (deploy/image/sign) and add it "
+                   "again"));
   if (IsSignedBy(key.get(), sums, signature)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(folder, ": expected a signature of ", kSums,
-                                                 " by the signer's key, found another in ",
-                                                 kSignature));
+  return absl::InvalidArgumentError(absl::StrCat(
+      sums_path, ".sig: expected a signature by the signer's key, found another"));
 }
 
 absl::Status CheckRelease(const std::string& folder, const std::string& found) {
@@ -160,12 +166,12 @@ absl::StatusOr<AddedImage> AddImage(const std::string& data_folder, const ImageT
     return absl::InvalidArgumentError(absl::StrCat(add.folder, ": expected ", add.digest,
                                                    ", found ", added.image.digest));
   OB_ASSIGN_OR_RETURN(const std::string signer, SignerOf(data_folder, add));
-  OB_RETURN_IF_ERROR(CheckSignature(add.folder, signer));
+  OB_RETURN_IF_ERROR(CheckSignature(add.folder + "/" + kSums, signer));
   OB_ASSIGN_OR_RETURN(added.kernel, KernelRelease(added.image.kernel.path));
   OB_RETURN_IF_ERROR(CheckRelease(add.folder, added.kernel));
   OB_RETURN_IF_ERROR(Copy(add.folder, FolderOf(data_folder, added.image.digest)));
   if (!signer.empty()) {
-    const std::string path = ImagesFolder(data_folder) + "/signer.pem";
+    const std::string path = SignerPath(data_folder);
     std::ofstream(path, std::ios::trunc) << signer;
     if (worker::FileText(path, kSmallFileBytesMax) != signer)
       return absl::UnavailableError(absl::StrCat("cannot write ", path));
@@ -182,7 +188,7 @@ absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std:
   AddedDriver added;
   OB_ASSIGN_OR_RETURN(added.file, ReadListedFile(folder, kDriver, sums));
   OB_RETURN_IF_ERROR(ReadListedFile(folder, kRelease, sums).status());
-  OB_RETURN_IF_ERROR(CheckSignature(folder, KeptSigner(data_folder)));
+  OB_RETURN_IF_ERROR(CheckSignature(folder + "/" + kSums, KeptSigner(data_folder)));
   added.kernel = std::string(
       absl::StripAsciiWhitespace(worker::FileText(folder + "/" + kRelease, kSmallFileBytesMax)));
   if (std::find(kernels.begin(), kernels.end(), added.kernel) == kernels.end())
@@ -201,7 +207,15 @@ absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std:
     OB_ASSIGN_OR_RETURN(const BootFile copied, ReadBootFile(partly));
     if (copied.digest != added.file.digest)
       return absl::InvalidArgumentError(absl::StrCat(folder, " changed while it was copied"));
-    fs::rename(partly, to, error);
+    const std::string sums_to = DriverSumsPath(to);
+    for (const char* const end : {"", ".sig"}) {
+      const std::string from = folder + "/" + kSums + end;
+      std::error_code absent;
+      if (fs::exists(from, absent))
+        fs::copy_file(from, sums_to + end, fs::copy_options::overwrite_existing, error);
+      if (error) break;
+    }
+    if (!error) fs::rename(partly, to, error);
   }
   if (error)
     return absl::UnavailableError(absl::StrCat("cannot write ", to, ": ", error.message()));
@@ -209,24 +223,59 @@ absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std:
   return added;
 }
 
-absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
+std::vector<std::string> StoredDriverFiles(const std::string& data_folder,
+                                           const std::string& digest) {
+  if (!IsSha256Name(digest)) return {};
+  const std::string driver = DriverPath(data_folder, digest.substr(kSha256Prefix.size()));
+  const std::string sums = DriverSumsPath(driver);
+  return {driver, sums, sums + ".sig", SignerPath(data_folder)};
+}
+
+absl::StatusOr<BootFile> FindStoredDriver(const std::string& data_folder,
                                           const std::string& digest) {
   std::error_code error;
-  const std::string path =
-      IsSha256Name(digest) ? DriverPath(data_folder, digest.substr(kSha256Prefix.size())) : "";
-  if (path.empty() || !fs::is_regular_file(path, error))
+  BootFile file{.path = {}, .digest = {}, .bytes = 0};
+  if (IsSha256Name(digest)) file.digest = digest.substr(kSha256Prefix.size());
+  if (!file.digest.empty()) file.path = DriverPath(data_folder, file.digest);
+  if (file.path.empty() || !fs::is_regular_file(file.path, error))
     return absl::NotFoundError(absl::StrCat("no driver ", digest, " is in ", data_folder));
-  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(path));
-  if (std::string(kSha256Prefix) + file.digest == digest) return file;
+  file.bytes = fs::file_size(file.path, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", error.message()));
+  const std::string signer = KeptSigner(data_folder), sums = DriverSumsPath(file.path);
+  if (signer.empty()) return file;
+  OB_RETURN_IF_ERROR(CheckSignature(sums, signer));
+  // Signed, and of this very file.
+  const std::string listed =
+      ListedDigest(worker::FileText(sums, kSmallFileBytesMax), kDriver);
+  if (listed == file.digest) return file;
+  return absl::InvalidArgumentError(absl::StrCat(
+      sums, ": expected sha256:", file.digest, ", found ",
+      listed.empty() ? "no line for " + std::string(kDriver) : "sha256:" + listed));
+}
+
+absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
+                                          const std::string& digest) {
+  OB_ASSIGN_OR_RETURN(const BootFile found, FindStoredDriver(data_folder, digest));
+  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(found.path));
+  if (found.digest == file.digest) return file;
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected ", digest, ", found sha256:", file.digest));
+      absl::StrCat(file.path, ": expected ", digest, ", found sha256:", file.digest));
+}
+
+std::vector<std::string> StoredImageFiles(const std::string& data_folder,
+                                          const std::string& digest) {
+  if (!IsSha256Name(digest)) return {};
+  const std::string folder = FolderOf(data_folder, digest) + "/";
+  return {folder + kSums, folder + kSignature, folder + "vmlinuz", folder + "initramfs",
+          SignerPath(data_folder)};
 }
 
 absl::StatusOr<BootImage> ReadServedImage(const std::string& data_folder,
                                           const std::string& folder) {
-  OB_ASSIGN_OR_RETURN(BootImage image, ReadBootImage(folder));
-  OB_RETURN_IF_ERROR(CheckSignature(folder, KeptSigner(data_folder)));
-  return image;
+  // First, since it is of a small file.
+  OB_RETURN_IF_ERROR(CheckSignature(folder + "/" + kSums, KeptSigner(data_folder)));
+  return ReadBootImage(folder);
 }
 
 absl::StatusOr<BootImage> ReadStoredImage(const std::string& data_folder,

@@ -55,10 +55,21 @@ struct AddedDriver {
 //         UNAVAILABLE          they cannot be copied
 absl::StatusOr<AddedDriver> AddDriver(const std::string& data_folder, const std::string& folder,
                                       const std::vector<std::string>& kernels);
-// Errors: NOT_FOUND         none of this digest ("sha256:...") was added here
-//         INVALID_ARGUMENT  the file was changed
+// One that was added, by its digest ("sha256:...") and size, unread; signed, if a signer is kept.
+// Errors: NOT_FOUND         none of this digest was added here
+//         INVALID_ARGUMENT  its signature is not the signer's, or is another file's
+absl::StatusOr<BootFile> FindStoredDriver(const std::string& data_folder,
+                                          const std::string& digest);
+// The same, and reads it. Errors: INVALID_ARGUMENT also: the file was changed
 absl::StatusOr<BootFile> ReadStoredDriver(const std::string& data_folder,
                                           const std::string& digest);
+
+// Where the files of one lie on which the answers above depend, whether or not they are there. The
+// first is the one without which there is none. Empty: that is no digest.
+std::vector<std::string> StoredImageFiles(const std::string& data_folder,
+                                          const std::string& digest);
+std::vector<std::string> StoredDriverFiles(const std::string& data_folder,
+                                           const std::string& digest);
 
 // The release that a kernel names itself in its header, "6.1.0-49-amd64".
 // Errors: INVALID_ARGUMENT  it is no kernel of x86

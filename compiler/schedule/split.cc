@@ -205,6 +205,33 @@ Cut CutForKeys(const UOp* reduce, const Target& target) {
   return {};
 }
 
+// The maxima of a decoded token's scores and the sums of their exponentials are one block's for
+// each head, which reads a KiB at a time, four of them under way: 32,768 scores take 20 us, and a
+// kernel more takes 3 us.
+constexpr int64_t kRowMin = 32768, kPartRowMin = 2048;
+
+// The parts of a maximum, or of a sum of exponentials, over rows so few and long. No parts for any
+// other reduction: rows of a length of VARs, or that no number of parts divides, stay whole, since
+// a maximum cannot be filled up with zeros.
+Cut CutForRows(const UOp* reduce, const Target& target) {
+  const UOp& x = *reduce->src[0];
+  const ReduceOf view(reduce);
+  if (target.kind != TargetKind::kCuda || !IsFloat(reduce->dtype) || view.axes().size() != 1 ||
+      !IsStatic(x.shape) || (view.op() != Op::kMax && view.op() != Op::kAdd))
+    return {};
+  if (view.op() == Op::kAdd && !IsExponential(UncastOperandOf(&x))) return {};
+  const int64_t axis = view.axes()[0], length = x.shape[axis].value();
+  const int64_t results = ElementCount(reduce->shape);
+  // With more rows for each head matrix units compute the whole of it (program/online).
+  const bool few_rows = axis == 0 || x.shape[axis - 1].value() <= kRowsMax;
+  if (length < kRowMin || results == 0 || !few_rows) return {};
+  for (int64_t parts = std::min({target.multiprocessors / results, length / kPartRowMin,
+                                 kPartialsMax});
+       parts > 1; --parts)
+    if (length % parts == 0) return {axis, parts, length / parts};
+  return {};
+}
+
 absl::StatusOr<const UOp*> Split(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
   const Op op = ReduceOf(reduce).op();
@@ -238,6 +265,11 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const 
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (node->op != Op::kReduce || ReduceOf(node).axes().empty()) continue;
     if (const Cut cut = CutForKeys(now, target);
+        cut.parts > 1 && node->src[0]->rank() < limits::kRankMax) {
+      OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
+      continue;
+    }
+    if (const Cut cut = CutForRows(now, target);
         cut.parts > 1 && node->src[0]->rank() < limits::kRankMax) {
       OB_ASSIGN_OR_RETURN(now, Split(graph, now, cut));
       continue;

@@ -6,7 +6,8 @@
 // of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
 // the result do not depend on the number of threads. On GPUs a product of matrices with fewer tiles
 // of results than there are multiprocessors is split, too; there the class of the device decides.
-// So is, of a decoded token's attention, the sum over keys of weights times values.
+// So are, of a decoded token's attention, the sum over keys of weights times values and, of very
+// many keys, the maxima of scores and the sums of their exponentials.
 #pragma once
 
 #include "absl/status/statusor.h"

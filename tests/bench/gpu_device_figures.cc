@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/compile.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/beam.h"
+#include "tests/bench/gpu_plan.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/device_target.h"
 #include "worker/tuning/kernel_measurer.h"
@@ -24,82 +24,13 @@
 namespace outboard::bench {
 namespace {
 
-using runtime::DeviceAddress;
 using runtime::DeviceBuffer;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The kernels of a graph, on buffers of their own that hold zeros.
-class Plan {
- public:
-  static absl::StatusOr<std::unique_ptr<Plan>> Make(
-      runtime::Device& device, const Target& target,
-      const std::function<const UOp*(Graph&)>& graph,
-      const std::optional<std::vector<codegen::Opt>>& opts = std::nullopt) {
-    std::unique_ptr<Plan> plan(new Plan(device));
-    Graph g;
-    OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
-                        schedule::MakeSchedule(g, graph(g), target));
-    OB_ASSIGN_OR_RETURN(const DeviceAddress arena, plan->Zeros(schedule.arena_bytes));
-    std::vector<DeviceAddress> at;
-    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
-      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
-        at.push_back(arena + buffer.index);
-        continue;
-      }
-      OB_ASSIGN_OR_RETURN(const DeviceAddress own, plan->Zeros(buffer.bytes()));
-      at.push_back(own);
-    }
-    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
-      OB_ASSIGN_OR_RETURN(const CompiledKernel compiled,
-                          CompileKernel(kernel.ast, {.target = target, .opts = opts}));
-      runtime::LoadedKernel loaded = device.Load(compiled);
-      OB_RETURN_IF_ERROR(loaded.status());
-      std::vector<DeviceAddress> slots;
-      for (const int b : kernel.buffers) slots.push_back(at[static_cast<size_t>(b)]);
-      slots.resize(static_cast<size_t>((*loaded)->buffer_count()));
-      plan->kernels_.push_back(*std::move(loaded));
-      plan->slots_.push_back(std::move(slots));
-    }
-    return plan;
-  }
-
-  // Queues all kernels `times` times over.
-  absl::Status Queue(int times = 1) {
-    std::vector<runtime::KernelLaunch> launches;
-    for (int i = 0; i < times; ++i)
-      for (size_t k = 0; k < kernels_.size(); ++k)
-        launches.push_back({kernels_[k].get(), slots_[k]});
-    return device_.LaunchAll(launches, {}, record_);
-  }
-
-  // The least time of one run by the device's clock.
-  absl::StatusOr<double> Seconds(int repeats) {
-    double least = 0;
-    for (int i = 0; i < repeats; ++i) {
-      OB_ASSIGN_OR_RETURN(const double seconds, device_.Time([&] { return Queue(); }));
-      least = i == 0 ? seconds : std::min(least, seconds);
-    }
-    return least;
-  }
-
- private:
-  explicit Plan(runtime::Device& device) : device_(device) {}
-  absl::StatusOr<DeviceAddress> Zeros(int64_t bytes) {
-    OB_ASSIGN_OR_RETURN(DeviceBuffer buffer, device_.Allocate(bytes));
-    OB_RETURN_IF_ERROR(device_.Fill(buffer.address(), 0, bytes));
-    memory_.push_back(std::move(buffer));
-    return memory_.back().address();
-  }
-
-  runtime::Device& device_;
-  std::vector<DeviceBuffer> memory_;
-  std::vector<std::unique_ptr<runtime::DeviceKernel>> kernels_;
-  std::vector<std::vector<DeviceAddress>> slots_;
-  std::unique_ptr<runtime::LaunchRecord> record_;
-};
+using Plan = GpuPlan;
 
 // ---- graphs
 
@@ -328,7 +259,7 @@ class Measurement {
                           }));
       OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(sizes_.repeats));
       Figure(absl::StrCat("cuda_matmul_", name, "_", sizes_.product, "_tflops"),
-             2 * n * n * n / seconds / 1e12, "TFLOP/s", "without BEAM, of zeros");
+             2 * n * n * n / seconds / 1e12, "TFLOP/s", "without BEAM");
       measured_.times.push_back({absl::StrCat("matmul_", name, "_nobeam"), seconds});
     }
     return absl::OkStatus();
@@ -343,8 +274,8 @@ class Measurement {
     const UOp* const kernel = schedule.kernels[0].ast;
     worker::InProcessCompiler compiler({.target = target_});
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
-    worker::KernelMeasurer measurer(std::move(encoded.bytes), &compiler, &device_, /*batch=*/1,
-                                    /*watch=*/nullptr);
+    worker::KernelMeasurer measurer(std::move(encoded.bytes), &compiler, &device_, {});
+    OB_RETURN_IF_ERROR(measurer.Open());
     const double begin = Now();
     search::BeamOptions options{.width = sizes_.beam_width,
                                 .stop = [&] { return Now() - begin > sizes_.beam_seconds; },

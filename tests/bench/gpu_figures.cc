@@ -14,6 +14,7 @@
 #include "tests/bench/gpu_device_figures.h"
 #include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/gpu_shape_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/torch_peer.h"
@@ -94,6 +95,8 @@ std::set<std::string> MeasureDevice() {
     return reported;
   }
   const std::string name = (*device)->properties().name;
+  const auto shapes = MeasureModelShapes(**device, /*repeats=*/20, /*divisor=*/1);
+  if (!shapes.ok()) ReportSkipped("cuda_model_shapes", std::string(shapes.status().message()));
   for (const DeviceFigure& figure : measured->figures) {
     Report(figure.name, figure.value, figure.unit, "", absl::StrCat(name, "; ", figure.note));
     reported.insert(figure.name);
@@ -112,6 +115,15 @@ std::set<std::string> MeasureDevice() {
     Report(figure, theirs->second / time.seconds, "ratio",
            absl::StrCat("ours ", time.seconds * 1e3, " ms, PyTorch ", theirs->second * 1e3, " ms"),
            absl::StrCat(name, searched ? "; ours after BEAM=4" : "; ours without BEAM"));
+    reported.insert(figure);
+  }
+  for (const auto& [figure, prefix] :
+       {std::pair("cuda_matmul_shapes_vs_torch", "matmul_shape_"),
+        {"cuda_attention_forward_vs_torch", "attention_forward_"},
+        {"cuda_attention_backward_vs_torch", "attention_backward_"}}) {
+    const double ratio = shapes.ok() ? MeanRatio(*shapes, torch, prefix) : 0;
+    if (ratio == 0) continue;
+    Report(figure, ratio, "ratio", "", absl::StrCat(name, "; geometric mean, ours without BEAM"));
     reported.insert(figure);
   }
   return reported;

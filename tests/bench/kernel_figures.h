@@ -15,5 +15,7 @@ void MatMulBf16Figures();
 void BeamFigures();
 // stream_ratio_scale, _add and _sum over arrays of 256 MB.
 void StreamFigures();
+// f64_functions_vs_libm: EXP, LOG, SIN and the like, of doubles, against the C library's.
+void FunctionFigures();
 
 }  // namespace outboard::bench

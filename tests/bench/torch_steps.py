@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Milliseconds of a training step in PyTorch: the peer of ..._step_vs_torch and ..._train_vs_torch.
 
-    torch_steps.py mnist|gpt|resnet18|vit [--threads N] [--steps N] [--how WAY ...]
+    torch_steps.py mnist|gpt|gpt_1024|resnet18|vit [--threads N] [--steps N] [--how WAY ...]
 
 The networks are those of client/examples/mnist.h and gpt.h and of vision_steps.py, with the same data, optimiser and
 batch; the loss is read every step. Every way that PyTorch has of running it is tried, and the best one counts:
 
     eager           as written
+    fused           gpt_1024: attention by scaled_dot_product_attention; also by torch.compile as fused_compile
     compile         forward, loss and backward by torch.compile (needs g++)
     channels_last   pictures and weights with the channels innermost; eager, and by torch.compile as channels_last_compile
 
@@ -43,9 +44,9 @@ class MnistNet(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, fused=False):
         super().__init__()
-        self.heads = heads
+        self.heads, self.fused = heads, fused
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -57,6 +58,9 @@ class Block(nn.Module):
             return t.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
         q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
         later = torch.ones(length, length, dtype=torch.bool).triu(1)
         mixed = scores.masked_fill(later, -math.inf).softmax(-1) @ v
@@ -68,10 +72,10 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, vocabulary=256, layers=12, width=256, heads=8, context=128):
+    def __init__(self, vocabulary=256, layers=12, width=256, heads=8, context=128, fused=False):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(Block(width, heads, fused) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, text):
@@ -137,6 +141,7 @@ class Way:
     def __init__(self, name):
         self.name = name
         self.channels_last = name.startswith("channels_last")
+        self.fused = name.startswith("fused")
         self.compiled = name.endswith("compile")
 
     def loss_of(self, net, loss):
@@ -180,7 +185,7 @@ def mnist(way, batch=128):
 
 def gpt(way, batch=4, context=128):
     text = torch.randint(0, 256, (1 << 20,))
-    net = Gpt()
+    net = Gpt(context=context, fused=way.fused)
     loss_of = way.loss_of(net, lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten()))
 
     def passages():
@@ -188,6 +193,10 @@ def gpt(way, batch=4, context=128):
         return text[places], text[places + 1]
 
     return stepper(loss_of, torch.optim.AdamW(net.parameters(), 1e-3, fused=True), passages)
+
+
+def gpt_1024(way):
+    return gpt(way, batch=1, context=1024)
 
 
 def pictures(batch, way):
@@ -211,7 +220,7 @@ def vit(way):
 # Which ways may be the best for a network.
 OF_PICTURES = ["eager", "compile", "channels_last", "channels_last_compile"]
 NETS = {"mnist": (mnist, OF_PICTURES), "gpt": (gpt, ["eager", "compile"]), "resnet18": (resnet18, OF_PICTURES),
-        "vit": (vit, ["eager", "compile"])}
+        "gpt_1024": (gpt_1024, ["eager", "compile", "fused", "fused_compile"]), "vit": (vit, ["eager", "compile"])}
 
 
 def median_ms(step, steps):

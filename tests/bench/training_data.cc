@@ -62,9 +62,10 @@ std::string TrainingData::MnistCommand(int steps) const {
                       " --eval-every ", steps, " --data ", folder_);
 }
 
-std::string TrainingData::GptCommand(int steps) const {
-  return absl::StrCat(Beside("gpt"), " --json --seed 1 --write 0 --batch 4 --steps ", steps,
-                      " --print-every ", steps, " --text ", folder_, "/text");
+std::string TrainingData::GptCommand(int steps, int batch, int context) const {
+  return absl::StrCat(Beside("gpt"), " --json --seed 1 --write 0 --batch ", batch, " --context ",
+                      context, " --steps ", steps, " --print-every ", steps, " --text ", folder_,
+                      "/text");
 }
 
 }  // namespace outboard::bench

@@ -1,6 +1,6 @@
 // Random data in files, and the command lines of the example programs that train on it: a network
 // for images (client/examples/mnist.h), batch 128, and a transformer of 12 layers
-// (client/examples/gpt.h), width 256, 4 passages of 128 characters.
+// (client/examples/gpt.h), width 256.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ class TrainingData {
 
   // The command line for a number of steps; it prints one JSON object.
   std::string MnistCommand(int steps) const;
-  std::string GptCommand(int steps) const;
+  // `batch` passages of `context` characters.
+  std::string GptCommand(int steps, int batch = 4, int context = 128) const;
   // A text of 96 letters, drawn at random.
   std::string Text() const { return folder_ + "/text"; }
 

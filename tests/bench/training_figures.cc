@@ -85,6 +85,13 @@ void MeasureFirstStep(const std::string& net, const Cloud& cloud) {
 
 void TrainingFigures() { MeasureBoth("_nobeam", Cloud(1)); }
 
+// Causal attention over 1,024 positions, whose scores are recomputed, not stored.
+void LongTrainingFigures() {
+  const TrainingData data;
+  Measure("gpt_1024_step_vs_torch_nobeam", "gpt_1024", Cloud(1),
+          data.GptCommand(8, /*batch=*/1, /*context=*/1024));
+}
+
 void VisionFigures() {
   const Cloud cloud(1);
   for (const std::string net : {"resnet18", "vit"})

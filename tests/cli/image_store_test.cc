@@ -7,12 +7,15 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cli/http_answers.h"
 #include "cli/node/image_store.h"
+#include "cli/node/served_files.h"
 #include "tests/cli/boot_world.h"
 #include "worker/init/driver_fetch.h"
 #include "worker/init/node_driver.h"
@@ -20,7 +23,17 @@
 namespace outboard::cli {
 namespace {
 
-class ImageStoreTest : public BootTest {};
+class ImageStoreTest : public BootTest {
+ protected:
+  // Waits until it holds; false: it does not come.
+  static bool Until(const std::function<bool()>& holds) {
+    for (int i = 0; i < 2000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+};
 
 // The table of errors: expected and found.
 TEST_F(ImageStoreTest, ImageAdd_RefusesWhatDoesNotFit) {
@@ -163,6 +176,107 @@ TEST_F(ImageStoreTest, ADriver_ForAnotherKernel_OrAltered_IsRefused) {
   }
   std::ofstream(added->file.path, std::ios::app) << "x";
   EXPECT_EQ(ReadStoredDriver(data, digest).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Whoever asks again, and for whatever, keeps nobody busy: what is checked is remembered.
+TEST_F(ImageStoreTest, ADriver_IsServedByItsName_AndReadOnce) {
+  const std::string data = folder_ / "data", folder = folder_ / "driver";
+  MakeDriver(folder, "6.1", "a driver");
+  const auto added = AddDriver(data, folder, {"6.1"});
+  ASSERT_TRUE(added.ok()) << added.status();
+  const std::string digest = added->file.digest;
+  ServedDrivers served(data);
+  const auto ask_often = [&] {
+    std::optional<BootFile> file;
+    for (int i = 0; i < 50; ++i) file = served.Find(digest);
+    return file;
+  };
+  for (const std::string none : {"", "..", "../../etc/passwd", "12"})
+    EXPECT_FALSE(served.Find(none).has_value()) << none;
+  EXPECT_FALSE(served.Find(std::string(64, '0')).has_value());
+  EXPECT_EQ(served.checks(), 0);
+  const auto file = ask_often();
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->bytes, 8u);
+  EXPECT_EQ(file->digest, digest);
+  EXPECT_TRUE(Until([&] { return served.reads() == 1; }));
+  EXPECT_TRUE(ask_often().has_value());
+  // Altered: it is found out once, and then not looked at again.
+  std::ofstream(added->file.path, std::ios::app) << "x";
+  EXPECT_TRUE(Until([&] { return !served.Find(digest).has_value(); }));
+  EXPECT_FALSE(ask_often().has_value());
+  EXPECT_EQ(served.checks(), 2);
+  EXPECT_EQ(served.reads(), 2);
+  // As it was, and then gone.
+  ASSERT_TRUE(AddDriver(data, folder, {"6.1"}).ok());
+  EXPECT_TRUE(ask_often().has_value());
+  std::filesystem::remove(added->file.path);
+  EXPECT_FALSE(ask_often().has_value());
+}
+
+TEST_F(ImageStoreTest, WithASignerKept_NoDriverIsServedThatItHasNotSigned) {
+  const std::string data = folder_ / "data";
+  const auto shell = [&](const std::string& line) {
+    return std::system(("cd " + folder_.path() + " && " + line + " 2>/dev/null").c_str());
+  };
+  if (shell("mkdir -p data/images && openssl ecparam -name prime256v1 -genkey -noout -out one.key"
+            " && openssl pkey -in one.key -pubout -out one.pem") != 0)
+    GTEST_SKIP() << "there is no openssl to sign with";
+  const auto sign = [&](const std::string& folder) {
+    return shell(OUTBOARD_SOURCE_DIR "/deploy/image/sign " + folder + " one.key >/dev/null");
+  };
+  MakeDriver(folder_ / "new", "6.1", "a driver");
+  MakeDriver(folder_ / "other", "6.1", "another driver");
+  const auto added = AddDriver(data, folder_ / "new", {"6.1"});
+  ASSERT_TRUE(added.ok()) << added.status();
+  const std::string digest = added->file.digest;
+  ServedDrivers served(data);
+  EXPECT_TRUE(served.Find(digest).has_value()) << "nobody asks for signatures yet";
+  ASSERT_EQ(shell("cp one.pem data/images/signer.pem"), 0);
+  const int before = served.checks();
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(served.Find(digest).has_value());
+  EXPECT_EQ(served.checks(), before + 1);
+  const absl::Status why = FindStoredDriver(data, "sha256:" + digest).status();
+  EXPECT_NE(why.message().find("found none"), absl::string_view::npos) << why;
+  // Signed and added again it is.
+  ASSERT_EQ(sign("new"), 0);
+  ASSERT_TRUE(AddDriver(data, folder_ / "new", {"6.1"}).ok());
+  EXPECT_TRUE(served.Find(digest).has_value());
+  // A signature that is good, and of another driver.
+  ASSERT_EQ(sign("other"), 0);
+  ASSERT_EQ(shell("cp other/SHA256SUMS data/drivers/" + digest + ".SHA256SUMS && " +
+                  "cp other/SHA256SUMS.sig data/drivers/" + digest + ".SHA256SUMS.sig"),
+            0);
+  EXPECT_FALSE(served.Find(digest).has_value());
+  // A list of this one that somebody else has written.
+  ASSERT_EQ(shell("cp new/SHA256SUMS data/drivers/" + digest + ".SHA256SUMS"), 0);
+  EXPECT_FALSE(served.Find(digest).has_value());
+  EXPECT_EQ(ReadStoredDriver(data, "sha256:" + digest).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ImageStoreTest, AnImage_IsCheckedOnce_AndAgainWhenItChanges) {
+  const std::string data = folder_ / "data";
+  const BootImage image = MakeImage(folder_ / "new", "6.1", "6.1");
+  ServedImages served(data);
+  EXPECT_EQ(served.Find(image.digest), nullptr);
+  EXPECT_EQ(served.checks(), 0);
+  ASSERT_TRUE(AddImage(data, {.folder = folder_ / "new"}).ok());
+  const auto ask_often = [&] {
+    const BootImage* found = nullptr;
+    for (int i = 0; i < 50; ++i) found = served.Find(image.digest);
+    return found;
+  };
+  const BootImage* const found = ask_often();
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->digest, image.digest);
+  EXPECT_EQ(served.checks(), 1);
+  std::ofstream(data + "/images/" + image.digest.substr(7) + "/initramfs", std::ios::app) << "x";
+  EXPECT_EQ(ask_often(), nullptr);
+  EXPECT_EQ(served.checks(), 2);
+  ASSERT_TRUE(AddImage(data, {.folder = folder_ / "new"}).ok());
+  EXPECT_NE(ask_often(), nullptr);
+  EXPECT_EQ(served.checks(), 3);
 }
 
 TEST_F(ImageStoreTest, AMachine_FetchesADriverByItsDigest_AndBelievesNothingElse) {

@@ -189,6 +189,37 @@ TEST(DecodeAttention, RandomShapes) {
   }
 }
 
+TEST(DecodeAttention, MaximaAndSumsOfVeryManyKeysAreDivided) {
+  const Decoded d{.heads = 2, .keys = 1 << 15, .width = 8, .mask = true};
+  Graph graph;
+  const Recorded recorded = Record(graph, d);
+  const std::vector<HostTensor> params = RandomParams(recorded.sink);
+  const std::vector<double> want =
+      FloatsOf(ValueOrDie(Interpret(recorded.sink, params, recorded.bindings))[0]);
+  const Ran divided = RunOn(kMultiprocessors, recorded, params),
+            whole = RunOn(1, recorded, params);
+  const auto* const got = reinterpret_cast<const float*>(divided.result.data());
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-2 * (1 + std::abs(want[i]))) << i;
+  EXPECT_EQ(RunOn(kMultiprocessors, recorded, params).result, divided.result) << "other bits";
+  // A kernel of maxima, and one of sums: what joins their parts is computed where it is read. The
+  // values are divided in both.
+  EXPECT_EQ(divided.launches, whole.launches + 2);
+}
+
+TEST(DecodeAttention, ShortRowsAndRowsWithoutADivisorStayWhole) {
+  const Decoded whole[] = {{.keys = 1 << 14}, {.keys = 32771}, {.keys = 1 << 15, .length = 9}};
+  for (const Decoded& d : whole) {
+    Graph recorded, one, many;
+    const UOp* const sink = Record(recorded, d).sink;
+    const auto on = [&](Graph& graph, int multiprocessors) {
+      return ValueOrDie(
+          schedule::MakeSchedule(graph, sink, CudaTarget("sm_90", multiprocessors)));
+    };
+    EXPECT_EQ(on(many, kMultiprocessors).kernels.size(), on(one, 1).kernels.size() + 1);
+  }
+}
+
 // Where a kernel more costs more than it saves, there is none.
 TEST(DecodeAttention, FewKeysAndManyRowsStayWhole) {
   const Decoded whole[] = {{.keys = 256}, {.heads = 128}, {.group = 16, .dtype = DType::kF32},

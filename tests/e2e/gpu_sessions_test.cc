@@ -56,10 +56,11 @@ TEST_F(GpuSessions, ATrainingOnTwoGpus_HasTheLossesOfOne) {
     std::vector<float> losses;
     {
       constexpr int64_t kRows = 64, kColumns = 4;
-      const Tensor x = (Tensor::arange(kRows * kColumns).cast(DType::kF32) * 0.25)
-                           .reshape({kRows, kColumns})
-                           .sin();
-      const Tensor wanted = x.sum({1}, true);
+      Tensor x = (Tensor::arange(kRows * kColumns).cast(DType::kF32) * 0.25)
+                     .reshape({kRows, kColumns})
+                     .sin();
+      Tensor wanted = x.sum({1}, true);
+      realize(std::vector<Tensor>{x, wanted});
       Tensor w = Tensor::full({kColumns, 1}, 0.5).contiguous();
       optim::SGD sgd({w.requires_grad_()}, 0.1);
       const TrainingMode training(true);

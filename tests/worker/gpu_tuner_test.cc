@@ -1,5 +1,6 @@
 // Searches for Opts on a GPU, whose driver is the tests' own (tests/gpu/driver): its events tell
 // what work costs by what it does, so that searches end the same in every run.
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <cmath>
@@ -71,6 +72,7 @@ void UseFakeDriver() {
   setenv("OUTBOARD_DEVICE", "cuda", 1);
   setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
   setenv("OUTBOARD_FAKE_CUDA_RUNS", "1", 1);
+  setenv("OUTBOARD_FAKE_CUDA_MIB", "64", 1);
 }
 
 // Runs the graph on inputs of few digits, and returns all results.
@@ -108,11 +110,13 @@ class GpuTuner : public ::testing::Test {
   GpuTuner() { UseFakeDriver(); }
 
   std::unique_ptr<Engine> NewEngine(int beam, KernelCompiler* idle = nullptr,
-                                    double search_seconds_max = kForeverSeconds) {
+                                    double search_seconds_max = kForeverSeconds,
+                                    bool beam_cold = false) {
     return MakeCompiledEngine(compilers(), test::MakeDevice(1 << 26),
                               {.store = store_.get(),
                                .idle_compiler = idle,
                                .beam = beam,
+                               .beam_cold = beam_cold,
                                .search_seconds_max = search_seconds_max});
   }
   Compilers* compilers() {
@@ -152,6 +156,33 @@ TEST_F(GpuTuner, BeamOnTheStepsPath_FindsFasterOptsThanTheFirst) {
   ExpectRight(Answer(*NewEngine(0), sink), sink);
   ASSERT_EQ(compilers()->sources.size(), 1u);
   EXPECT_EQ(compilers()->sources[0].opts, codegen::OptsToString(found.best()->opts));
+}
+
+// Bytes that the driver was told to overwrite so far.
+uint64_t FilledBytes() {
+  using Counter = unsigned long long (*)(const char*);
+  return reinterpret_cast<Counter>(
+      dlsym(dlopen(FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD), "outboard_fake_cuda_counter"))(
+      "filled_bytes");
+}
+
+TEST_F(GpuTuner, WithColdCaches_TheCachesAreOverwrittenBeforeEachTimedRun) {
+  Graph g;
+  const UOp* const sink = Product(g, DType::kF32, 8, 16, 8);
+  for (const bool cold : {false, true}) {
+    ValueOrDie(store_->Remove(""));
+    const auto engine = NewEngine(1, nullptr, kForeverSeconds, cold);
+    const uint64_t before = FilledBytes();
+    ExpectRight(Answer(*engine, sink), sink);
+    uint64_t runs = 0;  // at least, that were timed
+    for (const search::Trial& trial : TheOnlyOne().trials) runs += trial.works() && trial.exact;
+    constexpr uint64_t kBytes = (64 << 20) / 8;  // of the device's memory
+    if (cold)
+      EXPECT_GE(FilledBytes() - before, runs * kBytes) << runs;
+    else
+      EXPECT_LT(FilledBytes() - before, kBytes);
+    EXPECT_GT(runs, 3u);
+  }
 }
 
 TEST_F(GpuTuner, WithoutTime_NothingIsSearched) {

@@ -22,6 +22,7 @@ struct CompiledEngineOptions {
   // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
   int beam = 0;  // BEAM: search width, for kernels not yet searched at it
+  bool beam_cold = false;  // BEAM_COLD: searches time kernels with cold caches
   // After so long such a search of one kernel is suspended, and those of one plan together; none
   // begins where it is 0. nullopt: the limits of TunerOptions (worker/tuning/tuner.h). Tests set
   // it; no flag does.

@@ -30,6 +30,7 @@ class IdleSearch {
                                 .report = options.debug >= 1,
                                 .target = target,
                                 .batch = 1,
+                                .cold_caches = options.beam_cold,
                                 .watch = options.launch_watch});
   }
 

@@ -31,7 +31,7 @@ PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
       kernels_(kernels) {
   if (options.store == nullptr) return;
   TunerOptions tuning{.width = options.beam, .report = options.debug >= 1, .target = target_,
-                      .watch = options.launch_watch};
+                      .cold_caches = options.beam_cold, .watch = options.launch_watch};
   if (options.search_seconds_max.has_value())
     tuning.kernel_seconds_max = tuning.plan_seconds_max = *options.search_seconds_max;
   tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,

@@ -59,6 +59,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
                                             static_cast<double>(kStepSecondsMost));
   if (const char* const beam = std::getenv("BEAM"))
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
+  options.beam_cold = IsSet("BEAM_COLD");
   options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
   options.no_opt = IsSet("NOOPT");
   // Plain loops would compute scores again for every element of a result.
@@ -136,6 +137,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                  .candidates = kernels.candidates(),
                                  .idle_compiler = kernels.idle_compiler(),
                                  .beam = options.beam,
+                                 .beam_cold = options.beam_cold,
                                  .scores = options.scores,
                                  .launch_watch = launch_watchdog ? &*launch_watchdog : nullptr});
   }

@@ -30,6 +30,7 @@ struct ExecutorMainOptions {
   bool idle_search = false;        // OUTBOARD_IDLE_SEARCH: use results of idle-time searches
   // FLASH: attention without its scores in memory; 1 always, 0 never, else where that is faster
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;
+  bool beam_cold = false;        // BEAM_COLD: those searches time kernels with cold caches
   int beam = 0;                  // BEAM: width of searches for Opts within a step; 0: none
   bool no_opt = false;           // NOOPT=1 (also read by the compile box): no tuning
   bool record_rewrites = false;  // VIZ: the supervisor writes them into a file (rewrite_log.h)

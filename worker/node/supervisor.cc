@@ -472,14 +472,13 @@ class Supervisor::Impl {
         OnDeviceFailure(device, failure, account, words);
       };
     session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
-    const int pid = spare_.pid();
-    executors.Add(std::move(session), spare_.TakeProcess());
-    has_spare_ = false;
     telemetry::Count(telemetry::Metric::kExecutorsStarted);
     telemetry::LogInfo("executor_assigned",
                        {{"session", absl::BytesToHexString(assign.session_id())},
                         {"rank", assign.group().first_rank() + rank},
-                        {"pid", pid}, {"memory_bytes_max", memory}});
+                        {"pid", spare_.pid()}, {"memory_bytes_max", memory}});
+    executors.Add(std::move(session), spare_.TakeProcess());
+    has_spare_ = false;
     return absl::OkStatus();
   }
 

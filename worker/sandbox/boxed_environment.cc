@@ -27,6 +27,7 @@ constexpr const char* kCompiler[] = {
 
 constexpr const char* kExecutor[] = {
     "BEAM",
+    "BEAM_COLD",
     "FLASH",
     "OUTBOARD_DEVICE",
     "OUTBOARD_IDLE_SEARCH",

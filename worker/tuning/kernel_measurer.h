@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,14 +18,24 @@
 
 namespace outboard::worker {
 
+struct MeasurerOptions {
+  int batch = 1;                 // candidates that are compiled at a time
+  LaunchWatch* watch = nullptr;  // is told what is waited for; nullptr: nobody
+  // Before each timed run as much memory of the device is overwritten as its caches may hold, so
+  // that the run finds nothing of its operands there.
+  bool cold_caches = false;
+};
+
 // Threads: one, the device's.
 class KernelMeasurer final : public search::Measurer {
  public:
   // For one kernel without VARs, given as its encoding, in one copy or several
-  // (compiler/copies.h). `batch` candidates are compiled at a time. `watch` is told what is waited
-  // for; nullptr: nobody. All pointers outlive this.
+  // (compiler/copies.h). All pointers outlive this.
   KernelMeasurer(std::string encoding, KernelCompiler* compiler, runtime::Device* device,
-                 int batch, LaunchWatch* watch);
+                 const MeasurerOptions& options);
+
+  // Before all else. Errors: RESOURCE_EXHAUSTED  the device has no room for what overwrites caches
+  absl::Status Open();
 
   void Expect(std::span<const std::vector<codegen::Opt>> candidates) override;
   absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) override;
@@ -53,18 +64,20 @@ class KernelMeasurer final : public search::Measurer {
   absl::StatusOr<const runtime::DeviceKernel*> Loaded(const CompiledKernel& kernel);
   absl::StatusOr<double> Time(const runtime::DeviceKernel& kernel,
                               std::span<const runtime::DeviceAddress> addresses, int64_t tasks);
+  // Overwrites what the caches hold, where the options ask for it.
+  absl::Status ColdCaches();
   // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
   absl::Status ToHost(std::span<void* const> buffers);
 
   const std::string encoding_;
   KernelCompiler* const compiler_;
   runtime::Device* const device_;
-  const size_t batch_;
-  LaunchWatch* const watch_;
+  const MeasurerOptions options_;
   int64_t copies_ = 1;
   std::string candidate_;                           // whose launch is waited for, for people
   std::unique_ptr<runtime::DeviceKernel> loaded_;   // of loaded_from_
   CompiledKernel loaded_from_;
+  std::optional<runtime::DeviceBuffer> scratch_;    // for ColdCaches
   std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>

@@ -142,8 +142,9 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const Tun
         absl::StrCat("buffers of ", bytes, " bytes; the limit is ", options_.memory_bytes_max));
   const Clock::time_point start = Clock::now();
   OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
-  KernelMeasurer device(std::move(encoded.bytes), compiler_, device_, options_.batch,
-                        options_.watch);
+  KernelMeasurer device(std::move(encoded.bytes), compiler_, device_,
+                        {options_.batch, options_.watch, options_.cold_caches});
+  OB_RETURN_IF_ERROR(device.Open());
   const size_t known_count = known.size();
   search::BeamOptions options;
   options.width = options_.width;

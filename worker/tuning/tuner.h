@@ -33,6 +33,7 @@ struct TunerOptions {
   bool report = false;                          // prints a line on stderr for each search
   Target target = HostTarget();                 // of the compiler
   int batch = kBatchCandidatesMax;              // candidates that are compiled at a time
+  bool cold_caches = false;  // as MeasurerOptions; its times are not those of warm ones
   // Is told which candidates are waited for; nullptr: nobody. A candidate of such a device may also
   // end the process: it is in the store as one that does not work before it runs.
   LaunchWatch* watch = nullptr;

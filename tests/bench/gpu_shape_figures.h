@@ -1,0 +1,44 @@
+// Products and attention in the shapes of models, on the CUDA device that is there, against
+// PyTorch's in the same run (torch_gpu.py): cuda_matmul_shapes_vs_torch,
+// cuda_attention_forward_vs_torch and cuda_attention_backward_vs_torch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/device.h"
+#include "tests/bench/gpu_device_figures.h"
+
+namespace outboard::bench {
+
+struct ProductShape {
+  int64_t rows, steps, columns;
+  std::string Name() const;  // as torch_gpu.py prints it: "matmul_shape_8192x768x2304"
+};
+// Of GPT-2 (8 x 1,024 tokens) and of a model of 7 thousand million parameters (4,096 tokens): the
+// products of a layer, bf16.
+std::vector<ProductShape> ModelProducts();
+
+struct AttentionCase {
+  int64_t width, rows;  // of a head; batch and heads make 2,048 columns of 16,384 tokens
+  bool causal;
+  std::string Name(bool backward) const;  // "attention_forward_64_1024_causal"
+};
+// Heads of 64 and 128, 1,024 to 16,384 rows, causal and not, bf16.
+std::vector<AttentionCase> ModelAttention();
+
+// Each size is divided by `divisor` (at least 1): for tests. Of attention's backward pass the time
+// is that of both passes less that of the first. Names are those of the whole sizes.
+// Errors: those of the device
+absl::StatusOr<std::vector<DeviceTimes>> MeasureModelShapes(runtime::Device& device, int repeats,
+                                                            int64_t divisor);
+
+// The geometric mean of PyTorch's seconds by ours, over the times whose name begins with `prefix`;
+// 0 where one of them has no peer, or there is none.
+double MeanRatio(const std::vector<DeviceTimes>& ours, const std::map<std::string, double>& torch,
+                 const std::string& prefix);
+
+}  // namespace outboard::bench
