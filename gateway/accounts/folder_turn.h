@@ -1,7 +1,8 @@
 // Whose turn it is to write a data folder: a number in the accounts file, which each gateway that
 // starts makes greater. A gateway whose turn is over writes no money, session, lease or receipt any
-// more: the lock of the folder (gateway/server/folder_lock.h) keeps two from running side by side, unless its file
-// is deleted, or the file system has no locks (docs/decisions/129-turns-of-a-folder.md).
+// more: the lock of the folder (gateway/server/folder_lock.h) keeps two from running side by side,
+// unless its file is deleted, or the file system has no locks
+// (docs/decisions/129-turns-of-a-folder.md).
 //
 // Threads: Guard's functions run on any.
 #pragma once
