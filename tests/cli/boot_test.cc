@@ -208,8 +208,8 @@ TEST_F(BootTest, ASignedFile_IsTheSameForEverybody_AndSpendsNothing) {
   efi_ = ReadBootFile(folder_ / "outboard.efi").value();
   claims_["s-1"] = "ob_claim_1";
   Serve();
-  EXPECT_EQ(Get(server_->address(), "/boot.efi", "Connection: close\r\n"), "MZ and more");
-  EXPECT_EQ(Get(server_->address(), "/boot.efi?serial=s-1", "Connection: close\r\n"), "MZ and more");
+  for (const char* path : {"/boot.efi", "/boot.efi?serial=s-1"})
+    EXPECT_EQ(Get(server_->address(), path, "Connection: close\r\n"), "MZ and more");
   EXPECT_TRUE(asked_.empty());
   EXPECT_EQ(boots_, 0);
   const std::string head = Ask(
@@ -220,7 +220,8 @@ TEST_F(BootTest, ASignedFile_IsTheSameForEverybody_AndSpendsNothing) {
 TEST_F(BootTest, NothingElse_IsServed) {
   Serve();
   for (const char* path :
-       {"/", "/vmlinuz", "/boot.efi", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS", "/SHA256SUMS"}) {
+       {"/", "/vmlinuz", "/boot.efi", "/../etc/passwd", "/sha256/", "/sha256/../SHA256SUMS",
+        "/SHA256SUMS"}) {
     const std::string answer = Ask(
         server_->address(), std::string("GET ") + path + " HTTP/1.1\r\nConnection: close\r\n\r\n");
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << path << answer;
