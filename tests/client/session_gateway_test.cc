@@ -558,8 +558,7 @@ TEST_F(SessionGatewayTest, AClientThatReadsNothingIsCutOff) {
     put.set_total_bytes(bytes.size());
     put.set_data(bytes);
   }));
-  // One at a time: the fake worker puts the answers to one frame into one. Ends when the stream
-  // does; else at the test's limit of time.
+  // Ends when the stream does; else at the test's limit of time.
   while (write([](proto::ClientItem& item) { item.mutable_fetch()->add_handles(1); }))
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   while (stream->Read(&answer)) {  // what its own end had taken meanwhile

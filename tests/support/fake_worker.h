@@ -121,10 +121,17 @@ class FakeWorker {
     proto::ClientFrame frame;
     while (stream->Read(&frame)) {
       proto::ServerFrame answer;
-      answer.set_epoch(frame.epoch());
-      for (const proto::ClientItem& item : frame.items()) Apply(executor, item, answer);
-      answer.add_items()->mutable_done()->set_through_seq(executor.applied);
-      stream->Write(answer);
+      const auto write = [&] {
+        answer.set_epoch(frame.epoch());
+        answer.add_items()->mutable_done()->set_through_seq(executor.applied);
+        stream->Write(answer);
+        answer.Clear();
+      };
+      for (const proto::ClientItem& item : frame.items()) {
+        Apply(executor, item, answer);
+        if (answer.ByteSizeLong() >= wire::kPieceBytesMax) write();  // a message has its limit
+      }
+      write();
     }
     stream->Finish();
   }
