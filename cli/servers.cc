@@ -96,6 +96,7 @@ class SupervisorThread {
   void StayAway() { supervisor_.StayAway(); }
   void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
+  const absl::Status& failure() const { return failure_; }  // after Stop
   bool restarts() const { return restarts_; }  // the gateway has asked for it
 
  private:
@@ -103,12 +104,14 @@ class SupervisorThread {
   void EndIfBad(const absl::Status& status) {
     if (status.ok()) return;
     Report(status);
+    failure_ = status;
     failed_ = true;
     kill(getpid(), SIGTERM);
   }
 
   worker::Supervisor supervisor_;
   std::atomic<bool> failed_{false}, restarts_{false};
+  absl::Status failure_;  // of Run's thread, until that has ended
   std::thread thread_;
 };
 
@@ -335,6 +338,8 @@ int RunWorker(const ServerFlags& given) {
   supervisor.Stop();
   if (is_node && supervisor.restarts()) return worker::kExitRestartMachine;
   if (is_node && driver->IsReady() && !supervisor.failed()) return worker::kExitRestartWorker;
+  if (is_node && LeaveGpus(flags.node_folder, supervisor.failure()))
+    return worker::kExitRestartWorker;
   return supervisor.failed() ? 2 : Report(status);
 }
 

@@ -143,12 +143,13 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
 
 // Whether its signature is good says the firmware that starts it.
 absl::StatusOr<BootFile> ReadEfiFile(const std::string& path) {
+  OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(path));
   char head[2] = {};
   std::ifstream(path, std::ios::binary).read(head, sizeof head);
   if (head[0] != 'M' || head[1] != 'Z')
     return absl::InvalidArgumentError(absl::StrCat(
         "--efi: ", path, " is no program for UEFI; deploy/image/sign --certificate makes it"));
-  return ReadBootFile(path);
+  return file;
 }
 
 absl::Status Boot(const BootFlags& flags) {

@@ -168,7 +168,10 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
     if (request.method() == http::verb::get)
       telemetry::LogInfo("node_boots_efi",
                          {{"address", from_.to_string()}, {"file", "sha256:" + file.digest}});
-    return File(file, request);
+    // Another file has the same name one day.
+    Response response = File(file, request);
+    response.set(http::field::cache_control, "no-cache");
+    return response;
   }
 
   // HEAD only looks: it spends neither a claim nor a trial.

@@ -14,9 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
 #include "wire/tls/private_file.h"
+#include "worker/executor/executor_main.h"
 #include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_init.h"
@@ -28,6 +30,7 @@ namespace {
 constexpr std::chrono::seconds kSentWithin{5};
 constexpr size_t kCommandBytesMax = 64 << 10;
 constexpr char kHasDriver[] = "OUTBOARD_NODE_DRIVER";  // of a worker that was started with it
+constexpr char kLeavesGpus[] = "leaves-gpus";  // in the node's folder: why
 constexpr char kNamedFile[] = "driver-named";  // in the node's folder: NodeDriver; empty: none
 
 // 0: the kernel does not say.
@@ -69,6 +72,11 @@ void NoteJoined(const std::string& node_folder) {
 void StartWithDriver(const std::string& node_folder) {
   const std::string libraries = worker::DriverLibraries(node_folder);
   if (!worker::HasCuda(libraries) || std::getenv(kHasDriver) != nullptr) return;
+  if (const std::string why = worker::FileText(node_folder + "/" + kLeavesGpus); !why.empty()) {
+    telemetry::LogWarning("node_driver", {{"message", "the gateway refused its GPUs: " + why},
+                                          {"effect", "this machine serves with its CPUs"}});
+    return;
+  }
   setenv("LD_LIBRARY_PATH", libraries.c_str(), /*overwrite=*/1);
   setenv(kHasDriver, "1", /*overwrite=*/1);
   setenv("OUTBOARD_DEVICE", "auto", /*overwrite=*/0);
@@ -79,6 +87,13 @@ void StartWithDriver(const std::string& node_folder) {
   argv.push_back(nullptr);
   execv("/proc/self/exe", argv.data());
   telemetry::LogWarning("node_driver", {{"message", "the worker cannot start again with it"}});
+}
+
+bool LeaveGpus(const std::string& node_folder, const absl::Status& why) {
+  if (!absl::IsFailedPrecondition(why) || std::getenv(kHasDriver) == nullptr) return false;
+  if (worker::ExecutorOptionsFromEnvironment().device == runtime::kCpu) return false;
+  std::ofstream(node_folder + "/" + kLeavesGpus) << why.message() << "\n";
+  return true;
 }
 
 DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& start,

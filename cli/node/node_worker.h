@@ -41,6 +41,11 @@ void NoteJoined(const std::string& node_folder);
 // nothing to do.
 void StartWithDriver(const std::string& node_folder);
 
+// The worker of a node ended with `why`: where a gateway has refused its GPUs for good (of no class
+// in the price file, or they fall short), notes so and returns true. StartWithDriver then leaves
+// them, so that the machine goes on serving its CPUs, until it starts again.
+bool LeaveGpus(const std::string& node_folder, const absl::Status& why);
+
 // Threads: one, but for IsReady.
 class DriverFetch {
  public:

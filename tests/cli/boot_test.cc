@@ -215,6 +215,7 @@ TEST_F(BootTest, ASignedFile_IsTheSameForEverybody_AndSpendsNothing) {
   const std::string head = Ask(
       server_->address(), "HEAD /boot.efi HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_NE(head.find("Content-Length: 11\r\n"), std::string::npos) << head;
+  EXPECT_NE(head.find("Cache-Control: no-cache\r\n"), std::string::npos) << head;
 }
 
 TEST_F(BootTest, NothingElse_IsServed) {

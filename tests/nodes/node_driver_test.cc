@@ -36,6 +36,11 @@ class NodeDriverTest : public NodeTest {
     std::ofstream(folder + "/lib/libcuda.so.1.env")
         << "OUTBOARD_FAKE_CUDA_DEVICES=" << gpus << "\nOUTBOARD_FAKE_CUDA_MIB=64\n";
   }
+  // As an earlier start of the machine's worker has left it.
+  void WriteLoaded(const std::string& node, int gpus) {
+    WriteDriver(cluster_.folder() / (node + "/driver"), gpus);
+    std::ofstream(cluster_.folder() / (node + "/driver-loaded")) << "sha256:...\n";
+  }
   void ExpectServes() {
     auto session = Session::Connect(Options());
     ASSERT_TRUE(session.ok()) << session.status();
@@ -131,12 +136,39 @@ TEST_F(NodeDriverTest, ADriverWithItsLibrary_IsFetchedAndMounted_AndTheWorkerSta
 TEST_F(NodeDriverTest, ADriverWithoutADevice_LeavesTheCpus_AndOneLine) {
   StartGateway();
   const std::string args = WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search";
-  WriteDriver(cluster_.folder() / "node-s-1/driver", 0);
+  WriteLoaded("node-s-1", 0);
   const auto worker = cluster_.Start(args, here_);
   EXPECT_EQ(Count(worker->err(), "event=device_chosen"), 1u) << worker->err();
   EXPECT_NE(worker->err().find("has no device"), std::string::npos) << worker->err();
   EXPECT_NE(worker->err().find("effect=\"this worker serves its processor\""), std::string::npos)
       << worker->err();
+  ExpectServes();
+}
+
+// A price file that has classes for processors alone, say.
+TEST_F(NodeDriverTest, GpusThatTheGatewayRefuses_AreLeft_AndTheCpusServe) {
+  const std::string prices = cluster_.folder() / "prices.json";
+  std::ofstream(prices) << "{\"classes\": [{\"name\": \"small\", \"hardware\": [\"x86-64*\"], "
+                           "\"usd_per_hour\": {\"run\": 0.1}}]}\n";
+  StartGateway("--prices " + prices);
+  const std::string args = WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search";
+  WriteLoaded("node-s-1", 1);
+  const Ended refused = Outboard(args, here_);
+  EXPECT_EQ(refused.code, worker::kExitRestartWorker) << refused.err;
+  EXPECT_NE(refused.err.find("is of no class"), std::string::npos) << refused.err;
+  const auto worker = cluster_.Start(args, here_);
+  EXPECT_EQ(Count(worker->err(), "effect=\"this machine serves with its CPUs\""), 1u)
+      << worker->err();
+  ExpectServes();
+}
+
+// Its worker was killed between the mount and the modules: what is there is not believed.
+TEST_F(NodeDriverTest, ADriverThatWasMountedOnly_IsNotUsed) {
+  StartGateway();
+  const std::string args = WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search";
+  WriteDriver(cluster_.folder() / "node-s-1/driver", 1);
+  const auto worker = cluster_.Start(args, here_);
+  EXPECT_EQ(Count(worker->err(), "event=device_chosen"), 0u) << worker->err();
   ExpectServes();
 }
 

@@ -126,6 +126,9 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
         "no outboard.boot= on the kernel's command line says where the driver is");
   const std::string file = absl::StrCat(node_folder, "/", kDriverFile),
                     mounted = absl::StrCat(node_folder, "/", kDriverFolder);
+  // Of a worker that ended on its way here.
+  umount2(mounted.c_str(), MNT_DETACH);
+  unlink(file.c_str());
   OB_RETURN_IF_ERROR(Fetch({.server = boot_server,
                             .digest = driver.digest(),
                             .bytes = driver.bytes(),
@@ -139,7 +142,10 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
     status = CheckDriverKernel(std::string(absl::StripAsciiWhitespace(inside)), kernel);
   }
   if (status.ok()) status = LoadModules(mounted);
-  if (status.ok()) return status;
+  if (status.ok()) {
+    std::ofstream(absl::StrCat(node_folder, "/", kDriverLoaded)) << driver.digest() << "\n";
+    return status;
+  }
   if (is_mounted) umount2(mounted.c_str(), MNT_DETACH);
   unlink(file.c_str());  // it is in memory
   return status;
@@ -148,8 +154,9 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
 std::string DriverLibraries(const std::string& node_folder) {
   const std::string mounted = absl::StrCat(node_folder, "/", kDriverFolder);
   std::error_code error;
-  const bool is_mounted = std::filesystem::exists(mounted + "/kernel-release", error);
-  return is_mounted ? mounted + "/lib" : "";
+  const bool is_there = std::filesystem::exists(mounted + "/kernel-release", error) &&
+                        std::filesystem::exists(absl::StrCat(node_folder, "/", kDriverLoaded), error);
+  return is_there ? mounted + "/lib" : "";
 }
 
 bool HasCuda(const std::string& libraries) {

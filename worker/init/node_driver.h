@@ -20,7 +20,8 @@
 namespace outboard::worker {
 
 // In the node's folder: the file, and where it is mounted.
-inline constexpr char kDriverFile[] = "driver.squashfs", kDriverFolder[] = "driver";
+inline constexpr char kDriverFile[] = "driver.squashfs", kDriverFolder[] = "driver",
+                      kDriverLoaded[] = "driver-loaded";  // its modules are, too
 
 // Whether a driver is for this kernel. `mounted`: a folder as above.
 // Errors: FAILED_PRECONDITION  it is for another: expected and found
@@ -40,7 +41,7 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
                        const std::string& kernel, const std::string& node_folder,
                        std::stop_token stop = {});
 
-// The folder of shared libraries of a driver that is mounted; "": none is.
+// The folder of shared libraries of a driver that is mounted and loaded; "": none is.
 std::string DriverLibraries(const std::string& node_folder);
 // Whether NVIDIA's library is among them; for other vendors' GPUs this program has no runtime.
 bool HasCuda(const std::string& libraries);

@@ -49,13 +49,14 @@ GrpcAttach::~GrpcAttach() {
 }
 
 void GrpcAttach::Finish() {
-  if (up_.joinable()) {
-    up_.join();
-    // The gateway ends the call when it has read everything. A cancellation overtakes what it has
-    // not read yet, and drops it.
-    call_ended_.get_future().wait_for(kGatewayReadsMs);
-  }
+  if (!up_.joinable()) return;
+  // The gateway ends the call when it has read everything. A cancellation overtakes what it has not
+  // read yet, and drops it.
+  const auto until = std::chrono::steady_clock::now() + kGatewayReadsMs;
+  if (up_ended_.get_future().wait_until(until) == std::future_status::ready)
+    call_ended_.get_future().wait_until(until);
   context_.TryCancel();
+  up_.join();
 }
 
 void GrpcAttach::Up() {
@@ -64,6 +65,7 @@ void GrpcAttach::Up() {
   while (ReadMessage(fd_, &frame, {.bytes_max = wire::kMessageBytesMax}).ok())
     if (!stream_->Write(frame)) break;
   stream_->WritesDone();
+  up_ended_.set_value();
 }
 
 void GrpcAttach::Down() {

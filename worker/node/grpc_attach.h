@@ -24,7 +24,8 @@ class GrpcAttach {
   GrpcAttach& operator=(const GrpcAttach&) = delete;
 
   // Call after the other end of the socket has closed; forwards the frames it wrote before that.
-  // Returns when the gateway has read them and ended the call, or after kGatewayReadsMs.
+  // Returns when the gateway has read them and ended the call, and at the latest after
+  // kGatewayReadsMs, when it cancels that.
   void Finish();
   void Cancel() { context_.TryCancel(); }  // any thread
 
@@ -35,7 +36,7 @@ class GrpcAttach {
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
   const int fd_;
-  std::promise<void> call_ended_;  // by either side
+  std::promise<void> up_ended_, call_ended_;  // the latter by either side
   std::thread up_, down_;
 };
 
