@@ -154,8 +154,9 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
 std::string DriverLibraries(const std::string& node_folder) {
   const std::string mounted = absl::StrCat(node_folder, "/", kDriverFolder);
   std::error_code error;
-  const bool is_there = std::filesystem::exists(mounted + "/kernel-release", error) &&
-                        std::filesystem::exists(absl::StrCat(node_folder, "/", kDriverLoaded), error);
+  const bool is_there =
+      std::filesystem::exists(mounted + "/kernel-release", error) &&
+      std::filesystem::exists(absl::StrCat(node_folder, "/", kDriverLoaded), error);
   return is_there ? mounted + "/lib" : "";
 }
 
