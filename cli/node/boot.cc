@@ -141,7 +141,7 @@ absl::StatusOr<std::function<absl::StatusOr<HttpsIdentity>()>> IdentityOf(const 
   };
 }
 
-// Whether its signature is good says the firmware that starts it.
+// Only that it is a program: the firmware that starts it checks its signature.
 absl::StatusOr<BootFile> ReadEfiFile(const std::string& path) {
   OB_ASSIGN_OR_RETURN(const BootFile file, ReadBootFile(path));
   char head[2] = {};

@@ -20,7 +20,7 @@ INSERT INTO gateway_turn VALUES(1, 0);
 absl::StatusOr<int64_t> ReadTurn(Database& db) {
   OB_ASSIGN_OR_RETURN(Statement read, db.Prepare("SELECT number FROM gateway_turn"));
   OB_ASSIGN_OR_RETURN(const bool found, read.Step());
-  if (!found) return absl::DataLossError("storage: the accounts file says nobody's turn");
+  if (!found) return absl::DataLossError("storage: the accounts file has no row in gateway_turn");
   return read.Int(0);
 }
 

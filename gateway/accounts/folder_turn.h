@@ -22,7 +22,7 @@ class FolderTurn {
   // Ends the turn of whoever has it. As storage::Database::Open.
   static absl::StatusOr<FolderTurn> Take(const std::string& accounts_path);
 
-  FolderTurn() = default;  // nobody's
+  FolderTurn() = default;  // of no gateway: those that start have 1 and more
   // For storage::Database::GuardWrites. CANCELLED: another gateway has taken the folder since.
   std::function<absl::Status(storage::Database&)> Guard() const;
 

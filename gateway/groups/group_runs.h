@@ -56,8 +56,8 @@ class GroupRuns {
   // A graph of the client's that was verified.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
   absl::Status AddGraph(const std::string& id, std::string bytes);
-  // One that was refused, for `why`: Runs of it fail with that. Ranks are told as of a graph that
-  // is written, since those that are new know of no refusal.
+  // One that was refused: Runs of it fail with `why`. The refusal is sent to the ranks in place of
+  // a graph, again in each epoch, since executors that are new have not heard of it.
   // Errors: RESOURCE_EXHAUSTED  the session has too many
   absl::Status AddRefused(const std::string& id, absl::Status why);
   // Looks at the items of `frame`, in order. Returns false if a graph is to be written first and

@@ -47,7 +47,7 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
   const auto accounts = ledger_->PostEach(charges, WallNow());
   if (!accounts.ok()) return accounts.status();
   for (const AccountPosting& account : *accounts)
-    if (IsReplaced(account.status)) return account.status;  // nobody's fault
+    if (IsReplaced(account.status)) return account.status;  // not the account's fault
   std::set<TenantId> not_posted;
   for (const AccountPosting& account : *accounts) {
     if (account.status.ok()) continue;

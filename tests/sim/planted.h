@@ -26,7 +26,7 @@ enum class Planted {
   kKeepsRevoked,           // what is open with a key that was revoked goes on
   kTwoWriters,             // writes of a gateway whose turn is over still arrive
   kNeverIdle,              // a session without work seems to have some
-  kWrongLimit,             // what meets a cap is told that its credit is used up
+  kWrongLimit,             // a client that meets a cap is told: no credit is left
   kFailedRankGoesOn,       // a rank applies items after its group has ended
 };
 

@@ -50,8 +50,8 @@ GrpcAttach::~GrpcAttach() {
 
 void GrpcAttach::Finish() {
   if (!up_.joinable()) return;
-  // The gateway ends the call when it has read everything. A cancellation overtakes what it has not
-  // read yet, and drops it.
+  // The gateway ends the call once it has read all frames. To cancel the call before that would
+  // drop those that it has not read.
   const auto until = std::chrono::steady_clock::now() + kGatewayReadsMs;
   if (up_ended_.get_future().wait_until(until) == std::future_status::ready)
     call_ended_.get_future().wait_until(until);
@@ -70,7 +70,7 @@ void GrpcAttach::Up() {
 
 void GrpcAttach::Down() {
   proto::ClientFrame frame;
-  bool takes = true;  // else what comes is for an executor that has ended
+  bool takes = true;  // false: the executor has ended, and frames for it are dropped
   while (stream_->Read(&frame)) {
     if (takes) takes = WriteMessage(fd_, frame).ok();
     if (!takes) shutdown(fd_, SHUT_RDWR);

@@ -69,7 +69,7 @@ bool IsOff(Value* condition) {
 }  // namespace
 
 GpuPrinter::GpuPrinter(const program::Program& program, const Target& target,
-                           llvm::Module& module)
+                       llvm::Module& module)
     : ScopePrinter(module.getContext(), Counters::kNarrow),
       program_(program),
       target_(target),
