@@ -100,8 +100,10 @@ const UOp* Product(Graph& g, DType dtype, int64_t n) {
   const UOp* w = Expand(g, Reshape(g, Param(g, 1, dtype, {n, n}), {1, n, n}), {n, n, n});
   const UOp* const sum =
       Reduce(g, Op::kAdd, Mul(g, Cast(g, x, DType::kF32), Cast(g, w, DType::kF32)), {1});
-  return Sink(g, {Cast(g, sum, dtype)});
+  return Sink(g, {Cast(g, sum, ByteWidth(dtype) == 1 ? DType::kBF16 : dtype)});
 }
+
+constexpr int kFp8Capability = 89;  // sm_89: the first with products of 8-bit floats
 
 // ---- figures
 
@@ -200,21 +202,8 @@ class Measurement {
 
   absl::Status Streams() {
     const int64_t bytes = sizes_.stream_rows * sizes_.stream_columns * 4;
-    double copied = 0;  // bytes a second, read and written
-    {
-      OB_ASSIGN_OR_RETURN(const DeviceBuffer from, device_.Allocate(bytes));
-      OB_ASSIGN_OR_RETURN(const DeviceBuffer to, device_.Allocate(bytes));
-      OB_RETURN_IF_ERROR(device_.Fill(from.address(), 1, bytes));
-      for (int i = 0; i < sizes_.repeats; ++i) {
-        // Copies are no launches, which Time's clock begins with.
-        OB_RETURN_IF_ERROR(device_.Synchronize());
-        const double begin = Now();
-        for (int k = 0; k < 8; ++k)
-          OB_RETURN_IF_ERROR(device_.Copy(to.address(), from.address(), bytes));
-        OB_RETURN_IF_ERROR(device_.Synchronize());
-        copied = std::max(copied, 16 * static_cast<double>(bytes) / (Now() - begin));
-      }
-    }
+    OB_ASSIGN_OR_RETURN(const double copied,
+                        CopiedBytesPerSecond(device_, bytes, sizes_.repeats));
     for (const Stream& stream : kStreams) {
       OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, StreamPlan(stream));
       OB_ASSIGN_OR_RETURN(const double seconds, plan->Seconds(sizes_.repeats));
@@ -252,7 +241,10 @@ class Measurement {
 
   absl::Status Products() {
     const auto n = static_cast<double>(sizes_.product);
-    for (const auto& [name, dtype] : {std::pair("bf16", DType::kBF16), {"fp32", DType::kF32}}) {
+    for (const auto& [name, dtype] :
+         {std::pair("bf16", DType::kBF16), {"fp32", DType::kF32}, {"fp8", DType::kF8E4M3}}) {
+      if (ByteWidth(dtype) == 1 && device_.properties().compute_capability < kFp8Capability)
+        continue;  // reported as skipped
       OB_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan,
                           Plan::Make(device_, target_, [&, type = dtype](Graph& g) {
                             return Product(g, type, sizes_.product);

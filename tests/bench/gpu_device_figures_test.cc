@@ -35,7 +35,13 @@ TEST(GpuDeviceFigures, EachIsMeasured) {
         "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel", "cuda_host_us_per_step",
         "cuda_beam_matmul_64_s"})
     EXPECT_TRUE(names.contains(name)) << name;
-  for (const DeviceTimes& time : measured->times) EXPECT_GT(time.seconds, 0) << time.name;
+  std::set<std::string> times;
+  for (const DeviceTimes& time : measured->times) {
+    EXPECT_GT(time.seconds, 0) << time.name;
+    EXPECT_TRUE(times.insert(time.name).second) << time.name;
+  }
+  for (const char* const name : {"matmul_bf16", "matmul_bf16_nobeam", "matmul_fp8_nobeam"})
+    EXPECT_TRUE(times.contains(name)) << name;
 }
 
 }  // namespace

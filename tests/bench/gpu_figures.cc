@@ -14,6 +14,7 @@
 #include "tests/bench/gpu_device_figures.h"
 #include "tests/bench/gpu_kernel_figures.h"
 #include "tests/bench/gpu_memory_figures.h"
+#include "tests/bench/gpu_program_figures.h"
 #include "tests/bench/gpu_shape_figures.h"
 #include "tests/bench/gpu_test_figures.h"
 #include "tests/bench/report.h"
@@ -97,10 +98,16 @@ std::set<std::string> MeasureDevice() {
   const std::string name = (*device)->properties().name;
   const auto shapes = MeasureModelShapes(**device, /*repeats=*/20, /*divisor=*/1);
   if (!shapes.ok()) ReportSkipped("cuda_model_shapes", std::string(shapes.status().message()));
-  for (const DeviceFigure& figure : measured->figures) {
-    Report(figure.name, figure.value, figure.unit, "", absl::StrCat(name, "; ", figure.note));
-    reported.insert(figure.name);
+  auto programs = MeasureGpuPrograms(**device, /*repeats=*/20, /*divisor=*/1);
+  if (!programs.ok()) {
+    ReportSkipped("cuda_programs", std::string(programs.status().message()));
+    programs = DeviceMeasured();
   }
+  for (const DeviceMeasured* const part : {&*measured, &*programs})
+    for (const DeviceFigure& figure : part->figures) {
+      Report(figure.name, figure.value, figure.unit, "", absl::StrCat(name, "; ", figure.note));
+      reported.insert(figure.name);
+    }
   device->reset();  // PyTorch gets the memory
   const std::map<std::string, double> torch = TorchSeconds();
   for (const DeviceTimes& time : measured->times) {
@@ -124,6 +131,15 @@ std::set<std::string> MeasureDevice() {
     const double ratio = shapes.ok() ? MeanRatio(*shapes, torch, prefix) : 0;
     if (ratio == 0) continue;
     Report(figure, ratio, "ratio", "", absl::StrCat(name, "; geometric mean, ours without BEAM"));
+    reported.insert(figure);
+  }
+  for (const auto& [figure, prefix] : {std::pair("cuda_mnist_step_vs_torch", "mnist_step"),
+                                       {"cuda_conv_resnet50_vs_torch", "conv_"},
+                                       {"cuda_decode_1b5_vs_torch_compile", "decode_1b5"}}) {
+    const double ratio = MeanRatio(programs->times, torch, prefix);
+    if (ratio == 0) continue;
+    Report(figure, ratio, "ratio", "",
+           absl::StrCat(name, "; kernels alone, ours without BEAM, PyTorch's by torch.compile"));
     reported.insert(figure);
   }
   return reported;

@@ -1,6 +1,7 @@
 #include "tests/bench/gpu_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -88,6 +89,25 @@ absl::StatusOr<double> GpuPlan::Seconds(int repeats) {
     least = i == 0 ? seconds : std::min(least, seconds);
   }
   return least;
+}
+
+absl::StatusOr<double> CopiedBytesPerSecond(runtime::Device& device, int64_t bytes, int repeats) {
+  constexpr int kCopies = 8;
+  OB_ASSIGN_OR_RETURN(const DeviceBuffer from, device.Allocate(bytes));
+  OB_ASSIGN_OR_RETURN(const DeviceBuffer to, device.Allocate(bytes));
+  OB_RETURN_IF_ERROR(device.Fill(from.address(), 1, bytes));
+  double most = 0;
+  for (int i = 0; i < repeats; ++i) {
+    // Copies are no launches, which Time's clock begins with.
+    OB_RETURN_IF_ERROR(device.Synchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    for (int k = 0; k < kCopies; ++k)
+      OB_RETURN_IF_ERROR(device.Copy(to.address(), from.address(), bytes));
+    OB_RETURN_IF_ERROR(device.Synchronize());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    most = std::max(most, 2.0 * kCopies * static_cast<double>(bytes) / taken.count());
+  }
+  return most;
 }
 
 absl::StatusOr<DeviceAddress> GpuPlan::Memory(int64_t bytes) {

@@ -40,4 +40,8 @@ class GpuPlan {
   std::unique_ptr<runtime::LaunchRecord> record_;
 };
 
+// What a copy within the device reads and writes in a second; the best of `repeats`, each of eight
+// copies. Errors: those of the device
+absl::StatusOr<double> CopiedBytesPerSecond(runtime::Device& device, int64_t bytes, int repeats);
+
 }  // namespace outboard::bench

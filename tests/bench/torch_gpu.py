@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Times PyTorch on the GPU: one line "name seconds" for each time of gpu_device_figures.cc and gpu_shape_figures.cc.
+"""Times PyTorch on the GPU: one line "name seconds" for each time of gpu_device_figures.cc, gpu_shape_figures.cc and
+gpu_program_figures.cc.
 
-    torch_gpu.py            exits with 3 without a GPU or PyTorch
-    torch_gpu.py --shapes   only the names of those of gpu_shape_figures.cc
+    torch_gpu.py              exits with 3 without a GPU or PyTorch
+    torch_gpu.py --shapes     only the names of those of gpu_shape_figures.cc
+    torch_gpu.py --programs   only the names of those of gpu_program_figures.cc
 """
 import sys
 
@@ -10,6 +12,12 @@ SHAPES = [(8192, 768, 2304), (8192, 768, 768), (8192, 768, 3072), (8192, 3072, 7
           (4096, 4096, 4096), (4096, 4096, 11008), (4096, 11008, 4096)]
 ATTENTION = [(width, rows, causal) for width in (64, 128) for rows in (1024, 4096, 16384) for causal in (False, True)]
 TOKENS, WIDTH = 16384, 2048
+# Channels, side, filters, kernel and stride of layers of ResNet-50.
+CONVOLUTIONS = [(3, 224, 64, 7, 2), (64, 56, 64, 1, 1), (64, 56, 64, 3, 1), (64, 56, 256, 1, 1), (256, 56, 128, 1, 1),
+                (128, 56, 128, 3, 2), (128, 28, 512, 1, 1), (256, 28, 256, 3, 2), (256, 14, 1024, 1, 1),
+                (512, 14, 512, 3, 2), (512, 7, 2048, 1, 1)]
+PICTURES, MNIST_BATCH, MNIST_PICTURES = 32, 512, 60000
+LAYERS, LAYER_WIDTH = 48, 1600  # of a model of 1.5 thousand million parameters
 
 
 def shape_name(m, k, n):
@@ -20,6 +28,13 @@ def attention_name(way, width, rows, causal):
     return f"attention_{way}_{width}_{rows}{'_causal' if causal else ''}"
 
 
+def conv_name(channels, side, filters, kernel, stride):
+    return f"conv_{channels}x{side}x{filters}_{kernel}_{stride}"
+
+
+if "--programs" in sys.argv[1:]:
+    print("mnist_step", *(conv_name(*shape) for shape in CONVOLUTIONS), "decode_1b5", sep="\n")
+    sys.exit(0)
 if "--shapes" in sys.argv[1:]:
     for shape in SHAPES:
         print(shape_name(*shape))
@@ -64,6 +79,12 @@ def compiled(body):
 for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
     a, b = (torch.rand(PRODUCT, PRODUCT, device="cuda").to(dtype) for _ in range(2))
     tell(f"matmul_{name}", lambda: a @ b)
+    del a, b
+
+if torch.cuda.get_device_capability() >= (8, 9):
+    one = torch.ones((), device="cuda")
+    a, b = (torch.rand(PRODUCT, PRODUCT, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    tell("matmul_fp8", lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
     del a, b
 
 for m, k, n in SHAPES:
@@ -119,3 +140,50 @@ tell("stream_reduce", lambda: reduce(x))
 tell("stream_softmax", lambda: softmax(x))
 tell("stream_layer_norm", lambda: layer_norm(x))
 tell("stream_adamw", lambda: update(x, y, u, v))
+
+
+def mnist_step():
+    """The network and step of client/examples/mnist.h, pictures drawn on the device; with CUDA graphs."""
+    from torch_steps import MnistNet
+    net = MnistNet().cuda()
+    adam = torch.optim.Adam(net.parameters(), lr=0.001, fused=True, capturable=True)
+    pictures = torch.randint(0, 256, (MNIST_PICTURES, 1, 28, 28), dtype=torch.uint8, device="cuda")
+    labels = torch.randint(0, 10, (MNIST_PICTURES,), device="cuda")
+
+    @torch.compile(mode="reduce-overhead", dynamic=False)
+    def loss_of(x, y):
+        return torch.nn.functional.cross_entropy(net(x), y)
+
+    def step():
+        rows = torch.randint(0, MNIST_PICTURES, (MNIST_BATCH,), device="cuda")
+        adam.zero_grad(set_to_none=True)
+        loss_of(pictures[rows].float() / 255, labels[rows]).backward()
+        adam.step()
+
+    return step
+
+
+tell("mnist_step", mnist_step())
+torch.backends.cudnn.benchmark = True
+for channels, side, filters, kernel, stride in CONVOLUTIONS:
+    picture = torch.rand(PICTURES, channels, side, side, device="cuda").bfloat16().to(memory_format=torch.channels_last)
+    weight = torch.rand(filters, channels, kernel, kernel, device="cuda").bfloat16().to(
+        memory_format=torch.channels_last)
+    tell(conv_name(channels, side, filters, kernel, stride),
+         lambda: torch.nn.functional.conv2d(picture, weight, stride=stride, padding=kernel // 2))
+
+layers = [[torch.rand(LAYER_WIDTH * rows, LAYER_WIDTH * columns, device="cuda").bfloat16() / 1e4
+           for rows, columns in ((1, 3), (1, 1), (1, 4), (4, 1))] for _ in range(LAYERS)]
+
+
+@torch.compile(mode="reduce-overhead", dynamic=False)
+def decode(token):
+    for three, out, up, down in layers:
+        token = token + sum((token @ three).chunk(3, dim=1)) @ out
+        token = token + torch.relu(token @ up) @ down
+    return token
+
+
+with torch.no_grad():
+    first = torch.rand(1, LAYER_WIDTH, device="cuda").bfloat16()
+    tell("decode_1b5", lambda: decode(first))
