@@ -132,7 +132,10 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     // hears.
     if (answers_ != nullptr || (is_fresh_ && !to.kernel_uses.empty())) {
       out.clear_kernel_uses();
-      for (const auto& [key, entry] : to.kernel_uses) *out.add_kernel_uses() = entry;
+      // Ranks that share work use the same kernels from the same items on. What rank 0 has said is
+      // what the client's values were computed with; another may have been lost before it said so.
+      const KernelUses& uses = runs_ != nullptr ? executors_[0].kernel_uses : to.kernel_uses;
+      for (const auto& [key, entry] : uses) *out.add_kernel_uses() = entry;
     }
     if (answers_ == nullptr && to.kernel_uses.empty()) NoteKernelUses(to, open.kernel_uses());
     to.endpoint->Send(std::move(frame));
