@@ -204,10 +204,12 @@ TEST(GroupEngines, EveryCollective_HasTheInterpretersBits) {
 // Over the size from which an ALLREDUCE is done in parts.
 TEST(GroupEngines, LargeFolds_HaveTheInterpretersBits) {
   Group group({3});
-  Graph g;
-  const UOp* const x = Param(g, 0, DType::kF32, Shape{7, 4699});
-  group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kAllReduce, x, {kAdd, 3, 1})}),
-                            ParamsFor(group, DType::kF32, {7, 4699}, 1, 3));
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Graph g;
+    const UOp* const x = Param(g, 0, dtype, Shape{7, 4699});
+    group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kAllReduce, x, {kAdd, 3, 1})}),
+                              ParamsFor(group, dtype, {7, 4699}, 1, 3));
+  }
 }
 
 // Graphs of integers with collectives everywhere: what is fused, ordered and placed in memory
