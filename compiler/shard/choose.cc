@@ -203,9 +203,9 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   return candidates;
 }
 
-// What nothing waits for but the end of the Run, the sums of gradients, is on its way while the rest
-// of the backward pass is computed: two thirds of a step. They come one by one until its end, and
-// the last is not hidden by anything; so at most half of that time is.
+// What nothing waits for but the end of the Run, the sums of gradients, is on its way while the
+// rest of the backward pass is computed: two thirds of a step. They come one by one until its end,
+// and the last is not hidden by anything; so at most half of that time is.
 static double SecondsOf(const ShardWork& work, const DeviceSpeeds& speeds) {
   const double computing = work.operations / speeds.operations_per_s;
   return computing + work.transfer_s - 0.5 * std::min(work.late_s, computing * 2 / 3);

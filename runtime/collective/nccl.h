@@ -2,8 +2,8 @@
 // is one, without a copy in the host's memory.
 //
 // NCCL moves bytes and nothing else. Whatever it does not do comes from another Collective between
-// the same ranks, over sockets: it passes the communicator's id on, carries the cause of an abort to
-// all, and knows when a partner has gone. Every call of NCCL's is one that does not block; a
+// the same ranks, over sockets: it passes the communicator's id on, carries the cause of an abort
+// to all, and knows when a partner has gone. Every call of NCCL's is one that does not block; a
 // transfer that a partner never joins is ended by a watchdog.
 //
 // A transfer is a group of sends and receives, so one communicator of all ranks serves the groups

@@ -1,5 +1,5 @@
-// A stand-in for libnccl.so.2, loaded as that is: ranks are threads of one process, device memory is
-// the host's, and a stream counts what is queued on it. The tests reach the functions below by
+// A stand-in for libnccl.so.2, loaded as that is: ranks are threads of one process, device memory
+// is the host's, and a stream counts what is queued on it. The tests reach the functions below by
 // dlsym.
 #pragma once
 

@@ -488,7 +488,8 @@ TEST_F(GroupKernels, AreSearchedForOnRank0) {
   Graph g;
   const UOp* const x = Param(g, 0, DType::kI32, Shape{8, 8});
   const UOp* const begin = Mul(g, Rank(g, 2), ConstIndex(g, 4));
-  const UOp* const mine = Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 4))), 0, 8});
+  const UOp* const mine =
+      Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 4))), 0, 8});
   group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kUnshard, Reduce(g, Op::kAdd, mine, {1}),
                                           {0, 2, 1})}),
                             ParamsFor(group, DType::kI32, {8, 8}, 1, 1));

@@ -165,8 +165,8 @@ class CompiledEngine final : public Engine {
     return number;
   }
 
-  // In a group, all ranks look for better kernels of a plan at the same Runs of it. The search finds
-  // most soon after a graph is new, so they are ever further apart.
+  // In a group, all ranks look for better kernels of a plan at the same Runs of it. The search
+  // finds most soon after a graph is new, so they are ever further apart.
   static bool IsTurnOfKernels(uint64_t runs) { return runs >= 64 && std::has_single_bit(runs); }
 
   // Where rank 0 knows better versions of the plan's kernels and all ranks can load them, all use

@@ -207,8 +207,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
         std::fprintf(stderr, "outboard: %s\n", std::string(joined.message()).c_str());
         return 1;
       }
-      // Ranks change to other kernels together, in a Run (worker/engine/compiled_engine.cc), as rank
-      // 0 says. So its costs are those that a search is told of.
+      // Ranks change to other kernels together, in a Run (worker/engine/compiled_engine.cc), as
+      // rank 0 says. So its costs are those that a search is told of.
       if (command.begin().mesh_size() > 0) {
         tells_costs = uses_idle_time && command.begin().rank() == 0;
         uses_idle_time = false;

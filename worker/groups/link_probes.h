@@ -45,6 +45,8 @@ class LinkProbes {
     bool is_over = false;  // under mutex_
   };
 
+  // Errors: INVALID_ARGUMENT  no such id, token or address
+  //         UNAVAILABLE       no sockets, or no data address here
   absl::Status Connect(const proto::MeasureLink& command, Probe& probe);
   void Report(const proto::MeasureLink& command, double bytes_per_s, double message_s) const;
   void EndOldOnes();
