@@ -204,11 +204,12 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
 }
 
 // What nothing waits for but the end of the Run, the sums of gradients, is on its way while the
-// rest of the backward pass is computed: two thirds of a step. They come one by one until its end,
-// and the last is not hidden by anything; so at most half of that time is.
+// rest of the backward pass is computed. That is two thirds of a step, and they come one by one
+// until its end: on average half of it, a third of the computing, is left for one, and nothing for
+// the last. So at most half of their time is hidden.
 static double SecondsOf(const ShardWork& work, const DeviceSpeeds& speeds) {
   const double computing = work.operations / speeds.operations_per_s;
-  return computing + work.transfer_s - 0.5 * std::min(work.late_s, computing * 2 / 3);
+  return computing + work.transfer_s - 0.5 * std::min(work.late_s, computing / 3);
 }
 
 absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
