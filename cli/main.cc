@@ -90,7 +90,8 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots,
           "Sessions that an account may open or resume within a minute")
       .Positive();
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
-      .Between(0.0, 1e6);
+      .Between(0.0, 1e6)
+      .ShowDefault();
   app.Add("--prices", &flags.prices_file,
           "File with classes of devices and their prices, instead of --price; read again at SIGHUP "
           "(docs/prices.md)");
@@ -235,7 +236,8 @@ int Main(int argc, char** argv) {
   AddReady(worker, server);
 
   Command serve = app.Subcommand(
-      "serve", "Run a gateway and a worker in one process, for you alone; nothing is kept");
+      "serve", "Run a gateway and a worker in one process, for you and friends; sessions end with "
+               "it, accounts and stored data stay");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   serve
       .Add("--devices", &server.devices,

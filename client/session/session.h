@@ -4,15 +4,15 @@
 // and the tests' fake, which interprets.
 //
 // Handles are 64-bit names of arrays in the cloud. Put, PutBlob and Run define them, once each;
-// Release, or a Run that donates them, ends them. An item is a Put, Run, Release, Fetch or Save;
-// items have sequence numbers 1, 2, 3 ... in the order in which the calls returned (Releases are
-// collected, and go before the next item), and are applied in that order.
+// Release, or a Run that donates them, ends them. An item is a Put, Run, Release, Fetch, Save or
+// Keep; items have sequence numbers 1, 2, 3 ... in the order in which the calls returned (Releases
+// are collected, and go before the next item), and are applied in that order.
 //
-// Waiting. Only Connect, Await, AwaitSaved, Sync, Close, Upload, Stored and a Put of more than
-// wire::kInlinePutBytesMax (also an upload) wait for the other side, and so does any call that
-// finds the window full (client/session/core/send_window.h). Stats::blocking_round_trips counts how
-// often a caller slept for an answer. Sleeping because the cloud is busy is no round trip; it is
-// counted as credit_waits. Maximum waits:
+// Waiting. Only Connect, Await, AwaitSaved, Sync, Detach, Resume, Fork, Close, Upload, Stored and a
+// Put of more than wire::kInlinePutBytesMax (also an upload) wait for the other side, and so does
+// any call that finds the window full (client/session/core/send_window.h).
+// Stats::blocking_round_trips counts how often a caller slept for an answer. Sleeping because the
+// cloud is busy is no round trip; it is counted as credit_waits. Maximum waits:
 //     Connect   connect_timeout to reach the target, open_timeout to be given a device
 //     Await, AwaitSaved, Sync, Upload, a Put, a full window
 //               as long as the session lives. It lives while its gateway answers: a connection
@@ -22,6 +22,9 @@
 //     a full window that only a snapshot can empty
 //               5 s; then the program goes on, and a worker that is lost before the next snapshot
 //               ends the session
+//     Detach, Fork
+//               as Sync, and then as Close or Connect
+//     Resume    as Connect
 //     Close     10 s; 1 s where there is no connection
 // A hook (client/session/waiting.h) can interrupt every wait except those of Run, Close and Stored,
 // which are bounded. An interrupted call has taken and sent nothing, and the session continues. To
