@@ -440,7 +440,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
   observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
-  if (event.set_aside) observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
+  LookAtIdentity(id);
   Tell(event);
   MeasureLinksOf(id, reg);
   return id;

@@ -272,6 +272,7 @@ class CoreDriver {
   void BeginAllowances(Worker& worker);
   bool MayName(WorkerId id, size_t sessions);
   void TellAside(const std::string& identity, bool aside);
+  void LookAtIdentity(WorkerId id);  // of one that has just joined
   void LookAtQuarantine();
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_

@@ -25,7 +25,7 @@
 #include "worker/executor/supervisor_client.h"
 #include "worker/groups/group_sockets.h"
 #include "worker/kernels/kernel_client.h"
-#include "worker/node/device.h"
+#include "worker/devices/device_info.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_limits.h"
 #include "worker/sandbox/granted_parts.h"
