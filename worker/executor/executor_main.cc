@@ -15,6 +15,7 @@
 
 #include "base/environment.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
 #include "worker/compile/rewrite_log.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/engine/device_target.h"
@@ -71,6 +72,10 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   return options;
 }
 
+static void WarnOfDevice(std::string_view line) {
+  telemetry::LogWarning("device_slower", {{"message", line}});
+}
+
 int ExecutorMain(const ExecutorMainOptions& options) {
   BeginAsChild();
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
@@ -80,7 +85,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   if (memory <= 0) memory = NeedsDriver() ? 0 : runtime::DefaultMemoryBytesMax();
   std::unique_ptr<Engine> engine;
   absl::StatusOr<std::unique_ptr<runtime::Device>> made =
-      runtime::MakeDevice(options.device, {.memory_bytes_max = memory});
+      runtime::MakeDevice(options.device, {.memory_bytes_max = memory, .warn = WarnOfDevice});
   absl::Status usable = made.status();
   if (usable.ok()) usable = (*made)->Scrub();  // before anybody's kernel
   if (!usable.ok()) {
