@@ -118,7 +118,7 @@ void Print(const NodeRow& node, const std::string& state, absl::Time end,
   if (!node.key_id.empty()) std::printf("  key          %s\n", node.key_id.c_str());
   if (test != nullptr)
     std::printf("  join test    %s at %s%s%s\n",
-                test->passed ? "passed" : "in quarantine: it failed", ToString(test->at).c_str(),
+                test->passed ? "passed" : "failed", ToString(test->at).c_str(),
                 test->why.empty() ? "" : ": ", test->why.c_str());
   if (!node.address.empty()) std::printf("  asked from   %s\n", node.address.c_str());
   if (node.facts.serial().empty()) return;
