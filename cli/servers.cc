@@ -324,6 +324,7 @@ int RunWorker(const ServerFlags& given) {
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags),
+                               .memory_bytes_reserved = is_node ? driver->memory_bytes() : 0,
                                .links = *std::move(links)},
                               [&] {
                                 if (is_node) {

@@ -117,6 +117,10 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
                             " was added (outboard image add --driver)"));
 }
 
+uint64_t DriverFetch::memory_bytes() const {
+  return worker::DriverMemoryBytes(node_folder_, named_.has_value() ? &*named_ : nullptr);
+}
+
 void DriverFetch::Begin() {
   if (named_.has_value())
     thread_ = std::jthread([this](std::stop_token stop) { Fetch(std::move(stop)); });
@@ -124,8 +128,15 @@ void DriverFetch::Begin() {
 
 void DriverFetch::Fetch(std::stop_token stop) {
   const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
-  const absl::Status used =
-      worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_, node_folder_, stop);
+  std::string said;  // once for each reason
+  const auto on_pause = [&said](const absl::Status& why) {
+    if (std::exchange(said, std::string(why.message())) == why.message()) return;
+    telemetry::LogWarning("node_driver",
+                          {{"message", said},
+                           {"effect", "it is tried again; this machine serves with its CPUs"}});
+  };
+  const absl::Status used = worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_,
+                                              node_folder_, stop, on_pause);
   if (stop.stop_requested()) return;  // whoever is started next fetches it
   if (!used.ok()) return SayWithout(std::string(used.message()));
   telemetry::LogInfo("node_driver", {{"driver", named_->digest()}, {"kernel", kernel_}});

@@ -56,6 +56,8 @@ class DriverFetch {
               std::function<void()> on_ready);
   // The destructor ends a fetch.
 
+  // Of the driver that is here or comes: sessions are not to have it. Before Begin.
+  uint64_t memory_bytes() const;
   // The node has joined.
   void Begin();
   bool IsReady() const { return is_ready_; }

@@ -104,6 +104,25 @@ TEST(ModuleTables, ADevice_BringsItsModuleAndThoseItNeedsFirst) {
   EXPECT_EQ(tables.For({"pci:v00008086d0000100E"}), Paths{});  // named, and not in the image
 }
 
+TEST(RemoveModules, ThoseThatAreKept_StayAlone) {
+  const TemporaryFolder folder;
+  for (const char* const name : {"kernel/fs/a.ko", "kernel/fs/b.ko", "kernel/c.ko", "modules.dep"})
+    folder.Write(name, "12345");
+  EXPECT_EQ(RemoveModules(folder.path(), {"kernel/fs/b.ko"}), 10u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/fs/a.ko"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/c.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "kernel/fs/b.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "modules.dep"));
+  EXPECT_EQ(RemoveModules(folder / "none", {}), 0u);
+}
+
+TEST(FreeMemoryKept, IsWhatTheKernelKeepsWithoutHugePages) {
+  EXPECT_EQ(FreeKibKept(1 << 20, 45056), 8192u);        // 1 GiB
+  EXPECT_EQ(FreeKibKept(uint64_t{256} << 20, 90112), 65536u);
+  EXPECT_EQ(FreeKibKept(uint64_t{256} << 20, 5000), 5000u);  // never more than it keeps
+  EXPECT_EQ(FreeKibKept(1 << 20, 0), 0u);                    // it does not say
+}
+
 // ---- an address
 
 constexpr MacAddress kMac{0x52, 0x54, 0, 0x12, 0x34, 0x56};

@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -98,6 +99,11 @@ std::string CleanSerial(std::string_view text) {
   for (const std::string_view none : kNoSerials)
     if (lower == none) return "";
   return out;
+}
+
+uint64_t FreeKibKept(uint64_t memory_kib, uint64_t now_kib) {
+  const auto wanted = static_cast<uint64_t>(4 * std::sqrt(static_cast<double>(memory_kib)));
+  return std::min(now_kib, std::max<uint64_t>(wanted, 8 << 10));
 }
 
 std::vector<std::string> NetworkDevices(const std::string& root) {

@@ -3,6 +3,7 @@
 // Threads: any; reads files.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,11 @@ proto::NodeFacts ReadNodeFacts(const std::string& root = "");
 
 // Up to `bytes_max` of a file, "" where it cannot be read.
 std::string FileText(const std::string& path, size_t bytes_max = 1 << 20);
+
+// What the kernel is to keep free (vm.min_free_kbytes), of a machine with `memory_kib` of which it
+// keeps `now_kib`: what it keeps without huge pages (mm/page_alloc.c: four times the root), at least
+// 8 MiB. With them it is tens of MiB more, which no session would have. Never more than now.
+uint64_t FreeKibKept(uint64_t memory_kib, uint64_t now_kib);
 
 // Names of network devices that are hardware, in alphabetical order.
 std::vector<std::string> NetworkDevices(const std::string& root = "");
