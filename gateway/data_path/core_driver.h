@@ -241,7 +241,7 @@ class CoreDriver {
   void Do(SleepBegins& action);
   void Do(ShareSnapshot& action);
   void Do(RequestSnapshot& action);
-  void Do(Shelved& action);
+  void Do(Stored& action);
   void Do(Queued& action);
   void Do(Moving& action);
   void Do(EndClient& action);

@@ -331,8 +331,8 @@ void CoreDriver::Do(RequestSnapshot& action) {
     session->relay->RequestSnapshot();
 }
 
-void CoreDriver::Do(Shelved& action) {
-  observer_->OnShelved({action.session, action.tenant, ""}, action.is_saved);
+void CoreDriver::Do(Stored& action) {
+  observer_->OnStored({action.session, action.tenant, ""}, action.is_saved);
 }
 
 void CoreDriver::Do(Queued& action) {

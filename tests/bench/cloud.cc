@@ -96,7 +96,7 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
 
 std::string Cloud::MakeKey(const std::string& account) const {
   return OutputOf(absl::StrCat(Beside("outboard"), " key create --data ", folder_, " --name bench",
-                               " --tenant ", account, " 2>/dev/null"));
+                               " --account ", account, " 2>/dev/null"));
 }
 
 std::string Cloud::Prefix() const {

@@ -457,7 +457,8 @@ TEST_F(ImageStoreTest, AFetch_ThatIsRefused_EndsAtOnce) {
                                .path = folder_ / "fetched"});
     EXPECT_EQ(fetched.code(), absl::StatusCode::kNotFound) << fetched;
   }
-  ScriptedServer server({ScriptedServer::Part(initramfs_, 7, 100)});  // not the part that it asks for
+  // Not the part that it asks for.
+  ScriptedServer server({ScriptedServer::Part(initramfs_, 7, 100)});
   const absl::Status fetched =
       worker::FetchByDigest({.server = "127.0.0.1:" + server.port(),
                              .digest = "sha256:" + std::string(64, 'a'),

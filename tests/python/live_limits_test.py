@@ -1,5 +1,5 @@
-"""A training that meets a cap, a quota and the revocation of its key, one after the other. Each time its program is told
-what it met, its state is kept, the operator sees to it, and it goes on: with the bits of a training that nobody
+"""A training that meets a cap, a quota and the revocation of its key, one after the other. Each time its program is
+told what it met, its state is kept, the operator sees to it, and it goes on: with the bits of a training that nobody
 disturbed, and charged for exactly the milliseconds of its leases, never beyond its cap."""
 import contextlib
 import json
@@ -42,12 +42,12 @@ class Cloud:
     def key(self, tenant: str) -> tuple[str, str]:
         """A new one, and its id."""
         before = {key["id"] for key in self.keys()}
-        key = self.run("key", "create", "--tenant", tenant, "--name", "k")
+        key = self.run("key", "create", "--account", tenant, "--name", "k")
         [id] = {key["id"] for key in self.keys()} - before
         return key, id
 
     def keys(self) -> list[dict]:
-        return [json.loads(line) for line in self.run("key", "list", "--json").splitlines()]
+        return [json.loads(line) for line in self.run("key", "ls", "--json").splitlines()]
 
     def charged(self, tenant: str) -> int:
         """In micro-dollars."""
@@ -121,7 +121,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
     # A cap that is used up after two seconds.
     key, key_id = cloud.key("one")
     cap = 2 * PRICE // 3600
-    cloud.run("cap", "set", f"{cap / 1e6:.6f}", "--tenant", "one")
+    cloud.run("cap", "set", f"{cap / 1e6:.6f}", "--account", "one")
     with Session(cloud.target, key, name="run") as session:
         training = Training()
         with pytest.raises(outboard.ResourceExhausted, match="cap of the account is reached"):
@@ -132,7 +132,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
             time.sleep(0.1)
         assert 0 < cloud.charged("one") <= cap
         cloud.check_bill("one")
-        cloud.run("cap", "set", "1", "--tenant", "one")
+        cloud.run("cap", "set", "1", "--account", "one")
         session.resume()
         reached = training.count.item()
         assert 0 < reached < STEPS

@@ -116,11 +116,12 @@ TEST(RemoveModules, ThoseThatAreKept_StayAlone) {
   EXPECT_EQ(RemoveModules(folder / "none", {}), 0u);
 }
 
-TEST(FreeMemoryKept, IsWhatTheKernelKeepsWithoutHugePages) {
-  EXPECT_EQ(FreeKibKept(1 << 20, 45056), 8192u);        // 1 GiB
-  EXPECT_EQ(FreeKibKept(uint64_t{256} << 20, 90112), 65536u);
-  EXPECT_EQ(FreeKibKept(uint64_t{256} << 20, 5000), 5000u);  // never more than it keeps
-  EXPECT_EQ(FreeKibKept(1 << 20, 0), 0u);                    // it does not say
+TEST(BytesKeptFree, AreWhatTheKernelKeepsWithoutHugePages) {
+  constexpr uint64_t kMib = 1 << 20, kGib = 1 << 30;
+  EXPECT_EQ(BytesKeptFree(kGib, 44 * kMib), 8 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 88 * kMib), 64 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 5 * kMib), 5 * kMib);  // never more than it keeps
+  EXPECT_EQ(BytesKeptFree(kGib, 0), 0u);                     // it does not say
 }
 
 // ---- an address

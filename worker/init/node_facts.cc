@@ -101,9 +101,9 @@ std::string CleanSerial(std::string_view text) {
   return out;
 }
 
-uint64_t FreeKibKept(uint64_t memory_kib, uint64_t now_kib) {
-  const auto wanted = static_cast<uint64_t>(4 * std::sqrt(static_cast<double>(memory_kib)));
-  return std::min(now_kib, std::max<uint64_t>(wanted, 8 << 10));
+uint64_t BytesKeptFree(uint64_t memory_bytes, uint64_t now_bytes) {
+  const double wanted_kib = 4 * std::sqrt(static_cast<double>(memory_bytes >> 10));
+  return std::min(now_bytes, std::max(static_cast<uint64_t>(wanted_kib) << 10, uint64_t{8} << 20));
 }
 
 std::vector<std::string> NetworkDevices(const std::string& root) {

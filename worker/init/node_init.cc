@@ -208,9 +208,9 @@ class NodeInit {
     constexpr char kFree[] = "/proc/sys/vm/min_free_kbytes";
     uint64_t now_kib = 0;
     if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(FileText(kFree)), &now_kib)) return;
-    const auto memory_kib = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                            static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
-    std::ofstream(kFree) << FreeKibKept(memory_kib, now_kib) << "\n";
+    const auto memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                              static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    std::ofstream(kFree) << (BytesKeptFree(memory_bytes, now_kib << 10) >> 10) << "\n";
   }
 
   void Load(const std::string& path) {

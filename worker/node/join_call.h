@@ -17,8 +17,8 @@ namespace outboard::worker {
 
 class JoinCall {
  public:
-  // `answers_within`: the longest that a Read lasts before there was a Welcome. What the worker does
-  // between two Reads, such as a measurement, is not part of it.
+  // `answers_within`: the longest that a Read lasts before there was a Welcome. What the worker
+  // does between two Reads, such as a measurement, is not part of it.
   JoinCall(const std::string& fleet_secret, std::chrono::milliseconds answers_within);
   ~JoinCall();  // ends the call
   JoinCall(const JoinCall&) = delete;

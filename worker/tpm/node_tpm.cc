@@ -23,8 +23,9 @@ constexpr TPM2_HANDLE kRsaCertificate = 0x01C00002, kP256Certificate = 0x01C0000
 constexpr uint16_t kNvPieceBytes = 512;  // what every TPM reads at once
 constexpr ESYS_TR kNone = ESYS_TR_NONE;
 
-absl::Status Refused(const char* what, TSS2_RC code) {
-  return absl::UnavailableError(absl::StrFormat("the TPM's %s failed: code 0x%x", what, code));
+absl::Status Refused(std::string_view what, TSS2_RC code) {
+  return absl::UnavailableError(
+      absl::StrFormat("the TPM's %s failed: code 0x%x", std::string(what), code));
 }
 
 // The length of the DER value that `text` begins with: behind it are what fills the place. 0: none.
@@ -46,10 +47,9 @@ class TssTpm final : public NodeTpm {
   }
 
   absl::Status Begin(const std::string& where, tpm::KeyKind kind) {
-    if (const TSS2_RC code = tss_.Tss2_TctiLdr_Initialize(where.c_str(), &tcti_); code != 0)
-      return Refused("connection", code);
-    if (const TSS2_RC code = tss_.Esys_Initialize(&esys_, tcti_, nullptr); code != 0)
-      return Refused("connection", code);
+    TSS2_RC code = tss_.Tss2_TctiLdr_Initialize(where.c_str(), &tcti_);
+    if (code == 0) code = tss_.Esys_Initialize(&esys_, tcti_, nullptr);
+    if (code != 0) return Refused("connection at " + where, code);
     OB_RETURN_IF_ERROR(
         MakeKey("endorsement key", tpm::EndorsementTemplate(kind), ek_, endorsement_key_));
     OB_RETURN_IF_ERROR(
