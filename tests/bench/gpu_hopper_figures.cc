@@ -66,14 +66,12 @@ std::vector<HopperKernel> Kernels() {
     kernels.push_back({{.m = 1024, .n = 1024, .k = k}, {.columns = 256}, nullptr});
   product = square;
   product.b_by_columns = true;
-  for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2, DType::kF32})
-    for (const int64_t cluster : {1, 2}) {
-      product.dtype = dtype;
-      const int64_t columns = ByteWidth(dtype) == 1 ? 128 : 256;
-      kernels.push_back({product,
-                         {.columns = columns, .persistent_blocks = kSms, .cluster = cluster},
-                         nullptr});
-    }
+  product.dtype = DType::kF32;
+  kernels.push_back(
+      {product, {.columns = 256, .persistent_blocks = kSms, .cluster = 2}, nullptr});
+  product.dtype = DType::kF8E4M3;
+  for (const int64_t cluster : {1, 2})
+    kernels.push_back({product, {.persistent_blocks = kSms, .cluster = cluster}, nullptr});
   return kernels;
 }
 
