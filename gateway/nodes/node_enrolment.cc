@@ -181,8 +181,9 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(co
   OB_ASSIGN_OR_RETURN(const auto of_serial, tpms_->OfSerial(node.serial));
   if (of_serial.has_value() && of_serial->endorsement_key != key)
     return absl::PermissionDeniedError(absl::StrCat(
-        key.empty() ? kTpmMissing : kTpmOther, ": node ", node.serial, " has a TPM, and this machine ",
-        key.empty() ? "shows none" : "shows another", "; if that was replaced, `outboard node rm ",
+        key.empty() ? kTpmMissing : kTpmOther, ": node ", node.serial,
+        " has a TPM, and this machine ", key.empty() ? "shows none" : "shows another",
+        "; if that was replaced, `outboard node rm ",
         node.serial, "` on the gateway's"));
   if (of_serial.has_value()) {
     is_this_node = true;
@@ -193,7 +194,8 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(co
   if (!of_key.has_value()) return std::nullopt;
   if (of_key->serial.empty()) return Proof::kTpm;
   return absl::PermissionDeniedError(absl::StrCat(
-      kTpmOtherSerial, ": this TPM is node ", of_key->serial, "'s, and the machine says that it is ",
+      kTpmOtherSerial, ": this TPM is node ", of_key->serial,
+      "'s, and the machine says that it is ",
       node.serial, "; if that is so, `outboard node rm ", of_key->serial, "` on the gateway's"));
 }
 

@@ -6,16 +6,16 @@
 //   claim        it shows one that was made for the serial number; spent by it
 //   expected     somebody said that a node of this serial number comes
 //   approved     somebody let in this key, which waited
-//   tpm          it proves an endorsement key that is expected, or is this node's since it was first
-//                let in
+//   tpm          it proves an endorsement key that is expected, or is this node's since it was
+//                first let in
 //
 // Else it waits, and is listed; nothing is signed before one of these holds. But for the first two
 // a node is only let in where no other of its serial number is here, or it proves that it is this
 // node by its TPM; what that one was issued is then revoked.
 //
-// A node that shows a TPM proves it first, in a second call (tpm_challenges.h), however it is let in:
-// from then on that TPM is the node (node_tpms.h), and nobody without it is let in under its serial
-// number by anything but a certificate or key that was issued before.
+// A node that shows a TPM proves it first, in a second call (tpm_challenges.h), however it is let
+// in: from then on that TPM is the node (node_tpms.h), and nobody without it is let in under its
+// serial number by anything but a certificate or key that was issued before.
 //
 // Threads: any; reads and writes the disk.
 #pragma once

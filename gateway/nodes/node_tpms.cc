@@ -47,8 +47,8 @@ absl::Status NodeTpms::Expect(std::string_view endorsement_key, std::string_view
       if (serial.empty() || of_key->serial == serial) return absl::OkStatus();
       if (!of_key->serial.empty())
         return absl::FailedPreconditionError(
-            absl::StrCat("this TPM is node ", of_key->serial, "'s; if it was moved, `outboard node rm ",
-                         of_key->serial, "` first"));
+            absl::StrCat("this TPM is node ", of_key->serial,
+                         "'s; if it was moved, `outboard node rm ", of_key->serial, "` first"));
     }
     if (!serial.empty()) {
       OB_ASSIGN_OR_RETURN(const auto of_serial, FindLocked("serial", serial));

@@ -1,5 +1,6 @@
-// Which TPM is which node: endorsement keys by their fingerprints, expected by an operator or proved
-// by a node that was let in. One key is one node, and one node has one key. In the accounts file.
+// Which TPM is which node: endorsement keys by their fingerprints, expected by an operator or
+// proved by a node that was let in. One key is one node, and one node has one key. In the accounts
+// file.
 //
 //   Expect --> expected, of any serial number or of one --Bind--> of one --Remove--> gone
 //                                          unknown --Bind--> of one

@@ -5,8 +5,8 @@
 //   none --Check without an answer--> open --Check with an answer, right or wrong--> gone
 //                                     open --kChallengeLifeNs--> gone
 //
-// Invariants: a challenge is good for one answer, by the key of the request and for the serial number
-// that it was made for; its secret leaves this process encrypted alone.
+// Invariants: a challenge is good for one answer, by the key of the request and for the serial
+// number that it was made for; its secret leaves this process encrypted alone.
 // Threads: one at a time.
 #pragma once
 

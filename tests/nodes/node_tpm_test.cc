@@ -1,5 +1,5 @@
-// A node proves itself by its TPM (docs/decisions/154-proof-by-tpm.md): what lets it in, and what does
-// not. The TPMs are swtpm's.
+// A node proves itself by its TPM (docs/decisions/154-proof-by-tpm.md): what lets it in, and what
+// does not. The TPMs are swtpm's.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -37,7 +37,9 @@ std::string BigEndian(size_t number, int bytes) {
   for (int i = bytes - 1; i >= 0; --i) out.push_back(static_cast<char>(number >> (8 * i) & 0xff));
   return out;
 }
-std::string Sized(std::string_view bytes) { return BigEndian(bytes.size(), 2) + std::string(bytes); }
+std::string Sized(std::string_view bytes) {
+  return BigEndian(bytes.size(), 2) + std::string(bytes);
+}
 
 std::string Hmac(std::string_view key, std::string_view text) {
   std::string mac(kDigestBytes, '\0');

@@ -65,7 +65,9 @@ std::string SizedZeros(size_t bytes) {
 // coordinate's leading zeros.
 bool TakeSized(std::string_view& from, size_t size, std::string& out) {
   if (from.size() < 2) return false;
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(from[i])); };
+  const auto byte = [&](size_t i) {
+    return static_cast<size_t>(static_cast<unsigned char>(from[i]));
+  };
   const size_t has = byte(0) << 8 | byte(1);
   if (has > size || from.size() < 2 + has) return false;
   out = std::string(size - has, '\0') + std::string(from.substr(2, has));
@@ -145,7 +147,8 @@ std::string AttestationTemplate() {
   return AttestationHead() + SizedZeros(kCoordinateBytes) + SizedZeros(kCoordinateBytes);
 }
 
-EndorsementKey::EndorsementKey(KeyKind kind, EVP_PKEY* key) : kind_(kind), key_(key, &EVP_PKEY_free) {
+EndorsementKey::EndorsementKey(KeyKind kind, EVP_PKEY* key)
+    : kind_(kind), key_(key, &EVP_PKEY_free) {
   unsigned char* der = nullptr;
   const int size = i2d_PUBKEY(key, &der);
   OB_CHECK(size > 0);

@@ -1,5 +1,5 @@
-// Public keys of a TPM 2.0 as it writes them (TPMT_PUBLIC: TCG "TPM 2.0 Library", part 2, 12.2.4), of
-// the two kinds by which a machine proves itself:
+// Public keys of a TPM 2.0 as it writes them (TPMT_PUBLIC: TCG "TPM 2.0 Library", part 2, 12.2.4),
+// of the two kinds by which a machine proves itself:
 //
 //   endorsement key  the TPM's own, and the same as long as it lives; decrypts, and only what a
 //                    credential is. As the templates L-1 (RSA 2048) and L-2 (ECC P-256) of TCG "EK

@@ -39,8 +39,8 @@ struct EnrolmentOptions {
   // token, if any, is its claim. Keys and certificates are always kept in `file`, which is in its
   // memory.
   std::optional<proto::NodeFacts> node = std::nullopt;
-  // Of such a machine: where its TPM is (worker/tpm/node_tpm.h), which it then proves; one that does
-  // not answer is left out.
+  // Of such a machine: where its TPM is (worker/tpm/node_tpm.h), which it then proves; one that
+  // does not answer is left out.
   std::optional<std::string> tpm = std::nullopt;
   std::string fleet_secret;  // as in SupervisorOptions
   std::string token;         // for a gateway that asks for one; spent by the first certificate

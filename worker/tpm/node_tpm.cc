@@ -30,8 +30,11 @@ absl::Status Refused(std::string_view what, TSS2_RC code) {
 
 // The length of the DER value that `text` begins with: behind it are what fills the place. 0: none.
 size_t DerBytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(text[i])); };
-  if (text.size() < 4 || byte(0) != 0x30 || byte(1) != 0x82) return 0;  // certificates are of this size
+  const auto byte = [&](size_t i) {
+    return static_cast<size_t>(static_cast<unsigned char>(text[i]));
+  };
+  // Certificates have 256 bytes or more, and fewer than 65,536.
+  if (text.size() < 4 || byte(0) != 0x30 || byte(1) != 0x82) return 0;
   const size_t bytes = 4 + (byte(2) << 8 | byte(3));
   return bytes <= text.size() ? bytes : 0;
 }
@@ -166,7 +169,8 @@ class TssTpm final : public NodeTpm {
 }  // namespace
 
 std::optional<std::string> TpmOfThisMachine() {
-  if (const char* const where = std::getenv("OUTBOARD_NODE_TPM"); where != nullptr && *where != '\0') {
+  const char* const where = std::getenv("OUTBOARD_NODE_TPM");
+  if (where != nullptr && *where != '\0') {
     if (std::string_view(where) == "none") return std::nullopt;
     return where;
   }

@@ -1,5 +1,6 @@
-// The TPM 2.0 of a node: what it shows to its gateway, and how it opens a credential (wire/tpm). Keys
-// are made in the TPM each time, the same ones as long as nobody clears it; nothing is left there.
+// The TPM 2.0 of a node: what it shows to its gateway, and how it opens a credential (wire/tpm).
+// Keys are made in the TPM each time, the same ones as long as nobody clears it; nothing is left
+// there.
 //
 // Threads: one.
 #pragma once
@@ -15,14 +16,15 @@
 namespace outboard::worker {
 
 // Where the TPM is, as tpm2-tss has it: "device:/dev/tpmrm0". $OUTBOARD_NODE_TPM, for tests and for
-// machines where it is elsewhere, goes before the kernel's own; "none" there leaves it out. Nullopt:
-// this machine has none.
+// machines where it is elsewhere, goes before the kernel's own; "none" there leaves it out.
+// Nullopt: this machine has none.
 std::optional<std::string> TpmOfThisMachine();
 
 class NodeTpm {
  public:
   // Connects, and makes both keys: a second for most TPMs, with RSA up to ten or so.
-  // Errors: UNAVAILABLE  tpm2-tss is not there, or nothing answers, or the TPM refuses: what it said
+  // Errors: UNAVAILABLE  tpm2-tss is not there, or nothing answers, or the TPM refuses: what it
+  // said
   static absl::StatusOr<std::unique_ptr<NodeTpm>> Open(const std::string& where,
                                                        tpm::KeyKind kind = tpm::KeyKind::kRsa2048);
   virtual ~NodeTpm() = default;
