@@ -22,6 +22,7 @@
 #include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_init.h"
+#include "worker/tpm/node_tpm.h"
 
 namespace outboard::cli {
 
@@ -47,7 +48,10 @@ int64_t MemoryAvailableMib() {
 
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
   if (flags.node_folder.empty()) return std::nullopt;
-  NodeStart start{.facts = worker::ReadNodeFacts(), .claim = {}};
+  NodeStart start{
+      .facts = worker::ReadNodeFacts(), .claim = {}, .tpm = worker::TpmOfThisMachine()};
+  // tpm2-tss writes lines of its own about each error, which ours has already.
+  if (start.tpm.has_value()) setenv("TSS2_LOG", "all+none", /*overwrite=*/0);
   if (flags.name.empty()) flags.name = start.facts.serial();
   start.facts.set_serial(worker::CleanSerial(flags.name));
   if (start.facts.serial().empty())

@@ -21,7 +21,8 @@ namespace outboard::cli {
 
 struct NodeStart {
   proto::NodeFacts facts;
-  std::string claim;  // empty: none
+  std::string claim;               // empty: none
+  std::optional<std::string> tpm;  // where it is (worker/tpm/node_tpm.h)
 };
 
 // None where `flags` has no --node-folder. Sets the name and the identity's file in `flags`, which

@@ -29,7 +29,7 @@ class DriverObserver {
   virtual void OnSleep(const ObservedSession&, int64_t idle_s) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
   // Put away for the memory of its worker (G13 of gateway/core/core.cc).
-  virtual void OnShelved(const ObservedSession&, bool is_saved) {}
+  virtual void OnStored(const ObservedSession&, bool is_saved) {}
   virtual void OnEnded(const ObservedSession&, bool lost) {}
   // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
   // UNAVAILABLE ...); it may have had no session (value 0).

@@ -37,9 +37,9 @@ void DriverLog::OnSleep(const ObservedSession& session, int64_t idle_s) {
                             {"idle_s", idle_s}});
 }
 
-void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
+void DriverLog::OnStored(const ObservedSession& session, bool is_saved) {
   LogInfo(
-      "session_shelved",
+      "session_stored",
       {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"saved", is_saved}});
 }
 

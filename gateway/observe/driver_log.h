@@ -14,7 +14,7 @@ class DriverLog final : public DriverObserver {
   void OnQueued(const ObservedSession& session, uint64_t ahead) override;
   void OnSleep(const ObservedSession& session, int64_t idle_s) override;
   void OnMoving(const ObservedSession& session, std::string_view why) override;
-  void OnShelved(const ObservedSession& session, bool is_saved) override;
+  void OnStored(const ObservedSession& session, bool is_saved) override;
   void OnEnded(const ObservedSession& session, bool lost) override;
   void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
   void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,

@@ -39,12 +39,12 @@ class Cloud:
     def key(self, tenant: str) -> tuple[str, str]:
         """A new one, and its id."""
         before = {key["id"] for key in self.keys()}
-        key = self.run("key", "create", "--tenant", tenant, "--name", "k")
+        key = self.run("key", "create", "--account", tenant, "--name", "k")
         [id] = {key["id"] for key in self.keys()} - before
         return key, id
 
     def keys(self) -> list[dict]:
-        return [json.loads(line) for line in self.run("key", "list", "--json").splitlines()]
+        return [json.loads(line) for line in self.run("key", "ls", "--json").splitlines()]
 
     def charged(self, tenant: str) -> float:
         """In US dollars."""
@@ -96,7 +96,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
     # A cap: 0.50 an hour, so that it is used up after two seconds.
     key, key_id = cloud.key("one")
     cap = 2 * 0.50 / 3600
-    cloud.run("cap", "set", f"{cap:.6f}", "--tenant", "one")
+    cloud.run("cap", "set", f"{cap:.6f}", "--account", "one")
     with Session(cloud.target, key, name="run") as session:
         training = Training()
         with pytest.raises(outboard.ResourceExhausted, match="cap of the account is reached"):
@@ -106,7 +106,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
                 break
             time.sleep(0.1)
         assert 0 < cloud.charged("one") <= cap + 1e-6
-        cloud.run("cap", "set", "1", "--tenant", "one")
+        cloud.run("cap", "set", "1", "--account", "one")
         session.resume()
         reached = training.count.item()
         assert 0 < reached < STEPS

@@ -41,6 +41,7 @@
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/groups/describe_groups.h"
+#include "worker/groups/link_probes.h"
 #include "worker/groups/session_executors.h"
 #include "worker/init/growing_pause.h"
 #include "worker/kernels/account_kernels.h"
@@ -84,11 +85,7 @@ class Supervisor::Impl {
         leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
-    if (options_.name.empty()) {
-      char host[256] = "worker";
-      gethostname(host, sizeof(host) - 1);
-      options_.name = host;
-    }
+    if (options_.name.empty()) options_.name = HostName();
     if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty() && options_.enrolment == nullptr)
       options_.bulk = {options_.gateway, options_.gateway};
@@ -246,6 +243,8 @@ class Supervisor::Impl {
       } else if (command.has_drain()) {
         draining_ = true;
         if (command.drain().restart()) options_.on_restart();
+      } else if (command.has_measure_link()) {
+        probes_.Begin(command.measure_link());
       } else if (command.has_measure()) {
         spare_.Stop();  // it would have the device beside
         proto::WorkerEvent event;
@@ -307,8 +306,7 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
-    DescribeGroups(options_.devices, entry);
-    if (options_.links != nullptr) entry.set_data_address(options_.links->address());
+    DescribeGroups(options_.devices, options_.links.get(), entry);
     leases_.AddTo(entry);
     devices_.Describe(CoresOfEach(), entry);
     std::lock_guard lock(mutex_);
@@ -585,6 +583,7 @@ class Supervisor::Impl {
 
   std::mutex write_mutex_;  // of told_, which takes one write at a time
   JoinCall* told_ = nullptr;  // once Register is written
+  LinkProbes probes_{options_.links.get(), [this](const auto& event) { Tell(event); }};
   const telemetry::Sampled sampled_{[this](telemetry::Samples& samples) { Sample(samples); }};
 };
 
