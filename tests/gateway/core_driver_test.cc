@@ -18,6 +18,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
+#include "gateway/data_path/observer.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
@@ -400,7 +401,7 @@ TEST_F(CoreDriverTest, TwoHostsThatShowOneIdentity_AreTold) {
   EXPECT_TRUE(told.said.empty());
   join("192.0.2.2", 'a');
   EXPECT_EQ(told.said, std::vector<std::string>{"gpu#4 192.0.2.2 gpu#1 192.0.2.1"});
-  DriverObserver nobody;
+  static DriverObserver nobody;  // outlives the driver
   driver_.SetObserver(&nobody);
   worker_port_.OnGone();
 }
