@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ inline constexpr std::string_view kCuda = "cuda";
 struct DeviceOptions {
   int threads = 0;               // of the CPU; 0: one per processor
   int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax; OpenCL, CUDA: what the device has
+  // Called with one line, once, where the device works but slower than it could. Any thread, and it
+  // must not call the device. Empty: nobody is told.
+  std::function<void(std::string_view line)> warn = nullptr;
 };
 
 // A device with memory of its own, of which a process has one and a device one process.

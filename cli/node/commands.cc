@@ -51,11 +51,18 @@ NodeCommands::NodeCommands(Arguments& app) {
   claim.Add("--boot", &node_.boot,
             "Print nothing: `outboard boot` gives it to the machine of this serial number, the "
             "next time that it boots");
-  Command expect =
-      node.Subcommand("expect", "Let in, once, whichever machine says that it has a serial number");
-  for (Command command : {claim, expect})
-    command.Add("--serial", &node_.serial, "Its serial number, as the machine's label has it")
-        .Required();
+  claim.Add("--serial", &node_.serial, "Its serial number, as the machine's label has it")
+      .Required();
+  Command expect = node.Subcommand(
+      "expect",
+      "Let in, once, whichever machine says that it has a serial number; or, from now on, the one "
+      "that proves the endorsement key of its TPM");
+  expect.Add("--serial", &node_.serial,
+             "Its serial number, as the machine's label has it; with --ek nothing else is that "
+             "machine's");
+  expect.Add("--ek", &node_.endorsement_key,
+             "SHA-256 of its TPM's endorsement key, as `node show` and its console have it "
+             "(docs/fleet.md)");
   Command approve = node.Subcommand("approve", "Let in a machine that waits");
   approve.Add("--key", &node_.key,
               "The first digits of its key, as `node ls` prints it; needed where several machines "

@@ -25,6 +25,7 @@ constexpr double kRounder = 0x1.8p52;
 constexpr double kLn2 = std::numbers::ln2, kLn2Low = 0x1.abc9e3b39803fp-56;
 constexpr double kLog2E = std::numbers::log2e, kLog2ELow = 0x1.777d0ffda0d24p-56;
 constexpr double kHalfPi = std::numbers::pi / 2, kHalfPiLow = 0x1.1a62633145c07p-54;
+constexpr double kHalfPiLast = -0x1.f1976b7ed8fbcp-110;  // the third of its parts
 constexpr int64_t kSignBit = std::numeric_limits<int64_t>::min();
 constexpr int kFraction = 52;  // bits of one
 constexpr int64_t kExponentOfOne = int64_t{1023} << kFraction;
@@ -206,10 +207,36 @@ struct Angle {
   Expr n;      // i64; its low two bits count quarter turns
 };
 
+// Up to this |x|, pi / 2 as the sum of three doubles is close enough.
+constexpr double kNearMax = 0x1p30;
+
+// n is the nearest integer to |x| / (pi / 2), and |x| - n pi / 2 the sum of two numbers (Cody and
+// Waite, with a fused multiplication). For |x| <= kNearMax:
+//  - n <= 2^30, and the quotient's error is below 2^-22, so |rest| <= pi / 4 + 2^-21 < 1.
+//  - |x| >= 1/2 where n > 0; so |x|, and n times the first part, are multiples of 2^-53. Their
+//    difference is a number below 1: a double holds it, and `first` is exact.
+//  - `second` with `second_low` is n times the second part exactly, and `rest` with `rounded` is
+//    `first` - `second` exactly (Knuth's sum of two).
+//  - What is left out: n times what the three parts lack, below 2^30 2^-164; and roundings of
+//    `error`, whose terms are below 2^-53 |rest| and 2^-77: at most 2^-106 |rest| + 2^-128. No
+//    double is within 2^-61 of a multiple of pi / 2 (the nearest is 0x1.6ac5b262ca1ffp849), so
+//    both are below 2^-66 |rest|.
+Angle ReduceNear(Expr size) {
+  const Expr rounded_n = fma(size, size.like(1 / kHalfPi), size.like(kRounder));
+  const Expr n = rounded_n - kRounder;
+  const Expr first = fma(n, n.like(-kHalfPi), size);
+  const Expr second = n * kHalfPiLow;
+  const Expr second_low = fma(n, n.like(kHalfPiLow), -second);
+  const Expr rest = first - second;
+  const Expr taken = first - rest;  // Knuth: what was subtracted, and what of `first` it left
+  const Expr rounded = (first - (rest + taken)) + (taken - second);
+  return {rest, fma(n, n.like(-kHalfPiLast), rounded - second_low), Bits(rounded_n)};
+}
+
 // |x| = m 2^e, with m an integer of 53 bits. Digits of 2 / pi of weights above 2^(2 - e) give
 // multiples of four quarter turns; the product of m and the 192 bits behind is, modulo 2^192, the
 // number of quarter turns modulo 4 times 2^190 (Payne and Hanek).
-Angle Reduce(Expr size) {
+Angle ReduceFar(Expr size) {
   const Expr bits = Bits(size);
   const Expr m = (bits & ((int64_t{1} << kFraction) - 1)) | (int64_t{1} << kFraction);
   const Expr e = (bits >> kFraction) - (1023 + kFraction);
@@ -252,8 +279,15 @@ Angle Reduce(Expr size) {
   const Expr radians = turns * kQuarter;
   const Expr error = fma(turns, turns.like(kQuarter), -radians) +
                      fma(turns, turns.like(kQuarterLow), turns_error * kQuarter);
-  const Expr near = size < std::numbers::pi / 4;
-  return {near.where(size, radians), near.where(0, error), near.where(0, quarters)};
+  return {radians, error, quarters};
+}
+
+// The long way is behind a branch (program/passes/rare_work.cc).
+Angle Reduce(Expr size) {
+  const Angle near = ReduceNear(size), far = ReduceFar(size);
+  const Expr is_far = kNearMax < size;
+  return {is_far.where(far.rest, near.rest), is_far.where(far.error, near.error),
+          is_far.where(far.n, near.n)};
 }
 
 // The sine of rest + (n + quarters) quarter turns, with the sign of `sign`.

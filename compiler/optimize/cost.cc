@@ -20,6 +20,20 @@ double OpCost(Op op, const CostTable& costs) {
   }
 }
 
+double OpSize(Op op, DType dtype, const CostTable& costs) {
+  if (dtype != DType::kF64) return OpCost(op, costs);
+  switch (op) {
+    case Op::kExp:
+    case Op::kExp2:
+    case Op::kLog:
+    case Op::kLog2: return 50;
+    case Op::kTanh: return 100;
+    case Op::kSin:
+    case Op::kCos: return 400;
+    default: return OpCost(op, costs);
+  }
+}
+
 double RecomputeForMemory(const CostTable& costs) { return costs.memory_trip; }
 
 double RecomputeForKernel(const CostTable& costs) { return costs.memory_trip + costs.kernel_share; }

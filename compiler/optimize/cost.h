@@ -16,7 +16,12 @@ namespace outboard::optimize {
 // into (kernel/decompose_math.h).
 double OpCost(Op op, const CostTable& costs);
 
-// The most operations of one kernel, counted by OpCost: a longer one takes seconds to compile. It
+// Returns how much an operation adds to a kernel's code: its cost, but of a function of f64 the
+// operations that it is decomposed into (kernel/decompose_math_f64.h), most of which a kernel may
+// skip where it runs.
+double OpSize(Op op, DType dtype, const CostTable& costs);
+
+// The most operations of one kernel, counted by OpSize: a longer one takes seconds to compile. It
 // is a fifth of limits::kKernelNodesMax, since indices and masks are not counted.
 inline constexpr double kKernelSizeMax = 4000;
 

@@ -29,7 +29,7 @@
 //                         read, `count` steps of the loop that reads it at a time; in order of
 //                         `value`
 //   MMA      axis tile    the product whose sum is over the axis is computed by the matrix units of
-//                         a GPU, in tiles as MmaAmount writes them (operands/mma_tile.h); alone
+//                         a GPU, in tiles and an order as MmaAmount writes them (mma_tile.h); alone
 //   WGMMA    axis tile    the same by warpgroups of sm_90a, in tiles as WgmmaAmount writes them
 //                         (program/hopper/plan.h): stages, clusters, parts of sums, persistent
 //                         blocks and their order are parts of it; alone

@@ -42,12 +42,15 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
   program = DropUnused(program);
   OB_RETURN_IF_ERROR(after("drop unused", Phase::kFinal));
   const std::vector<ValueId> unproved = proof::UnprovedAccesses(program);
-  if (unproved.empty()) return program;
-  OB_ASSIGN_OR_RETURN(program, GuardLoads(program, unproved));
-  OB_RETURN_IF_ERROR(after("guard loads", Phase::kFinal));
-  program = DropUnused(Hoist(program));
-  OB_RETURN_IF_ERROR(after("hoist guards", Phase::kFinal));
-  OB_RETURN_IF_ERROR(proof::CheckInRange(program));
+  if (!unproved.empty()) {
+    OB_ASSIGN_OR_RETURN(program, GuardLoads(program, unproved));
+    OB_RETURN_IF_ERROR(after("guard loads", Phase::kFinal));
+    program = DropUnused(Hoist(program));
+    OB_RETURN_IF_ERROR(after("hoist guards", Phase::kFinal));
+    OB_RETURN_IF_ERROR(proof::CheckInRange(program));
+  }
+  program = BranchAroundRareWork(program);
+  OB_RETURN_IF_ERROR(after("branch around rare work", Phase::kFinal));
   return program;
 }
 

@@ -216,7 +216,8 @@ class Merger {
 
   double SizeOf(const LoweredKernel& kernel) const {
     double size = 0;
-    for (const UOp* node : PostOrder(kernel.ast)) size += optimize::OpCost(node->op, costs_);
+    for (const UOp* node : PostOrder(kernel.ast))
+      size += optimize::OpSize(node->op, node->dtype, costs_);
     return size;
   }
 

@@ -302,8 +302,9 @@ class Chooser {
 
   double SizeOf(const UOp* node) const {
     constexpr double kIndexWork = 4;  // of a movement, or of a load
-    return IsAlu(node->op) || node->op == Op::kCast ? optimize::OpCost(node->op, costs_)
-                                                    : kIndexWork;
+    return IsAlu(node->op) || node->op == Op::kCast
+               ? optimize::OpSize(node->op, node->dtype, costs_)
+               : kIndexWork;
   }
   // What reading a source adds to a kernel. Counts parts that several sources share again.
   double SizeWithin(const UOp* source) const {

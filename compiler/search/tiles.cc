@@ -78,6 +78,16 @@ class Tiles {
       other.stages += more;
       offer(other);
     }
+    const std::vector<Opt> list{from_};
+    const auto now = codegen::PlanMma(kernel_, target_, &list);
+    if (!now.ok() || !*now) return;
+    const int64_t order =
+        codegen::OrderOf(tile, DivideUp((*now)->product.rows.count, tile.rows));
+    for (const int64_t next : {order * 2, order / 2}) {
+      MmaTile other = tile;
+      other.order = next;
+      if (next > 0) offer(other);
+    }
   }
 
   void Wgmma() {

@@ -24,8 +24,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/shard/shard.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/groups/link_table.h"
 #include "gateway/ledger/device_time.h"
 #include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
@@ -34,6 +36,7 @@ namespace outboard::proto {
 class Device;
 class GroupState;
 class Heartbeat;
+class LinkMeasured;
 class Open;
 class Receipt;
 class Register;
@@ -178,6 +181,7 @@ class CoreDriver {
   // worker's stream with RESOURCE_EXHAUSTED where there are more than its leases need.
   void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool is_last);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
+  void OnLinkMeasured(WorkerId worker, const proto::LinkMeasured& measured);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
   // it failed, is read before the core decides.
@@ -268,6 +272,7 @@ class CoreDriver {
   void BeginAllowances(Worker& worker);
   bool MayName(WorkerId id, size_t sessions);
   void TellAside(const std::string& identity, bool aside);
+  void LookAtIdentity(WorkerId id);  // of one that has just joined
   void LookAtQuarantine();
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
@@ -284,7 +289,11 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
-  double OperationsOf(const proto::Register& reg) const;
+  shard::DeviceSpeeds SpeedsOf(const proto::Register& reg) const;
+  void MeasureLinksOf(WorkerId id, const proto::Register& reg);
+  void MeasureLinks();  // those that may begin
+  shard::DeviceSpeeds SpeedsFor(const Assign& assign, const Worker& first,
+                                const shard::Mesh& mesh) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
   absl::Status CopyGroup(const ShareSnapshot& share, std::string& state,
                          std::shared_ptr<GroupRuns>& runs);
@@ -331,6 +340,7 @@ class CoreDriver {
   bool stopping_ = false;
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+  LinkTable links_;  // between them
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;

@@ -189,6 +189,20 @@ void CoreDriver::SetAside(WorkerId id, const std::string& why) {
   LookAtQuarantine();
 }
 
+// A connection that is about to be noticed as broken is from the same host as the one that follows.
+void CoreDriver::LookAtIdentity(WorkerId id) {
+  const Worker& worker = *workers_.at(id);
+  if (const auto aside = aside_.find(worker.identity); aside != aside_.end())
+    observer_->OnWorkerSetAside(worker.name, worker.identity, aside->second->worker.why);
+  const std::string address = worker.endpoint->address();
+  for (const auto& [other_id, other] : workers_) {
+    if (other_id == id || other->identity != worker.identity) continue;
+    const std::string other_address = other->endpoint->address();
+    if (other_address == address) continue;
+    return observer_->OnSameIdentity(worker.name, address, other->name, other_address);
+  }
+}
+
 // Two connections may show one identity.
 void CoreDriver::TellAside(const std::string& identity, bool aside) {
   std::vector<WorkerId> those;

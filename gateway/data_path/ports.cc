@@ -311,6 +311,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     case proto::WorkerEvent::kDeviceOut:
       driver_->OnDeviceOut(worker_, event.device_out());
       break;
+    case proto::WorkerEvent::kLinkMeasured:
+      driver_->OnLinkMeasured(worker_, event.link_measured());
+      break;
     case proto::WorkerEvent::kDraining: driver_->OnDraining(worker_); break;
     default: break;
   }

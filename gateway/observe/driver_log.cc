@@ -72,6 +72,14 @@ void DriverLog::OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t
   LogInfo("worker_joined", {{"worker", name}, {"devices", devices}, {"sessions", sessions}});
 }
 
+void DriverLog::OnSameIdentity(std::string_view name, std::string_view address,
+                               std::string_view other, std::string_view other_address) {
+  LogWarning("worker_identity_shared", {{"worker", name},
+                                        {"address", address},
+                                        {"other", other},
+                                        {"other_address", other_address}});
+}
+
 void DriverLog::OnWorkerRefused(std::string_view name, const absl::Status& why) {
   LogWarning("worker_refused", {{"worker", name}, {"why", why.ToString()}});
 }

@@ -20,6 +20,8 @@ class DriverLog final : public DriverObserver {
   void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
                     absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
+  void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,
+                      std::string_view other_address) override;
   void OnWorkerRefused(std::string_view name, const absl::Status& why) override;
   void OnWorkerLeft(std::string_view name, std::string_view why) override;
   void OnWorkerOffence(const ObservedSession& session, std::string_view name,

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,8 +61,10 @@ runtime::DeviceProperties PropertiesOf(const DriverContext& context, int64_t mem
 
 class CudaDevice final : public runtime::Device {
  public:
-  CudaDevice(const DriverApi& api, CUdevice device)
-      : context_(api, device), loader_(&context_, &left_), work_pieces_(&context_) {}
+  CudaDevice(const DriverApi& api, CUdevice device, std::function<void(std::string_view)> warn)
+      : context_(api, device, std::move(warn)),
+        loader_(&context_, &left_),
+        work_pieces_(&context_) {}
 
   ~CudaDevice() override {
     // After an error that is for good nothing can be freed: the process ends.
@@ -489,7 +492,7 @@ absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDeviceOf(
   CUdevice device = 0;
   if (const CUresult code = api.cuDeviceGet(&device, 0); code != CUDA_SUCCESS)
     return absl::InternalError(absl::StrCat("CUDA: cuDeviceGet: ", Describe(api, code)));
-  auto made = std::make_unique<CudaDevice>(api, device);
+  auto made = std::make_unique<CudaDevice>(api, device, options.warn);
   if (absl::Status status = made->Open(device, options.memory_bytes_max); !status.ok())
     return status;
   return made;

@@ -27,7 +27,8 @@ std::vector<runtime::ListedDevice> ListDevices();
 std::vector<runtime::ListedDevice> ListDevicesOf(const DriverApi& api);
 
 // Errors: UNIMPLEMENTED       as CheckThere
-//         RESOURCE_EXHAUSTED  no room for pinned memory or for the context
+//         RESOURCE_EXHAUSTED  no room on the device for the context. Without pinned memory for
+//                             copies the device works, slower, and `options.warn` is told
 //         INTERNAL            the driver failed; in its words
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeCudaDevice(
     const runtime::DeviceOptions& options);

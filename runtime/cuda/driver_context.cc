@@ -1,6 +1,7 @@
 #include "runtime/cuda/driver_context.h"
 
 #include <atomic>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/device.h"
@@ -43,8 +44,12 @@ bool IsMemoryError(CUresult code) {
 
 }  // namespace
 
-DriverContext::DriverContext(const DriverApi& api, CUdevice device)
-    : api_(api), device_(device), serial_(next_serial.fetch_add(1)) {}
+DriverContext::DriverContext(const DriverApi& api, CUdevice device,
+                             std::function<void(std::string_view)> warn)
+    : api_(api),
+      device_(device),
+      serial_(next_serial.fetch_add(1)),
+      warn_(std::move(warn)) {}
 
 DriverContext::~DriverContext() {
   if (context_ == nullptr) return;
@@ -94,6 +99,12 @@ absl::Status DriverContext::Check(CUresult code, std::string_view call) {
   if (code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
     return absl::ResourceExhaustedError(message);
   return absl::InternalError(message);
+}
+
+void DriverContext::WarnOfUnpinnedCopies() {
+  if (warn_ == nullptr || has_warned_.exchange(true)) return;
+  warn_(absl::StrCat("CUDA: the machine has no memory left to pin for copies to and from ", name_,
+                     ", so they are slower"));
 }
 
 absl::Status DriverContext::health() const {

@@ -7,7 +7,9 @@
 // Threads: any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,7 +22,9 @@ namespace outboard::cuda {
 
 class DriverContext {
  public:
-  DriverContext(const DriverApi& api, CUdevice device);
+  // `warn`: as of runtime::DeviceOptions; may be empty.
+  DriverContext(const DriverApi& api, CUdevice device,
+                std::function<void(std::string_view)> warn = nullptr);
   ~DriverContext();
   DriverContext(const DriverContext&) = delete;
   DriverContext& operator=(const DriverContext&) = delete;
@@ -44,6 +48,9 @@ class DriverContext {
   //   INTERNAL            all others, with the driver's words; from then on health() may have it
   absl::Status Check(CUresult code, std::string_view call);
 
+  // Tells once that the host has no pinned memory for copies.
+  void WarnOfUnpinnedCopies();
+
   // OK, or the error (INTERNAL) that ended this device for this process.
   absl::Status health() const;
 
@@ -53,6 +60,8 @@ class DriverContext {
   const uint64_t serial_;  // of this object, among all of the process
   CUcontext context_ = nullptr;
   std::string name_;
+  const std::function<void(std::string_view)> warn_;
+  std::atomic<bool> has_warned_ = false;
   mutable absl::Mutex mutex_;
   absl::Status health_ ABSL_GUARDED_BY(mutex_);
 };

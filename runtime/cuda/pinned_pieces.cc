@@ -23,6 +23,7 @@ absl::Status PinnedPiece::Open() {
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
     ordinary_ = std::make_unique_for_overwrite<char[]>(kBytes);
     data_ = ordinary_.get();
+    context_->WarnOfUnpinnedCopies();
   } else if (code != CUDA_SUCCESS) {
     return context_->Check(code, "cuMemHostAlloc");
   }

@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "base/check.h"
+#include "compiler/search/neighbours.h"
 #include "tests/compiler/kernel_shapes.h"
 #include "tests/compiler/mma_check.h"
 
@@ -262,6 +264,47 @@ TEST(Mma, WhatDoesNotFit_IsRefusedByName) {
   EXPECT_TRUE(absl::IsInvalidArgument(status({64, 64, 8, 2, 2, 2})));
   EXPECT_TRUE(absl::IsInvalidArgument(status({64, 64, 32, 2, 2, 1})));
   EXPECT_TRUE(absl::IsInvalidArgument(status(fits, 1)));
+  MmaTile ordered = fits;
+  ordered.order = 2;
+  EXPECT_EQ(codegen::MmaAmount(ordered), 2064064032223);
+  EXPECT_EQ(codegen::MmaTileOf(codegen::MmaAmount(ordered)), ordered);
+  EXPECT_EQ(status(ordered).message(),
+            "MMA: the order does not divide the number of tiles below each other");
+  ordered.order = 1'000'000;
+  EXPECT_TRUE(absl::IsInvalidArgument(status(ordered)));
+}
+
+// Blocks in every order compute every tile once; the order says which are neighbours.
+TEST(Mma, BlocksInAnyOrder) {
+  for (const int64_t order : {0, 1, 2, 3, 6}) {
+    MmaTile tile{32, 32, 32, 2, 2, 2};
+    tile.order = order;
+    const GpuProduct product = {.batch = 2, .m = 170, .n = 70, .k = 40};  // 6 by 3 tiles
+    CheckGpuProduct(product, &tile);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The search tries orders, of those alone that fit the product.
+TEST(Mma, TheSearchTriesOrders) {
+  Graph g;
+  const UOp* const sink = KernelOf(g, {.m = 64 * 12, .n = 256, .k = 64});
+  const Target target = CudaTarget("sm_80", kMultiprocessors);
+  const auto orders = [&](int64_t order) {
+    MmaTile tile{64, 64, 32, 2, 2, 3};
+    tile.order = order;
+    std::set<int64_t> found;
+    for (const search::Neighbour& other :
+         search::Neighbours(sink, {{OptKind::kMma, 2, codegen::MmaAmount(tile)}}, target))
+      if (MmaTile next = codegen::MmaTileOf(other.opts[0].amount); next.order != order) {
+        found.insert(next.order);
+        next.order = order;
+        EXPECT_EQ(next, codegen::MmaTileOf(codegen::MmaAmount(tile))) << "one move at a time";
+      }
+    return found;
+  };
+  EXPECT_EQ(orders(0), (std::set<int64_t>{2})) << "it is 4 by itself, and 8 does not divide 12";
+  EXPECT_EQ(orders(6), (std::set<int64_t>{3, 12}));
 }
 
 TEST(Mma, IsAssembledWithoutSpills) {

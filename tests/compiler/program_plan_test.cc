@@ -4,9 +4,11 @@
 
 #include <cstring>
 
+#include "compiler/kernel/decompose_math_f64.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/interpret.h"
+#include "compiler/program/spec.h"
 #include "compiler/target.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
@@ -184,6 +186,86 @@ TEST(ProgramPlan, ConditionsOfTermsBecomeBranches) {
     EXPECT_FALSE(i.code == Code::kAlu && i.op == Op::kWhere);
   }
   EXPECT_TRUE(branch);
+}
+
+// ---- rare work
+
+// y[i] = 0 < x[i] ? chain of x[i] : x[i], twice, so that two WHEREs want one chain. `steps` long;
+// with `shared`, the chain's value is stored for all elements, too.
+Program Rare(int steps, int lanes, bool shared) {
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
+  const ValueId loop = b.Loop(16 / lanes);
+  const ValueId at = b.Times(loop, lanes);
+  const auto number = [&](float n) { return b.Splat(b.Const(DType::kF32, n), lanes); };
+  const auto alu = [&](Op op, DType dtype, std::initializer_list<ValueId> src) {
+    return b.Add({.code = Code::kAlu, .op = op, .dtype = dtype, .lanes = lanes, .src = src});
+  };
+  const ValueId x =
+      b.Add({.code = Code::kLoad, .dtype = DType::kF32, .lanes = lanes, .src = {in, at}});
+  const ValueId wanted = alu(Op::kCmpLt, DType::kBool, {number(0), x});
+  ValueId y = x, before = x;
+  for (int k = 0; k < steps; ++k) {
+    before = y;
+    y = alu(Op::kMulAcc, DType::kF32, {y, number(0.5f), number(static_cast<float>(k % 7))});
+  }
+  const ValueId first = alu(Op::kWhere, DType::kF32, {wanted, y, x});
+  const ValueId second = alu(Op::kWhere, DType::kF32, {wanted, before, number(-1)});
+  b.Store(out, at, alu(Op::kAdd, DType::kF32, {first, second}));
+  if (shared) b.Store(out, b.Plus(at, b.Int(16)), y);
+  b.End(loop);
+  return b.Take(2);
+}
+
+int CountOf(const Program& program, Code code) {
+  int count = 0;
+  for (const Instruction& i : program.code) count += i.code == code;
+  return count;
+}
+
+// Long work that a condition's WHEREs alone want is behind a branch, which gives the same numbers;
+// what is short, or wanted elsewhere, stays.
+TEST(ProgramPlan, RareWorkIsBehindABranch) {
+  std::vector<std::string> in(2, std::string(32 * 4, '\0'));
+  for (int k = 0; k < 32; ++k) {
+    const float x = k < 8 ? -1.0f - static_cast<float>(k) : static_cast<float>(k % 3) - 1;
+    std::memcpy(in[1].data() + 4 * k, &x, 4);
+  }
+  for (const int lanes : {1, 4, 8})
+    for (const int steps : {20, 300, 2000})
+      for (const bool shared : {false, true}) {
+        const Program plain = Rare(steps, lanes, shared);
+        const Program made = program::BranchAroundRareWork(plain);
+        ASSERT_TRUE(program::CheckProgram(made, "rare work", program::Phase::kFinal).ok());
+        EXPECT_EQ(CountOf(made, Code::kIf), steps == 300 && !shared ? 1 : 0) << steps << shared;
+        EXPECT_EQ(made.code == plain.code, steps != 300 || shared);
+        std::vector<std::string> expected = in, got = in;
+        ASSERT_TRUE(program::Interpret(plain, expected, {}).ok());
+        const program::RunReport report = program::Interpret(made, got, {});
+        ASSERT_TRUE(report.ok()) << report.message;
+        EXPECT_EQ(expected[0], got[0]) << lanes << " " << steps << " " << shared;
+      }
+}
+
+// The 192 bits of a sine of f64 are read for large angles alone.
+TEST(ProgramPlan, ALongReductionOfAnglesIsBehindABranch) {
+  Graph g;
+  const UOp* const i = Range(g, 0, 64);
+  const UOp* const sine = Alu(g, Op::kSin, LoadAt(g, 1, DType::kF64, 64, i));
+  const UOp* const sink =
+      codegen::DecomposeTranscendentalsOfF64(g, Sink(g, {StoreAt(g, 0, 64, i, sine)}));
+  for (const char* const opts : {"", "VECTOR:0:8", "VECTOR:0:4 UPCAST:0:2"}) {
+    const Program made = Expand(sink, opts, nullptr);
+    int depth = 0, inside = 0, outside = 0;
+    for (const Instruction& instruction : made.code) {
+      depth += (instruction.code == Code::kIf) - (instruction.code == Code::kEndIf);
+      (depth > 0 ? inside : outside) += instruction.code == Code::kAlu;
+    }
+    const int copies = std::strstr(opts, "UPCAST") == nullptr ? 1 : 2;
+    EXPECT_EQ(CountOf(made, Code::kIf), copies) << opts;
+    EXPECT_GT(inside, 200 * copies) << opts;
+    EXPECT_LT(outside, 80 * copies) << opts;
+  }
 }
 
 // ---- matrix units

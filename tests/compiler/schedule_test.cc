@@ -12,6 +12,9 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/kernel/decompose_math_f64.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/target.h"
 #include "tests/compiler/harness.h"
@@ -94,6 +97,26 @@ TEST_F(ScheduleTest, ChainsThatAreTooLongForOneKernelBecomeSeveral) {
   const size_t sines = Check({y}, 1e-3).kernels.size();
   EXPECT_GE(sines, 4u);
   EXPECT_LE(sines, 40u);
+}
+
+// Functions of f64 are longer than those of f32: each kernel stays below the limit of nodes when
+// they are written out.
+TEST_F(ScheduleTest, ChainsOfFunctionsOfF64BecomeKernelsWithinTheLimit) {
+  for (const Op op : {Op::kSin, Op::kCos, Op::kTanh, Op::kExp, Op::kLog}) {
+    const UOp* const x = BufferNode(g, 0, DType::kF64, Shape{6});
+    const UOp* const c = Full(g, ConstFloat(g, DType::kF64, 1.25), x->shape);
+    const UOp* y = x;
+    for (int i = 0; i < 300; ++i) y = Alu(g, op, Mul(g, y, c));
+    const auto encoded = ValueOrDie(EncodeGraph(Sink(g, {y})));
+    const UOp* const sink = ValueOrDie(DecodeGraph(g, encoded.bytes));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
+    for (const auto& kernel : schedule.kernels) {
+      const UOp* const written = codegen::DecomposeTranscendentalsOfF64(g, kernel.ast);
+      EXPECT_TRUE(codegen::AnalyzeKernel(written).ok()) << Name(op);
+      EXPECT_LE(PostOrder(written).size(), size_t{limits::kKernelNodesMax}) << Name(op);
+    }
+    EXPECT_LE(schedule.kernels.size(), 40u) << Name(op);
+  }
 }
 
 TEST_F(ScheduleTest, HundredsOfTensorsAreConcatenated) {

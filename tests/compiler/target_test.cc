@@ -202,6 +202,10 @@ TEST(Cost, Operations_AreOrderedByTheirWork) {
   for (size_t i = 1; i < std::size(ascending); ++i)
     EXPECT_LT(cost(ascending[i - 1]), cost(ascending[i])) << i;
   EXPECT_EQ(cost(Op::kLoad), cost(Op::kCast));
+  for (const Op op : {Op::kExp, Op::kTanh, Op::kSin}) {
+    EXPECT_EQ(optimize::OpSize(op, DType::kF32, costs), cost(op));
+    EXPECT_GT(optimize::OpSize(op, DType::kF64, costs), cost(op)) << "of f64 it is longer";
+  }
   EXPECT_GT(optimize::RecomputeForKernel(costs), optimize::RecomputeForMemory(costs));
 }
 

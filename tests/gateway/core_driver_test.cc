@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/shard/shard.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
@@ -374,6 +375,34 @@ TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {
   EXPECT_EQ(worker_.assign(), nullptr);
   ASSERT_EQ(client_.ends.size(), 1u);
   EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kUnavailable);
+}
+
+// A copy of an identity file on another machine: the gateway takes both for one.
+TEST_F(CoreDriverTest, TwoHostsThatShowOneIdentity_AreTold) {
+  struct Told final : DriverObserver {
+    void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,
+                        std::string_view other_address) override {
+      said.push_back(absl::StrCat(std::string(name), " ", std::string(address), " ",
+                                  std::string(other), " ", std::string(other_address)));
+    }
+    std::vector<std::string> said;
+  } told;
+  driver_.SetObserver(&told);
+  const auto join = [&](const std::string& host, char letter) {
+    WorkerEnd end;
+    end.host = host;
+    WorkerPort port{&driver_, &end};
+    Join(port, letter);
+    port.OnGone();
+  };
+  join("192.0.2.1", 'a');  // it comes again, before its old connection is noticed as broken
+  join("192.0.2.2", 'b');
+  EXPECT_TRUE(told.said.empty());
+  join("192.0.2.2", 'a');
+  EXPECT_EQ(told.said, std::vector<std::string>{"gpu#4 192.0.2.2 gpu#1 192.0.2.1"});
+  DriverObserver nobody;
+  driver_.SetObserver(&nobody);
+  worker_port_.OnGone();
 }
 
 // A session on two devices, whose ranks keep their parts.

@@ -130,6 +130,27 @@ TEST_F(CudaTest, Copies_LargerThanAPinnedPiece) {
   EXPECT_EQ(byte, bytes[4'999'999]);
 }
 
+// The same bytes through ordinary memory, and whoever made the device hears of it, once.
+TEST_F(CudaTest, Copies_WithoutPinnedMemory_AreToldOnce) {
+  std::vector<std::string> lines;
+  const auto warn = [&](std::string_view line) { lines.emplace_back(line); };
+  {
+    const auto device = Make(0, warn);
+    EXPECT_EQ(Value(*device, Holding(*device, "12345678")), 0x3837363534333231);
+    EXPECT_TRUE(lines.empty()) << "there is pinned memory";
+  }
+  Set("unpinnable", 1);
+  const auto device = Make(0, warn);
+  const std::string bytes(9'000'000, 'b');
+  std::string back(bytes.size(), '\0');
+  const DeviceBuffer buffer = Holding(*device, bytes);
+  ASSERT_TRUE(device->Download(buffer.address(), buffer.bytes(), back.data()).ok());
+  EXPECT_EQ(back, bytes);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("to pin for copies to and from Fake GPU"), std::string::npos) << lines[0];
+  EXPECT_EQ(lines[0].find('\n'), std::string::npos);
+}
+
 TEST_F(CudaTest, NoMemory_IsAnErrorOfTheRequestAlone) {
   const auto device = Make();
   const DeviceBuffer kept = Holding(*device, "12345678");

@@ -307,6 +307,7 @@ FAKE CUresult cuMemFree_v2(CUdeviceptr address) {
 }
 FAKE CUresult cuMemHostAlloc(void** host, size_t bytes, unsigned) {
   FAKE_READY();
+  if (State().values["unpinnable"] != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   char* const data = new char[bytes];
   State().pinned[data] = bytes;
   *host = data;
@@ -323,7 +324,7 @@ FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t byte
                                    CUstream stream) {
   FAKE_READY();
   ++State().values["uploads"];
-  if (!IsPinned(from, bytes)) ++State().values["faults"];
+  if (!IsPinned(from, bytes) && State().values["unpinnable"] == 0) ++State().values["faults"];
   Enqueue(stream, [=] {
     ++State().values["uploads run"];
     if (char* const data = At(to, bytes)) std::memcpy(data, from, bytes);
@@ -333,7 +334,7 @@ FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t byte
 }
 FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   FAKE_READY();
-  if (!IsPinned(to, bytes)) ++State().values["faults"];
+  if (!IsPinned(to, bytes) && State().values["unpinnable"] == 0) ++State().values["faults"];
   Enqueue(stream, [=] {
     if (const char* const data = At(from, bytes)) std::memcpy(to, data, bytes);
   });

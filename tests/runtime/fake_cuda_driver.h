@@ -5,8 +5,10 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "compiler/compiled_kernel.h"
@@ -44,7 +46,8 @@ inline CompiledKernel Kernel(const std::string& symbol = "k", bool reads_vars = 
 
 // As it is when a process begins.
 inline void ResetDriver() {
-  for (const char* const name : {"well", "faults", "refuse memory", "lose", "refuse graph"})
+  for (const char* const name :
+       {"well", "faults", "refuse memory", "lose", "refuse graph", "unpinnable"})
     Set(name, 0);
   Set("version", 12040);
   Set("devices", 1);
@@ -58,10 +61,12 @@ class CudaTest : public ::testing::Test {
   void SetUp() override { ResetDriver(); }
   void TearDown() override { EXPECT_EQ(Get("faults"), 0); }
 
-  std::unique_ptr<runtime::Device> Make(int64_t memory_bytes_max = 0) {
+  std::unique_ptr<runtime::Device> Make(int64_t memory_bytes_max = 0,
+                                        std::function<void(std::string_view)> warn = nullptr) {
     const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
     EXPECT_TRUE(api.ok()) << api.status();
-    auto device = MakeCudaDeviceOf(*api, {.memory_bytes_max = memory_bytes_max});
+    auto device = MakeCudaDeviceOf(
+        *api, {.memory_bytes_max = memory_bytes_max, .warn = std::move(warn)});
     EXPECT_TRUE(device.ok()) << device.status();
     return *std::move(device);
   }

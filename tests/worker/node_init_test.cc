@@ -104,6 +104,26 @@ TEST(ModuleTables, ADevice_BringsItsModuleAndThoseItNeedsFirst) {
   EXPECT_EQ(tables.For({"pci:v00008086d0000100E"}), Paths{});  // named, and not in the image
 }
 
+TEST(RemoveModules, ThoseThatAreKept_StayAlone) {
+  const TemporaryFolder folder;
+  for (const char* const name : {"kernel/fs/a.ko", "kernel/fs/b.ko", "kernel/c.ko", "modules.dep"})
+    folder.Write(name, "12345");
+  EXPECT_EQ(RemoveModules(folder.path(), {"kernel/fs/b.ko"}), 10u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/fs/a.ko"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/c.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "kernel/fs/b.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "modules.dep"));
+  EXPECT_EQ(RemoveModules(folder / "none", {}), 0u);
+}
+
+TEST(BytesKeptFree, AreWhatTheKernelKeepsWithoutHugePages) {
+  constexpr uint64_t kMib = 1 << 20, kGib = 1 << 30;
+  EXPECT_EQ(BytesKeptFree(kGib, 44 * kMib), 8 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 88 * kMib), 64 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 5 * kMib), 5 * kMib);  // never more than it keeps
+  EXPECT_EQ(BytesKeptFree(kGib, 0), 0u);                     // it does not say
+}
+
 // ---- an address
 
 constexpr MacAddress kMac{0x52, 0x54, 0, 0x12, 0x34, 0x56};

@@ -16,6 +16,7 @@ constexpr int64_t kThreadRegisters = 255;
 // For addresses, counters and what the epilogue keeps: found with ptxas for all candidates below.
 constexpr int64_t kOtherRegisters = 56;
 constexpr int64_t kStagesMax = 4;
+constexpr int64_t kOrder = 8, kOrderMax = 999;
 
 bool IsPower(int64_t n) { return n > 0 && std::has_single_bit(static_cast<uint64_t>(n)); }
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -88,7 +89,7 @@ constexpr int64_t kSideMin = 8, kStepsMin = 16;
 }  // namespace
 
 int64_t MmaAmount(const MmaTile& tile) {
-  int64_t amount = tile.rows;
+  int64_t amount = tile.order * 1000 + tile.rows;
   for (const int64_t size : {tile.columns, tile.steps}) amount = amount * 1000 + size;
   for (const int64_t count : {tile.warps_down, tile.warps_across, tile.stages})
     amount = amount * 10 + count;
@@ -105,8 +106,16 @@ MmaTile MmaTileOf(int64_t amount) {
     *size = amount % 1000;
     amount /= 1000;
   }
-  tile.rows = amount;
+  tile.rows = amount % 1000;
+  tile.order = amount / 1000;
   return tile;
+}
+
+int64_t OrderOf(const MmaTile& tile, int64_t down) {
+  if (tile.order > 0) return tile.order;
+  int64_t order = kOrder;
+  while (down % order != 0) order /= 2;
+  return order;
 }
 
 std::optional<MatrixUnit> MatrixUnitOf(const Target& target) {
@@ -130,6 +139,9 @@ absl::Status CheckMmaTile(const MmaProduct& product, const MmaTile& tile, const 
   if (product.parts == MmaParts::kThree && product.steps < kThreeStepsMin)
     return illegal("a sum of so few products of f32 would not be within its bound");
   if (tile.stages < 2 || tile.stages > kStagesMax) return illegal("2 to 4 stages");
+  if (tile.order < 0 || tile.order > kOrderMax ||
+      (tile.order > 0 && DivideUp(product.rows.count, tile.rows) % tile.order != 0))
+    return illegal("the order does not divide the number of tiles below each other");
   const auto room = [](const char* what, int64_t need, int64_t limit) {
     return absl::ResourceExhaustedError(
         absl::StrCat("MMA: ", need, " ", what, " of a block; the target has ", limit));

@@ -2,7 +2,9 @@
 //
 // A block computes a tile of `rows` by `columns`, `steps` steps at a time: while these are
 // multiplied, those of the next `stages` - 1 times are on their way to shared memory. Its warps
-// stand in a rectangle, `warps_down` by `warps_across`, and share the tile evenly.
+// stand in a rectangle, `warps_down` by `warps_across`, and share the tile evenly. Blocks that come
+// one after the other take `order` tiles below each other, then the same of the next columns: those
+// that run at the same time read few different rows and columns, which the second cache holds.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,8 @@ struct MmaTile {
   int64_t warps_down = 1, warps_across = 1;
   int64_t stages = 2;
   int64_t warp_threads = kWarpThreads;  // the unit's: no choice
+  // Divides the number of tiles below each other. 0: the largest of 8, 4, 2 and 1 that does.
+  int64_t order = 0;
 
   int64_t threads() const { return warp_threads * warps_down * warps_across; }
   bool operator==(const MmaTile&) const = default;
@@ -36,12 +40,16 @@ struct MmaPlan {
 };
 
 // Of a tile, the amount of an Opt MMA: three digits each for rows, columns and steps, one each for
-// warps and stages: 128128032223 is 128 by 128, 32 steps, 2 by 2 warps, 3 stages.
+// warps and stages: 128128032223 is 128 by 128, 32 steps, 2 by 2 warps, 3 stages. The order comes
+// before these twelve, if it is not 0: 16128128032223.
 int64_t MmaAmount(const MmaTile& tile);
 MmaTile MmaTileOf(int64_t amount);
 
 // The matrix unit of a GPU. nullopt: it has none, or none that is known here.
 std::optional<MatrixUnit> MatrixUnitOf(const Target& target);
+
+// The tiles below each other that blocks take before the next columns, of `down` in all.
+int64_t OrderOf(const MmaTile& tile, int64_t down);
 
 // Checks that a block of the target has the threads, the shared memory and the registers.
 // Errors: INVALID_ARGUMENT    sizes that do not fit each other or the instructions

@@ -109,8 +109,7 @@ class MmaLowering {
     return operand.side->across && product_.dtype == DType::kF32;
   }
 
-  // The block's tile and the warp's part of it. Blocks that run at the same time read few different
-  // rows and columns: the second cache holds them.
+  // The block's tile and the warp's part of it.
   void Place() {
     const int64_t down = TimesOf(product_.rows.count, tile_.rows),
                   across = TimesOf(product_.columns.count, tile_.columns);
@@ -119,13 +118,12 @@ class MmaLowering {
     thread_ = b_.Special(Grid::kThread, tile_.threads());
     low_.BindAll(product_.batch, b_.Divide(block, down * across));
     const ValueId in_batch = product_.batches > 1 ? b_.Modulo(block, down * across) : block;
-    int64_t side_by_side = 8;
-    while (down % side_by_side != 0) side_by_side /= 2;
-    const ValueId group = b_.Divide(in_batch, side_by_side * across),
-                  in_group = b_.Modulo(in_batch, side_by_side * across);
-    const ValueId row = b_.Plus(b_.Times(group, side_by_side), b_.Modulo(in_group, side_by_side));
+    const int64_t order = codegen::OrderOf(tile_, down);
+    const ValueId group = b_.Divide(in_batch, order * across),
+                  in_group = b_.Modulo(in_batch, order * across);
+    const ValueId row = b_.Plus(b_.Times(group, order), b_.Modulo(in_group, order));
     rows_.origin = b_.Times(row, tile_.rows);
-    columns_.origin = b_.Times(b_.Divide(in_group, side_by_side), tile_.columns);
+    columns_.origin = b_.Times(b_.Divide(in_group, order), tile_.columns);
     const ValueId warp = b_.Divide(thread_, tile_.warp_threads);
     lane_ = b_.Modulo(thread_, tile_.warp_threads);
     rows_.warp = b_.Modulo(warp, tile_.warps_down);
