@@ -228,6 +228,8 @@ std::optional<int> Arguments::Parse(int argc, const char* const* argv) {
       command += " " + at->get_name();
     }
     std::string what = error.what();
+    // CLI11 does not name the one that is hidden.
+    if (error.get_name() == "ExcludesError") what = "two options say the same: give one";
     const bool has_subcommands =
         !std::as_const(app).get_subcommands([](const CLI::App*) { return true; }).empty();
     if (has_subcommands && at == &app && argc > 1 && *argv[1] != '-')
