@@ -232,13 +232,18 @@ std::string CoreDriver::CheckInvariants() const {
 ConnId CoreDriver::AddClient(ClientPort* port) {
   std::lock_guard lock(mutex_);
   const ConnId conn{next_conn_++};
-  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr, host_->Now()});
+  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr});
   return conn;
+}
+
+void CoreDriver::ClientAdmitted(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  if (Client* const client = FindClient(conn)) client->silent_ns = 0;
 }
 
 void CoreDriver::ClientSpoke(ConnId conn) {
   std::lock_guard lock(mutex_);
-  if (Client* const client = FindClient(conn)) client->silent_since.reset();
+  if (Client* const client = FindClient(conn)) client->silent_ns.reset();
 }
 
 void CoreDriver::RemoveClient(ConnId conn) {
@@ -512,19 +517,6 @@ void CoreDriver::TellProgress(SessionId id, const Session& session) {
                          planted_.bill_replay ? 0 : session.relay->done_seq(),
                          session.is_connecting || session.relay->is_opening() ||
                              session.relay->awaits_saved()});
-}
-
-// A stream costs memory, and nobody has shown a key yet.
-void CoreDriver::EndTheSilent() {
-  const MonoTime now = host_->Now();
-  for (const auto& [conn, client] : clients_) {
-    const auto since = client->silent_since;
-    if (!since || now.ns - since->ns <= kFirstMessageMs * 1'000'000) continue;
-    client->silent_since.reset();
-    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
-    client->endpoint().End(absl::DeadlineExceededError(
-        absl::StrCat("a session begins with Open, within ", kFirstMessageMs / 1000, " s")));
-  }
 }
 
 void CoreDriver::CheckKeys() {

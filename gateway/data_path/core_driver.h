@@ -66,6 +66,14 @@ struct SessionRow;
 struct Usage;
 struct TakenOver;
 
+// From a session's stream whose key is good to its Open. A program on a busy machine, or behind a
+// thin line, takes seconds to send 1 MiB. The silent streams of an account count among its
+// kStreamsPerAccountMax.
+inline constexpr int64_t kOpenMs = 20'000;
+// Of the time between two ticks no more than this counts as a client's silence: the rest is the
+// gateway's own, which did not run and may have the message in a socket.
+inline constexpr int64_t kSilenceOfTickMs = 400;
+
 // Planted bugs that the simulator must find (tests/sim); never set elsewhere.
 struct DriverPlanted {
   bool old_epoch = false;            // a resumed session continues in its first epoch
@@ -136,7 +144,8 @@ class CoreDriver {
   // ---- clients; called through ClientPort
   ConnId AddClient(ClientPort* port);
   void RemoveClient(ConnId conn);
-  void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
+  void ClientAdmitted(ConnId conn);  // its key is good; the next thing is its to say
+  void ClientSpoke(ConnId conn);     // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
   void Leave(ConnId conn);  // as Close, but its session stays
@@ -337,6 +346,7 @@ class CoreDriver {
   GatewayCore core_;
   uint64_t next_conn_ = 1, next_worker_ = 1;
   int64_t ticks_ = 0;
+  std::optional<MonoTime> last_tick_;
   bool stopping_ = false;
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;

@@ -6,7 +6,7 @@
 // Proof is what the supervisor itself says: that it has a session which it was never given. What
 // an executor says is no proof, since its tenant may have taken it over and could have every worker
 // set aside: it is counted, and is proof when executors of two accounts did it on one worker within
-// a day.
+// a day. And clients that say nothing.
 #include <algorithm>
 #include <utility>
 
@@ -262,6 +262,23 @@ void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
   constexpr size_t kWhyBytesMax = 2048;  // as the worker cuts it
   observer_->OnDeviceOut(known->name, out.device(), out.why().substr(0, kWhyBytesMax));
   Tell(DeviceWentOut{worker, out.device()});
+}
+
+// A stream costs memory, and this one does nothing with it.
+void CoreDriver::EndTheSilent() {
+  const MonoTime now = host_->Now();
+  const int64_t passed =
+      std::min(last_tick_ ? now.ns - last_tick_->ns : 0, kSilenceOfTickMs * 1'000'000);
+  last_tick_ = now;
+  for (const auto& [conn, client] : clients_) {
+    if (!client->silent_ns) continue;
+    *client->silent_ns += passed;
+    if (*client->silent_ns <= kOpenMs * 1'000'000) continue;
+    client->silent_ns.reset();
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
+    client->endpoint().End(absl::DeadlineExceededError(
+        absl::StrCat("a session begins with Open, within ", kOpenMs / 1000, " s")));
+  }
 }
 
 }  // namespace outboard::gateway

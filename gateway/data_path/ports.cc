@@ -43,6 +43,7 @@ void ClientPort::Begin() {
     if (admitted.ok()) {
       admitted_ = std::make_unique<const Admitted>(*std::move(admitted));
       account_ = admitted_->identity.tenant.value;
+      driver_->ClientAdmitted(conn_);
       endpoint_->ResumeReading();
     } else {
       Refuse(admitted.status());

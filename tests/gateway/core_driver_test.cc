@@ -143,11 +143,27 @@ TEST_F(CoreDriverTest, WhoIsNotLetInOpensNothing) {
 }
 
 TEST_F(CoreDriverTest, AStreamWithoutAnOpenEnds) {
-  Tick(kFirstMessageMs - 100);
+  // While the gateway looks at its key, the client waits, and not the gateway.
+  client_port_.Begin();
+  for (int64_t ms = 0; ms < 2 * kOpenMs; ms += kTickMs) Tick(kTickMs);
   EXPECT_TRUE(client_.ends.empty());
-  Tick(200);
+  RunAll(host_.jobs);
+  for (int64_t ms = 0; ms < kOpenMs; ms += kTickMs) Tick(kTickMs);
+  EXPECT_TRUE(client_.ends.empty());
+  Tick(kTickMs);
   ASSERT_EQ(client_.ends.size(), 1u);
   EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// What the client sent meanwhile may wait to be read.
+TEST_F(CoreDriverTest, AGatewayThatStoodStillEndsNoStreamForIt) {
+  client_port_.Begin();
+  RunAll(host_.jobs);
+  for (int i = 0; i < 10; ++i) Tick(kOpenMs);
+  EXPECT_TRUE(client_.ends.empty());
+  client_port_.OnFrame(OpenFrame());
+  RunAll(host_.jobs);
+  EXPECT_NE(worker_.assign(), nullptr);
 }
 
 TEST_F(CoreDriverTest, D3WhoLeavesBeforeTheRowIsWrittenIsNotConnected) {
