@@ -33,7 +33,8 @@ absl::Status List(const QuarantineFlags& flags) {
       std::printf("%s  %s\n  since %s: %s\n", worker.identity.c_str(), worker.name.c_str(),
                   gateway::ToString(worker.since).c_str(), worker.why.c_str());
   }
-  if (all.empty() && !flags.json) std::fprintf(stderr, "outboard: no worker or machine is set aside\n");
+  if (all.empty() && !flags.json)
+    std::fprintf(stderr, "outboard: no worker or machine is set aside\n");
   return absl::OkStatus();
 }
 

@@ -26,6 +26,7 @@ namespace outboard::tpm {
 inline constexpr size_t kPublicBytesMax = 512;        // of RSA 2048: 314
 inline constexpr size_t kCertificateBytesMax = 4096;  // makers' have 1 to 2 KB
 
+// Of endorsement keys: those of the templates L-1 and L-2 of the TCG EK Credential Profile.
 enum class KeyKind { kRsa2048, kP256 };
 
 // What a TPM makes the key of: the public area with zeros in the place of the key.
