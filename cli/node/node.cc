@@ -203,21 +203,24 @@ absl::Status List(const NodeFlags& flags) {
 }
 
 absl::Status Remove(const NodeFlags& flags) {
-  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
-  // First what lets it in: it does not come back between the two.
-  absl::Status removed = registry->Remove(flags.serial);
-  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  // First what lets it in: it does not come back in between. A key that some node has is that node.
   OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
-  const absl::Status tpm_removed = tpms->Remove(flags.serial);
+  OB_ASSIGN_OR_RETURN(const auto of_key, tpms->Find(flags.serial));
+  const std::string serial =
+      of_key.has_value() && !of_key->serial.empty() ? of_key->serial : flags.serial;
+  const absl::Status tpm_removed = tpms->Remove(serial);
   if (!tpm_removed.ok() && !absl::IsNotFound(tpm_removed)) return tpm_removed;
+  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+  absl::Status removed = registry->Remove(serial);
+  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
   if (tpm_removed.ok()) removed = tpm_removed;
   OB_ASSIGN_OR_RETURN(const auto orders,
                       gateway::NodeOrders::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
-  OB_RETURN_IF_ERROR(orders->Forget(flags.serial));
+  OB_RETURN_IF_ERROR(orders->Forget(serial));
   OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolderOr(flags.data)));
   int count = 0;
   for (const auto& one : issued) {
-    if (gateway::NodeOfSubject(one.name) != flags.serial) continue;
+    if (gateway::NodeOfSubject(one.name) != serial) continue;
     OB_RETURN_IF_ERROR(gateway::Revoke(DataFolderOr(flags.data), one.serial));
     ++count;
   }

@@ -107,7 +107,7 @@ absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::TryEnrol(
       node.facts.set_endorsement_key(outcome.proved);
       issuer = std::move(outcome.issuer);
     }
-    OB_ASSIGN_OR_RETURN(proof, ProveByTpm(node, is_this_node));
+    OB_ASSIGN_OR_RETURN(proof, ProveByTpm(node, before, is_this_node));
     if (!proof.has_value()) {
       OB_ASSIGN_OR_RETURN(proof, Prove(request, node, before, now.wall));
     }
@@ -175,8 +175,8 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveAgain(
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(const NodeRow& node,
-                                                                              bool& is_this_node) {
+absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(
+    const NodeRow& node, const NodeRow* before, bool& is_this_node) {
   const std::string& key = node.facts.endorsement_key();
   OB_ASSIGN_OR_RETURN(const auto of_serial, tpms_->OfSerial(node.serial));
   if (of_serial.has_value() && of_serial->endorsement_key != key)
@@ -192,6 +192,12 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(co
   if (key.empty()) return std::nullopt;
   OB_ASSIGN_OR_RETURN(const auto of_key, tpms_->Find(key));
   if (!of_key.has_value()) return std::nullopt;
+  // Expected without a serial number, it may have one that nobody has, and takes no other node's.
+  if (of_key->serial.empty() && before != nullptr && before->state == NodeState::kEnrolled)
+    return absl::PermissionDeniedError(absl::StrCat(
+        kSerialTaken, ": there is a node ", node.serial,
+        ", which has shown no TPM; if this machine is that, `outboard node expect --serial ",
+        node.serial, " --ek ", key, "` on the gateway's"));
   if (of_key->serial.empty()) return Proof::kTpm;
   return absl::PermissionDeniedError(absl::StrCat(
       kTpmOtherSerial, ": this TPM is node ", of_key->serial,

@@ -84,7 +84,8 @@ class NodeEnrolment {
                                                   const NodeRow& node, const NodeRow* before);
   // By the TPM that it has proved, node.facts.endorsement_key; nullopt: it has none, or one that
   // nobody expects.
-  absl::StatusOr<std::optional<Proof>> ProveByTpm(const NodeRow& node, bool& is_this_node);
+  absl::StatusOr<std::optional<Proof>> ProveByTpm(const NodeRow& node, const NodeRow* before,
+                                                  bool& is_this_node);
   absl::StatusOr<Proof> Prove(const proto::EnrolNodeRequest& request, const NodeRow& node,
                               const NodeRow* before, WallTime now);
 

@@ -3,7 +3,7 @@
 // restart of the gateway a node asks for another.
 //
 //   none --Check without an answer--> open --Check with an answer, right or wrong--> gone
-//                                     open --kChallengeLifeNs--> gone
+//                                     open --kChallengeLifeNs, or others need room--> gone
 //
 // Invariants: a challenge is good for one answer, by the key of the request and for the serial
 // number that it was made for; its secret leaves this process encrypted alone.
@@ -23,7 +23,9 @@
 namespace outboard::gateway {
 
 inline constexpr int64_t kChallengeLifeNs = 60'000'000'000;
-// That are open; of one address, or one /64 of IPv6, behind which there may be a shelf.
+// That are open; of one address, or one /64 of IPv6, behind which there may be a shelf. Anybody can
+// ask, so nobody is refused for others: where there are so many, the oldest of this address, or of
+// the address that has most, is forgotten. A node answers within seconds.
 inline constexpr size_t kChallengesMax = 4096, kChallengesPerAddressMax = 64;
 
 class TpmChallenges {
@@ -35,8 +37,8 @@ class TpmChallenges {
   };
   // Of a request that shows a TPM.
   // Errors: INVALID_ARGUMENT    tpm_refused
-  //         PERMISSION_DENIED   tpm_wrong_answer, tpm_challenge_unknown
-  //         RESOURCE_EXHAUSTED  too_many_challenges, of all or of its address
+  //         PERMISSION_DENIED   tpm_wrong_answer
+  //         UNAVAILABLE         tpm_challenge_unknown: the node is to ask for another
   absl::StatusOr<Outcome> Check(const proto::EnrolNodeRequest& request, const std::string& address,
                                 MonoTime now);
 
@@ -47,6 +49,7 @@ class TpmChallenges {
     AddressKey address;
     MonoTime until;
   };
+  void MakeRoom(const AddressKey& from);
   absl::StatusOr<proto::NodeChallenge> Make(Open open, std::string_view endorsement_key,
                                             std::string_view name);
 

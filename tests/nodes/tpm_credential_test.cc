@@ -126,6 +126,8 @@ TEST(TpmAnswer, IsOfOneSecret_OneRequest_AndOneNode) {
 TEST(NodeTpm, WhereNothingAnswers_ItSaysSo) {
   const auto tpm = NodeTpm::Open("swtpm:path=/nonexistent/tpm");
   EXPECT_TRUE(absl::IsUnavailable(tpm.status())) << tpm.status();
+  EXPECT_NE(tpm.status().message().find("swtpm:path=/nonexistent/tpm"), absl::string_view::npos)
+      << tpm.status();
 }
 
 }  // namespace

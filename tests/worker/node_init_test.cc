@@ -62,6 +62,8 @@ TEST(NodeConfig, TheCommandLineChoosesTheGateway_TheImageWhomToBelieve) {
   EXPECT_EQ(ParseNodeConfig(kImage, "")->gateway, "in.image:1");
   EXPECT_EQ(config->joins_within_s, 0);
   EXPECT_EQ(ParseNodeConfig(kImage, "outboard.joins_within=60")->joins_within_s, 60);
+  EXPECT_FALSE(config->leaves_tpm);
+  EXPECT_TRUE(ParseNodeConfig(kImage, "outboard.tpm=none")->leaves_tpm);
   // A shell is a matter of the image's alone.
   EXPECT_FALSE(ParseNodeConfig(kImage, "debug=1 outboard.debug=1")->debug);
   EXPECT_TRUE(ParseNodeConfig(kImage + "debug=1\n", "")->debug);
@@ -78,6 +80,7 @@ TEST(NodeConfig, WhatIsMissingOrMakesNoSense_IsSaid) {
            {kImage, "outboard.claim=\x01", "outboard.claim"},
            {kImage, "outboard.joins_within=1", "outboard.joins_within"},
            {kImage, "outboard.joins_within=1m", "outboard.joins_within"},
+           {kImage, "outboard.tpm=/dev/tpm1", "outboard.tpm"},
            {kImage, "outboard.image=md5:1", "outboard.image"}}) {
     const auto config = ParseNodeConfig(image, line);
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << word;

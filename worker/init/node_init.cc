@@ -365,6 +365,7 @@ class NodeInit {
             .command = {kProgram, "worker", "--gateway", config_.gateway, "--tls-fingerprint",
                         config_.fingerprint, "--node-folder", kNodeFolder, "--quiet"},
             .environment = {"HOME=/run/outboard/home", "PATH=/none", "TMPDIR=/tmp",
+                            absl::StrCat("OUTBOARD_NODE_TPM=", config_.leaves_tpm ? "none" : ""),
                             absl::StrCat("OUTBOARD_NODE_IMAGE=", config_.image),
                             absl::StrCat("OUTBOARD_NODE_BOOT=", config_.boot_server)}},
         &log(), Random);
