@@ -135,10 +135,11 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
 static constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
 
 // Whether partial sums that are `bytes` in their own type are added in it: each is rounded, and the
-// bytes are half of those in f32. Sums of 8-bit floats would be off by too much; of small ones, a
-// loss, bytes do not decide the time.
+// bytes are half of those in f32. Parts of f16 could be beyond its range where their sum is not;
+// sums of 8-bit floats would be off by too much; of small ones, a loss, bytes do not decide the
+// time.
 static bool TravelsNarrow(DType dtype, double bytes) {
-  return IsFloat(dtype) && ByteWidth(dtype) == 2 && bytes >= kOneMessageBytes;
+  return dtype == DType::kBF16 && bytes >= kOneMessageBytes;
 }
 
 int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) const {

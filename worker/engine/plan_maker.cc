@@ -93,7 +93,10 @@ absl::Status PlanMaker::TakeShared(const PlanRequest::Share& share,
   absl::flat_hash_map<GraphId, std::optional<std::string>> chosen;
   for (const KernelVersion& version : all) chosen[version.kernel] = version.opts;
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
-    const auto found = chosen.find(wanted[missing.kernels[i].wanted].id);
+    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    // What a replay requires is the same on all ranks.
+    if (kernels_->PinnedOpts(id).has_value()) continue;
+    const auto found = chosen.find(id);
     missing.sources[i].opts = found == chosen.end() ? std::nullopt : found->second;
     missing.kernels[i].is_tuned = tuner_.has_value() && missing.sources[i].opts.has_value();
   }
