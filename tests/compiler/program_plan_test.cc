@@ -217,8 +217,8 @@ Program Rare(int steps, int lanes, bool shared) {
   return b.Take(2);
 }
 
-// 0 < x ? long work : (x < 2 ? other long work : x), and x < 2 ? work on (0 < x ? the long work : 1)
-// : x: a WHERE of either condition is within what the other's want.
+// 0 < x ? long work : (x < 2 ? other long work : x), and x < 2 ? work on
+// (0 < x ? the long work : 1) : x. A WHERE of either condition is within what the other's want.
 Program RareWithinRare(int lanes) {
   ProgramBuilder b;
   const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
@@ -228,19 +228,20 @@ Program RareWithinRare(int lanes) {
   const auto alu = [&](Op op, DType dtype, std::initializer_list<ValueId> src) {
     return b.Add({.code = Code::kAlu, .op = op, .dtype = dtype, .lanes = lanes, .src = src});
   };
+  const ValueId zero = number(0), half = number(0.5f), one = number(1), two = number(2);
   const auto chain = [&](ValueId y, int steps) {
-    for (int k = 0; k < steps; ++k)
-      y = alu(Op::kMulAcc, DType::kF32, {y, number(0.5f), number(static_cast<float>(k % 7))});
+    for (int k = 0; k < steps; ++k) y = alu(Op::kMulAcc, DType::kF32, {y, half, one});
     return y;
   };
   const ValueId x =
       b.Add({.code = Code::kLoad, .dtype = DType::kF32, .lanes = lanes, .src = {in, at}});
-  const ValueId positive = alu(Op::kCmpLt, DType::kBool, {number(0), x});
-  const ValueId small = alu(Op::kCmpLt, DType::kBool, {x, number(2)});
-  const ValueId first = chain(x, 110), second = chain(x, 120);
+  const ValueId positive = alu(Op::kCmpLt, DType::kBool, {zero, x});
+  const ValueId small = alu(Op::kCmpLt, DType::kBool, {x, two});
+  const ValueId more = alu(Op::kAdd, DType::kF32, {x, two});
+  const ValueId first = chain(x, 110), second = chain(more, 120);
   const ValueId a = alu(Op::kWhere, DType::kF32, {small, second, x});
   const ValueId left = alu(Op::kWhere, DType::kF32, {positive, first, a});
-  const ValueId inner = alu(Op::kWhere, DType::kF32, {positive, first, number(1)});
+  const ValueId inner = alu(Op::kWhere, DType::kF32, {positive, first, one});
   const ValueId right = alu(Op::kWhere, DType::kF32, {small, chain(inner, 5), x});
   b.Store(out, at, alu(Op::kAdd, DType::kF32, {left, right}));
   b.End(loop);
