@@ -236,8 +236,7 @@ int Main(int argc, char** argv) {
   AddReady(worker, server);
 
   Command serve = app.Subcommand(
-      "serve", "Run a gateway and a worker in one process, for you and friends; sessions end with "
-               "it, accounts and stored data stay");
+      "serve", "Run a gateway and a worker in one process, for you and friends");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   serve
       .Add("--devices", &server.devices,
