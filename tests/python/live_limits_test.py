@@ -148,8 +148,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
         with pytest.raises(outboard.ResourceExhausted, match="its account holds 1"):
             Session.attach("run")
         monkeypatch.undo()
-        subprocess.run([cloud.bin, "stop", "other"], check=True,
-                       env=os.environ | {"CLOUD_HOST": cloud.target, "CLOUD_KEY": key})
+    subprocess.run([cloud.bin, "stop", "other"], check=True, env=os.environ | {"CLOUD_HOST": cloud.target, "CLOUD_KEY": key})
 
     # A revocation.
     with Session.attach("run", cloud.target, key) as session:
