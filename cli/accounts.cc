@@ -281,6 +281,11 @@ int RunKeyRevoke(const AccountFlags& flags) {
   return Report((*accounts)->RevokeKey(flags.id, gateway::WallNow()));
 }
 
+void AddAccount(Command command, AccountFlags& flags, const std::string& help) {
+  const Option account = command.Add("--account", &flags.tenant, help).ShowDefault();
+  command.Add("--tenant", &flags.tenant).Hidden().Excludes(account);
+}
+
 int RunAccountSuspend(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());

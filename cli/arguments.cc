@@ -136,6 +136,10 @@ Option& Option::Needs(const std::string& other) {
   Of(option_)->needs(other);
   return *this;
 }
+Option& Option::Excludes(const Option& other) {
+  Of(option_)->excludes(Of(other.option_));
+  return *this;
+}
 bool Option::Given() const { return Of(option_)->count() > 0; }
 Option& Option::ShowDefault() {
   Of(option_)->capture_default_str();
@@ -194,6 +198,9 @@ Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::s
 Command Command::Subcommand(const std::string& name, const std::string& help) {
   return Command(AppOf(app_)->add_subcommand(name, help));
 }
+Command Command::ListSubcommand(const std::string& help) {
+  return Command(AppOf(app_)->add_subcommand("ls", help)->alias("list"));
+}
 void Command::RequireSubcommand() { AppOf(app_)->require_subcommand(1); }
 bool Command::Given() const { return AppOf(app_)->parsed(); }
 
@@ -221,6 +228,8 @@ std::optional<int> Arguments::Parse(int argc, const char* const* argv) {
       command += " " + at->get_name();
     }
     std::string what = error.what();
+    // CLI11 does not name the one that is hidden.
+    if (error.get_name() == "ExcludesError") what = "two options say the same: give one";
     const bool has_subcommands =
         !std::as_const(app).get_subcommands([](const CLI::App*) { return true; }).empty();
     if (has_subcommands && at == &app && argc > 1 && *argv[1] != '-')

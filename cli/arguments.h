@@ -31,6 +31,7 @@ class Option {
   Option& Once();          // of an option that may hold several values: exactly one
   Option& OneEach();       // likewise: one each time that it is given, so that -- may follow it
   Option& Needs(const std::string& other);  // is refused without that option
+  Option& Excludes(const Option& other);    // is refused together with it
   Option& ShowDefault();  // in --help: the text that the value holds now; numbers show it always
   Option& ShowDefault(const std::string& text);
   Option& Hidden();  // not in --help
@@ -62,6 +63,8 @@ class Command {
   Option AddBytes(const std::string& names, uint64_t* bytes, const std::string& help = "");
 
   Command Subcommand(const std::string& name, const std::string& help);
+  // The subcommand that lists: "ls" everywhere. "list" is accepted too, and is in no help.
+  Command ListSubcommand(const std::string& help);
   void RequireSubcommand();  // exactly one
   bool Given() const;        // after Parse: whether this subcommand was asked for
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/arguments.h"
 #include "cli/common.h"
 #include "cli/viz/page_server.h"
 #include "gateway/base/limits.h"
@@ -89,7 +90,7 @@ int RunWorker(const ServerFlags& flags);
 int RunServe(const ServerFlags& flags);
 
 // `outboard key` and `outboard usage`: work on the accounts file of a data folder, or ask a gateway
-// for the tenant of $CLOUD_KEY.
+// for the account of $CLOUD_KEY.
 
 struct AccountFlags {
   std::string data;
@@ -111,10 +112,14 @@ struct AccountFlags {
   int count = 0;                           // top: pages; 0: until it is ended
 };
 
+// Declares --account, which sets `flags.tenant`. --tenant, as it was called before, is accepted too
+// and is in no help.
+void AddAccount(Command command, AccountFlags& flags, const std::string& help);
+
 int RunKeyCreate(const AccountFlags& flags);
 int RunKeyList(const AccountFlags& flags);
 int RunKeyRevoke(const AccountFlags& flags);
-// `outboard account`: each on the tenant `flags.tenant`; a running gateway follows within 5 s.
+// `outboard account`: each on the account `flags.tenant`; a running gateway follows within 5 s.
 int RunAccountSuspend(const AccountFlags& flags);
 int RunAccountResume(const AccountFlags& flags);
 int RunAccountShareTuning(const AccountFlags& flags);  // of sessions that open from then on
@@ -128,7 +133,7 @@ int RunAccountCreate(const AccountFlags& flags);
 int RunAccountShow(const AccountFlags& flags);
 int RunAccountCreditLimit(const AccountFlags& flags);
 int RunCreditAdd(const AccountFlags& flags);
-int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the tenant
+int RunCapSet(const AccountFlags& flags);  // of the key `id`; empty: of the account
 int RunUsage(const AccountFlags& flags);
 // Prints the entries of `flags.tenant`, or checks them (docs/money.md); exit code 1: they are not
 // what they should be.
@@ -174,11 +179,12 @@ int RunCertShow(const CertFlags& flags);
 int RunCertRevoke(const CertFlags& flags);
 int RunCertToken(const CertFlags& flags);  // for the worker names.front()
 
-// `outboard quarantine`: workers that the gateway of a data folder has set aside (docs/fleet.md).
+// `outboard quarantine`: workers and machines that the gateway of a data folder has set
+// aside (docs/fleet.md).
 
 struct QuarantineFlags {
   std::string data;
-  std::string worker;  // lift: an identity or a name, as list prints them
+  std::string worker;  // lift: an identity, name or serial number, as ls prints them
   bool json = false;
 };
 
@@ -227,7 +233,7 @@ int RunCacheExport(const CacheFlags& flags);
 int RunCacheImport(const CacheFlags& flags);
 int RunCacheRemove(const CacheFlags& flags);
 
-// `outboard metrics list`: prints the table of metrics as docs/metrics.md has it.
+// `outboard metrics ls`: prints the table of metrics as docs/metrics.md has it.
 int RunMetricsList();
 
 // `outboard trace`: summarises a trace (PROFILE=out.json, docs/latency.md) in a page of text: the

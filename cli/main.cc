@@ -236,8 +236,7 @@ int Main(int argc, char** argv) {
   AddReady(worker, server);
 
   Command serve = app.Subcommand(
-      "serve", "Run a gateway and a worker in one process, for you and friends; sessions end with "
-               "it, accounts and stored data stay");
+      "serve", "Run a gateway and a worker in one process, for you and friends");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   serve
       .Add("--devices", &server.devices,
@@ -277,7 +276,7 @@ int Main(int argc, char** argv) {
   key.RequireSubcommand();
   Command create = key.Subcommand("create", "Create a key and print it (it is not shown again)");
   create.Add("--name", &account.name, "Display name").ShowDefault();
-  create.Add("--tenant", &account.tenant, "The account that pays; created if new").ShowDefault();
+  AddAccount(create, account, "The account that pays; created if new");
   create.Add("--scope", &account.scopes, "What it may do: some of run,usage,store,admin")
       .ShowDefault();
   create.Add("--expires", &account.expires,
@@ -285,9 +284,9 @@ int Main(int argc, char** argv) {
   create.Add("--from", &account.from,
              "From where: an address or a range like 10.0.0.0/8; may be given several times "
              "(default: anywhere)");
-  Command list = key.Subcommand("list", "List all keys, without their secrets");
+  Command list = key.ListSubcommand("List all keys, without their secrets");
   Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
-  revoke.Add("id", &account.id, "The key's id, from list").Required();
+  revoke.Add("id", &account.id, "The key's id, from ls").Required();
   Command accounts = app.Subcommand("account", "Manage the accounts in a data folder");
   accounts.RequireSubcommand();
   Command suspend = accounts.Subcommand(
@@ -297,14 +296,14 @@ int Main(int argc, char** argv) {
       "share-tuning", "Whether speeds measured of kernels without constants are shared between "
                       "accounts (docs/tuning.md)");
   for (Command command : {suspend, resume, share_tuning})
-    command.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+    command.Add("name", &account.tenant, "The account, as `account ls` prints it").Required();
   share_tuning.Add("on|off", &account.on_off, "on or off (default: on)").Required();
-  Command account_list = accounts.Subcommand("list", "List all accounts");
+  Command account_list = accounts.ListSubcommand("List all accounts");
   Command account_create = accounts.Subcommand("create", "Make an account, with a credit limit");
   account_create.Add("name", &account.tenant, "Its name").Required();
   Command account_limit = accounts.Subcommand(
       "credit-limit", "Set by how much an account's balance may go below zero (docs/money.md)");
-  account_limit.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  account_limit.Add("name", &account.tenant, "The account, as `account ls` prints it").Required();
   account_limit
       .Add("USD", &account.amount, "US dollars; none: any amount; default: the gateway's")
       .Required();
@@ -312,7 +311,7 @@ int Main(int argc, char** argv) {
                      "US dollars; none: any amount (default: the gateway's --credit-limit)");
   Command account_show =
       accounts.Subcommand("show", "Show an account's balance, what is held, and its limits");
-  account_show.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  account_show.Add("name", &account.tenant, "The account, as `account ls` prints it").Required();
   Command credit = app.Subcommand("credit", "Credit accounts (docs/money.md)");
   credit.RequireSubcommand();
   Command credit_add = credit.Subcommand("add", "Add to an account's balance");
@@ -326,15 +325,15 @@ int Main(int argc, char** argv) {
   Command cap_set =
       cap.Subcommand("set", "Bound what an account or a key is charged from now on");
   cap_set.Add("USD", &account.amount, "US dollars; none: no cap").Required();
-  cap_set.Add("--key", &account.id, "A key's id, as `key list` prints it (default: the account)");
+  cap_set.Add("--key", &account.id, "A key's id, as `key ls` prints it (default: the account)");
   for (Command command : {credit_add, cap_set})
-    command.Add("--tenant", &account.tenant, "The account").ShowDefault();
+    AddAccount(command, account, "The account");
   Command invoice = app.Subcommand(
       "invoice", "List what an account was charged and credited, or check it (docs/money.md)");
   invoice.Add("--verify", &account.verify,
               "Compute every line and the chain of hashes anew, and compare them with what the "
               "gateway signed before; exit code 1 if anything differs");
-  invoice.Add("--tenant", &account.tenant, "The account, without --gateway").ShowDefault();
+  AddAccount(invoice, account, "The account, without --gateway");
   Command audit = app.Subcommand(
       "audit", "Check the whole ledger of a data folder; exit code 1 if it does not verify");
   Command archive = app.Subcommand(
@@ -356,7 +355,7 @@ int Main(int argc, char** argv) {
   Command device = app.Subcommand("device", "The devices of a gateway");
   device.RequireSubcommand();
   Command device_list =
-      device.Subcommand("ls", "List devices: worker, class, state, and who has them");
+      device.ListSubcommand("List devices: worker, class, state, and who has them");
   Command top = app.Subcommand("top", "Watch sessions, the queue and devices, until Ctrl-C");
   top.Add("--interval", &account.interval_s, "Seconds between two pages").Between(0.1, 3600.0);
   top.Add("--count", &account.count, "So many pages, then end (default: until Ctrl-C)")
@@ -423,14 +422,15 @@ int Main(int argc, char** argv) {
 
   QuarantineFlags quarantined;
   Command quarantine = app.Subcommand(
-      "quarantine", "Manage the workers that a gateway has set aside (docs/fleet.md)");
+      "quarantine", "Manage the workers and machines that a gateway has set aside (docs/fleet.md)");
   quarantine.RequireSubcommand();
   Command quarantine_list =
-      quarantine.Subcommand("list", "List them: identity, name, since when, and why");
+      quarantine.ListSubcommand("List them: identity, name, since when, and why");
   quarantine_list.Add("--json", &quarantined.json, "Print JSON");
   Command quarantine_lift =
-      quarantine.Subcommand("lift", "Give a worker sessions again, within seconds");
-  quarantine_lift.Add("worker", &quarantined.worker, "Its identity or name, as list prints it")
+      quarantine.Subcommand("lift", "Give a worker or a machine sessions again, within seconds");
+  quarantine_lift
+      .Add("worker", &quarantined.worker, "Its identity, name or serial number, as ls prints it")
       .Required();
   for (Command command : {quarantine_list, quarantine_lift})
     command.Add("--data", &quarantined.data, kDataHelp);
@@ -446,7 +446,7 @@ int Main(int argc, char** argv) {
   pull.Add("--force", &stored.force, "Replace a file that is there already");
   Command store = app.Subcommand("store", "List and manage stored names");
   store.RequireSubcommand();
-  Command store_list = store.Subcommand("ls", "List names with size and date");
+  Command store_list = store.ListSubcommand("List names with size and date");
   store_list.Add("prefix", &stored.prefix, "Only names with this prefix");
   Command store_remove =
       store.Subcommand("rm", "Remove names, and the data that no other name uses");
@@ -466,7 +466,7 @@ int Main(int argc, char** argv) {
   CacheFlags tuned;
   Command cache = app.Subcommand("cache", "Manage the kernel timings measured on this machine");
   cache.RequireSubcommand();
-  Command cache_list = cache.Subcommand("ls", "List kernels with their baseline and best time");
+  Command cache_list = cache.ListSubcommand("List kernels with their baseline and best time");
   Command explain = cache.Subcommand("explain", "Show every measured variant of a kernel");
   explain.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it")
       .Required();
@@ -486,7 +486,7 @@ int Main(int argc, char** argv) {
   Command metrics = app.Subcommand("metrics", "What /metrics shows");
   metrics.RequireSubcommand();
   Command metrics_list =
-      metrics.Subcommand("list", "Print the table of metrics, as docs/metrics.md has it");
+      metrics.ListSubcommand("Print the table of metrics, as docs/metrics.md has it");
 
   std::string trace_file;
   Command trace = app.Subcommand(

@@ -33,7 +33,8 @@ absl::Status List(const QuarantineFlags& flags) {
       std::printf("%s  %s\n  since %s: %s\n", worker.identity.c_str(), worker.name.c_str(),
                   gateway::ToString(worker.since).c_str(), worker.why.c_str());
   }
-  if (all.empty() && !flags.json) std::fprintf(stderr, "outboard: no worker is set aside\n");
+  if (all.empty() && !flags.json)
+    std::fprintf(stderr, "outboard: no worker or machine is set aside\n");
   return absl::OkStatus();
 }
 
@@ -44,7 +45,8 @@ absl::Status Lift(const QuarantineFlags& flags) {
     std::printf("lifted %s of %s\n", worker.identity.c_str(), worker.name.c_str());
   if (!lifted.empty()) return absl::OkStatus();
   return absl::NotFoundError(
-      "no worker of that identity or name is set aside; `outboard quarantine list` lists them");
+      "no worker or machine of that identity, name or serial number is set aside; `outboard "
+      "quarantine ls` lists them");
 }
 
 }  // namespace

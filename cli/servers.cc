@@ -295,6 +295,7 @@ int RunWorker(const ServerFlags& given) {
                              ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
                                    .name = flags.name,
                                    .node = is_node ? std::optional((*node)->facts) : std::nullopt,
+                                   .tpm = is_node ? (*node)->tpm : std::nullopt,
                                    .fleet_secret = join->secret,
                                    .token = join->token,
                                    .file = IdentityPath(flags) + ".pem",
@@ -324,6 +325,7 @@ int RunWorker(const ServerFlags& given) {
                                .devices = *devices,
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags),
+                               .memory_bytes_reserved = is_node ? driver->memory_bytes() : 0,
                                .links = *std::move(links)},
                               [&] {
                                 if (is_node) {

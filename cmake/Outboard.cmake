@@ -35,8 +35,9 @@ function(ob_test_on_cuda name test)
     "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0;OUTBOARD_DEVICE=set:cuda;OUTBOARD_CUDA_DRIVER=set:${PROJECT_BINARY_DIR}/tests/fake_cuda/libcuda.so.1")
 endfunction()
 
-# ob_weigh_tests(): at the end of the folder each of its tests counts as two processors, but those that are said to
-# wait. scripts/test gives ctest two for each core, so that tests which mostly wait run beside others.
+# ob_weigh_tests(): at the end of the folder each of its tests counts as what it uses of a core, in quarters: 4, but 1 for
+# those that are said to wait (WAITS) and what the list below says. scripts/test gives ctest four for each core, so that
+# tests which mostly wait run beside others (docs/decisions/135-tests-by-what-they-use.md).
 function(ob_weigh_tests)
   get_property(is_planned DIRECTORY PROPERTY ob_tests_are_weighed)
   if(NOT is_planned)
@@ -47,16 +48,30 @@ endfunction()
 # The longest, by seconds on two cores: ctest begins with them, and with those that wait, which run beside others; so the
 # end of a run does not wait for one of them. On a clean clone ctest knows no times of its own.
 set(ob_long_tests
-  hostile.hostile_test 110 e2e.doors_test 90 telemetry.hostile_log_test 80 e2e.gpu_training_test 60
-  compiler.mma_test 55 e2e.lost_test 50 nodes.node_enrolment_test 50 e2e.tls_connections_test 50 e2e.survive_test 45
-  compiler.nvptx_programs_test 40 e2e.gpu_failures_test 40 e2e.groups_test 40 compiler.mma_f32_test 40
+  hostile.hostile_test 110 e2e.gpu_training_test 60 e2e.lost_test 50 nodes.node_enrolment_test 50 e2e.tls_connections_test 50 e2e.survive_test 45
+  compiler.mma_test 45 compiler.nvptx_programs_test 40 e2e.gpu_failures_test 40 e2e.groups_test 40 compiler.mma_f32_test 40
   compiler.hopper_kernel_test 35 compiler.random_graph_test 33 compiler.codegen_test 33 compiler.thread_plan_test 33
   compiler.nvptx_test 32 compiler.random_graph_test.opencl 31
-  client.operator_table_test_on_the_compiler_forward 30 client.entry_points_test 28 e2e.bad_network_test 27
+  client.operator_table_test_on_the_compiler_forward 30 client.entry_points_test 28 e2e.doors_test 28 e2e.bad_network_test 27
   sim.session_sim_test 26 e2e.processes_test 25)
+# Quarters of a core, where a test uses neither nearly all of one nor less than a quarter: processor time by seconds
+# on two cores, rounded up; more where processes are killed, whose time nobody counts. A test of Python (3) waits for its
+# server, and its server for it.
+set(ob_weights
+  hostile.hostile_test 2 nodes.node_enrolment_test 2 nodes.node_driver_test 2 cli.store_test 2 cli.sweep_test 2
+  e2e.bad_network_test 2 e2e.cut_connections_test 2 e2e.doors_test 2 e2e.gpu_failures_test 2 e2e.gpu_sessions_test 2
+  e2e.gpu_training_test 3 e2e.group_losses_test 2 e2e.groups_test 2 e2e.lost_client_test 2 e2e.lost_test 2
+  e2e.processes_test 2 e2e.round_trips_test 2 e2e.several_workers_test 3 sim.session_sim_test 3 packages.installed 3
+  bench.gpu_matmul_figures_test 2 bench.gpu_device_figures_test 2)
 function(ob_weigh_tests_now)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)
+    list(FIND ob_weights ${test} at)
+    if(at GREATER_EQUAL 0)
+      math(EXPR at "${at} + 1")
+      list(GET ob_weights ${at} quarters)
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${quarters})
+    endif()
     list(FIND ob_long_tests ${test} at)
     if(at GREATER_EQUAL 0)
       math(EXPR at "${at} + 1")
@@ -65,16 +80,16 @@ function(ob_weigh_tests_now)
     endif()
     get_test_property(${test} PROCESSORS processors)
     if(NOT processors)
-      set_tests_properties(${test} PROPERTIES PROCESSORS 2)
+      set_tests_properties(${test} PROPERTIES PROCESSORS 4)
     endif()
   endforeach()
 endfunction()
 
-# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN] [WAITS]): one GoogleTest program, one ctest entry,
-# labelled by its layer. WAITS: it uses less than half of a core, for it waits for timeouts and the like. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
+# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN] [WAITS] [NEAR]): one GoogleTest program, one ctest entry,
+# labelled by its layer. WAITS: it uses less than a quarter of a core, for it waits for timeouts and the like. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
 # and runs: tests of code that is free of gRPC, whose threads ThreadSanitizer understands.
 function(ob_test name)
-  cmake_parse_arguments(A "FAST;TSAN;WAITS" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(A "FAST;TSAN;WAITS;NEAR" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
   add_executable(${name} ${A_SRCS})
   ob_precompile(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -112,7 +127,15 @@ function(ob_test name)
     LABELS "${labels}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment}")
   # The worker's tests are run a second time on the test device, which shows what counts on a device that works
   # at once on memory that the host can address (runtime/far).
-  if(A_LAYER STREQUAL worker)
+  # NEAR: it makes no device, and starts no executor that would.
+  if(A_NEAR)
+    foreach(source ${A_SRCS})
+      file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${source} makes REGEX "tests/support/device.h|OUTBOARD_DEVICE")
+      if(makes)
+        message(FATAL_ERROR "${name} is said to be NEAR, but ${source} names the device of the tests")
+      endif()
+    endforeach()
+  elseif(A_LAYER STREQUAL worker)
     add_test(NAME ${A_LAYER}.${name}.far COMMAND ${name} ${A_ARGS})
     set_tests_properties(${A_LAYER}.${name}.far PROPERTIES
       LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")

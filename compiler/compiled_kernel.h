@@ -48,7 +48,9 @@ namespace outboard {
 // first one is contiguous. Elements of a box that are outside of the view are read as zeros and not
 // written.
 struct MappedTensor {
-  enum class Element : uint8_t { kF16 = 0, kBF16 = 1, kF32 = 2 };
+  // kByte: an 8-bit float, of either type.
+  enum class Element : uint8_t { kF16 = 0, kBF16 = 1, kF32 = 2, kByte = 3 };
+  static constexpr Element kElementLast = Element::kByte;
   static constexpr int kRankMin = 2, kRankMax = 4;
   static constexpr int64_t kBoxMax = 256;        // elements of a box, along each dimension
   static constexpr int64_t kStrideAlign = 16;    // bytes; of the buffer's address, too
@@ -63,7 +65,10 @@ struct MappedTensor {
   std::vector<int64_t> strides;  // bytes, from the second dimension on
   std::vector<int64_t> box;      // elements
 
-  int element_bytes() const { return element == Element::kF32 ? 4 : 2; }
+  int element_bytes() const {
+    if (element == Element::kByte) return 1;
+    return element == Element::kF32 ? 4 : 2;
+  }
   int rank() const { return static_cast<int>(dims.size()); }
   int64_t box_elements() const {
     int64_t elements = 1;

@@ -9,7 +9,7 @@ using Names = std::string_view;
 
 constexpr Names kLevels[] = {"debug", "info", "warning", "error"};
 constexpr Names kStates[] = {"queued", "starting", "live",   "detached",
-                             "parked", "orphaned", "shelved"};
+                             "parked", "orphaned", "stored"};
 constexpr Names kDirections[] = {"in", "out"};
 constexpr Names kLookups[] = {"hit", "miss"};
 constexpr Names kSessionEnds[] = {"closed", "lost"};
@@ -48,7 +48,7 @@ static_assert(std::size(kRefusals) == static_cast<size_t>(Refusal::kOther) + 1);
 static_assert(std::size(kMethods) == static_cast<size_t>(CallMethod::kRefusedJoin) + 1);
 static_assert(std::size(kLeaseEnds) == static_cast<size_t>(LeaseEnd::kOther) + 1);
 static_assert(std::size(kOffences) == static_cast<size_t>(WorkerOffence::kReceiptConflict) + 1);
-static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kShelved) + 1);
+static_assert(std::size(kStates) == static_cast<size_t>(SessionStateLabel::kStored) + 1);
 
 // Hardware classes come from workers; accounts are numbered.
 constexpr size_t kClassesMax = 16;
@@ -442,7 +442,7 @@ std::string MetricsPage() {
       "# Metrics\n\n"
       "What a gateway, a worker and `outboard serve` show at `/metrics`, for Prometheus. "
       "`docs/runbook.md` says how to\nscrape them, and what to do when an alert fires.\n\n"
-      "This page is made by `outboard metrics list` from the table in `telemetry/metric.cc`; a "
+      "This page is made by `outboard metrics ls` from the table in `telemetry/metric.cc`; a "
       "test "
       "fails when the two differ.\n"
       "Seconds and bytes are the units; what counts ends in `_total`. No label has an account, a "

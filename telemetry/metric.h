@@ -119,7 +119,7 @@ inline constexpr size_t kMetrics = static_cast<size_t>(Metric::kCount);
 // ---- label values, in the order of the table
 
 // Of kSessions; docs/architecture/gateway.md has the states.
-enum class SessionStateLabel { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kShelved };
+enum class SessionStateLabel { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
 enum class Direction { kIn, kOut };                           // as the gateway sees it
 enum class Lookup { kHit, kMiss };                            // in a cache
 enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnded

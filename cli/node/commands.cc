@@ -51,16 +51,23 @@ NodeCommands::NodeCommands(Arguments& app) {
   claim.Add("--boot", &node_.boot,
             "Print nothing: `outboard boot` gives it to the machine of this serial number, the "
             "next time that it boots");
-  Command expect =
-      node.Subcommand("expect", "Let in, once, whichever machine says that it has a serial number");
-  for (Command command : {claim, expect})
-    command.Add("--serial", &node_.serial, "Its serial number, as the machine's label has it")
-        .Required();
+  claim.Add("--serial", &node_.serial, "Its serial number, as the machine's label has it")
+      .Required();
+  Command expect = node.Subcommand(
+      "expect",
+      "Let in, once, whichever machine says that it has a serial number; or, from now on, the one "
+      "that proves the endorsement key of its TPM");
+  expect.Add("--serial", &node_.serial,
+             "Its serial number, as the machine's label has it; with --ek nothing else is that "
+             "machine's");
+  expect.Add("--ek", &node_.endorsement_key,
+             "SHA-256 of its TPM's endorsement key, as `node show` and its console have it "
+             "(docs/fleet.md)");
   Command approve = node.Subcommand("approve", "Let in a machine that waits");
   approve.Add("--key", &node_.key,
               "The first digits of its key, as `node ls` prints it; needed where several machines "
               "say that they have this serial number");
-  Command list = node.Subcommand("ls", "List machines: expected, waiting, enrolled");
+  Command list = node.ListSubcommand("List machines: expected, waiting, enrolled");
   list.Add("--json", &node_.json, "Print JSON, a line each");
   Command remove = node.Subcommand("rm", "Forget a machine and revoke its certificate");
   Command logs = node.Subcommand("logs", "Print what a machine has logged since it started");
@@ -72,8 +79,8 @@ NodeCommands::NodeCommands(Arguments& app) {
   reboot.Add("--power-hook", &node_.power_hook,
              "Instead switch it off and on: start this program with cycle and its serial number");
   Command quarantine = node.Subcommand(
-      "quarantine", "Give a machine no session until that is lifted, also after a restart");
-  quarantine.Add("--lift", &node_.lift, "Give it sessions again");
+      "quarantine", "Give a machine no session until `quarantine lift`, also after a restart");
+  quarantine.Add("--lift", &node_.lift, "Give it sessions again, as `quarantine lift` does");
   for (Command command : {reboot, quarantine})
     command.Add("--why", &node_.why, "A line for the log");
   for (Command command : {approve, remove, logs, show, drain, reboot, quarantine})
@@ -94,7 +101,7 @@ NodeCommands::NodeCommands(Arguments& app) {
   image_add.Add("--digest", &image_.digest, "Refuse it unless it has this digest, sha256:...");
   image_add.Add("--signer", &image_.signer,
                 "Certificate or public key (PEM): from now on images must be signed by it");
-  Command image_list = image.Subcommand("ls", "List images, and how far the last rollout is");
+  Command image_list = image.ListSubcommand("List images, and how far the last rollout is");
   image_list.Add("--json", &image_.json, "Print JSON, a line each");
   Command image_use =
       image.Subcommand("use", "Let machines boot an image the next time that they start");

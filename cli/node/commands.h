@@ -15,6 +15,7 @@ struct NodeFlags {  // of every verb of `outboard node`
   std::string data;
   std::string serial;
   std::string key;    // approve: the first digits
+  std::string endorsement_key;  // expect: of its TPM
   bool boot = false;  // claim: by the boot server
   bool json = false;
   std::string why;         // quarantine, reboot

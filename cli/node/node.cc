@@ -17,8 +17,10 @@
 #include "gateway/nodes/node_logs.h"
 #include "gateway/nodes/node_orders.h"
 #include "gateway/nodes/node_registry.h"
+#include "gateway/nodes/node_tpms.h"
 #include "gateway/server/gateway.h"
 #include "gateway/tls/authority_files.h"
+#include "wire/tls/fingerprint.h"
 
 namespace outboard::cli {
 
@@ -53,9 +55,44 @@ absl::Status Claim(const NodeFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<gateway::NodeTpms>> OpenTpms(const NodeFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const std::string path, UsedAccountsFile(flags.data));
+  return gateway::NodeTpms::Open(path);
+}
+
 absl::Status Expect(const NodeFlags& flags) {
+  if (flags.endorsement_key.empty()) {
+    if (flags.serial.empty())
+      return absl::InvalidArgumentError("which machine: --serial, --ek, or both");
+    OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
+    return registry->Expect(flags.serial, gateway::WallNow());
+  }
+  // Of 64 digits alone, too, as sha256sum prints them.
+  const bool is_bare = flags.endorsement_key.find("sha256:") == std::string::npos;
+  OB_ASSIGN_OR_RETURN(
+      const auto key,
+      tls::Fingerprint::Parse("--ek", (is_bare ? "sha256:" : "") + flags.endorsement_key));
+  OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
+  return tpms->Expect(key.ToString(), flags.serial, gateway::WallNow());
+}
+
+// Nodes, with those that are expected by their TPM and have not come yet.
+absl::StatusOr<std::vector<NodeRow>> AllNodes(const NodeFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
-  return registry->Expect(flags.serial, gateway::WallNow());
+  OB_ASSIGN_OR_RETURN(std::vector<NodeRow> all, registry->List());
+  OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
+  OB_ASSIGN_OR_RETURN(const auto rows, tpms->List());
+  for (const gateway::NodeTpmRow& row : rows) {
+    const bool has_come =
+        std::any_of(all.begin(), all.end(), [&](const NodeRow& node) {
+          return node.serial == row.serial && node.state == gateway::NodeState::kEnrolled;
+        });
+    if (has_come) continue;
+    NodeRow node{.serial = row.serial, .state = gateway::NodeState::kExpected, .since = row.since};
+    node.facts.set_endorsement_key(row.endorsement_key);
+    all.push_back(std::move(node));
+  }
+  return all;
 }
 
 absl::Status Approve(const NodeFlags& flags) {
@@ -100,25 +137,29 @@ void PrintAsJson(const NodeRow& node, const std::string& state, absl::Time end,
   std::printf(
       "{\"serial\": %s, \"state\": %s, \"since\": %s, \"certificate_until\": %s, \"key\": %s, "
       "\"address\": %s, \"uuid\": %s, \"mac\": [%s], \"cores\": %u, \"memory_bytes\": %llu, "
-      "\"devices\": [%s], \"image\": %s, \"kernel\": %s, \"join_test\": %s}\n",
+      "\"devices\": [%s], \"image\": %s, \"kernel\": %s, \"tpm\": %s, \"join_test\": %s}\n",
       Quoted(node.serial).c_str(), Quoted(state).c_str(), Quoted(ToString(node.since)).c_str(),
       end == absl::InfinitePast() ? "null" : Quoted(Time(end)).c_str(), Quoted(node.key_id).c_str(),
       Quoted(node.address).c_str(), Quoted(node.facts.uuid()).c_str(),
       list(node.facts.mac()).c_str(), node.facts.cores(),
       static_cast<unsigned long long>(node.facts.memory_bytes()),
       list(node.facts.devices()).c_str(), Quoted(node.facts.image()).c_str(),
-      Quoted(node.facts.kernel()).c_str(), JsonOf(test).c_str());
+      Quoted(node.facts.kernel()).c_str(),
+      node.facts.endorsement_key().empty() ? "null" : Quoted(node.facts.endorsement_key()).c_str(),
+      JsonOf(test).c_str());
 }
 
 void Print(const NodeRow& node, const std::string& state, absl::Time end,
            const gateway::JoinTest* test) {
-  std::printf("%s  %s since %s\n", node.serial.c_str(), state.c_str(),
-              ToString(node.since).c_str());
+  std::printf("%s  %s since %s\n", node.serial.empty() ? "(any)" : node.serial.c_str(),
+              state.c_str(), ToString(node.since).c_str());
   if (end != absl::InfinitePast()) std::printf("  certificate  until %s\n", Time(end).c_str());
   if (!node.key_id.empty()) std::printf("  key          %s\n", node.key_id.c_str());
+  if (!node.facts.endorsement_key().empty())
+    std::printf("  TPM          %s\n", node.facts.endorsement_key().c_str());
   if (test != nullptr)
     std::printf("  join test    %s at %s%s%s\n",
-                test->passed ? "passed" : "in quarantine: it failed", ToString(test->at).c_str(),
+                test->passed ? "passed" : "failed", ToString(test->at).c_str(),
                 test->why.empty() ? "" : ": ", test->why.c_str());
   if (!node.address.empty()) std::printf("  asked from   %s\n", node.address.c_str());
   if (node.facts.serial().empty()) return;
@@ -134,8 +175,7 @@ void Print(const NodeRow& node, const std::string& state, absl::Time end,
 
 // All of them, or the one that is named.
 absl::Status List(const NodeFlags& flags) {
-  OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
-  OB_ASSIGN_OR_RETURN(std::vector<NodeRow> all, registry->List());
+  OB_ASSIGN_OR_RETURN(std::vector<NodeRow> all, AllNodes(flags));
   if (!flags.serial.empty()) {
     std::erase_if(all, [&](const NodeRow& node) { return node.serial != flags.serial; });
     if (all.empty())
@@ -163,17 +203,24 @@ absl::Status List(const NodeFlags& flags) {
 }
 
 absl::Status Remove(const NodeFlags& flags) {
+  // First what lets it in: it does not come back in between. A key that some node has is that node.
+  OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
+  OB_ASSIGN_OR_RETURN(const auto of_key, tpms->Find(flags.serial));
+  const std::string serial =
+      of_key.has_value() && !of_key->serial.empty() ? of_key->serial : flags.serial;
+  const absl::Status tpm_removed = tpms->Remove(serial);
+  if (!tpm_removed.ok() && !absl::IsNotFound(tpm_removed)) return tpm_removed;
   OB_ASSIGN_OR_RETURN(const auto registry, OpenRegistry(flags));
-  // First what lets it in: it does not come back between the two.
-  const absl::Status removed = registry->Remove(flags.serial);
+  absl::Status removed = registry->Remove(serial);
   if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  if (tpm_removed.ok()) removed = tpm_removed;
   OB_ASSIGN_OR_RETURN(const auto orders,
                       gateway::NodeOrders::Open(gateway::AccountsPath(DataFolderOr(flags.data))));
-  OB_RETURN_IF_ERROR(orders->Forget(flags.serial));
+  OB_RETURN_IF_ERROR(orders->Forget(serial));
   OB_ASSIGN_OR_RETURN(const auto issued, gateway::ReadIssued(DataFolderOr(flags.data)));
   int count = 0;
   for (const auto& one : issued) {
-    if (gateway::NodeOfSubject(one.name) != flags.serial) continue;
+    if (gateway::NodeOfSubject(one.name) != serial) continue;
     OB_RETURN_IF_ERROR(gateway::Revoke(DataFolderOr(flags.data), one.serial));
     ++count;
   }

@@ -52,7 +52,8 @@ absl::Status Quarantine(const NodeFlags& flags) {
   OB_ASSIGN_OR_RETURN(const auto rows, gateway::QuarantineRows::Open(path));
   OB_ASSIGN_OR_RETURN(const auto lifted, rows->Lift(flags.serial));
   if (lifted.empty())
-    return absl::NotFoundError(absl::StrCat("the node ", flags.serial, " is not set aside"));
+    return absl::NotFoundError(absl::StrCat(
+        "the node ", flags.serial, " is not set aside; `outboard quarantine ls` lists those"));
   return absl::OkStatus();
 }
 

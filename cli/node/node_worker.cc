@@ -22,6 +22,7 @@
 #include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_init.h"
+#include "worker/tpm/node_tpm.h"
 
 namespace outboard::cli {
 
@@ -47,7 +48,10 @@ int64_t MemoryAvailableMib() {
 
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
   if (flags.node_folder.empty()) return std::nullopt;
-  NodeStart start{.facts = worker::ReadNodeFacts(), .claim = {}};
+  NodeStart start{
+      .facts = worker::ReadNodeFacts(), .claim = {}, .tpm = worker::TpmOfThisMachine()};
+  // tpm2-tss writes lines of its own about each error, which ours has already.
+  if (start.tpm.has_value()) setenv("TSS2_LOG", "all+none", /*overwrite=*/0);
   if (flags.name.empty()) flags.name = start.facts.serial();
   start.facts.set_serial(worker::CleanSerial(flags.name));
   if (start.facts.serial().empty())
@@ -117,6 +121,10 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
                             " was added (outboard image add --driver)"));
 }
 
+uint64_t DriverFetch::memory_bytes() const {
+  return worker::DriverMemoryBytes(node_folder_, named_.has_value() ? &*named_ : nullptr);
+}
+
 void DriverFetch::Begin() {
   if (named_.has_value())
     thread_ = std::jthread([this](std::stop_token stop) { Fetch(std::move(stop)); });
@@ -124,8 +132,15 @@ void DriverFetch::Begin() {
 
 void DriverFetch::Fetch(std::stop_token stop) {
   const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
-  const absl::Status used =
-      worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_, node_folder_, stop);
+  std::string said;  // once for each reason
+  const auto on_pause = [&said](const absl::Status& why) {
+    if (std::exchange(said, std::string(why.message())) == why.message()) return;
+    telemetry::LogWarning("node_driver",
+                          {{"message", said},
+                           {"effect", "it is tried again; this machine serves with its CPUs"}});
+  };
+  const absl::Status used = worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_,
+                                              node_folder_, stop, on_pause);
   if (stop.stop_requested()) return;  // whoever is started next fetches it
   if (!used.ok()) return SayWithout(std::string(used.message()));
   telemetry::LogInfo("node_driver", {{"driver", named_->digest()}, {"kernel", kernel_}});

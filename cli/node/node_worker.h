@@ -21,7 +21,8 @@ namespace outboard::cli {
 
 struct NodeStart {
   proto::NodeFacts facts;
-  std::string claim;  // empty: none
+  std::string claim;               // empty: none
+  std::optional<std::string> tpm;  // where it is (worker/tpm/node_tpm.h)
 };
 
 // None where `flags` has no --node-folder. Sets the name and the identity's file in `flags`, which
@@ -56,6 +57,8 @@ class DriverFetch {
               std::function<void()> on_ready);
   // The destructor ends a fetch.
 
+  // Of the driver that is here or comes: sessions are not to have it. Before Begin.
+  uint64_t memory_bytes() const;
   // The node has joined.
   void Begin();
   bool IsReady() const { return is_ready_; }

@@ -338,7 +338,7 @@ SweepCommand::SweepCommand(Command app)
       resume_(sweep_.Subcommand("resume", "Go on with a sweep that was interrupted")),
       watch_(sweep_.Subcommand("watch", "Show the table of a sweep that runs")),
       stop_(sweep_.Subcommand("stop", "End the trials that run; resume goes on with them")),
-      list_(sweep_.Subcommand("ls", "List sweeps, the newest first")),
+      list_(sweep_.ListSubcommand("List sweeps, the newest first")),
       show_(sweep_.Subcommand("show", "Print the results of a sweep")) {
   sweep_
       .Add("-p,--parameter", &flags_.parameters,

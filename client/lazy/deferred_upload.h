@@ -22,8 +22,8 @@ struct DeferredUpload {
   std::function<void(const wire::BlobName&)> named;  // called after the upload; may be empty
 };
 
-// Uploads the deferred content of `storages` and defines their handles; leaves other storages as
+// Uploads the deferred content of `buffers` and defines their handles; leaves other buffers as
 // they are. A failed upload may be retried. Throws Error with the upload's status.
-void Define(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at);
+void Define(std::span<const std::shared_ptr<CloudBuffer>> buffers, const At& at);
 
 }  // namespace outboard::internal

@@ -57,16 +57,16 @@ std::vector<int64_t> TensorState::dims() const {
 
 namespace {
 
-void Append(TensorState& value, TensorState*& first, TensorState*& last) {
-  value.previous = last;
-  (last != nullptr ? last->next : first) = &value;
-  last = &value;
+void Append(TensorState& state, TensorState*& first, TensorState*& last) {
+  state.previous = last;
+  (last != nullptr ? last->next : first) = &state;
+  last = &state;
 }
 
-void Remove(TensorState& value, TensorState*& first, TensorState*& last) {
-  (value.previous != nullptr ? value.previous->next : first) = value.next;
-  (value.next != nullptr ? value.next->previous : last) = value.previous;
-  value.previous = value.next = nullptr;
+void Remove(TensorState& state, TensorState*& first, TensorState*& last) {
+  (state.previous != nullptr ? state.previous->next : first) = state.next;
+  (state.next != nullptr ? state.next->previous : last) = state.previous;
+  state.previous = state.next = nullptr;
 }
 
 }  // namespace
@@ -98,9 +98,9 @@ std::shared_ptr<CloudBuffer> TensorState::TakeStorage() {
   return std::exchange(storage, nullptr);
 }
 
-void BecomeLazy(TensorState& value, const TensorState& other) {
-  value.SetLazy(other.lazy_graph, other.node);
-  value.bound = other.bound;
+void BecomeLazy(TensorState& state, const TensorState& other) {
+  state.SetLazy(other.lazy_graph, other.node);
+  state.bound = other.bound;
 }
 
 // ---- recording ----------------------------------------------------------------------------------
@@ -149,22 +149,22 @@ int64_t LazyGraph::TakePlace() {
   return place;
 }
 
-int64_t LazyGraph::PlaceOf(const std::shared_ptr<CloudBuffer>& storage) {
-  if (storage->place < 0 || storage->lazy_graph.lock().get() != this) {
-    storage->place = TakePlace();
-    storage->lazy_graph = weak_from_this();
-    places_[storage->place].owner = storage;
+int64_t LazyGraph::PlaceOf(const std::shared_ptr<CloudBuffer>& buffer) {
+  if (buffer->place < 0 || buffer->lazy_graph.lock().get() != this) {
+    buffer->place = TakePlace();
+    buffer->lazy_graph = weak_from_this();
+    places_[buffer->place].owner = buffer;
   }
-  places_[storage->place].pin = storage;
-  return storage->place;
+  places_[buffer->place].pin = buffer;
+  return buffer->place;
 }
 
-const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at) {
-  std::vector<int64_t> arg = {PlaceOf(storage)};
+const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& buffer, const At& at) {
+  std::vector<int64_t> arg = {PlaceOf(buffer)};
   std::vector<const UOp*> src;
-  if (storage->is_symbolic) {
+  if (buffer->is_symbolic) {
     Shape shape;
-    for (const SymInt& size : storage->sizes) {
+    for (const SymInt& size : buffer->sizes) {
       absl::StatusOr<Dim> dim =
           DimIn(graph_, size, [&](const BoundVariable& bound) { return VarOf(bound, at); });
       ThrowIfError(dim.status(), at);
@@ -172,9 +172,9 @@ const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const 
     }
     AppendDims(shape, arg, src);
   } else {
-    arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
+    arg.insert(arg.end(), buffer->dims.begin(), buffer->dims.end());
   }
-  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, src, arg);
+  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, buffer->dtype, src, arg);
   ThrowIfError(node.status(), at);
   Note(*node, at);
   return *node;
@@ -229,8 +229,8 @@ const UOp* LazyGraph::Narrowed(const UOp* node, const std::vector<BoundVariable>
 void LazyGraph::Narrow(const RangedVariable& range, const At& at) {
   narrowings_.push_back(range);
   ++narrowing_count_;
-  for (TensorState* value = first_; value != nullptr; value = value->next)
-    value->node = Narrowed(value->node, value->bound, at);
+  for (TensorState* state = first_; state != nullptr; state = state->next)
+    state->node = Narrowed(state->node, state->bound, at);
 }
 
 std::vector<Binding> LazyGraph::BindingsOf(const std::vector<BoundVariable>& bound) const {
@@ -285,8 +285,8 @@ const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node,
 
 void LazyGraph::ForgetNarrowings() {
   std::erase_if(narrowings_, [&](const RangedVariable& range) {
-    for (const TensorState* value = first_; value != nullptr; value = value->next)
-      for (const BoundVariable& bound : value->bound)
+    for (const TensorState* state = first_; state != nullptr; state = state->next)
+      for (const BoundVariable& bound : state->bound)
         if (bound.variable == range.variable) return false;
     return true;
   });
@@ -295,8 +295,8 @@ void LazyGraph::ForgetNarrowings() {
 void LazyGraph::Unpin() {
   ForgetNarrowings();
   std::vector<const UOp*> live;
-  for (const TensorState* value = first_; value != nullptr; value = value->next)
-    live.push_back(value->node);
+  for (const TensorState* state = first_; state != nullptr; state = state->next)
+    live.push_back(state->node);
   std::vector<bool> reached(places_.size(), false);
   for (const UOp* node : PostOrder(live))
     if (node->op == Op::kBuffer) reached[BufferOf(node).name()] = true;

@@ -131,9 +131,9 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   void Unlink();
 };
 
-// Makes `value` lazy with the node of `other`, which is lazy, and without storage. This is not an
+// Makes `state` lazy with the node of `other`, which is lazy, and without storage. This is not an
 // assign: it is not pending for the next realize.
-void BecomeLazy(TensorState& value, const TensorState& other);
+void BecomeLazy(TensorState& state, const TensorState& other);
 
 // A variable, and the values of it that one graph is valid for: all, unless a part of a tensor fits
 // for some of them only (client/lazy/narrow.h).
@@ -190,10 +190,10 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   }
   At LineOf(const UOp* node) const;
 
-  // Returns the BUFFER node of `storage` and pins the storage. Throws Error with RESOURCE_EXHAUSTED
+  // Returns the BUFFER node of `buffer` and pins the buffer. Throws Error with RESOURCE_EXHAUSTED
   // if the graph is full.
-  const UOp* NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at);
-  // Returns the storage of a BUFFER node of this graph.
+  const UOp* NodeOf(const std::shared_ptr<CloudBuffer>& buffer, const At& at);
+  // Returns the buffer of a BUFFER node of this graph.
   std::shared_ptr<CloudBuffer> StorageAt(int64_t place) const { return places_[place].pin; }
   // Returns the VAR of a variable: for all of its values, or for those to which it was narrowed, if
   // it has one of these. Throws Error with RESOURCE_EXHAUSTED if there are limits::kVarSlotMax
@@ -246,7 +246,7 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   };
 
   int64_t TakePlace();
-  int64_t PlaceOf(const std::shared_ptr<CloudBuffer>& storage);
+  int64_t PlaceOf(const std::shared_ptr<CloudBuffer>& buffer);
   const UOp* VarIn(const RangedVariable& range, const At& at);
   void ForgetNarrowings();
   // `node` with the variables narrowed as they are now.

@@ -22,14 +22,15 @@ absl::StatusOr<bool> IsProved(Graph& graph, const Dim& low, const Dim& high) {
 // are made in graphs of their own.
 class Box {
  public:
-  Box(const NodeBuilder& rec, std::span<const Ascending> wanted) : rec_(rec), wanted_(wanted) {
+  Box(const NodeBuilder& build, std::span<const Ascending> wanted)
+      : build_(build), wanted_(wanted) {
     for (const Ascending& pair : wanted)
       for (const SymInt* size : {&pair.low, &pair.high})
         for (const BoundVariable& bound : VariablesIn(*size)) {
           const auto same = [&](const BoundVariable& b) { return b.variable == bound.variable; };
           if (std::any_of(bound_.begin(), bound_.end(), same)) continue;
           bound_.push_back(bound);
-          ranges_.push_back(rec.lazy_graph()->RangeOf(bound));
+          ranges_.push_back(build.lazy_graph()->RangeOf(bound));
         }
   }
 
@@ -55,12 +56,12 @@ class Box {
         return graph.Make(Op::kVar, DType::kI64, {},
                           {static_cast<int64_t>(slot), ranges_[slot].least, ranges_[slot].most});
       });
-      ThrowIfError(made.status(), rec_.at());
+      ThrowIfError(made.status(), build_.at());
       return *made;
     };
     return std::all_of(wanted_.begin(), wanted_.end(), [&](const Ascending& pair) {
       const absl::StatusOr<bool> proved = IsProved(graph, dim(pair.low), dim(pair.high));
-      ThrowIfError(proved.status(), rec_.at());
+      ThrowIfError(proved.status(), build_.at());
       return *proved;
     });
   }
@@ -89,7 +90,7 @@ class Box {
     Extend(ranges_[i].most, whole.most);
   }
 
-  const NodeBuilder& rec_;
+  const NodeBuilder& build_;
   const std::span<const Ascending> wanted_;
   std::vector<BoundVariable> bound_;
   std::vector<RangedVariable> ranges_;
@@ -97,22 +98,22 @@ class Box {
 
 }  // namespace
 
-bool NarrowToFit(const NodeBuilder& rec, std::span<const Ascending> wanted) {
+bool NarrowToFit(const NodeBuilder& build, std::span<const Ascending> wanted) {
   if (!std::all_of(wanted.begin(), wanted.end(), HoldsNow)) return false;
   const bool is_proved = std::all_of(wanted.begin(), wanted.end(), [&](const Ascending& pair) {
     if (pair.low.is_number() && pair.high.is_number()) return true;
     const absl::StatusOr<bool> proved =
-        IsProved(rec.graph(), rec.DimOf(pair.low), rec.DimOf(pair.high));
-    ThrowIfError(proved.status(), rec.at());
+        IsProved(build.graph(), build.DimOf(pair.low), build.DimOf(pair.high));
+    ThrowIfError(proved.status(), build.at());
     return *proved;
   });
   if (is_proved) return true;
-  Box box(rec, wanted);
+  Box box(build, wanted);
   const std::vector<RangedVariable> before = box.ranges();
   box.Shrink();
   if (!box.Fits()) return true;  // nor is it proved for the values alone: the operation refuses it
   for (size_t i = 0; i < before.size(); ++i)
-    if (box.ranges()[i] != before[i]) rec.lazy_graph()->Narrow(box.ranges()[i], rec.at());
+    if (box.ranges()[i] != before[i]) build.lazy_graph()->Narrow(box.ranges()[i], build.at());
   return true;
 }
 

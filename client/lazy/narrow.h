@@ -28,16 +28,16 @@ struct Ascending {
 //
 // Nodes that the caller has are of the ranges before: take them from their tensors again, as
 // Settled() does. Throws Error as NodeBuilder::DimOf.
-bool NarrowToFit(const NodeBuilder& rec, std::span<const Ascending> wanted);
+bool NarrowToFit(const NodeBuilder& build, std::span<const Ascending> wanted);
 
 // Returns make(), which calls NarrowToFit before or after it takes nodes; makes it again if that
 // has narrowed a variable.
 template <typename Make>
-auto Settled(const NodeBuilder& rec, const Make& make) {
+auto Settled(const NodeBuilder& build, const Make& make) {
   for (;;) {
-    const int64_t before = rec.lazy_graph()->narrowing_count();
+    const int64_t before = build.lazy_graph()->narrowing_count();
     auto made = make();
-    if (rec.lazy_graph()->narrowing_count() == before) return made;
+    if (build.lazy_graph()->narrowing_count() == before) return made;
   }
 }
 

@@ -21,7 +21,7 @@ namespace outboard::internal {
 
 class NodeExpr {
  public:
-  NodeExpr(const NodeBuilder& rec, const UOp* node) : rec_(&rec), node_(node) {}
+  NodeExpr(const NodeBuilder& build, const UOp* node) : rec_(&build), node_(node) {}
   NodeExpr& operator=(const NodeExpr& other) {  // of the same NodeBuilder
     node_ = other.node_;
     return *this;
@@ -166,17 +166,19 @@ inline NodeExpr PaddedToMost(const NodeExpr& x, const std::vector<int64_t>& axes
 }
 
 // 0, 1 ... along `axis` of `shape`.
-inline NodeExpr Iota(const NodeBuilder& rec, DType dtype, ShapeView shape, int axis) {
-  return {rec, rec.IotaAlong(dtype, shape, axis)};
+inline NodeExpr Iota(const NodeBuilder& build, DType dtype, ShapeView shape, int axis) {
+  return {build, build.IotaAlong(dtype, shape, axis)};
 }
 
 // True everywhere.
-inline NodeExpr True(const NodeBuilder& rec, ShapeView shape) {
-  return {rec, rec.Full(rec.ConstInt(DType::kBool, 1), shape)};
+inline NodeExpr True(const NodeBuilder& build, ShapeView shape) {
+  return {build, build.Full(build.ConstInt(DType::kBool, 1), shape)};
 }
 
 // Converts a tensor to its node, and a node to a tensor.
-inline NodeExpr ExprOf(const NodeBuilder& rec, const Tensor& x) { return {rec, x.NodeIn(rec)}; }
+inline NodeExpr ExprOf(const NodeBuilder& build, const Tensor& x) {
+  return {build, x.NodeIn(build)};
+}
 inline Tensor TensorOf(const NodeExpr& x) { return Tensor::FromNode(x.rec(), x); }
 
 }  // namespace outboard::internal

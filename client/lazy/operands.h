@@ -19,24 +19,24 @@ struct Operands {
 
 // Returns the node of an operand. A number becomes a scalar of the dtype of `other`, or f32 if a
 // fraction meets an integer. Throws if an integer type cannot represent it.
-const UOp* NodeOfArg(const NodeBuilder& rec, const Arg& arg, DType other);
+const UOp* NodeOfArg(const NodeBuilder& build, const Arg& arg, DType other);
 
 // Both operands promoted and broadcast to each other. `what` names the operation in errors.
-Operands Promoted(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
+Operands Promoted(const NodeBuilder& build, const Arg& a, const Arg& b, std::string_view what);
 
 // As Promoted, but leaves u64 beside a signed integer as they are: what compares them can be exact.
-Operands Comparable(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
+Operands Comparable(const NodeBuilder& build, const Arg& a, const Arg& b, std::string_view what);
 
 // Promotes without broadcasting.
-Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b);
+Operands SameType(const NodeBuilder& build, const Arg& a, const Arg& b);
 
 // Returns sum(a * b) over `axes`, which remain with length 1. Accumulates in a sufficiently wide
 // dtype; the result has the dtype of a and b, or `dtype` if given. Requires the same dtype and
 // shape of both.
-const UOp* SumOfProducts(const NodeBuilder& rec, const UOp* a, const UOp* b,
+const UOp* SumOfProducts(const NodeBuilder& build, const UOp* a, const UOp* b,
                          const std::vector<int64_t>& axes, std::optional<DType> dtype = {});
 
 // Reverses the order of a dtype's values: computes a minimum by a maximum.
-const UOp* Mirror(const NodeBuilder& rec, const UOp* x);
+const UOp* Mirror(const NodeBuilder& build, const UOp* x);
 
 }  // namespace outboard::internal

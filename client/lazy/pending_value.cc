@@ -42,30 +42,30 @@ absl::StatusOr<HostTensor>& PendingValue::Wait() {
   return *answer;
 }
 
-void Expect(CloudBuffer& storage, uint64_t seq, uint32_t index) {
-  storage.fetched = std::make_shared<PendingValue>();
-  storage.fetched->session = storage.session;
-  storage.fetched->seq = seq;
-  storage.fetched->index = index;
-  storage.fetched->dtype = storage.dtype;
-  storage.fetched->dims = storage.dims;
+void Expect(CloudBuffer& buffer, uint64_t seq, uint32_t index) {
+  buffer.fetched = std::make_shared<PendingValue>();
+  buffer.fetched->session = buffer.session;
+  buffer.fetched->seq = seq;
+  buffer.fetched->index = index;
+  buffer.fetched->dtype = buffer.dtype;
+  buffer.fetched->dims = buffer.dims;
 }
 
-void Ask(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at) {
-  Define(storages, at);
+void Ask(std::span<const std::shared_ptr<CloudBuffer>> buffers, const At& at) {
+  Define(buffers, at);
   std::vector<CloudBuffer*> missing;
-  for (const std::shared_ptr<CloudBuffer>& storage : storages)
-    if (storage->fetched == nullptr &&
-        std::find(missing.begin(), missing.end(), storage.get()) == missing.end())
-      missing.push_back(storage.get());
+  for (const std::shared_ptr<CloudBuffer>& buffer : buffers)
+    if (buffer->fetched == nullptr &&
+        std::find(missing.begin(), missing.end(), buffer.get()) == missing.end())
+      missing.push_back(buffer.get());
   while (!missing.empty()) {  // once for each session: more than one only after a new session
     Session& session = *missing.front()->session;
     std::vector<CloudBuffer*> asked, later;
     std::vector<uint64_t> handles;
-    for (CloudBuffer* const storage : missing) {
-      const bool now = storage->session.get() == &session && asked.size() < wire::kRunHandlesMax;
-      (now ? asked : later).push_back(storage);
-      if (now) handles.push_back(storage->handle);
+    for (CloudBuffer* const buffer : missing) {
+      const bool now = buffer->session.get() == &session && asked.size() < wire::kRunHandlesMax;
+      (now ? asked : later).push_back(buffer);
+      if (now) handles.push_back(buffer->handle);
     }
     const absl::StatusOr<uint64_t> seq = session.Fetch(handles);
     ThrowIfError(seq.status(), at);

@@ -39,10 +39,10 @@ struct PendingValue {
   absl::StatusOr<HostTensor>& Wait();
 };
 
-// Registers that `storage` will be answered as (seq, index).
-void Expect(CloudBuffer& storage, uint64_t seq, uint32_t index);
+// Registers that `buffer` will be answered as (seq, index).
+void Expect(CloudBuffer& buffer, uint64_t seq, uint32_t index);
 
 // Requests those that were not requested yet, in one message. Throws Error.
-void Ask(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at);
+void Ask(std::span<const std::shared_ptr<CloudBuffer>> buffers, const At& at);
 
 }  // namespace outboard::internal

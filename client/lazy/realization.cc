@@ -25,13 +25,13 @@ bool DependsOn(const UOp* node, const LazyGraph& lazy_graph, const Variable& var
 
 }  // namespace
 
-const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph,
+const UOp* LazyNode(TensorState& state, const std::shared_ptr<LazyGraph>& lazy_graph,
                     const At& at) {
-  if (value.lazy_graph != lazy_graph) {
-    const UOp* const node = lazy_graph->Import(*value.lazy_graph, value.node, value.bound, at);
-    value.SetLazy(lazy_graph, node);
+  if (state.lazy_graph != lazy_graph) {
+    const UOp* const node = lazy_graph->Import(*state.lazy_graph, state.node, state.bound, at);
+    state.SetLazy(lazy_graph, node);
   }
-  return value.node;
+  return state.node;
 }
 
 Realization::Realization(std::vector<std::shared_ptr<TensorState>> values,
@@ -71,28 +71,28 @@ void Realization::Run() {
 // one in each repetition.
 void Realization::Gather() {
   // All of them before any node is taken: an import may narrow a variable of the others.
-  for (const std::shared_ptr<TensorState>& value : values_) LazyNode(*value, lazy_graph_, at_);
-  for (const std::shared_ptr<TensorState>& value : values_) {
-    const UOp* const node = LazyNode(*value, lazy_graph_, at_);
-    Bind(value->bound);
-    const bool input = node->op == Op::kBuffer && !value->is_state && repetition_ == nullptr;
+  for (const std::shared_ptr<TensorState>& state : values_) LazyNode(*state, lazy_graph_, at_);
+  for (const std::shared_ptr<TensorState>& state : values_) {
+    const UOp* const node = LazyNode(*state, lazy_graph_, at_);
+    Bind(state->bound);
+    const bool input = node->op == Op::kBuffer && !state->is_state && repetition_ == nullptr;
     root_of_.push_back(input ? kInput : static_cast<int>(roots_.size()));
     if (input) continue;
     __int128 bytes = ByteWidth(node->dtype);
     for (const Dim& dim : node->shape) bytes *= dim.max();
-    if (IsStacked(*value)) bytes *= repetition_->count;
+    if (IsStacked(*state)) bytes *= repetition_->count;
     if (bytes > limits::kStoredBytesMax)
       throw Error(absl::ResourceExhaustedError(absl::StrCat(
                       "a result of shape ", DimsToString(node->shape), " is over the limit of ",
                       limits::kStoredBytesMax, " stored bytes")),
                   at_);
-    roots_.push_back(Root(*value, node));
+    roots_.push_back(Root(*state, node));
   }
 }
 
 // What is stacked has an axis more: made by the Run's repetitions, or, of one, by a reshape.
-const UOp* Realization::Root(const TensorState& value, const UOp* node) const {
-  if (!IsStacked(value)) return node;
+const UOp* Realization::Root(const TensorState& state, const UOp* node) const {
+  if (!IsStacked(state)) return node;
   if (node->rank() >= limits::kRankMax)
     ThrowInvalid(at_, absl::StrCat("repeat: a value of rank ", node->rank(),
                                    " has no room for another axis; limit ", limits::kRankMax));
@@ -112,10 +112,10 @@ const UOp* Realization::Root(const TensorState& value, const UOp* node) const {
 
 // One Run has one value for each variable.
 void Realization::Bind(const std::vector<BoundVariable>& bound) {
-  const NodeBuilder rec(at_);
-  rec.Bind(bound_);
-  rec.Bind(bound);
-  bound_ = rec.bound();
+  const NodeBuilder build(at_);
+  build.Bind(bound_);
+  build.Bind(bound);
+  bound_ = build.bound();
 }
 
 int64_t Realization::ValueOf(const RangedVariable& ranged) const {
@@ -154,20 +154,20 @@ void Realization::FindInputs(const EncodedRun& encoded) {
 
 void Realization::MakeResults() {
   const std::vector<Binding> bindings = lazy_graph_->BindingsOf(bound_);
-  const NodeBuilder rec(at_);
-  rec.Bind(bound_);
+  const NodeBuilder build(at_);
+  build.Bind(bound_);
   for (const UOp* root : roots_) {
-    auto storage = std::make_shared<CloudBuffer>();
-    storage->session = session_;
-    storage->handle = session_->NewHandle();
-    storage->dtype = root->dtype;
+    auto buffer = std::make_shared<CloudBuffer>();
+    buffer->session = session_;
+    buffer->handle = session_->NewHandle();
+    buffer->dtype = root->dtype;
     absl::StatusOr<std::vector<int64_t>> dims = DimsAt(root->shape, bindings);
     ThrowIfError(dims.status(), at_);
-    storage->dims = *std::move(dims);
+    buffer->dims = *std::move(dims);
     if (!IsStatic(root->shape))
-      for (const Dim& dim : root->shape) storage->sizes.push_back(rec.SizeOf(dim, *lazy_graph_));
-    request_.outputs.push_back(storage->handle);
-    results_.push_back(std::move(storage));
+      for (const Dim& dim : root->shape) buffer->sizes.push_back(build.SizeOf(dim, *lazy_graph_));
+    request_.outputs.push_back(buffer->handle);
+    results_.push_back(std::move(buffer));
   }
   for (const uint32_t root : request_.stack) {
     CloudBuffer& result = *results_[root];
@@ -179,12 +179,12 @@ void Realization::MakeResults() {
 void Realization::Repeat(const EncodedRun& encoded) {
   request_.repeat = static_cast<uint32_t>(repetition_->count);
   for (size_t i = 0; i < values_.size(); ++i) {
-    const TensorState& value = *values_[i];
+    const TensorState& state = *values_[i];
     const auto root = static_cast<uint32_t>(root_of_[i]);
-    if (IsStacked(value)) request_.stack.push_back(root);
-    if (value.replaced == nullptr) continue;
-    const auto input = std::find(inputs_.begin(), inputs_.end(), value.replaced);
-    if (input != inputs_.end() && IsCarried(value, *input))
+    if (IsStacked(state)) request_.stack.push_back(root);
+    if (state.replaced == nullptr) continue;
+    const auto input = std::find(inputs_.begin(), inputs_.end(), state.replaced);
+    if (input != inputs_.end() && IsCarried(state, *input))
       request_.carry.push_back({root, static_cast<uint32_t>(input - inputs_.begin())});
   }
   for (size_t slot = 0; repetition_->index && slot < encoded.variables.size(); ++slot)
@@ -203,11 +203,11 @@ void Realization::Repeat(const EncodedRun& encoded) {
     }
 }
 
-// Whether the next step reads in `input`, which `value` had, what this one has assigned to it.
-bool Realization::IsCarried(const TensorState& value,
+// Whether the next step reads in `input`, which `state` had, what this one has assigned to it.
+bool Realization::IsCarried(const TensorState& state,
                             const std::shared_ptr<CloudBuffer>& input) const {
   const auto readers = repetition_->readers.find(input.get());
-  if (readers == repetition_->readers.end() || !readers->second.contains(&value)) return false;
+  if (readers == repetition_->readers.end() || !readers->second.contains(&state)) return false;
   if (readers->second.size() == 1) return true;
   throw Error(
       absl::FailedPreconditionError(absl::StrCat(
@@ -222,18 +222,18 @@ bool Realization::IsCarried(const TensorState& value,
 void Realization::Settle() {
   std::vector<std::pair<std::shared_ptr<CloudBuffer>, std::shared_ptr<CloudBuffer>>> replaced;
   for (size_t i = 0; i < values_.size(); ++i) {
-    TensorState& value = *values_[i];
+    TensorState& state = *values_[i];
     const std::shared_ptr<CloudBuffer> result =
-        root_of_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(value.node).name())
+        root_of_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(state.node).name())
                             : results_[root_of_[i]];
-    value.SetStorage(result);
+    state.SetStorage(result);
     if (root_of_[i] != kInput)
-      for (const uint64_t id : value.kept_ids)
+      for (const uint64_t id : state.kept_ids)
         request_.rekept.push_back({id, static_cast<uint32_t>(root_of_[i])});
-    if (value.part != nullptr && value.part->IsOnlyReader()) value.part = nullptr;
-    if (value.replaced != nullptr)
-      replaced.emplace_back(std::move(value.replaced), root_of_[i] == kInput ? nullptr : result);
-    value.replaced = nullptr;
+    if (state.part != nullptr && state.part->IsOnlyReader()) state.part = nullptr;
+    if (state.replaced != nullptr)
+      replaced.emplace_back(std::move(state.replaced), root_of_[i] == kInput ? nullptr : result);
+    state.replaced = nullptr;
   }
   if (!keep_pins_) lazy_graph_->Unpin();
   // The place goes on first: a storage that was not an input dies with `replaced`.
@@ -251,8 +251,8 @@ void Realization::Settle() {
 }
 
 void Realization::Send() {
-  for (const std::shared_ptr<TensorState>& value : fetch_) {
-    const auto found = std::find(results_.begin(), results_.end(), value->storage);
+  for (const std::shared_ptr<TensorState>& state : fetch_) {
+    const auto found = std::find(results_.begin(), results_.end(), state->storage);
     if (found == results_.end()) continue;
     const auto index = static_cast<uint32_t>(found - results_.begin());
     if (std::find(request_.fetch.begin(), request_.fetch.end(), index) == request_.fetch.end())

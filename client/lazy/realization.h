@@ -35,7 +35,7 @@ struct Repetition {
 };
 
 // Returns the node of a lazy value, imported into `lazy_graph`.
-const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
+const UOp* LazyNode(TensorState& state, const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 class Realization {
  public:
@@ -48,19 +48,19 @@ class Realization {
 
  private:
   void Gather();
-  const UOp* Root(const TensorState& value, const UOp* node) const;
+  const UOp* Root(const TensorState& state, const UOp* node) const;
   void Bind(const std::vector<BoundVariable>& bound);
   int64_t ValueOf(const RangedVariable& ranged) const;
   const UOp* MakeSink();
   void FindInputs(const EncodedRun& encoded);
   void MakeResults();
   void Repeat(const EncodedRun& encoded);
-  bool IsCarried(const TensorState& value, const std::shared_ptr<CloudBuffer>& input) const;
+  bool IsCarried(const TensorState& state, const std::shared_ptr<CloudBuffer>& input) const;
   void Settle();
   void Send();
   bool repeats() const { return repetition_ != nullptr && repetition_->count > 1; }
-  bool IsStacked(const TensorState& value) const {
-    return repetition_ != nullptr && repetition_->stacked.contains(&value);
+  bool IsStacked(const TensorState& state) const {
+    return repetition_ != nullptr && repetition_->stacked.contains(&state);
   }
 
   static constexpr int kInput = -1;  // the value is an existing buffer

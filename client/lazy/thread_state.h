@@ -1,5 +1,5 @@
-// Per-thread state that lasts between operations, besides the LazyGraph. Most of
-// it is defined in realize.cc.
+// Per-thread state that lasts between operations, besides the LazyGraph, and what a realize or an
+// assign does with it (realize.cc, assign.cc).
 // Errors are thrown as outboard::Error (client/tensor/error.h). Threads: each has its own; nothing
 // here is locked.
 #pragma once
@@ -10,6 +10,10 @@
 #include <vector>
 
 #include "client/lazy/lazy_graph.h"
+
+namespace outboard {
+class Tensor;
+}
 
 namespace outboard::internal {
 
@@ -24,7 +28,7 @@ struct ThreadState {
   std::vector<std::weak_ptr<TensorState>> pending;
 
   // Values with is_state, in the order in which they were marked; may contain expired ones.
-  std::vector<std::weak_ptr<TensorState>> state;
+  std::vector<std::weak_ptr<TensorState>> states;
   size_t live_state_count = 0;  // when last counted
 
   // Values to which backward() gave a gradient although they have no requires_grad; may contain
@@ -45,11 +49,14 @@ struct ThreadState {
 
   // Returns all live state values and drops the expired ones.
   std::vector<std::shared_ptr<TensorState>> LiveState();
-  void AddState(const std::shared_ptr<TensorState>& value);
-  void AddPending(const std::shared_ptr<TensorState>& value);
-  void AddGraded(const std::shared_ptr<TensorState>& value);
-  void AddDifferentiated(const std::shared_ptr<TensorState>& value);
+  void AddState(const std::shared_ptr<TensorState>& state);
+  void AddPending(const std::shared_ptr<TensorState>& state);
+  void AddGraded(const std::shared_ptr<TensorState>& state);
+  void AddDifferentiated(const std::shared_ptr<TensorState>& state);
 };
+
+// Returns the state of a tensor. Throws Error with FAILED_PRECONDITION if the tensor is empty.
+std::shared_ptr<TensorState> StateOf(const Tensor& tensor, const At& at);
 
 // Returns the random state, making it if necessary. Throws Error.
 ThreadState& RandomState(const At& at);
@@ -58,8 +65,9 @@ ThreadState& RandomState(const At& at);
 std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
                                     std::string_view bytes, const At& at);
 
-// Assigns `node` to the value at the next realize, together with the bindings of its variables.
-void AssignNode(const std::shared_ptr<TensorState>& value, const NodeBuilder& rec, const UOp* node);
+// Assigns `node` to the tensor at the next realize, together with the bindings of its variables.
+void AssignNode(const std::shared_ptr<TensorState>& state, const NodeBuilder& build,
+                const UOp* node);
 
 // Returns the lazy ones of `values`, `fetch`, the pending assigns and new state, each once, in this
 // order.
@@ -74,9 +82,9 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
                    const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
                    bool keep_pins = false);
 
-// Returns the node of `value` in `lazy_graph`, which may be older than the current one. Realises
+// Returns the node of `state` in `lazy_graph`, which may be older than the current one. Realises
 // state before its first use.
-const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
+const UOp* NodeOfValue(const std::shared_ptr<TensorState>& state,
                        const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 }  // namespace outboard::internal

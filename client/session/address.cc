@@ -1,10 +1,12 @@
 #include "client/session/address.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 
 namespace outboard::session {
 
@@ -65,9 +67,12 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
 }
 
 bool IsOnThisMachine(std::string_view target) {
-  const std::string_view host = target.substr(0, target.rfind(':'));
-  if (target.starts_with("unix:") || host == "localhost" || host == "[::1]") return true;
-  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
+  if (target.starts_with("unix:")) return true;
+  const std::optional<HostPort> place = SplitHostPort(target);
+  if (!place.has_value()) return false;
+  const std::string& host = place->host;
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
 absl::Status CheckKeyText(std::string_view name, std::string_view key) {

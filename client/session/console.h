@@ -15,13 +15,6 @@
 
 namespace outboard::session {
 
-// Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
-// program.
-//
-// Threads: Tell from any thread, with no lock held that the program's function could need;
-// MayTellNotice, MayTellPlace and EndPlace from one at a time.
-// Errors: Unreachable returns UNAVAILABLE.
-
 inline constexpr std::chrono::seconds kTellEvery{10};  // repeat interval, and the limit's period
 
 // "a session at box:6667: cpu: Xeon ..., $0.36 an hour"
@@ -35,9 +28,15 @@ std::string HeardLine(const std::string& target);
 // failure.
 std::string SeekingLine(const std::string& target, std::chrono::seconds left);
 std::string FoundLine(const std::string& target);
+// Returns UNAVAILABLE.
 absl::Status Unreachable(const std::string& target, bool is_private,
                          std::chrono::steady_clock::duration tried);
 
+// Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
+// program.
+//
+// Threads: Tell from any thread, with no lock held that the program's function could need;
+// MayTellNotice, MayTellPlace and EndPlace from one at a time.
 class Teller {
  public:
   // An empty function: "outboard: <line>" on stderr.

@@ -40,14 +40,14 @@ std::vector<BoxElement> ElementsOfBox(const MappedTensor& map, std::span<const i
   return elements;
 }
 
-// A matrix unit adds the products of one k of 16 before it rounds.
+// A matrix unit adds the products of one instruction before it rounds.
 void AddGroupProducts(const GroupOperands& operands, int thread, std::span<float> accumulators) {
   for (size_t e = 0; e < accumulators.size(); ++e) {
     const MatrixPlace p = WgmmaElement(thread, static_cast<int>(e));
-    double sum = accumulators[e];
-    for (int k = 0; k < kWgmmaDepth; ++k)
-      sum += operands.a[static_cast<size_t>(p.row * kWgmmaDepth + k)] *
-             operands.b[static_cast<size_t>(p.column * kWgmmaDepth + k)];
+    double sum = operands.alone ? 0 : accumulators[e];
+    for (int k = 0; k < operands.depth; ++k)
+      sum += operands.a[static_cast<size_t>(p.row * operands.depth + k)] *
+             operands.b[static_cast<size_t>(p.column * operands.depth + k)];
     accumulators[e] = static_cast<float>(sum);
   }
 }

@@ -42,8 +42,10 @@ struct BoxElement {
 };
 std::vector<BoxElement> ElementsOfBox(const MappedTensor& map, std::span<const int64_t> start);
 
-// The numbers of one WGMMA: rows of 16 of a (64) and of b (its columns).
+// The numbers of one WGMMA: rows of `depth` of a (64) and of b (its columns).
 struct GroupOperands {
+  int depth = 0;
+  bool alone = false;  // nothing is added to
   std::vector<double> a, b;
 };
 // Adds the products that a thread of the warpgroup has to its accumulators.

@@ -1,11 +1,21 @@
 // What is of sm_90a: barriers with phases, boxes, and what a warpgroup does together.
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/program/interpreter.h"
 
 namespace outboard::program {
+namespace {
+
+// As the matrix unit reads an f32.
+double CutToTf32(double x) {
+  constexpr uint32_t kIgnored = 0x1fff;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(x)) & ~kIgnored);
+}
+
+}  // namespace
 
 bool Interpreter::AdvanceHopper() {
   bool advanced = false;
@@ -195,8 +205,9 @@ bool Interpreter::MultiplyGroup(const ThreadStep& step, int group) {
       return Report(Fault::kMisuse, step.at, first, absl::StrCat("an operand at element ", begin));
     const int rows = side == 0 ? kWgmmaRows : static_cast<int>(i.imm[0]);
     for (int row = 0; row < rows; ++row)
-      for (int k = 0; k < kWgmmaDepth; ++k) {
-        const int64_t place = SwizzledPlace(begin + WgmmaPlace(leading, row, k), memory.width);
+      for (int k = 0; k < WgmmaDepth(memory.width); ++k) {
+        const int64_t place =
+            SwizzledPlace(begin + WgmmaPlace(leading, row, k, memory.width), memory.width);
         if (!InRange(memory, place, step, first)) return false;
         places[side].push_back(place);
         numbers.push_back(memory.first + place);
@@ -206,7 +217,9 @@ bool Interpreter::MultiplyGroup(const ThreadStep& step, int group) {
   for (int t = first; t < first + kWarpgroupThreads; ++t) {
     const Memory& memory = MemoryOf(sums, t);
     for (int64_t e = 0; e < memory.elements; ++e) {
-      if (memory.written[e] != memory.generation)
+      if (i.imm[3] != 0)  // what was there is not read
+        memory.written[e] = memory.generation;
+      else if (memory.written[e] != memory.generation)
         return Report(Fault::kUninitialised, step.at, t,
                       absl::StrCat("accumulator ", e, " was never written"));
       if (memory.holds[e] == kUnfenced)
@@ -225,14 +238,15 @@ bool Interpreter::MultiplyGroup(const ThreadStep& step, int group) {
 
 void Interpreter::ComputeGroup(const ThreadStep& step, int first,
                                const std::array<std::vector<int64_t>, 2>& places) {
-  GroupOperands operands;
+  GroupOperands operands{.alone = InstructionOf(step).imm[3] != 0};
   for (int side = 0; side < 2; ++side) {
     const Memory& memory = MemoryOf(SourceOf(step, side == 0 ? 1 : 3), first);
     std::vector<double>& numbers = side == 0 ? operands.a : operands.b;
+    operands.depth = WgmmaDepth(memory.width);
     for (const int64_t place : places[side]) {
       int64_t lane = 0;
       LoadLanes(memory.dtype, memory.Address(place), 1, &lane);
-      numbers.push_back(AsFloat(lane));
+      numbers.push_back(memory.dtype == DType::kF32 ? CutToTf32(AsFloat(lane)) : AsFloat(lane));
     }
   }
   for (int t = 0; t < kWarpgroupThreads; ++t) {

@@ -45,7 +45,9 @@ std::string ArgumentsOf(const Instruction& i) {
     case Code::kBarrierExpect:
     case Code::kBoxWait:
     case Code::kGroupWait: return absl::StrCat(" ", i.imm[0]);
-    case Code::kGroupMma: return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2]);
+    case Code::kGroupMma:
+      return absl::StrCat(" ", i.imm[0], " leading ", i.imm[1], " ", i.imm[2],
+                          i.imm[3] != 0 ? " alone" : "");
     case Code::kMaxRegisters: return absl::StrCat(i.imm[1] != 0 ? " raise " : " lower ", i.imm[0]);
     default: return "";
   }

@@ -146,10 +146,10 @@ MatrixPlace WgmmaElement(int thread, int element) {
           element / 4 * 8 + thread % 4 * 2 + element % 2};
 }
 
-int64_t WgmmaPlace(int64_t leading, int row, int k) {
-  constexpr int kWide = 64;  // elements of two bytes of the 128 that a swizzle spans
-  return leading == 0 ? int64_t{row} * kWide + k
-                      : row / kWide * leading + int64_t{k} * kWide + row % kWide;
+int64_t WgmmaPlace(int64_t leading, int row, int k, int width) {
+  const int wide = static_cast<int>(MappedTensor::kSwizzleBytes) / width;
+  return leading == 0 ? int64_t{row} * wide + k
+                      : row / wide * leading + int64_t{k} * wide + row % wide;
 }
 
 // Bits 4 to 6 of the address are changed by bits 7 to 9.

@@ -94,10 +94,14 @@
 //   CLUSTERLOAD (shared, index, rank)  consecutive elements of that block's memory
 //   WGFENCE  (accumulators ...)        before the first WGMMA, and after any other access to the
 //                                      accumulators
-//   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading
-//                                      begins accumulators += a * b, 64 x 16 by 16 x n. These are
-//                                      private memory of n / 2 f32; WgmmaElement says which thread
-//                                      has what. a and b are swizzled in shared memory: WgmmaPlace
+//   WGMMA    (accumulators, a, index, b, index) imm: n, a's leading, b's leading, alone
+//                                      begins accumulators += a * b, 64 x k by k x n, where k are
+//                                      32 bytes (WgmmaDepth); alone (1): accumulators = a * b.
+//                                      These are private memory of n / 2 f32; WgmmaElement says
+//                                      which thread has what. a and b are swizzled in shared memory
+//                                      (WgmmaPlace), of bf16, f16, an 8-bit float, or f32, of which
+//                                      the first 19 bits count, a TF32. A leading distance is of 16
+//                                      bits alone
 //   WGCOMMIT                           the warpgroup's WGMMAs since the last one form a group
 //   WGWAIT   (accumulators ...) imm: n until all groups but the last n are done. Accumulators that
 //                                      are listed may then be used, unless the last n use them
@@ -186,7 +190,7 @@ inline constexpr int64_t kTileSide = 16;
 inline constexpr int kTilesMax = 8;
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kWgmmaRows = 64;
-inline constexpr int kWgmmaDepth = 16;
+inline constexpr int kWgmmaDepthBytes = 32;
 inline constexpr int kWgmmaColumnsMax = 256;
 // Blocks of a cluster that every device of sm_90 can place (CUDA's portable size).
 inline constexpr int kClusterMax = 8;
@@ -201,7 +205,7 @@ struct Instruction {
   DType dtype = DType::kVoid;  // of the value, or of a memory's elements
   int lanes = 1;
   absl::InlinedVector<ValueId, 4> src;
-  std::array<int64_t, 3> imm = {0, 0, 0};
+  std::array<int64_t, 4> imm = {};
 
   bool operator==(const Instruction&) const = default;
   template <typename H>
@@ -267,13 +271,15 @@ MatrixPlace AmdElement(MatrixUnit unit, MmaOperand operand, int thread, int lane
 constexpr int AmdOperandLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 16 : 4; }
 constexpr int AmdSumLanes(MatrixUnit unit) { return unit == MatrixUnit::kWmma ? 8 : 4; }
 // The row and column of the sum that thread `thread` of 128 holds in element `element` of the
-// accumulators of WGMMA, as PTX's wgmma.m64nNk16.
+// accumulators of WGMMA, as PTX's wgmma.m64nNkK.
 MatrixPlace WgmmaElement(int thread, int element);
+// The k of a WGMMA of operands whose elements have `width` bytes.
+constexpr int WgmmaDepth(int width) { return kWgmmaDepthBytes / width; }
 // Where element `row`, `k` of an operand of WGMMA is, from the operand's first one and before the
-// swizzle. `leading` 0: each row has 64 consecutive elements, of which the operand takes 16.
-// Otherwise 64 rows are consecutive, the next k follows, and the next 64 rows are `leading`
-// elements away.
-int64_t WgmmaPlace(int64_t leading, int row, int k);
+// swizzle, in elements of `width` bytes. `leading` 0: each row has 128 consecutive bytes, of which
+// the operand takes 32. Otherwise (16 bits alone) 64 rows are consecutive, the next k follows, and
+// the next 64 rows are `leading` elements away.
+int64_t WgmmaPlace(int64_t leading, int row, int k, int width);
 // The place of an element of `width` bytes in memory with a swizzle of 128 bytes.
 int64_t SwizzledPlace(int64_t element, int width);
 
@@ -306,7 +312,7 @@ class ProgramBuilder {
   void Barrier();
   ValueId Map(ValueId buffer, MappedTensor map);
   // An instruction without a value, for sm_90a.
-  void Do(Code code, absl::Span<const ValueId> src = {}, std::array<int64_t, 3> imm = {}) {
+  void Do(Code code, absl::Span<const ValueId> src = {}, std::array<int64_t, 4> imm = {}) {
     Instruction instruction{.code = code, .imm = imm};
     instruction.src.assign(src.begin(), src.end());
     Add(std::move(instruction));

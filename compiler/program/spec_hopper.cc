@@ -14,6 +14,8 @@ constexpr int64_t kRegistersMin = 24, kRegistersMax = 240, kRegistersStep = 8;
 constexpr int64_t kDimMax = int64_t{1} << 32;
 constexpr int64_t kStrideMax = int64_t{1} << 40;
 
+bool IsSmallFloat(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
+
 class HopperRules {
  public:
   explicit HopperRules(const Program& program)
@@ -92,8 +94,11 @@ class HopperRules {
     const Instruction& buffer = at(i.src[0]);
     using Element = MappedTensor::Element;
     const DType types[] = {DType::kF16, DType::kBF16, DType::kF32};
-    if (map.element > Element::kF32 || types[static_cast<int>(map.element)] != buffer.dtype ||
-        i.dtype != buffer.dtype)
+    const bool same = map.element == Element::kByte
+                          ? IsSmallFloat(buffer.dtype)
+                          : map.element < Element::kByte &&
+                                types[static_cast<int>(map.element)] == buffer.dtype;
+    if (!same || i.dtype != buffer.dtype)
       return "is of another type than its buffer";
     if (map.slot != buffer.imm[0]) return "is of another buffer";
     if (map.rank() < MappedTensor::kRankMin || map.rank() > MappedTensor::kRankMax ||
@@ -163,7 +168,9 @@ class HopperRules {
         at(i.src[0]).imm[1] != columns / 2)
       return absl::StrCat("accumulators are private memory of ", columns / 2, " f32");
     const DType type = at(i.src[1]).dtype;
-    if (type != DType::kBF16 && type != DType::kF16) return "of a type that it has no form for";
+    if (type != DType::kBF16 && type != DType::kF16 && type != DType::kF32 && !IsSmallFloat(type))
+      return "of a type that it has no form for";
+    if (i.imm[3] != 0 && i.imm[3] != 1) return "neither adds nor is alone";
     for (const size_t s : {1, 3}) {
       if (!IsAlloc(i.src[s], Space::kShared) || at(i.src[s]).dtype != type)
         return "operands are memory of the block, of one type";
@@ -172,6 +179,9 @@ class HopperRules {
       const int64_t leading = i.imm[s == 1 ? 1 : 2];
       if (leading < 0 || leading * ByteWidth(type) % kSwizzleAlign != 0)
         return absl::StrCat("a leading distance of ", leading);
+      constexpr int kTurnedBytes = 2;
+      if (leading != 0 && ByteWidth(type) != kTurnedBytes)
+        return absl::StrCat("rows side by side, of ", ByteWidth(type), " bytes, not 2");
     }
     return "";
   }

@@ -270,8 +270,10 @@ class Checker {
       case Code::kClusterLoad:
         return IsRank(i.src[2]) && InRangeFrom(i.src[0], i.src[1], 0, -1, 0, i.lanes - 1);
       case Code::kGroupMma: {
+        const int width = ByteWidth(program_.code[i.src[1]].dtype);
         const auto last = [&](int64_t leading, int64_t rows) {
-          return program::WgmmaPlace(leading, static_cast<int>(rows) - 1, program::kWgmmaDepth - 1);
+          return program::WgmmaPlace(leading, static_cast<int>(rows) - 1,
+                                     program::WgmmaDepth(width) - 1, width);
         };
         return InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last(i.imm[1], program::kWgmmaRows)) &&
                InRangeFrom(i.src[3], i.src[4], 0, -1, 0, last(i.imm[2], i.imm[0]));

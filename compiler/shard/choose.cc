@@ -203,6 +203,15 @@ std::vector<SpreadCandidate> CandidatesOf(const Mesh& mesh, const UOp* sink,
   return candidates;
 }
 
+// What nothing waits for but the end of the Run, the sums of gradients, is on its way while the
+// rest of the backward pass is computed. That is two thirds of a step, and they come one by one
+// until its end: on average half of it, a third of the computing, is left for one, and nothing for
+// the last. So at most half of their time is hidden.
+static double SecondsOf(const ShardWork& work, const DeviceSpeeds& speeds) {
+  const double computing = work.operations / speeds.operations_per_s;
+  return computing + work.transfer_s - 0.5 * std::min(work.late_s, computing / 3);
+}
+
 absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes& nodes,
                                    const ShardOptions& options, SpreadCandidate& candidate) {
   std::vector<bool> donated = options.donated;
@@ -227,15 +236,13 @@ absl::StatusOr<Prediction> Predict(const Mesh& mesh, const UOp* sink, GraphNodes
       again = true;  // each result once
     }
     if (again) continue;
-    RankWriter writer(nullptr, mesh, sink, &donated);
+    RankWriter writer(nullptr, mesh, sink, &donated, options.speeds);
     OB_RETURN_IF_ERROR(writer.Run(*plan).status());
     work = writer.work();
   }
   const auto held = static_cast<double>(options.memory.held_bytes);
   return Prediction{
-      .seconds = work.operations / options.speeds.operations_per_s +
-                 work.bytes_sent / options.speeds.link_bytes_per_s +
-                 static_cast<double>(work.collectives) * options.speeds.collective_s,
+      .seconds = SecondsOf(work, options.speeds),
       .memory_bytes = held + work.peak_bytes,
       .kept_bytes = held + work.kept_bytes};
 }

@@ -54,8 +54,8 @@ Shape BeginEndOf(const UOp* value) {
 }  // namespace
 
 RankWriter::RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink,
-                       const std::vector<bool>* donated)
-    : graph_(graph), mesh_(mesh), donated_(donated) {
+                       const std::vector<bool>* donated, const DeviceSpeeds& speeds)
+    : graph_(graph), mesh_(mesh), donated_(donated), speeds_(speeds) {
   if (graph == nullptr) return;
   for (const UOp* node : PostOrder(sink)) number_.emplace(node, number_.size());
 }
@@ -113,6 +113,11 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
   }
   work_.bytes_sent += bytes;
   ++work_.collectives;
+  const double seconds = IsAlong(mesh_, speeds_.inner_axes, count, stride)
+                             ? bytes / speeds_.inner_bytes_per_s + speeds_.inner_collective_s
+                             : bytes / speeds_.link_bytes_per_s + speeds_.collective_s;
+  work_.transfer_s += seconds;
+  if (is_late_) work_.late_s += seconds;
   if (graph_ == nullptr) return kNoValue;
   const auto number = number_.find(at_);
   uses_.push_back({.op = op,
@@ -127,8 +132,17 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
   return graph_->Make(op, DType::kVoid, {value}, arg);
 }
 
+static constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
+
+// Whether partial sums that are `bytes` in their own type are added in it: each is rounded, and the
+// bytes are half of those in f32. Parts of f16 could be beyond its range where their sum is not;
+// sums of 8-bit floats would be off by too much; of small ones, a loss, bytes do not decide the
+// time.
+static bool TravelsNarrow(DType dtype, double bytes) {
+  return dtype == DType::kBF16 && bytes >= kOneMessageBytes;
+}
+
 int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) const {
-  constexpr double kOneMessageBytes = 64 << 10;  // less is not worth a second message
   if (LocalBytes(now, node) < kOneMessageBytes) return -1;
   int best = -1;
   const auto rank_of = [&](int dim) {
@@ -170,10 +184,13 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
   hinted_ = hinted;
   Sharding now = from;
   const bool write = graph_ != nullptr;
-  const double width =
-      from.partial != 0 && AddsInF32(node->dtype) ? 4.0 / ByteWidth(node->dtype) : 1;
-  // Partial sums: cut as they are added where they are wanted cut.
+  // Partial sums: cut as they are added where they are wanted cut. Large ones of 16-bit floats
+  // travel in that type.
   const AxisSet settle = from.partial & ~to.partial;
+  const bool narrow = settle != 0 && TravelsNarrow(node->dtype, LocalBytes(now, node));
+  const double width =
+      from.partial != 0 && AddsInF32(node->dtype) && !narrow ? 4.0 / ByteWidth(node->dtype) : 1;
+  if (write && narrow) value = Cast(*graph_, value, node->dtype);
   for (int dim = 0; dim < node->rank() && settle != 0; ++dim) {
     const DimCut& cut = to.dims[dim];
     if (cut.axes == 0 || (cut.axes & ~settle) != 0 || now.dims[dim].axes != 0) continue;
@@ -202,6 +219,7 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
     }
     now.partial &= ~left;
   }
+  if (write && narrow && now.partial != 0) value = Cast(*graph_, value, DType::kF32);
   if (write && from.partial != 0 && now.partial == 0) value = Cast(*graph_, value, node->dtype);
   // Parts.
   for (int dim = 0; dim < node->rank(); ++dim) {
@@ -318,6 +336,7 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
     const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
                         (moved != 0 && (moved & ~plan.home.soft) == 0);
     const int64_t before = work_.collectives;
+    is_late_ = !frame.plan->frame->feeds_product[place];
     OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->value, from, p, hinted));
     frame.Add(key, value, Note(frame, key, {found->memory}, work_.collectives != before));
     done = true;
@@ -474,6 +493,8 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, int place,
   work_.operations += body.work.operations;
   work_.bytes_sent += body.work.bytes_sent;
   work_.collectives += body.work.collectives;
+  work_.transfer_s += body.work.transfer_s;
+  if (!frame.plan->frame->feeds_product[place]) work_.late_s += body.work.late_s;
   if (graph_ == nullptr) return kNoValue;
   src[0] = body.function;
   return graph_->Make(Op::kCall, DType::kVoid, src);

@@ -31,6 +31,8 @@ struct ShardWork {
   double operations = 0;  // of sums and products: multiplications and additions
   double bytes_sent = 0;
   int64_t collectives = 0;
+  double transfer_s = 0;  // predicted, of all collectives
+  double late_s = 0;      // of those among them that no sum of products waits for
   double peak_bytes = 0;  // of memory (memory.h); 0 where a graph is written
   double kept_bytes = 0;  // of inputs that are not donated, and results
 };
@@ -38,9 +40,9 @@ struct ShardWork {
 class RankWriter {
  public:
   // `graph` is nullptr where the cost alone is wanted. `sink` is the client's graph, whose nodes
-  // the report numbers. `donated`: by slot, as ShardOptions has it.
+  // the report numbers. `donated`: by slot, as ShardOptions has it. `speeds`: of the prediction.
   RankWriter(Graph* graph, const Mesh& mesh, const UOp* sink,
-             const std::vector<bool>* donated = nullptr);
+             const std::vector<bool>* donated = nullptr, const DeviceSpeeds& speeds = {});
 
   // Writes the graph that `frame` plans. Returns its SINK; nullptr without a graph.
   // Errors: RESOURCE_EXHAUSTED as Graph::Make
@@ -128,11 +130,13 @@ class RankWriter {
   absl::flat_hash_map<const UOp*, int64_t> number_;  // of the client's nodes
   absl::flat_hash_map<const FramePlan*, Body> bodies_;
   const std::vector<bool>* const donated_;
+  const DeviceSpeeds speeds_;
   // Of the step at hand. The steps of a body use them, too: BuildCall has copied what it needs.
   std::vector<Sharding> wants_;
   std::vector<const UOp*> sources_;
   const UOp* at_ = nullptr;  // the client's node that is being written, for the report
   bool hinted_ = false;
+  bool is_late_ = false;  // as ShardWork::late_s
 };
 
 }  // namespace outboard::shard

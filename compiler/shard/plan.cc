@@ -29,6 +29,15 @@ FrameNodes::FrameNodes(const UOp* root) : nodes(PostOrder(root, /*into_functions
   }
   first_source.push_back(static_cast<int>(source_places.size()));
   NoteStored();
+  feeds_product.resize(nodes.size());
+  for (int i = count() - 1; i >= 0; --i) {
+    const UOp* const node = nodes[i];
+    const bool is_product = node->op == Op::kCall ||
+                            (node->op == Op::kReduce && !is_gather[i] &&
+                             node->src[0]->op == Op::kMul);
+    for (const int source : SourcesOf(i))
+      if (is_product || feeds_product[i]) feeds_product[source] = true;
+  }
 }
 
 void FrameNodes::NoteStored() {

@@ -45,6 +45,8 @@ struct FrameNodes {
   // is read; one that adds up what another sum leaves, as the gradient of a window does, is
   // computed with that sum, and only its own result is stored.
   std::vector<bool> is_stored;
+  // Whether a sum of products, or a call, reads the value, directly or not.
+  std::vector<bool> feeds_product;
 
   explicit FrameNodes(const UOp* root);
   int count() const { return static_cast<int>(nodes.size()); }

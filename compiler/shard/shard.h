@@ -45,6 +45,11 @@ struct DeviceSpeeds {
   double operations_per_s = 1e11;
   double link_bytes_per_s = 1e9;
   double collective_s = 100e-6;  // to begin one, whatever its size
+  // Of links along these axes of the mesh alone, a bit each, where they are others: devices of one
+  // worker, while the rest is between workers.
+  uint8_t inner_axes = 0;
+  double inner_bytes_per_s = 1e9;
+  double inner_collective_s = 100e-6;
   friend bool operator==(const DeviceSpeeds&, const DeviceSpeeds&) = default;
 };
 // The speeds of a link that was measured, rounded to powers of two so that two measurements of one

@@ -37,6 +37,16 @@ AxisSet AllAxes(const Mesh& mesh) {
   return axes;
 }
 
+bool IsAlong(const Mesh& mesh, AxisSet axes, int64_t count, int64_t stride) {
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    const int64_t of_axis = mesh.stride(axis);
+    const bool differs = mesh.sizes[axis] > 1 && of_axis < count * stride &&
+                         of_axis * mesh.sizes[axis] > stride;
+    if (differs && (axes >> axis & 1) == 0) return false;
+  }
+  return true;
+}
+
 Sharding WholeSharding(int rank) {
   Sharding p;
   p.dims.resize(rank);

@@ -51,6 +51,8 @@ struct Sharding {
 // The number of devices along some axes together.
 int64_t PartsOf(const Mesh& mesh, AxisSet axes);
 AxisSet AllAxes(const Mesh& mesh);
+// Whether devices that differ in (rank / stride) % count alone differ along `axes` alone.
+bool IsAlong(const Mesh& mesh, AxisSet axes, int64_t count, int64_t stride);
 
 Sharding WholeSharding(int rank);
 // `p` with nothing to be added.

@@ -22,7 +22,7 @@ inline constexpr int64_t kTickMs = 200;
 // Freed memory beyond this is given back to the system every kTrimTicks: a flood's, never a step's.
 inline constexpr size_t kFreeBytesKept = size_t{32} << 20;
 inline constexpr int64_t kTrimTicks = 25;
-// From a connection to the end of its handshake, and from a stream to its first message.
+// From a connection to the end of its handshake; a stream has kOpenMs (data_path/core_driver.h).
 inline constexpr int64_t kFirstMessageMs = 5'000;
 // How often the keys of open calls are looked at: of sessions every kKeyCheckTicks, of transfers
 // every kKeyCheckMs. A key that stands no more ends them within 5 s.
@@ -87,7 +87,7 @@ inline constexpr int kHeaderFramesMax = 4;
 // A wrong key's answer is delayed: the first by kWrongKeyDelayMs, the next of the address twice as
 // long, up to kWrongKeyDelayMsMax. Each kWrongKeyForgetMs without one takes half of it back.
 inline constexpr int64_t kWrongKeyDelayMs = 50;
-inline constexpr int64_t kWrongKeyDelayMsMax = 4'000;  // within kFirstMessageMs
+inline constexpr int64_t kWrongKeyDelayMsMax = 4'000;
 inline constexpr int64_t kWrongKeyForgetMs = 30'000;
 inline constexpr size_t kWrongKeyAddressesMax = 65'536;  // remembered: 100 bytes each
 // Answers that wait; an address that has more waiting is answered without a look at its keys.

@@ -16,7 +16,7 @@ Census GatewayCore::CountAll(MonoTime now) const {
   using Label = telemetry::SessionStateLabel;
   static_assert(static_cast<int>(State::kQueued) == static_cast<int>(Label::kQueued) &&
                 static_cast<int>(State::kParked) == static_cast<int>(Label::kParked) &&
-                static_cast<int>(State::kShelved) == static_cast<int>(Label::kShelved));
+                static_cast<int>(State::kStored) == static_cast<int>(Label::kStored));
   now = std::max(now, now_);
   Census census;
   for (const auto& [id, session] : sessions_) {

@@ -36,7 +36,7 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.opened = now_;
   // Without a worker it was on its way to another.
   const bool nowhere = event.recoverable && event.node.empty();
-  session.state = nowhere ? State::kShelved : State::kOrphaned;
+  session.state = nowhere ? State::kStored : State::kOrphaned;
   session.lost_how = absl::StrCat(event.node.substr(0, event.node.rfind('@')),
                                   " (it did not join the gateway that was started again)");
   session.orphan_until = {now_.ns + options_.orphan_ns};
@@ -209,7 +209,7 @@ void GatewayCore::Reconnect(Session& session, ConnId conn, WallTime wall, const 
     case State::kStarting: return GoLiveIfReady(session, out);
     case State::kQueued:
     case State::kOrphaned: return;
-    case State::kShelved: session.state = State::kQueued; break;
+    case State::kStored: session.state = State::kQueued; break;
     case State::kParked: LeaveQueue(session.id); break;
   }
   session.since = now_;
@@ -272,14 +272,14 @@ void GatewayCore::LeaveClient(Session& session, Out& out) {
     case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
       LeaveQueue(session.id);
-      session.state = State::kShelved;
+      session.state = State::kStored;
       PutRow(session, SessionRowState::kDetached, out);
       break;
     case State::kParked: LeaveQueue(session.id); break;
     case State::kStarting:
     case State::kOrphaned: PutRow(session, SessionRowState::kDetached, out); break;
     case State::kDetached:
-    case State::kShelved: break;
+    case State::kStored: break;
   }
 }
 

@@ -6,9 +6,9 @@
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached none,
-//       and kShelved only while it sleeps.
+//       and kStored only while it sleeps.
 //   G5  The queue holds exactly the sessions in kQueued, and those in kParked that have a
-//       connection and do not sleep. Only kParked, kShelved and kOrphaned sleep.
+//       connection and do not sleep. Only kParked, kStored and kOrphaned sleep.
 //   G6  An epoch rises with every Live of a session.
 //   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick. In the
 //       queue it is the client's own, or starts when no device of the fleet could serve it.
@@ -20,7 +20,7 @@
 //       executor of a parked session lives.
 //   G11 No session has a seat on a worker that was set aside.
 //   G12 A session is metered only with a hold, and never for more than that (funds.cc).
-//   G13 A parked session that is shelved for its memory has all of its state in a snapshot, unless
+//   G13 A parked session that is stored for its memory has all of its state in a snapshot, unless
 //       none came within snapshot_wait_ns, or its worker cannot be asked for one. Until then nobody
 //       is placed where that memory is needed.
 //   G14 A device that went out of service is given to no session; one that holds it keeps it.
@@ -32,23 +32,23 @@
 //       its client hears of rank, device and worker.
 //   G17 Of the sessions of a tenant no two have the same name.
 //   G18 A lease of a session's state alone is PARKED exactly in kParked, outside of the queue, and
-//       STORED exactly in kShelved (use_states.cc).
+//       STORED exactly in kStored (use_states.cc).
 //   G19 A worker that has an owner serves no other account, costs nothing, and counts for no share
 //       and no quota.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   kLive --without work for long/Sleep--> kParked, or of an exclusive device kShelved, sleeping
+//   kLive --without work for long/Sleep--> kParked, or of an exclusive device kStored, sleeping
 //   sleeping --ClientActs/Wake, Enqueue, TryPlace--> kStarting, in a new epoch
-//   kParked, and waits for nothing, for long/CheckDisk, Shelve--> kShelved
-//   kDetached, of an exclusive device --idle/Park, Shelve--> kShelved
-//   kParked --its memory is needed/MakeRoomFor, once its snapshot is kept/Shelve--> kShelved
+//   kParked, and waits for nothing, for long/CheckDisk, Store--> kStored
+//   kDetached, of an exclusive device --idle/Park, Store--> kStored
+//   kParked --its memory is needed/MakeRoomFor, once its snapshot is kept/Store--> kStored
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
-//   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kShelved
-//   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kShelved
-//   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
+//   kOrphaned, or with a worker --executor lost/Replace--> kQueued with a client, else kStored
+//   with a worker that drains --SnapshotKept/HandOver--> kQueued with a client, else kStored
+//   kStored --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
 //   any with an epoch --ClientLeft/LeaveClient--> as by ClientGone, and its device is given back
 //   any with an epoch --ClientAttach/Reconnect--> as by ClientResume, from another client
 //   any --ClientClosed, EndSession, ExecutorGone, a time limit/End--> gone
@@ -170,7 +170,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool waits_for_money =
       stopped && session.recoverable &&
       Since(now_, session.client_left) <= options_.stopped_grace_ns &&
-      (session.state == State::kParked || session.state == State::kShelved);
+      (session.state == State::kParked || session.state == State::kStored);
   if (is_left && waits_for_money) {
     if (session.state == State::kParked) PutAway(session, out);  // it costs no memory from now on
   } else if (is_left) {
@@ -284,19 +284,19 @@ std::string GatewayCore::CheckInvariants() const {
       return "G12: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
-    if ((in({State::kDetached}) || (in({State::kShelved}) && !s.sleeping)) && has_conn)
+    if ((in({State::kDetached}) || (in({State::kStored}) && !s.sleeping)) && has_conn)
       return "G4: connection: " + id.Hex();
-    if (s.sleeping && (!has_conn || !in({State::kParked, State::kShelved, State::kOrphaned})))
+    if (s.sleeping && (!has_conn || !in({State::kParked, State::kStored, State::kOrphaned})))
       return "G5: sleeps: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
     if (Waits(s) != queue_.Has(id)) return "G5: " + id.Hex();
     queued += Waits(s);
     const bool parked = in({State::kParked}) && !Waits(s) && s.use == UseState::kParked;
-    if (s.kept && !parked && !(in({State::kShelved}) && s.use == UseState::kStored))
+    if (s.kept && !parked && !(in({State::kStored}) && s.use == UseState::kStored))
       return "G18: " + id.Hex();
     if (s.kept && meter_.Read(LeaseId{id, s.grant}).ms > s.funds.funded_ms * s.devices_wanted)
       return "G12: " + id.Hex();
-    if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
+    if (in({State::kStored}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.snapshot_asked.has_value() &&
         !in({State::kStarting, State::kLive, State::kDetached, State::kParked}))
       return "G13: " + id.Hex();

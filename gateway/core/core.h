@@ -95,7 +95,7 @@ class GatewayCore {
   std::string CheckInvariants() const;
 
  private:
-  enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kShelved };
+  enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kStored };
 
   struct Slot {
     DeviceSlot device;
@@ -277,7 +277,7 @@ class GatewayCore {
 
   Session* Find(const SessionId& id);
   Session* FindByConn(ConnId conn);
-  // ---- names, and state that goes from session to session (names.cc)
+  // ---- names, and state that goes from session to session (attach_and_fork.cc)
   Session* Named(TenantId tenant, const std::string& text);
   void Reconnect(Session& session, ConnId conn, WallTime wall, const char* why_old, Out& out);
   bool StillStops(Session& session, Out& out);
@@ -331,7 +331,7 @@ class GatewayCore {
   void Sleep(Session& session, Out& out);
   void Wake(Session& session, Out& out);
   void CheckDisk(Session& session, Out& out);
-  void Shelve(Session& session, Out& out);
+  void Store(Session& session, Out& out);
   void PutAway(Session& session, Out& out);
   void AskForSnapshot(Session& session, Out& out);
   std::vector<Session*> InTheWay(WorkerId worker, const std::vector<uint32_t>& taken,

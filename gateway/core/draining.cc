@@ -36,7 +36,7 @@ void GatewayCore::HandOver(Session& session, Out& out) {
       session.lost_how = absl::StrCat(worker.name, " was stopped");
   Leave(session, "worker drained", out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
-  session.state = waits ? State::kQueued : State::kShelved;
+  session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
     PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
   if (!waits) return PlaceQueue(out);

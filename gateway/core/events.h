@@ -406,7 +406,7 @@ struct ShareSnapshot {
 struct RequestSnapshot {  // now; SnapshotKept follows
   SessionId session;
 };
-struct Shelved {  // it was put away for its memory: EndExecutor and DropExecutor came before
+struct Stored {  // it is in kStored: EndExecutor and DropExecutor came before
   SessionId session;
   TenantId tenant;
   bool is_saved = false;  // a snapshot has everything; else its client sends some of it again
@@ -475,7 +475,7 @@ struct WriteLease {
   MonoTime at;              // from when, or until when, the meter runs
 };
 using Action = std::variant<Welcome, Assign, EndExecutor, DropExecutor, EndWorker, Live, Detach,
-                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Shelved, Queued,
+                            IdleSoon, SleepBegins, ShareSnapshot, RequestSnapshot, Stored, Queued,
                             Moving, EndClient, Post, TakeHold, EndHold, Forget, WriteSession,
                             WriteLease>;
 

@@ -17,7 +17,7 @@ std::string GatewayCore::StateOf(const Session& session) const {
       if (Waits(session)) return "queued";
       return session.sleeping ? "sleeping" : "parked";
     case State::kOrphaned: return "moving";
-    case State::kShelved: return "stored";
+    case State::kStored: return "stored";
   }
   return "";
 }

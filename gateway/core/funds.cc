@@ -171,7 +171,7 @@ void GatewayCore::Overrun(Session& session, Out& out) {
   if (!session.recoverable)
     return End(session.id, session.stopped, SessionRowState::kClosed, kNoCredit, out);
   StopLease(session, /*lost=*/false, kNoCredit, out);
-  Shelve(session, out);
+  Store(session, out);
   PlaceQueue(out);
 }
 

@@ -136,7 +136,7 @@ bool GatewayCore::IsReadyToGo(const Session& session) const {
 // A parked session gives its memory back: its executor ends, and another begins with the last
 // snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
 // does not count as one.
-void GatewayCore::Shelve(Session& session, Out& out) {
+void GatewayCore::Store(Session& session, Out& out) {
   StopKeeping(session, /*lost=*/false, "put away", out);
   Touch(session);
   for (const Seat& seat : std::exchange(session.seats, {}))
@@ -148,15 +148,15 @@ void GatewayCore::Shelve(Session& session, Out& out) {
   session.memory_bytes = 0;
   session.snapshot_asked.reset();
   session.since = now_;
-  session.state = State::kShelved;
+  session.state = State::kStored;
   PutRow(session, SessionRowState::kDetached, out);
 }
 
-// For its memory (G13).
+// Of a parked session: another needs its memory (G13), or disk_after_ns has passed (CheckDisk).
 void GatewayCore::PutAway(Session& session, Out& out) {
   const bool is_saved = session.is_saved();
-  Shelve(session, out);
-  out.push_back(Shelved{session.id, session.tenant, is_saved});
+  Store(session, out);
+  out.push_back(Stored{session.id, session.tenant, is_saved});
 }
 
 // Parked state counts against its worker's memory: sessions that hold a device may use all of its
@@ -307,7 +307,7 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.lost_how = how;
   Leave(session, "worker lost", out);
   const bool waits = IsSome(session.conn) && !session.sleeping;
-  session.state = waits ? State::kQueued : State::kShelved;
+  session.state = waits ? State::kQueued : State::kStored;
   if (!nothing_yet)
     PutRow(session, waits ? SessionRowState::kOpen : SessionRowState::kDetached, out);
   if (!waits) return;

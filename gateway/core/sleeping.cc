@@ -67,7 +67,7 @@ void GatewayCore::Wake(Session& session, Out& out) {
   session.sleeping = false;
   if (session.state == State::kOrphaned) return;  // it is in the queue once that is over
   session.since = now_;
-  if (session.state == State::kShelved) session.state = State::kQueued;
+  if (session.state == State::kStored) session.state = State::kQueued;
   PutRow(session, SessionRowState::kOpen, out);
   Enqueue(session, out);
 }

@@ -4,8 +4,8 @@
 //
 //   RUN --no work for held_after_ns/ChangeUse--> HELD --work/ChangeUse--> RUN
 //   kParked, outside of the queue --CheckUse--> PARKED
-//   kShelved --CheckUse--> STORED
-//   PARKED, STORED --Enqueue, Shelve/StopKeeping--> (none)
+//   kStored --CheckUse--> STORED
+//   PARKED, STORED --Enqueue, Store/StopKeeping--> (none)
 //   any --the session ends, its worker is lost/StopLease--> (none)
 //
 // A lease in a new state is free until its hold is there. State that nobody pays for is kept at our
@@ -38,7 +38,7 @@ void GatewayCore::CheckUse(Session& session, Out& out) {
     return ChangeUse(session, wanted, session.slots_held(), out);
   }
   if (session.kept) return CheckKept(session, out);
-  const bool is_stored = session.state == State::kShelved;
+  const bool is_stored = session.state == State::kStored;
   if (session.unpaid || Waits(session) || (!is_stored && session.state != State::kParked)) return;
   const UseState wanted = is_stored ? UseState::kStored : UseState::kParked;
   if (session.price->Of(wanted) == MicroUsd{}) return;

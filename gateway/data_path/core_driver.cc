@@ -232,13 +232,18 @@ std::string CoreDriver::CheckInvariants() const {
 ConnId CoreDriver::AddClient(ClientPort* port) {
   std::lock_guard lock(mutex_);
   const ConnId conn{next_conn_++};
-  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr, host_->Now()});
+  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr});
   return conn;
+}
+
+void CoreDriver::ClientAdmitted(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  if (Client* const client = FindClient(conn)) client->silent_ns = 0;
 }
 
 void CoreDriver::ClientSpoke(ConnId conn) {
   std::lock_guard lock(mutex_);
-  if (Client* const client = FindClient(conn)) client->silent_since.reset();
+  if (Client* const client = FindClient(conn)) client->silent_ns.reset();
 }
 
 void CoreDriver::RemoveClient(ConnId conn) {
@@ -406,9 +411,6 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion),
              reg.has_collectives(), reg.groups_recover(), DataAddressOf(reg)});
-  workers_.at(id)->speeds =
-      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
-                          1e-9 * static_cast<double>(reg.link_message_ns()));
   if (reg.receipt_key().size() == signing::kPublicKeyBytes)
     workers_.at(id)->receipt_key = reg.receipt_key();
   workers_.at(id)->node = node;
@@ -427,7 +429,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.groups_recover = reg.groups_recover();
   event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
-  workers_.at(id)->speeds.operations_per_s = OperationsOf(reg);
+  workers_.at(id)->speeds = SpeedsOf(reg);
   for (const proto::Device& device : reg.devices()) {
     workers_.at(id)->device_bytes.push_back(device.memory_bytes());
     event.devices.push_back(SlotOf(device, owner != nullptr));
@@ -443,8 +445,9 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
         {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
   }
   observer_->OnWorkerJoined(name, event.devices.size(), event.held.size());
-  if (event.set_aside) observer_->OnWorkerSetAside(name, identity, aside_.at(identity)->worker.why);
+  LookAtIdentity(id);
   Tell(event);
+  MeasureLinksOf(id, reg);
   return id;
 }
 
@@ -452,6 +455,7 @@ void CoreDriver::RemoveWorker(WorkerId worker) {
   std::lock_guard lock(mutex_);
   const std::string name = NameOf(worker);
   if (workers_.erase(worker) == 0) return;
+  links_.Left(worker);
   if (!stopping_) observer_->OnWorkerLeft(name, "its connection ended");
   TellProgress();
   Tell(WorkerGone{worker});
@@ -494,6 +498,7 @@ void CoreDriver::OnTick() {
   Tell(Tick{});
   ++ticks_;
   KeepReceiptsInTime();
+  MeasureLinks();
   if (ticks_ % kKeyCheckTicks != 0) return;
   CheckKeys();
   LookAtQuarantine();
@@ -512,19 +517,6 @@ void CoreDriver::TellProgress(SessionId id, const Session& session) {
                          planted_.bill_replay ? 0 : session.relay->done_seq(),
                          session.is_connecting || session.relay->is_opening() ||
                              session.relay->awaits_saved()});
-}
-
-// A stream costs memory, and nobody has shown a key yet.
-void CoreDriver::EndTheSilent() {
-  const MonoTime now = host_->Now();
-  for (const auto& [conn, client] : clients_) {
-    const auto since = client->silent_since;
-    if (!since || now.ns - since->ns <= kFirstMessageMs * 1'000'000) continue;
-    client->silent_since.reset();
-    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
-    client->endpoint().End(absl::DeadlineExceededError(
-        absl::StrCat("a session begins with Open, within ", kFirstMessageMs / 1000, " s")));
-  }
 }
 
 void CoreDriver::CheckKeys() {

@@ -24,8 +24,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/shard/shard.h"
 #include "gateway/core/core.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/groups/link_table.h"
 #include "gateway/ledger/device_time.h"
 #include "gateway/proof/heads.h"
 #include "telemetry/metric.h"
@@ -34,6 +36,7 @@ namespace outboard::proto {
 class Device;
 class GroupState;
 class Heartbeat;
+class LinkMeasured;
 class Open;
 class Receipt;
 class Register;
@@ -62,6 +65,14 @@ struct PriceList;
 struct SessionRow;
 struct Usage;
 struct TakenOver;
+
+// From a session's stream whose key is good to its Open. A program on a busy machine, or behind a
+// thin line, takes seconds to send 1 MiB. The silent streams of an account count among its
+// kStreamsPerAccountMax.
+inline constexpr int64_t kOpenMs = 20'000;
+// Of the time between two ticks no more than this counts as a client's silence: the rest is the
+// gateway's own, which did not run and may have the message in a socket.
+inline constexpr int64_t kSilenceOfTickMs = 400;
 
 // Planted bugs that the simulator must find (tests/sim); never set elsewhere.
 struct DriverPlanted {
@@ -133,7 +144,8 @@ class CoreDriver {
   // ---- clients; called through ClientPort
   ConnId AddClient(ClientPort* port);
   void RemoveClient(ConnId conn);
-  void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
+  void ClientAdmitted(ConnId conn);  // its key is good; the next thing is its to say
+  void ClientSpoke(ConnId conn);     // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
   void Leave(ConnId conn);  // as Close, but its session stays
@@ -178,6 +190,7 @@ class CoreDriver {
   // worker's stream with RESOURCE_EXHAUSTED where there are more than its leases need.
   void OnReceipts(WorkerId worker, std::vector<proto::Receipt> receipts, bool is_last);
   void OnDeviceOut(WorkerId worker, const proto::DeviceOut& out);
+  void OnLinkMeasured(WorkerId worker, const proto::LinkMeasured& measured);
   void OnDraining(WorkerId worker);
   // The worker's executor of the session has ended. What it still sent on its stream, such as why
   // it failed, is read before the core decides.
@@ -237,7 +250,7 @@ class CoreDriver {
   void Do(SleepBegins& action);
   void Do(ShareSnapshot& action);
   void Do(RequestSnapshot& action);
-  void Do(Shelved& action);
+  void Do(Stored& action);
   void Do(Queued& action);
   void Do(Moving& action);
   void Do(EndClient& action);
@@ -268,6 +281,7 @@ class CoreDriver {
   void BeginAllowances(Worker& worker);
   bool MayName(WorkerId id, size_t sessions);
   void TellAside(const std::string& identity, bool aside);
+  void LookAtIdentity(WorkerId id);  // of one that has just joined
   void LookAtQuarantine();
 
   DeviceSlot SlotOf(const proto::Device& device, bool is_own) const;  // under mutex_
@@ -284,7 +298,11 @@ class CoreDriver {
   static std::optional<int64_t> QueueNsOf(const proto::Open& open);
   static std::optional<MicroUsd> MaxCostOf(const proto::Open& open);  // has been checked
   void BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool replays);
-  double OperationsOf(const proto::Register& reg) const;
+  shard::DeviceSpeeds SpeedsOf(const proto::Register& reg) const;
+  void MeasureLinksOf(WorkerId id, const proto::Register& reg);
+  void MeasureLinks();  // those that may begin
+  shard::DeviceSpeeds SpeedsFor(const Assign& assign, const Worker& first,
+                                const shard::Mesh& mesh) const;
   std::shared_ptr<GroupRuns> RunsFor(const Assign& assign, const Worker& worker);
   absl::Status CopyGroup(const ShareSnapshot& share, std::string& state,
                          std::shared_ptr<GroupRuns>& runs);
@@ -328,9 +346,11 @@ class CoreDriver {
   GatewayCore core_;
   uint64_t next_conn_ = 1, next_worker_ = 1;
   int64_t ticks_ = 0;
+  std::optional<MonoTime> last_tick_;
   bool stopping_ = false;
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+  LinkTable links_;  // between them
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
   // Tenants that share what is measured of their kernels, as the last client of each opened.
   std::set<TenantId> sharing_;

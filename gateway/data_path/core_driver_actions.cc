@@ -89,22 +89,16 @@ std::shared_ptr<GroupRuns> CoreDriver::RunsFor(const Assign& assign, const Worke
   shard::Mesh mesh{{assign.mesh.begin(), assign.mesh.end()}};
   if (mesh.sizes.empty()) mesh.sizes.push_back(static_cast<int64_t>(RanksOf(assign)));
   const auto spread = shard::SpreadFromName(assign.spread.empty() ? "auto" : assign.spread);
+  const shard::DeviceSpeeds speeds = SpeedsFor(assign, worker, mesh);
   auto runs = std::make_shared<GroupRuns>(assign.tenant, std::move(mesh),
                                           spread.value_or(shard::Spread::kAuto), sharder_.get(),
                                           /*gathers_fetched=*/worker.groups_recover);
   for (const uint32_t device : assign.devices)
     if (device < worker.device_bytes.size()) runs->LimitMemory(worker.device_bytes[device]);
-  shard::DeviceSpeeds speeds = worker.speeds;
   for (const GroupPart& part : assign.parts) {
     const Worker* const other = FindWorker(part.worker);
     if (other == nullptr || other == &worker) continue;
     for (const uint64_t bytes : other->device_bytes) runs->LimitMemory(bytes);
-    speeds.operations_per_s =
-        std::min(speeds.operations_per_s, other->speeds.operations_per_s);
-    // Between workers nobody has measured: no better than what is assumed.
-    speeds.link_bytes_per_s =
-        std::min(speeds.link_bytes_per_s, shard::DeviceSpeeds().link_bytes_per_s);
-    speeds.collective_s = std::max(speeds.collective_s, shard::DeviceSpeeds().collective_s);
   }
   runs->LimitMemory(options_.memory_bytes_max);
   runs->SetSpeeds(speeds);
@@ -337,8 +331,8 @@ void CoreDriver::Do(RequestSnapshot& action) {
     session->relay->RequestSnapshot();
 }
 
-void CoreDriver::Do(Shelved& action) {
-  observer_->OnShelved({action.session, action.tenant, ""}, action.is_saved);
+void CoreDriver::Do(Stored& action) {
+  observer_->OnStored({action.session, action.tenant, ""}, action.is_saved);
 }
 
 void CoreDriver::Do(Queued& action) {

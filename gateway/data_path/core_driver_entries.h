@@ -37,7 +37,8 @@ struct CoreDriver::Client {
   proto::Open open;
   Token resume_token;
   std::shared_ptr<Relay> relay;               // set when its session goes live
-  std::optional<MonoTime> silent_since = {};  // until its first message
+  // How long it has said nothing: from the time when its key is good to its first message.
+  std::optional<int64_t> silent_ns = {};
 
   ClientEndpoint& endpoint() const { return port->endpoint(); }
 };

@@ -277,9 +277,9 @@ absl::Status CoreDriver::CheckOwnJoin(TenantId owner) const {
       absl::StrCat("this account has ", has, " machines of its own here; limit ", kOwnWorkersMax));
 }
 
-// By which choices for sessions on several of its devices are predicted: what the slowest reached
-// in the join test, or else what its class promises.
-double CoreDriver::OperationsOf(const proto::Register& reg) const {
+// By which choices for sessions on several of its devices are predicted: its links as it measured
+// them; of operations what the slowest reached in the join test, or else what its class promises.
+shard::DeviceSpeeds CoreDriver::SpeedsOf(const proto::Register& reg) const {
   double least_gflops = 0;
   for (const proto::Device& device : reg.devices()) {
     double gflops = device.rates().gflops();
@@ -290,7 +290,11 @@ double CoreDriver::OperationsOf(const proto::Register& reg) const {
     if (of != nullptr) gflops = of->rates.gflops;
     if (gflops > 0) least_gflops = least_gflops == 0 ? gflops : std::min(least_gflops, gflops);
   }
-  return shard::OperationsPerS(1e9 * least_gflops);
+  shard::DeviceSpeeds speeds =
+      shard::SpeedsOfLink(static_cast<double>(reg.link_bytes_per_s()),
+                          1e-9 * static_cast<double>(reg.link_message_ns()));
+  speeds.operations_per_s = shard::OperationsPerS(1e9 * least_gflops);
+  return speeds;
 }
 
 absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {

@@ -6,7 +6,7 @@
 // Proof is what the supervisor itself says: that it has a session which it was never given. What
 // an executor says is no proof, since its tenant may have taken it over and could have every worker
 // set aside: it is counted, and is proof when executors of two accounts did it on one worker within
-// a day.
+// a day. And clients that say nothing.
 #include <algorithm>
 #include <utility>
 
@@ -189,6 +189,20 @@ void CoreDriver::SetAside(WorkerId id, const std::string& why) {
   LookAtQuarantine();
 }
 
+// A connection that is about to be noticed as broken is from the same host as the one that follows.
+void CoreDriver::LookAtIdentity(WorkerId id) {
+  const Worker& worker = *workers_.at(id);
+  if (const auto aside = aside_.find(worker.identity); aside != aside_.end())
+    observer_->OnWorkerSetAside(worker.name, worker.identity, aside->second->worker.why);
+  const std::string address = worker.endpoint->address();
+  for (const auto& [other_id, other] : workers_) {
+    if (other_id == id || other->identity != worker.identity) continue;
+    const std::string other_address = other->endpoint->address();
+    if (other_address == address) continue;
+    return observer_->OnSameIdentity(worker.name, address, other->name, other_address);
+  }
+}
+
 // Two connections may show one identity.
 void CoreDriver::TellAside(const std::string& identity, bool aside) {
   std::vector<WorkerId> those;
@@ -248,6 +262,23 @@ void CoreDriver::OnDeviceOut(WorkerId worker, const proto::DeviceOut& out) {
   constexpr size_t kWhyBytesMax = 2048;  // as the worker cuts it
   observer_->OnDeviceOut(known->name, out.device(), out.why().substr(0, kWhyBytesMax));
   Tell(DeviceWentOut{worker, out.device()});
+}
+
+// A stream costs memory, and this one does nothing with it.
+void CoreDriver::EndTheSilent() {
+  const MonoTime now = host_->Now();
+  const int64_t passed =
+      std::min(last_tick_ ? now.ns - last_tick_->ns : 0, kSilenceOfTickMs * 1'000'000);
+  last_tick_ = now;
+  for (const auto& [conn, client] : clients_) {
+    if (!client->silent_ns) continue;
+    *client->silent_ns += passed;
+    if (*client->silent_ns <= kOpenMs * 1'000'000) continue;
+    client->silent_ns.reset();
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
+    client->endpoint().End(absl::DeadlineExceededError(
+        absl::StrCat("a session begins with Open, within ", kOpenMs / 1000, " s")));
+  }
 }
 
 }  // namespace outboard::gateway

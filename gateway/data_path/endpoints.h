@@ -62,6 +62,8 @@ class WorkerEndpoint {
   virtual ~WorkerEndpoint() = default;
   virtual void Send(proto::GatewayCommand command) = 0;
   virtual void End(absl::Status why) = 0;
+  // Of the host that its connection comes from, without the port; empty: it has none.
+  virtual std::string address() const { return ""; }
 };
 
 }  // namespace outboard::gateway

@@ -29,7 +29,7 @@ class DriverObserver {
   virtual void OnSleep(const ObservedSession&, int64_t idle_s) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
   // Put away for the memory of its worker (G13 of gateway/core/core.cc).
-  virtual void OnShelved(const ObservedSession&, bool is_saved) {}
+  virtual void OnStored(const ObservedSession&, bool is_saved) {}
   virtual void OnEnded(const ObservedSession&, bool lost) {}
   // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
   // UNAVAILABLE ...); it may have had no session (value 0).
@@ -37,6 +37,10 @@ class DriverObserver {
   virtual void OnStepFailed(const ObservedSession&, uint64_t seq, std::string_view op,
                             absl::StatusCode code) {}
   virtual void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {}
+  // Another that is connected from another host shows the same identity: a copy of its file, say.
+  // Both count as one machine.
+  virtual void OnSameIdentity(std::string_view name, std::string_view address,
+                              std::string_view other, std::string_view other_address) {}
   virtual void OnWorkerRefused(std::string_view name, const absl::Status& why) {}
   virtual void OnWorkerLeft(std::string_view name, std::string_view why) {}
   // It did what an honest worker does not: `kind` as in telemetry::NameOf(WorkerOffence).

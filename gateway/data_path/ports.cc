@@ -43,6 +43,7 @@ void ClientPort::Begin() {
     if (admitted.ok()) {
       admitted_ = std::make_unique<const Admitted>(*std::move(admitted));
       account_ = admitted_->identity.tenant.value;
+      driver_->ClientAdmitted(conn_);
       endpoint_->ResumeReading();
     } else {
       Refuse(admitted.status());
@@ -310,6 +311,9 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
       break;
     case proto::WorkerEvent::kDeviceOut:
       driver_->OnDeviceOut(worker_, event.device_out());
+      break;
+    case proto::WorkerEvent::kLinkMeasured:
+      driver_->OnLinkMeasured(worker_, event.link_measured());
       break;
     case proto::WorkerEvent::kDraining: driver_->OnDraining(worker_); break;
     default: break;

@@ -128,11 +128,13 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
     out.set_snapshots_when_told(answers_ != nullptr && start.snapshot_ms > 0);
     out.set_snapshot_root(PartOfRoot(start.snapshot_root, rank, ranks()));
     // A client whose worker was replaced on its live stream said long ago which kernel uses it
-    // knew; a gateway that was started again knows what the client says. Those of ranks it never
-    // hears.
+    // knew; a gateway that was started again knows what it says. Of those of ranks it never hears.
     if (answers_ != nullptr || (is_fresh_ && !to.kernel_uses.empty())) {
       out.clear_kernel_uses();
-      for (const auto& [key, entry] : to.kernel_uses) *out.add_kernel_uses() = entry;
+      // Ranks that share work change kernels together. The client's values were computed with what
+      // rank 0 has said; another may have been lost before it said so.
+      const KernelUses& uses = runs_ != nullptr ? executors_[0].kernel_uses : to.kernel_uses;
+      for (const auto& [key, entry] : uses) *out.add_kernel_uses() = entry;
     }
     if (answers_ == nullptr && to.kernel_uses.empty()) NoteKernelUses(to, open.kernel_uses());
     to.endpoint->Send(std::move(frame));

@@ -75,10 +75,12 @@ absl::Status GroupRuns::CheckRoom(size_t bytes) const {
 absl::Status GroupRuns::AddGraph(const std::string& id, std::string bytes) {
   std::lock_guard lock(mutex_);
   const auto known = graphs_.find(id);
-  if (known != graphs_.end() && known->second.bytes.has_value()) return absl::OkStatus();
+  if (known != graphs_.end() && std::holds_alternative<std::string>(known->second.what))
+    return absl::OkStatus();
   if (absl::Status room = CheckRoom(bytes.size()); !room.ok()) return room;
   graph_bytes_ += bytes.size();
-  graphs_[id].bytes = std::move(bytes);
+  sent_.erase(id);  // the refusal, under the same id
+  graphs_[id].what = std::move(bytes);
   return absl::OkStatus();
 }
 
@@ -87,7 +89,7 @@ absl::Status GroupRuns::AddRefused(const std::string& id, absl::Status why) {
   if (graphs_.contains(id)) return absl::OkStatus();
   if (absl::Status room = CheckRoom(why.message().size()); !room.ok()) return room;
   graph_bytes_ += why.message().size();
-  graphs_[id].refused = std::make_shared<const WrittenGraph>(
+  graphs_[id].what = std::make_shared<const WrittenGraph>(
       WrittenGraph{.status = std::move(why), .id = id, .is_clients = true});
   return absl::OkStatus();
 }
@@ -321,8 +323,11 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
   if (graph == graphs_.end())
     return absl::InvalidArgumentError(
         absl::StrCat("item ", seq, " runs a graph that was not sent in this session"));
-  std::shared_ptr<const WrittenGraph> written = graph->second.refused;
-  if (graph->second.bytes.has_value()) {
+  std::shared_ptr<const WrittenGraph> written;
+  const auto* const bytes = std::get_if<std::string>(&graph->second.what);
+  if (bytes == nullptr) {
+    written = std::get<ClientGraph::Refused>(graph->second.what);
+  } else {
     DescribeRun(run);
     written = FindKnown(graph->second);
     if (written == nullptr) {
@@ -334,7 +339,7 @@ absl::StatusOr<bool> GroupRuns::LookAtRun(bool may_write, uint64_t seq, const pr
         // calls change meanwhile is looked at here, and a graph stays.
         const uint64_t turn = turn_;
         lock.unlock();
-        written = sharder_->Write(tenant_, use, *graph->second.bytes);
+        written = sharder_->Write(tenant_, use, *bytes);
         lock.lock();
         if (turn != turn_) return true;  // for a client that was replaced meanwhile
       }

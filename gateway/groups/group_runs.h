@@ -28,6 +28,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -119,8 +120,8 @@ class GroupRuns {
     std::weak_ptr<const WrittenGraph> written;
   };
   struct ClientGraph {
-    std::optional<std::string> bytes;  // nothing: it was refused
-    std::shared_ptr<const WrittenGraph> refused = nullptr;
+    using Refused = std::shared_ptr<const WrittenGraph>;
+    std::variant<std::string, Refused> what;  // its bytes, or what is sent in its place
     std::vector<KnownRun> known;       // at most kKnownRunsMax
     size_t next_known = 0;             // which of them goes next
   };

@@ -23,6 +23,11 @@ proto::GroupState GroupRuns::DescribeSpread() const {
   state.set_operations_per_s(speeds_.operations_per_s);
   state.set_link_bytes_per_s(speeds_.link_bytes_per_s);
   state.set_collective_s(speeds_.collective_s);
+  if (speeds_.inner_axes != 0) {
+    state.set_inner_axes(speeds_.inner_axes);
+    state.set_inner_bytes_per_s(speeds_.inner_bytes_per_s);
+    state.set_inner_collective_s(speeds_.inner_collective_s);
+  }
   state.set_gathers_fetched(gathers_fetched_);
   return state;
 }
@@ -115,8 +120,16 @@ absl::Status GroupRuns::ResumeAll(const proto::GroupState& state) {
   memory_ = {};
   memory_.bytes = static_cast<int64_t>(
       std::min(state.memory_bytes(), static_cast<uint64_t>(limits::kStoredBytesMax)));
-  speeds_ = {state.operations_per_s(), state.link_bytes_per_s(), state.collective_s()};
-  if (!(speeds_.operations_per_s > 0 && speeds_.link_bytes_per_s > 0 && speeds_.collective_s > 0))
+  speeds_ = {.operations_per_s = state.operations_per_s(),
+             .link_bytes_per_s = state.link_bytes_per_s(),
+             .collective_s = state.collective_s()};
+  if (state.inner_axes() != 0) {
+    speeds_.inner_axes = static_cast<uint8_t>(state.inner_axes());
+    speeds_.inner_bytes_per_s = state.inner_bytes_per_s();
+    speeds_.inner_collective_s = state.inner_collective_s();
+  }
+  if (!(speeds_.operations_per_s > 0 && speeds_.link_bytes_per_s > 0 && speeds_.collective_s > 0 &&
+        speeds_.inner_bytes_per_s > 0 && speeds_.inner_collective_s > 0))
     speeds_ = {};
   for (const proto::GroupArray& array : state.arrays()) {
     absl::Status status = ResumeArray(array);

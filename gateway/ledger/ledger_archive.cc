@@ -181,6 +181,23 @@ absl::StatusOr<int64_t> MonthFiles::Verify(const std::string& month) {
   }
 }
 
+absl::Status MonthFiles::VerifyKnown(Database& ledger, const std::string& month) {
+  OB_ASSIGN_OR_RETURN(Database* const db, Open(month));
+  OB_ASSIGN_OR_RETURN(Statement entries,
+                      db->Prepare("SELECT number, body_hash FROM archived_entry"));
+  OB_ASSIGN_OR_RETURN(
+      Statement find,
+      ledger.Prepare("SELECT body_hash FROM ledger_entry WHERE number = ?"));
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, entries.Step());
+    if (!more) return absl::OkStatus();
+    find.Reset();
+    OB_ASSIGN_OR_RETURN(const bool found, find.Bind(1, entries.Int(0)).Step());
+    if (!found || find.Blob(0) != entries.Blob(1))
+      return Damaged(month, entries.Int(0), "is not one of the ledger's");
+  }
+}
+
 absl::StatusOr<int64_t> Ledger::ArchiveMonth(std::string_view month_text, WallTime now) {
   const std::string month(month_text);
   OB_ASSIGN_OR_RETURN(const MonthRange range, MonthFrom(month));

@@ -39,6 +39,9 @@ class MonthFiles {
   // those of charges. Returns the number of entries.
   absl::StatusOr<int64_t> Verify(const std::string& month);
 
+  // Checks that the ledger has every entry of the month's file, moved or not yet, with this hash.
+  absl::Status VerifyKnown(storage::Database& ledger, const std::string& month);
+
   std::string PathOf(const std::string& month) const;
 
   static constexpr const char* kSchema[] = {R"sql(

@@ -138,7 +138,7 @@ absl::StatusOr<Room> RoomFor(Database& db, const HoldRequest& request, const Hel
   }
   OB_ASSIGN_OR_RETURN(const SpendBudget account,
                       ReadBudget(db, BudgetScope::kAccount, NameOf(request.tenant)));
-  LimitByCap(account, "the account", "outboard cap set --tenant NAME USD", room);
+  LimitByCap(account, "the account", "outboard cap set --account NAME USD", room);
   const MicroUsd limit = account.credit_limit.value_or(default_limit);
   if (limit == kNoCreditLimit) return room;
   OB_ASSIGN_OR_RETURN(Statement query,

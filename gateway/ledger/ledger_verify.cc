@@ -262,9 +262,10 @@ absl::Status VerifyMonths(Database& db, MonthFiles& files) {
     if (!more) break;
     const std::string month(months.Text(0));
     OB_ASSIGN_OR_RETURN(const int64_t entries, files.Verify(month));
-    // A move that was broken off leaves some of a file's entries here, too.
     if (entries < months.Int(1))
       return Broken("L6", absl::StrCat("the file of ", month, " lacks entries"));
+    // A move that was broken off leaves some of a file's entries here, too.
+    if (entries > months.Int(1)) OB_RETURN_IF_ERROR(files.VerifyKnown(db, month));
   }
   OB_ASSIGN_OR_RETURN(
       const auto due,

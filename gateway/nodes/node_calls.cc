@@ -57,12 +57,17 @@ grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolN
     turns->pool.Post(kNoAccount, [=] {  // signs, writes files
       // A claim is good once: it is not spent on a node that has given up waiting.
       if (context->IsCancelled()) return done(absl::CancelledError("the node has hung up"));
-      const auto chain =
+      const auto answer =
           nodes.enrolment->Enrol(*context->auth_context(), *request, peer,
                                  {.wall = WallNow(), .mono = MonoNow()});
-      if (absl::IsPermissionDenied(chain.status())) return door->Refuse(peer, chain.status(), done);
-      if (!chain.ok()) return done(chain.status());
-      for (const tls::Certificate& one : *chain)
+      if (absl::IsPermissionDenied(answer.status()))
+        return door->Refuse(peer, answer.status(), done);
+      if (!answer.ok()) return done(answer.status());
+      if (answer->challenge.has_value()) {
+        *reply->mutable_challenge() = *answer->challenge;
+        return done(absl::OkStatus());
+      }
+      for (const tls::Certificate& one : answer->chain)
         reply->mutable_certificate_chain()->append(one.ToPem());
       AddDriver(*nodes.drivers, request->facts(), *reply);
       done(absl::OkStatus());

@@ -29,6 +29,7 @@ const char* NodeEnrolment::ToString(Proof proof) {
   switch (proof) {
     case Proof::kCertificate: return "certificate";
     case Proof::kKey: return "key";
+    case Proof::kTpm: return "tpm";
     case Proof::kClaim: return "claim";
     case Proof::kExpected: return "expected";
     case Proof::kApproved: return "approved";
@@ -36,19 +37,20 @@ const char* NodeEnrolment::ToString(Proof proof) {
   return "";
 }
 
-absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
-    const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request,
-    const std::string& address, Now now) {
+absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::Enrol(const grpc::AuthContext& caller,
+                                                           const proto::EnrolNodeRequest& request,
+                                                           const std::string& address, Now now) {
   OB_RETURN_IF_ERROR(MayAsk(address, now.mono));
   OB_RETURN_IF_ERROR(CheckNodeFacts(request.facts()));
   NodeRow node{.serial = request.facts().serial(), .facts = request.facts(), .address = address};
-  auto chain = TryEnrol(caller, request, node, now.wall);
-  if (!chain.ok()) {
-    const std::string_view message(chain.status().message().data(),
-                                   chain.status().message().size());
+  node.facts.clear_endorsement_key();  // until it is proved
+  auto answer = TryEnrol(caller, request, node, now);
+  if (!answer.ok()) {
+    const std::string_view message(answer.status().message().data(),
+                                   answer.status().message().size());
     const std::string macs = absl::StrJoin(node.facts.mac(), ",");
     // One that waits asks again and again, and `outboard node ls` shows it.
-    const auto level = absl::IsUnavailable(chain.status()) ? telemetry::LogLevel::kInfo
+    const auto level = absl::IsUnavailable(answer.status()) ? telemetry::LogLevel::kInfo
                                                            : telemetry::LogLevel::kWarning;
     telemetry::LogAt(level, "node_refused",
                      {{"node", node.serial},
@@ -58,9 +60,10 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::Enrol(
                       {"key", node.key_id},
                       {"uuid", node.facts.uuid()},
                       {"mac", macs},
-                      {"image", node.facts.image()}});
+                      {"image", node.facts.image()},
+                      {"tpm", node.facts.endorsement_key()}});
   }
-  return chain;
+  return answer;
 }
 
 absl::Status NodeEnrolment::MayAsk(const std::string& address, MonoTime now) {
@@ -81,20 +84,38 @@ absl::Status NodeEnrolment::MayAsk(const std::string& address, MonoTime now) {
       absl::StrCat(kAsksTooOften, ": machines of this address ask too often; try again later"));
 }
 
-absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
+absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::TryEnrol(
     const grpc::AuthContext& caller, const proto::EnrolNodeRequest& request, NodeRow& node,
-    WallTime now) {
+    Now now) {
   OB_ASSIGN_OR_RETURN(node.key_id, tls::RequestKeyId(request.certificate_request()));
   std::lock_guard lock(mutex_);
-  const auto before = registry_->Find(node.serial);
-  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
-  OB_ASSIGN_OR_RETURN(const Proof proof,
-                      Prove(caller, request, node, before.ok() ? &*before : nullptr, now));
-  const bool is_same = proof == Proof::kCertificate || proof == Proof::kKey;
-  if (!is_same) {
-    const bool was_just_let_in = before.ok() && !before->key_id.empty() &&
+  const auto found = registry_->Find(node.serial);
+  if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
+  const NodeRow* const before = found.ok() ? &*found : nullptr;
+  OB_ASSIGN_OR_RETURN(std::optional<Proof> proof, ProveAgain(caller, node, before));
+  const bool has_certificate = proof.has_value();
+  bool is_this_node = has_certificate;
+  std::string issuer;
+  if (has_certificate) {
+    node.facts.set_endorsement_key(before->facts.endorsement_key());
+  } else {
+    if (request.has_tpm()) {
+      OB_ASSIGN_OR_RETURN(TpmChallenges::Outcome outcome,
+                          challenges_.Check(request, node.address, now.mono));
+      if (outcome.challenge.has_value())
+        return Answer{.chain = {}, .challenge = std::move(outcome.challenge)};
+      node.facts.set_endorsement_key(outcome.proved);
+      issuer = std::move(outcome.issuer);
+    }
+    OB_ASSIGN_OR_RETURN(proof, ProveByTpm(node, before, is_this_node));
+    if (!proof.has_value()) {
+      OB_ASSIGN_OR_RETURN(proof, Prove(request, node, before, now.wall));
+    }
+  }
+  if (!is_this_node) {
+    const bool was_just_let_in = before != nullptr && !before->key_id.empty() &&
                                  before->key_id != node.key_id &&
-                                 now.unix_ms - before->since.unix_ms < joins_within_ms_;
+                                 now.wall.unix_ms - before->since.unix_ms < joins_within_ms_;
     if (was_just_let_in || admission_->IsHere(node.serial))
       return absl::PermissionDeniedError(
           absl::StrCat(kSerialTaken,
@@ -107,17 +128,20 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
   if (chain.front().key_id() != node.key_id)  // another spelling of the key
     return absl::InvalidArgumentError("the request's key is not written as a certificate has it");
   if (proof == Proof::kClaim)
-    OB_RETURN_IF_ERROR(registry_->SpendClaim(request.claim(), node.serial, node.key_id, now));
+    OB_RETURN_IF_ERROR(
+        registry_->SpendClaim(request.claim(), node.serial, node.key_id, now.wall));
+  if (!has_certificate && !node.facts.endorsement_key().empty())
+    OB_RETURN_IF_ERROR(tpms_->Bind(node.facts.endorsement_key(), node.serial, now.wall));
   OB_RETURN_IF_ERROR(admission_->RecordNode(chain.front()));
-  OB_RETURN_IF_ERROR(registry_->Enrolled(node, now));
+  OB_RETURN_IF_ERROR(registry_->Enrolled(node, now.wall));
   int replaced = 0;
   // The certificate that renews this one stays good until it expires: calls that are open have it.
-  if (!is_same) {
+  if (!has_certificate) {
     OB_ASSIGN_OR_RETURN(replaced, admission_->RevokeOthers(node.serial, node.key_id));
   }
   const std::string macs = absl::StrJoin(node.facts.mac(), ",");
   telemetry::LogInfo("node_enrolled", {{"node", node.serial},
-                                       {"proof", ToString(proof)},
+                                       {"proof", ToString(*proof)},
                                        {"address", node.address},
                                        {"key", node.key_id},
                                        {"uuid", node.facts.uuid()},
@@ -125,14 +149,14 @@ absl::StatusOr<std::vector<tls::Certificate>> NodeEnrolment::TryEnrol(
                                        {"image", node.facts.image()},
                                        {"kernel", node.facts.kernel()},
                                        {"cores", node.facts.cores()},
+                                       {"tpm", node.facts.endorsement_key()},
+                                       {"tpm_issuer", issuer},
                                        {"revoked", replaced}});
-  return chain;
+  return Answer{.chain = std::move(chain), .challenge = std::nullopt};
 }
 
-absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const grpc::AuthContext& caller,
-                                                          const proto::EnrolNodeRequest& request,
-                                                          const NodeRow& node,
-                                                          const NodeRow* before, WallTime now) {
+absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveAgain(
+    const grpc::AuthContext& caller, const NodeRow& node, const NodeRow* before) {
   const bool has_certificate = tls::CameByTls(caller) && !tls::PresentedCertificate(caller).empty();
   if (has_certificate) {
     if (const absl::Status status = admission_->Check(caller); !status.ok())
@@ -148,6 +172,42 @@ absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const grpc::AuthContex
         kCertificateRefused, ": a certificate of this key was revoked; start the machine again"));
   if (key == WorkerAdmission::KeyIs::kGood && before != nullptr && before->key_id == node.key_id)
     return Proof::kKey;
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(
+    const NodeRow& node, const NodeRow* before, bool& is_this_node) {
+  const std::string& key = node.facts.endorsement_key();
+  OB_ASSIGN_OR_RETURN(const auto of_serial, tpms_->OfSerial(node.serial));
+  if (of_serial.has_value() && of_serial->endorsement_key != key)
+    return absl::PermissionDeniedError(absl::StrCat(
+        key.empty() ? kTpmMissing : kTpmOther, ": node ", node.serial,
+        " has a TPM, and this machine ", key.empty() ? "shows none" : "shows another",
+        "; if that was replaced, `outboard node rm ",
+        node.serial, "` on the gateway's"));
+  if (of_serial.has_value()) {
+    is_this_node = true;
+    return Proof::kTpm;
+  }
+  if (key.empty()) return std::nullopt;
+  OB_ASSIGN_OR_RETURN(const auto of_key, tpms_->Find(key));
+  if (!of_key.has_value()) return std::nullopt;
+  // Expected without a serial number, it may have one that nobody has, and takes no other node's.
+  if (of_key->serial.empty() && before != nullptr && before->state == NodeState::kEnrolled)
+    return absl::PermissionDeniedError(absl::StrCat(
+        kSerialTaken, ": there is a node ", node.serial,
+        ", which has shown no TPM; if this machine is that, `outboard node expect --serial ",
+        node.serial, " --ek ", key, "` on the gateway's"));
+  if (of_key->serial.empty()) return Proof::kTpm;
+  return absl::PermissionDeniedError(absl::StrCat(
+      kTpmOtherSerial, ": this TPM is node ", of_key->serial,
+      "'s, and the machine says that it is ",
+      node.serial, "; if that is so, `outboard node rm ", of_key->serial, "` on the gateway's"));
+}
+
+absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const proto::EnrolNodeRequest& request,
+                                                          const NodeRow& node,
+                                                          const NodeRow* before, WallTime now) {
   if (!request.claim().empty()) {
     OB_RETURN_IF_ERROR(registry_->CheckClaim(request.claim(), node.serial, node.key_id, now));
     return Proof::kClaim;

@@ -17,6 +17,12 @@ inline constexpr char kSerialTaken[] = "serial_taken";  // the node of this seri
 inline constexpr char kWaitingForApproval[] = "waiting_for_approval";
 inline constexpr char kTooManyWait[] = "too_many_wait";
 inline constexpr char kAsksTooOften[] = "asks_too_often";  // machines of its address
+inline constexpr char kTpmRefused[] = "tpm_refused";  // its keys are of no kind that is known
+inline constexpr char kTpmWrongAnswer[] = "tpm_wrong_answer";  // another TPM's, or altered
+inline constexpr char kTpmChallengeUnknown[] = "tpm_challenge_unknown";  // used, or too old
+inline constexpr char kTpmOther[] = "tpm_other";      // the node of this serial has another TPM
+inline constexpr char kTpmMissing[] = "tpm_missing";  // it has one, and this machine shows none
+inline constexpr char kTpmOtherSerial[] = "tpm_other_serial";  // this TPM is another node's
 inline constexpr char kCertificateRefused[] = "certificate_refused";  // expired, or revoked
 
 // "claim_used" of "claim_used: the claim ..."; "" where there is none.

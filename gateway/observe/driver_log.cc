@@ -37,9 +37,9 @@ void DriverLog::OnSleep(const ObservedSession& session, int64_t idle_s) {
                             {"idle_s", idle_s}});
 }
 
-void DriverLog::OnShelved(const ObservedSession& session, bool is_saved) {
+void DriverLog::OnStored(const ObservedSession& session, bool is_saved) {
   LogInfo(
-      "session_shelved",
+      "session_stored",
       {{"session", session.session.Hex()}, {"account", session.tenant.value}, {"saved", is_saved}});
 }
 
@@ -70,6 +70,14 @@ void DriverLog::OnStepFailed(const ObservedSession& session, uint64_t seq, std::
 
 void DriverLog::OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) {
   LogInfo("worker_joined", {{"worker", name}, {"devices", devices}, {"sessions", sessions}});
+}
+
+void DriverLog::OnSameIdentity(std::string_view name, std::string_view address,
+                               std::string_view other, std::string_view other_address) {
+  LogWarning("worker_identity_shared", {{"worker", name},
+                                        {"address", address},
+                                        {"other", other},
+                                        {"other_address", other_address}});
 }
 
 void DriverLog::OnWorkerRefused(std::string_view name, const absl::Status& why) {

@@ -14,12 +14,14 @@ class DriverLog final : public DriverObserver {
   void OnQueued(const ObservedSession& session, uint64_t ahead) override;
   void OnSleep(const ObservedSession& session, int64_t idle_s) override;
   void OnMoving(const ObservedSession& session, std::string_view why) override;
-  void OnShelved(const ObservedSession& session, bool is_saved) override;
+  void OnStored(const ObservedSession& session, bool is_saved) override;
   void OnEnded(const ObservedSession& session, bool lost) override;
   void OnClientEnded(const ObservedSession& session, const absl::Status& why) override;
   void OnStepFailed(const ObservedSession& session, uint64_t seq, std::string_view op,
                     absl::StatusCode code) override;
   void OnWorkerJoined(std::string_view name, uint64_t devices, uint64_t sessions) override;
+  void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,
+                      std::string_view other_address) override;
   void OnWorkerRefused(std::string_view name, const absl::Status& why) override;
   void OnWorkerLeft(std::string_view name, std::string_view why) override;
   void OnWorkerOffence(const ObservedSession& session, std::string_view name,

@@ -53,7 +53,7 @@ absl::StatusOr<Identity> Authenticator::Client(const Credentials& credentials, S
   if (!rights.from.empty() && !AnyContains(rights.from, AddressesOfPeer(*peer))) {
     CountRefused(Refusal::kKeyAddress);
     return absl::UnauthenticatedError(
-        "the API key is not valid from this address: use it where `outboard key list` says, or "
+        "the API key is not valid from this address: use it where `outboard key ls` says, or "
         "make "
         "one for here (`outboard key create --from`)");
   }

@@ -423,8 +423,9 @@ class Gateway::Impl {
             {.check = use(&WorkerTokens::Check), .spend = use(&WorkerTokens::Spend)});
       }
       OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
+      OB_ASSIGN_OR_RETURN(auto tpms, NodeTpms::Open(AccountsPath(options_.data_folder)));
       node_enrolment_ = std::make_unique<NodeEnrolment>(
-          std::move(nodes), admission_.get(),
+          std::move(nodes), std::move(tpms), admission_.get(),
           options_.node_joins_within_s > 0 ? int64_t{1000} * options_.node_joins_within_s
                                            : NodeEnrolment::kJoinsWithinMs);
       OB_ASSIGN_OR_RETURN(node_drivers_, DriverRows::Open(AccountsPath(options_.data_folder)));

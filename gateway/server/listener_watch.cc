@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "base/host_port.h"
 #include "wire/tls/handshake.h"
 
 namespace outboard::gateway {
@@ -74,13 +75,10 @@ bool Answers(const sockaddr_in& address, bool has_tls, std::chrono::milliseconds
 ListenerWatch::ListenerWatch(const std::string& address, std::function<void()> on_dead,
                              const WatchOptions& options)
     : on_dead_(std::move(on_dead)), options_(options) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
+  const std::optional<HostPort> place = SplitHostPort(address);
   in_addr host{};
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      inet_pton(AF_INET, address.substr(0, colon).c_str(), &host) != 1)
-    return;
-  thread_ = std::thread([this, host = address.substr(0, colon), port] { Work(host, port); });
+  if (!place.has_value() || inet_pton(AF_INET, place->host.c_str(), &host) != 1) return;
+  thread_ = std::thread([this, place = *place] { Work(place.host, place.port); });
 }
 
 ListenerWatch::~ListenerWatch() {

@@ -27,6 +27,15 @@ void CountSent(size_t bytes) {
   telemetry::CountAs(telemetry::Metric::kClientBytes, telemetry::Direction::kOut, bytes);
 }
 
+// "192.0.2.7" of gRPC's "ipv4:192.0.2.7:6667", "::1" of "ipv6:%5B::1%5D:6667"; "" of others.
+std::string HostOfPeer(const std::string& peer) {
+  const size_t begin = peer.find(':'), end = peer.rfind(':');
+  if (!peer.starts_with("ip") || begin == end) return "";
+  std::string host = peer.substr(begin + 1, end - begin - 1);
+  if (host.starts_with("%5B") && host.ends_with("%5D")) host = host.substr(3, host.size() - 6);
+  return host;
+}
+
 }  // namespace
 
 ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
@@ -118,6 +127,7 @@ ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
                              std::string proved_name, const std::string& node,
                              std::function<void(const absl::Status&)> tested)
     : held_(std::move(held)),
+      address_(HostOfPeer(context.peer())),
       record_(CallMethod::kJoin, context),
       port_(driver, this, std::move(proved_name)) {
   if (!node.empty()) port_.SetNode(node, std::move(tested));
@@ -134,7 +144,9 @@ ControlStream::ControlStream(CoreDriver* driver, FleetDoor* door,
 
 ControlStream::ControlStream(CoreDriver* driver, KeyDoor* door,
                              grpc::CallbackServerContext& context)
-    : record_(CallMethod::kJoin, context), port_(driver, this) {
+    : address_(HostOfPeer(context.peer())),
+      record_(CallMethod::kJoin, context),
+      port_(driver, this) {
   Hold();
   door->Admit(Authenticator::CredentialsOf(context), KeyScope::kRun, SlotKind::kStream,
               [this](absl::StatusOr<Admitted> admitted) {

@@ -101,6 +101,7 @@ class ControlStream final
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
+  std::string address() const override { return address_; }
 
  private:
   bool OnMessage(proto::WorkerEvent event) override;
@@ -109,6 +110,7 @@ class ControlStream final
   void OnGone() override { port_.OnGone(); }
 
   std::shared_ptr<const void> held_;
+  const std::string address_;
   CallRecord record_;
   WorkerPort port_;
 };

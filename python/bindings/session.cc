@@ -181,9 +181,11 @@ class Connection {
     ReleaseProcessSession(*session_);
   }
 
-  void Enter() { Scopes().push_back({session_.get(), std::make_unique<SessionScope>(session_)}); }
+  void PushScope() {
+    Scopes().push_back({session_.get(), std::make_unique<SessionScope>(session_)});
+  }
 
-  void Leave() {
+  void PopScope() {
     if (Scopes().empty() || Scopes().back().session != session_.get())
       throw std::runtime_error(
           "a session is left by the thread that entered it, the last one first");
@@ -339,8 +341,8 @@ void BindSession(nb::module_& module) {
       .def("resume", &Connection::Resume, "max_cost"_a.none())
       .def("fork", &Connection::Fork, "count"_a)
       .def("estimates", &Connection::Estimates, "steps"_a)
-      .def("enter", &Connection::Enter)
-      .def("leave", &Connection::Leave);
+      .def("push_scope", &Connection::PushScope)
+      .def("pop_scope", &Connection::PopScope);
   module.def(
       "report",
       [](int64_t step, const nb::dict& values) {

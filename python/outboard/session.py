@@ -152,19 +152,19 @@ class Session:
     @contextlib.contextmanager
     def use(self) -> Iterator[Session]:
         """As `with session`, but leaves it open."""
-        self._connection.enter()
+        self._connection.push_scope()
         try:
             yield self
         finally:
-            self._connection.leave()
+            self._connection.pop_scope()
 
     def __enter__(self) -> Session:
-        self._connection.enter()
+        self._connection.push_scope()
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         try:
-            self._connection.leave()
+            self._connection.pop_scope()
         finally:  # a device that stays rented costs
             if not self._connection.outlives_program:
                 self.close()

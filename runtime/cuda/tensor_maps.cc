@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMapsMax = 16;  // of a kernel: parameters have 4 KiB
 // Of the driver's interface: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
-constexpr std::array<int, 3> kTypes = {6, 9, 7};  // in the order of MappedTensor::Element
+constexpr std::array<int, 4> kTypes = {6, 9, 7, 0};  // in the order of MappedTensor::Element
 constexpr int kNoInterleave = 0, kNoSwizzle = 0, kSwizzle128 = 3, kWholeLines = 3, kZeros = 0;
 constexpr int kMajorMin = 9;
 

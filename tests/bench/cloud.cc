@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 namespace outboard::bench {
@@ -95,7 +96,7 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
 
 std::string Cloud::MakeKey(const std::string& account) const {
   return OutputOf(absl::StrCat(Beside("outboard"), " key create --data ", folder_, " --name bench",
-                               " --tenant ", account, " 2>/dev/null"));
+                               " --account ", account, " 2>/dev/null"));
 }
 
 std::string Cloud::Prefix() const {
@@ -112,6 +113,11 @@ double ProcessCpuSeconds(pid_t pid) {
   double user = 0, system = 0;  // fields 14 and 15 of proc(5)
   if (!(fields >> user >> system)) Die("no processor time in " + text);
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::string Cloud::log() const {
+  std::ifstream file(folder_ + "/log");
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 double Cloud::cpu_seconds() const { return ProcessCpuSeconds(pid_); }

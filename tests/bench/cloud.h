@@ -27,6 +27,7 @@ class Cloud {
   pid_t pid() const { return pid_; }  // of the gateway
   // The folder of the workers' compiled kernels; sessions started after its removal compile again.
   std::string objects() const { return folder_ + "/objects"; }
+  std::string log() const;  // what gateway and workers have said
   // Processor time of the process that is gateway and supervisor, since it started.
   double cpu_seconds() const;
   // "CLOUD=1 ..." for a command line: a program that runs here.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -36,7 +37,7 @@ program::ValueId BiasAndRelu(program::ProgramBuilder& b, program::SumPlace place
 }
 
 // All layouts in two tiles; clusters of two and four; sums in parts; few steps; an epilogue that
-// reads; results of f32.
+// reads; results of f32; 8-bit floats and TF32.
 std::vector<HopperKernel> Kernels() {
   std::vector<HopperKernel> kernels;
   for (const int64_t columns : {128, 256})
@@ -63,6 +64,14 @@ std::vector<HopperKernel> Kernels() {
   }
   for (const int64_t k : {128, 192})
     kernels.push_back({{.m = 1024, .n = 1024, .k = k}, {.columns = 256}, nullptr});
+  product = square;
+  product.b_by_columns = true;
+  product.dtype = DType::kF32;
+  kernels.push_back(
+      {product, {.columns = 256, .persistent_blocks = kSms, .cluster = 2}, nullptr});
+  product.dtype = DType::kF8E4M3;
+  for (const int64_t cluster : {1, 2})
+    kernels.push_back({product, {.persistent_blocks = kSms, .cluster = cluster}, nullptr});
   return kernels;
 }
 
@@ -85,14 +94,16 @@ absl::StatusOr<GpuHopperFigures> MeasureGpuHopper() {
                         MachineCodeOf(ptxas, nvdisasm, kernel.object, kHopperArch));
     figures.serialised =
         figures.serialised.value_or(0) + absl::StrContains(code.said, "serialized");
-    // The innermost one.
-    const std::vector<CodeLoop> loops = LoopsWith("HGMMA", code.listing);
-    const auto main_loop = std::min_element(
-        loops.begin(), loops.end(),
-        [](const CodeLoop& a, const CodeLoop& b) { return a.instructions < b.instructions; });
-    if (main_loop != loops.end())
-      figures.instructions_per_hgmma =
-          std::max(figures.instructions_per_hgmma.value_or(0), main_loop->PerProduct());
+    for (const auto& [product, most] : {std::pair("HGMMA", &figures.instructions_per_hgmma),
+                                        std::pair("QGMMA", &figures.instructions_per_qgmma)}) {
+      // The innermost one.
+      const std::vector<CodeLoop> loops = LoopsWith(product, code.listing);
+      const auto main_loop = std::min_element(
+          loops.begin(), loops.end(),
+          [](const CodeLoop& a, const CodeLoop& b) { return a.instructions < b.instructions; });
+      if (main_loop != loops.end())
+        *most = std::max(most->value_or(0), main_loop->PerProduct());
+    }
   }
   return figures;
 }

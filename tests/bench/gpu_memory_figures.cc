@@ -20,8 +20,11 @@ void ProductsByWarpgroups() {
     return ReportSkipped("ptx_instructions_per_hgmma",
                          product.ok() ? kNoTools : std::string(product.status().message()));
   Report("ptx_instructions_per_hgmma", *product->instructions_per_hgmma, "count", "",
-         "in the main loop, the most of 25 products by warpgroups, with clusters and without; "
+         "in the main loop, the most of all products by warpgroups but those of 8-bit floats; "
          "at most 16 are wanted");
+  if (product->instructions_per_qgmma)
+    Report("ptx_instructions_per_qgmma", *product->instructions_per_qgmma, "count", "",
+           "in the main loop of products of 8-bit floats by warpgroups; 16 of them add in f32");
   Report("ptx_wgmma_serialised", static_cast<double>(*product->serialised), "count", "",
          "of these products; 0 are wanted");
 }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
@@ -105,9 +106,11 @@ void LossFigures() {
       values.push_back(ValueOrDie(program.Step()));
       undisturbed = std::move(values);
     } else {
-      std::vector<int> ranks;  // and the spare one, which is the youngest
-      while (ranks.size() != 3) ranks = test::DescendantsNamed(cloud.pid(), "executor");
-      std::sort(ranks.begin(), ranks.end());
+      const std::string id = absl::BytesToHexString(program.session().stats().session_id);
+      int ranks[2] = {};  // a third process is spare
+      for (uint32_t rank = 0; rank < 2; ++rank)
+        ranks[rank] = test::ExecutorOf(cloud.log(), id, rank);
+      OB_CHECK(ranks[0] > 0 && ranks[1] > 0);
       kill(ranks[1], SIGSTOP);
       std::thread step([&] { values.push_back(ValueOrDie(program.Step())); });
       std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits

@@ -4,11 +4,15 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/write.hpp>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,6 +69,37 @@ TEST_F(ImageStoreTest, ImageAdd_RefusesWhatDoesNotFit) {
   std::ofstream(kept, std::ios::app) << "x";
   EXPECT_EQ(ReadStoredImage(data, image.digest).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Each byte counts: the first, one in the middle and the last of each file that is kept.
+TEST_F(ImageStoreTest, AnImage_AlteredInAnyOfItsParts_IsNotServed) {
+  const std::string data = folder_ / "data";
+  const BootImage image = MakeImage(folder_ / "new", "6.1", "6.1");
+  ASSERT_TRUE(AddImage(data, {.folder = folder_ / "new"}).ok());
+  const std::string kept = data + "/images/" + image.digest.substr(7);
+  const auto is_served = [&] { return ReadStoredImage(data, image.digest).ok(); };
+  ASSERT_TRUE(is_served());
+  int altered = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kept)) {
+    if (entry.path().filename() == "kernel-release") continue;  // no machine is sent it
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(entry.path()));
+    for (const int64_t at : {int64_t{0}, bytes / 2, bytes - 1}) {
+      const auto write = [&](int byte) {
+        file.seekp(at);
+        file.put(static_cast<char>(byte));
+        file.flush();
+      };
+      file.seekg(at);
+      const int was = file.get();
+      write(was ^ 1);
+      EXPECT_FALSE(is_served()) << entry.path() << ", byte " << at;
+      write(was);
+      ++altered;
+    }
+  }
+  EXPECT_GE(altered, 3 * 3);  // kernel, initramfs, the list of both
+  EXPECT_TRUE(is_served());
 }
 
 TEST_F(ImageStoreTest, ImageAdd_WithASigner_AsksForItsSignature) {
@@ -297,7 +332,7 @@ TEST_F(ImageStoreTest, AMachine_FetchesADriverByItsDigest_AndBelievesNothingElse
   };
   worker::FetchOptions options = good;
   options.digest = "sha256:" + std::string(64, '0');
-  refused(options, absl::StatusCode::kUnavailable);  // there is none
+  refused(options, absl::StatusCode::kNotFound);
   options.digest = "sha256:..";
   refused(options, absl::StatusCode::kInvalidArgument);
   options = good;
@@ -305,7 +340,10 @@ TEST_F(ImageStoreTest, AMachine_FetchesADriverByItsDigest_AndBelievesNothingElse
   refused(options, absl::StatusCode::kInvalidArgument);
   options = good;
   options.bytes += 1;  // it never comes
-  refused(options, absl::StatusCode::kUnavailable);
+  refused(options, absl::StatusCode::kNotFound);
+  options = good;
+  options.path = folder_ / "no folder/fetched";
+  refused(options, absl::StatusCode::kResourceExhausted);
   options = good;
   options.server = "127.0.0.1:1";
   options.tries_max = 1;
@@ -316,46 +354,171 @@ TEST_F(ImageStoreTest, AMachine_FetchesADriverByItsDigest_AndBelievesNothingElse
   refused(good, absl::StatusCode::kDataLoss);
 }
 
-// A boot server that sends some bytes of each answer, and ends.
+// A server at a free port of loopback that sends each connection the next of `answers` and closes
+// it, and then no other.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::vector<std::string> answers)
+      : acceptor_(io_), thread_([this, answers = std::move(answers)] {
+          for (const std::string& answer : answers) {
+            tcp::socket socket(io_);
+            acceptor_.accept(socket);
+            if (ending_) return;
+            std::string request(4096, 0);
+            boost::system::error_code ignored;
+            request.resize(socket.read_some(boost::asio::buffer(request), ignored));
+            const size_t range = request.find("Range: ");
+            ranges_.push_back(request.substr(range, request.find("\r\n", range) - range));
+            boost::asio::write(socket, boost::asio::buffer(answer), ignored);
+          }
+        }) {}
+  std::string port() const { return std::to_string(acceptor_.local_endpoint().port()); }
+  // What was asked for, once all have been answered.
+  std::vector<std::string> ranges() {
+    if (thread_.joinable()) thread_.join();
+    return ranges_;
+  }
+  ~ScriptedServer() {
+    ending_ = true;  // also where a connection that was to come has not
+    tcp::socket last(io_);
+    boost::system::error_code ignored;
+    last.connect(acceptor_.local_endpoint(), ignored);
+    ranges();
+  }
+
+  // From byte `from` on, `bytes` of it and no more.
+  static std::string Part(const std::string& file, size_t from, size_t bytes) {
+    const std::string size = std::to_string(file.size());
+    return "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " + std::to_string(from) + "-" +
+           size + "/" + size + "\r\n\r\n" + file.substr(from, bytes);
+  }
+
+ private:
+  using tcp = boost::asio::ip::tcp;
+  // Listens before the thread begins.
+  struct Listener : tcp::acceptor {
+    explicit Listener(boost::asio::io_context& io) : tcp::acceptor(io) {
+      EXPECT_TRUE(ListenAt({boost::asio::ip::address_v4::loopback(), 0}, "here", *this).ok());
+    }
+  };
+  boost::asio::io_context io_;
+  Listener acceptor_;
+  std::atomic<bool> ending_{false};
+  std::vector<std::string> ranges_;
+  std::thread thread_;
+};
+
 TEST_F(ImageStoreTest, AFetch_ThatEndsTooSoon_GoesOnWhereItWas) {
   constexpr size_t kAtOnce = 900'000;
-  using boost::asio::ip::tcp;
-  boost::asio::io_context io;
-  tcp::acceptor acceptor(io);
-  ASSERT_TRUE(ListenAt({boost::asio::ip::address_v4::loopback(), 0}, "here", acceptor).ok());
-  std::vector<std::string> ranges;
-  std::thread server([&] {
-    for (size_t sent = 0; sent < initramfs_.size();) {
-      tcp::socket socket(io);
-      acceptor.accept(socket);
-      std::string request(4096, 0);
-      request.resize(socket.read_some(boost::asio::buffer(request)));
-      const size_t range = request.find("Range: ");
-      ranges.push_back(request.substr(range, request.find("\r\n", range) - range));
-      const std::string part = initramfs_.substr(sent, kAtOnce);
-      boost::system::error_code ignored;
-      const std::string size = std::to_string(initramfs_.size());
-      const std::string answer = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " +
-                                 std::to_string(sent) + "-" + size + "/" + size + "\r\n\r\n" +
-                                 part;
-      boost::asio::write(socket, boost::asio::buffer(answer), ignored);
-      sent += part.size();
-    }
-  });
+  std::vector<std::string> parts;
+  for (size_t sent = 0; sent < initramfs_.size(); sent += kAtOnce)
+    parts.push_back(ScriptedServer::Part(initramfs_, sent, kAtOnce));
+  ASSERT_GT(parts.size(), 2u);
+  ScriptedServer server(parts);
+  const absl::Status fetched =
+      worker::FetchByDigest({.server = "127.0.0.1:" + server.port(),
+                             .digest = "sha256:" + Sha256Of(folder_ / "initramfs"),
+                             .bytes = initramfs_.size(),
+                             .path = folder_ / "fetched"});
+  EXPECT_TRUE(fetched.ok()) << fetched;
+  EXPECT_EQ(server.ranges()[0], "Range: bytes=0-");
+  EXPECT_EQ(server.ranges()[1], "Range: bytes=" + std::to_string(kAtOnce) + "-");
+}
+
+// The boot server starts again, say, or is told of the driver later than the gateway.
+TEST_F(ImageStoreTest, AFetch_GoesOnForEver_WhileTheAnswerIsNotNow) {
+  std::vector<std::string> answers(8, "");  // connections that end
+  for (const char* const later : {"503 Busy", "500 Broken", "429 Too many"})
+    answers.push_back("HTTP/1.1 " + std::string(later) + "\r\nContent-Length: 0\r\n\r\n");
+  answers.push_back(ScriptedServer::Part(initramfs_, 0, initramfs_.size()));
+  ScriptedServer server(answers);
+  std::vector<std::string> why;
   const absl::Status fetched = worker::FetchByDigest(
-      {.server = "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()),
+      {.server = "127.0.0.1:" + server.port(),
        .digest = "sha256:" + Sha256Of(folder_ / "initramfs"),
        .bytes = initramfs_.size(),
-       .path = folder_ / "fetched"});
-  server.join();
+       .path = folder_ / "fetched",
+       .pause_first_s = 0.001,
+       .pause_most_s = 0.002,
+       .on_pause = [&](const absl::Status& status) { why.emplace_back(status.message()); }});
   EXPECT_TRUE(fetched.ok()) << fetched;
-  ASSERT_GT(ranges.size(), 2u);
-  EXPECT_EQ(ranges[0], "Range: bytes=0-");
-  EXPECT_EQ(ranges[1], "Range: bytes=" + std::to_string(kAtOnce) + "-");
+  ASSERT_EQ(why.size(), 11u);
+  EXPECT_EQ(why[8], "the boot server answers 503");
+}
+
+TEST_F(ImageStoreTest, AFetch_ThatIsRefused_EndsAtOnce) {
+  for (const char* const never : {"404 Not Found", "403 No", "302 Found", "200 OK"}) {
+    ScriptedServer server(
+        {"HTTP/1.1 " + std::string(never) + "\r\nContent-Length: 0\r\n\r\n"});
+    const absl::Status fetched =
+        worker::FetchByDigest({.server = "127.0.0.1:" + server.port(),
+                               .digest = "sha256:" + std::string(64, 'a'),
+                               .bytes = 1000,
+                               .path = folder_ / "fetched"});
+    EXPECT_EQ(fetched.code(), absl::StatusCode::kNotFound) << fetched;
+  }
+  // Not the part that it asks for.
+  ScriptedServer server({ScriptedServer::Part(initramfs_, 7, 100)});
+  const absl::Status fetched =
+      worker::FetchByDigest({.server = "127.0.0.1:" + server.port(),
+                             .digest = "sha256:" + std::string(64, 'a'),
+                             .bytes = 1000,
+                             .path = folder_ / "fetched"});
+  EXPECT_EQ(fetched.code(), absl::StatusCode::kDataLoss) << fetched;
+}
+
+// The system's look-up can neither be bounded nor ended: it goes on beside, one at a time.
+TEST_F(ImageStoreTest, AFetch_WhoseNameTakesLong_WaitsNoLongerThanItMay_AndUsesTheAnswerLater) {
+  ScriptedServer server({ScriptedServer::Part(initramfs_, 0, initramfs_.size())});
+  std::promise<void> answers;
+  std::atomic<int> asked{0};
+  worker::FetchOptions options{.server = "boot.example:" + server.port(),
+                               .digest = "sha256:" + Sha256Of(folder_ / "initramfs"),
+                               .bytes = initramfs_.size(),
+                               .path = folder_ / "fetched",
+                               .pause_first_s = 0.001,
+                               .pause_most_s = 0.002,
+                               .patience_s = 0.02};
+  int pauses = 0;
+  options.on_pause = [&](const absl::Status& why) {
+    EXPECT_NE(why.message().find("has no address"), std::string::npos) << why;
+    if (++pauses != 3) return;
+    answers.set_value();
+    options.patience_s = 20;
+  };
+  options.look_up = [&asked, wait = answers.get_future().share()](const std::string& host) {
+    EXPECT_EQ(host, "boot.example");
+    ++asked;
+    wait.wait();
+    return std::vector<std::string>{"127.0.0.1"};
+  };
+  const absl::Status fetched = worker::FetchByDigest(options);
+  EXPECT_TRUE(fetched.ok()) << fetched;
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(pauses, 3);
+}
+
+TEST_F(ImageStoreTest, AFetch_ThatIsStopped_EndsWhileItWaitsForAName) {
+  std::stop_source stop;
+  auto answers = std::make_shared<std::promise<void>>();  // the look-up outlives the fetch
+  const absl::Status fetched = worker::FetchByDigest(
+      {.server = "boot.example:80",
+       .digest = "sha256:" + std::string(64, 'a'),
+       .bytes = 1000,
+       .path = folder_ / "fetched",
+       .patience_s = 1000,
+       .stop = stop.get_token(),
+       .look_up = [&stop, wait = answers->get_future().share()](const std::string&) {
+         stop.request_stop();
+         wait.wait();
+         return std::vector<std::string>();
+       }});
+  EXPECT_EQ(fetched.code(), absl::StatusCode::kUnavailable) << fetched;
+  answers->set_value();
 }
 
 // A boot server that sends a byte now and then, for as long as it is heard.
-TEST_F(ImageStoreTest, AFetch_FromAServerThatDrips_Ends) {
+TEST_F(ImageStoreTest, AFetch_FromAServerThatDrips_BeginsAnew) {
   using boost::asio::ip::tcp;
   boost::asio::io_context io;
   tcp::acceptor acceptor(io);
@@ -374,7 +537,8 @@ TEST_F(ImageStoreTest, AFetch_FromAServerThatDrips_Ends) {
        .digest = "sha256:" + std::string(64, 'a'),
        .bytes = 1000,
        .path = folder_ / "fetched",
-       .within_s = 0.1});
+       .tries_max = 1,
+       .connection_within_s = 0.1});
   server.join();
   EXPECT_EQ(fetched.code(), absl::StatusCode::kUnavailable) << fetched;
 }
@@ -399,6 +563,27 @@ TEST(NodeDriver, ItsKernelAndItsModules_AreChecked) {
        }()})
     EXPECT_EQ(modules(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
   EXPECT_EQ(worker::DriverLibraries(folder.path()), "");
+}
+
+TEST(NodeDriver, ItsFile_IsKeptFromSessions) {
+  const test::TempFolder folder;
+  proto::NodeDriver named;
+  named.set_bytes(uint64_t{1} << 30);
+  EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), nullptr), 0u);
+  EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), &named), named.bytes());
+  // More than half of the machine's: it is not fetched.
+  proto::NodeDriver large;
+  large.set_bytes(uint64_t{1} << 60);
+  EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), &large), 0u);
+  const auto never = [](const absl::Status& why) { ADD_FAILURE() << why; };
+  EXPECT_EQ(worker::UseDriver(large, "127.0.0.1:1", "", folder.path(), {}, never).code(),
+            absl::StatusCode::kResourceExhausted);
+  // That of an earlier start, whatever was named.
+  std::filesystem::create_directories(folder / "driver");
+  std::ofstream(folder / "driver/kernel-release") << "6.1\n";
+  std::ofstream(folder / "driver-loaded") << "sha256:...\n";
+  std::ofstream(folder / "driver.squashfs") << std::string(1234, 'x');
+  EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), nullptr), 1234u);
 }
 
 }  // namespace

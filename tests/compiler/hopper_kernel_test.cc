@@ -38,6 +38,7 @@ struct KernelCase {
   int multiprocessors = 132;
   bool computed = false;  // A is 2 * a: no load
   int64_t shift = 0;      // of A's index
+  bool tf32 = false;      // operands of f32 may be rounded
   int boxed = 1;          // results that leave in boxes
 };
 
@@ -57,7 +58,10 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
   if (p.computed) a = Add(g, a, a);
   const UOp* const b =
       LoadAt(g, 2, p.dtype, batches * p.k * p.n, index(n, p.n, /*turned=*/!p.b_turned));
-  const UOp* y = Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
+  const auto wide = [&](const UOp* x) {
+    return x->dtype == DType::kF32 ? x : Cast(g, x, DType::kF32);
+  };
+  const UOp* y = Fold(g, Op::kAdd, Mul(g, wide(a), wide(b)), {k});
   const int64_t elements = batches * p.m * p.n;
   const UOp* const at = RowMajor(g, {batch, head, m, n}, {p.batch, p.heads, p.m, p.n});
   if (p.after == After::kBiasAndRelu)
@@ -66,16 +70,18 @@ const UOp* KernelOf(Graph& g, const KernelCase& p) {
   if (p.after == After::kGradientOfRelu)  // where the activation was not cut off
     y = Alu(g, Op::kWhere,
             Alu(g, Op::kCmpLt, ConstFloat(g, DType::kF32, 0),
-                Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32)),
+                wide(LoadAt(g, 3, p.dtype, elements, at))),
             y, ConstFloat(g, DType::kF32, 0));
   if (p.after == After::kInPlace) y = Add(g, y, LoadAt(g, 0, p.result, elements, at));
   if (p.after == After::kResidual)
-    y = Add(g, y, Cast(g, LoadAt(g, 3, p.dtype, elements, at), DType::kF32));
-  std::vector<const UOp*> stores = {StoreAt(g, 0, elements, at, Cast(g, y, p.result))};
+    y = Add(g, y, wide(LoadAt(g, 3, p.dtype, elements, at)));
+  std::vector<const UOp*> stores = {
+      StoreAt(g, 0, elements, at, p.result == DType::kF32 ? y : Cast(g, y, p.result))};
   if (p.after == After::kTwoTypes)
     stores.push_back(StoreAt(g, 3, elements, at, Cast(g, Mul(g, y, y), p.dtype)));
   if (p.after == After::kTwoResults) stores.push_back(StoreAt(g, 3, elements, at, Mul(g, y, y)));
-  return Sink(g, stores);
+  return g.MakeChecked(Op::kSink, DType::kVoid, stores,
+                       p.tf32 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{});
 }
 
 codegen::LoopNest NestOf(Graph& guards, const UOp* sink) {
@@ -186,6 +192,33 @@ TEST(HopperKernel, ProductsWithEpilogues_RunAsTheWalk) {
        .result = DType::kBF16,
        .multiprocessors = 1,
        .boxed = 0},
+      {.name = "e4m3, bias and relu",
+       .m = 256,
+       .n = 128,
+       .k = 256,
+       .b_turned = true,
+       .dtype = DType::kF8E4M3,
+       .result = DType::kBF16,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 2},
+      {.name = "e5m2, residual, remainders, persistent",
+       .m = 392,
+       .n = 136,
+       .k = 272,
+       .b_turned = true,
+       .dtype = DType::kF8E5M2,
+       .result = DType::kBF16,
+       .after = After::kResidual,
+       .multiprocessors = 2},
+      {.name = "TF32, remainders",
+       .m = 200,
+       .n = 136,
+       .k = 100,
+       .b_turned = true,
+       .dtype = DType::kF32,
+       .after = After::kBiasAndRelu,
+       .multiprocessors = 1,
+       .tf32 = true},
       {.name = "batches and heads",
        .m = 128,
        .n = 128,
@@ -237,6 +270,18 @@ TEST(HopperKernel, TilesAsAnOptAsksForThem_RunAsTheWalk) {
       EXPECT_EQ(*spilled, 0);
     }
   }
+}
+
+TEST(HopperKernel, TilesOf8BitFloats_HaveHalfOfTheColumns) {
+  Graph g;
+  const UOp* const sink =
+      KernelOf(g, {.m = 256, .n = 256, .k = 256, .b_turned = true, .dtype = DType::kF8E5M2});
+  CompileOptions options{.target = CudaTarget("sm_90a", 132)};
+  options.opts = {{codegen::OptKind::kWgmma, 2, program::WgmmaAmount({.columns = 256})}};
+  const absl::Status status = CompileKernel(sink, options).status();
+  EXPECT_TRUE(absl::StrContains(status.message(), "64 to 128 columns")) << status;
+  options.opts = {{codegen::OptKind::kWgmma, 2, program::WgmmaAmount({.columns = 128})}};
+  EXPECT_TRUE(CompileKernel(sink, options).ok());
 }
 
 TEST(HopperKernel, TilesThatABlockHasNoRoomFor_AreRefusedByTheirLimit) {
@@ -295,6 +340,10 @@ TEST(HopperKernel, WhatNoViewCanCopy_IsLeftToOthers) {
   const std::pair<KernelCase, const char*> cases[] = {
       {{.name = "rows of 252 bytes", .k = 126}, "252 bytes apart"},
       {{.name = "a computed operand", .computed = true}, "computed"},
+      {{.name = "e4m3 by columns", .dtype = DType::kF8E4M3}, "by columns"},
+      {{.name = "TF32 by columns", .a_turned = true, .dtype = DType::kF32, .tf32 = true},
+       "by columns"},
+      {{.name = "f32", .b_turned = true, .dtype = DType::kF32}, "the sum of two TF32"},
       {{.name = "an index that begins elsewhere", .shift = 8}, "no sum of its loops"},
   };
   for (const auto& [test, why] : cases) {

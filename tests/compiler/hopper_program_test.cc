@@ -408,11 +408,12 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
     change(map);
     return map;
   };
-  const auto product = [](ProgramBuilder& b, int64_t columns, int64_t sums, DType type) {
+  const auto product = [](ProgramBuilder& b, int64_t columns, int64_t sums, DType type,
+                          int64_t leading = 0, int64_t alone = 0) {
     b.Special(Grid::kThread, 128);
     const ValueId c = b.Alloc(Space::kPrivate, DType::kF32, sums);
     const ValueId tile = b.Alloc(Space::kShared, type, 64 * 64);
-    b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, 0});
+    b.Do(Code::kGroupMma, {c, tile, b.Int(0), tile, b.Int(0)}, {columns, 0, leading, alone});
   };
   const HopperRefusal cases[] = {
       {"barriers are u64", [](ProgramBuilder& b) { b.Alloc(Space::kBarriers, DType::kU32, 2); }},
@@ -436,6 +437,10 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
       {"is of another type",
        [&](ProgramBuilder& b) {
          view(b, with([](auto& m) { m.element = MappedTensor::Element::kF16; }));
+       }},
+      {"is of another type",
+       [&](ProgramBuilder& b) {
+         view(b, with([](auto& m) { m.element = MappedTensor::Element::kByte; }));
        }},
       {"has a stride of 130 bytes",
        [&](ProgramBuilder& b) { view(b, with([](auto& m) { m.strides = {130}; })); }},
@@ -464,7 +469,13 @@ TEST(HopperProgram, SpecRefusesWhatIsNoProgram) {
       {"60 columns", [&](ProgramBuilder& b) { product(b, 60, 30, DType::kBF16); }},
       {"private memory of 32 f32", [&](ProgramBuilder& b) { product(b, 64, 31, DType::kBF16); }},
       {"of a type that it has no form for",
-       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF32); }},
+       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF64); }},
+      {"rows side by side, of 1 bytes",
+       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF8E4M3, 1024); }},
+      {"rows side by side, of 4 bytes",
+       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kF32, 1024); }},
+      {"neither adds nor is alone",
+       [&](ProgramBuilder& b) { product(b, 64, 32, DType::kBF16, 0, 2); }},
       {"a warpgroup may enter apart",
        [](ProgramBuilder& b) {
          const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 256), b.Int(64)));

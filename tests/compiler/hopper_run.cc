@@ -96,6 +96,24 @@ std::vector<HopperCase> HopperCases() {
   add("sums in two parts, batches", {.m = 72, .n = 128, .k = 320, .batch = 2},
       {.columns = 128, .split = 2})
       .product.c_dtype = DType::kBF16;
+  // Operands of other widths: 128 of k in a stage, or 32; K-major alone.
+  const auto narrow = [&](std::string name, DType dtype, HopperProduct product, HopperTile tile) {
+    product.dtype = dtype;
+    product.b_by_columns = true;
+    HopperCase& test = add(absl::StrCat(name, ", ", std::string(Name(dtype))), product, tile);
+    test.seeds = 1;
+    return &test;
+  };
+  narrow("ring", DType::kF8E4M3, {.m = 128, .n = 128, .k = 640}, {});
+  narrow("ring", DType::kF32, {.m = 128, .n = 128, .k = 160}, {});
+  for (const DType dtype : {DType::kF8E5M2, DType::kF32})
+    narrow("remainders, persistent", dtype, {.m = 200, .n = 72, .k = 128 / ByteWidth(dtype) + 16},
+           {.columns = 64, .stages = 2, .persistent_blocks = 1})
+        ->product.c_dtype = DType::kBF16;
+  narrow("cluster and batches", DType::kF8E4M3, {.m = 256, .n = 128, .k = 400, .batch = 2},
+         {.stages = 2, .cluster = 2, .order = 2});
+  narrow("sums in two parts", DType::kF8E5M2, {.m = 128, .n = 128, .k = 1040}, {.split = 2});
+  narrow("256 columns", DType::kF32, {.m = 128, .n = 256, .k = 96}, {.columns = 256});
   HopperCase& bias = add("bias and relu to bf16", {.m = 120, .n = 192, .k = 64}, {.stages = 2});
   bias.product.c_dtype = DType::kBF16;
   bias.product.buffer_count = 4;

@@ -1,5 +1,5 @@
 // The walk is most of what tests of kernels take, so that a node's value is kept until a counter
-// that it depends on changes.
+// that it depends on changes, and the rounds of a plain reduction ask no node whether it did.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -39,7 +39,7 @@ class Walker {
 
   absl::Status Run() {
     std::vector<Value> values(stores_.size());
-    Loop(ranges_, 0, [&] {
+    Loop(ranges_, 0, ranges_.size(), [&] {
       for (size_t i = 0; i < stores_.size(); ++i) values[i] = Eval(stores_[i].value);
       for (size_t i = 0; i < stores_.size(); ++i) {
         if (stores_[i].gate >= 0 && Eval(stores_[i].gate).i == 0) continue;
@@ -67,8 +67,11 @@ class Walker {
     uint64_t depends = 0;
     int counter = -1;  // of a RANGE
     int group = 0;
-    uint64_t version = 0;  // the group's, when `value` was computed
+    uint64_t version = 0;  // the group's, when `value` was computed; 0: none
     Value value;
+    int64_t slot = -1, elements = 0;  // of an INDEX: where it reads or writes
+    int width = 0;
+    std::vector<int> steps;  // of a REDUCE_LOOP: see StepsOf
   };
   // The nodes that depend on the same counters.
   struct Group {
@@ -109,8 +112,38 @@ class Walker {
     });
     node.group = static_cast<int>(same - groups_.begin());
     if (same == groups_.end()) groups_.push_back({node.depends});
+    if (uop->op == Op::kIndex) {
+      const GlobalOf global(uop->src[0]);
+      node.slot = global.slot();
+      node.elements = global.elements();
+      node.width = ByteWidth(uop->dtype);
+    }
+    if (!node.ranges.empty()) node.steps = StepsOf(node);
     places_[uop] = place;
     nodes_.push_back(std::move(node));
+  }
+
+  // What each round of a reduction's last range computes, sources first. Empty where the values
+  // have a say in it (a WHERE or a gate leaves a source out) and where there is a loop inside.
+  std::vector<int> StepsOf(const Node& reduction) const {
+    const uint64_t range = nodes_[reduction.ranges.back()].depends;
+    std::vector<bool> is_seen(nodes_.size());
+    std::vector<int> open = {reduction.src[0]}, steps;
+    while (!open.empty()) {
+      const int place = open.back();
+      open.pop_back();
+      if (is_seen[place]) continue;
+      is_seen[place] = true;
+      const Node& node = nodes_[place];
+      const bool changes = (node.depends & range) != 0;
+      const bool is_gated = node.op == Op::kLoad && node.src[1] >= 0;
+      if (node.op == Op::kReduceLoop || (changes && (node.op == Op::kWhere || is_gated))) return {};
+      for (const int source : node.src)
+        if (source >= 0) open.push_back(source);
+      if (changes && node.op != Op::kRange && node.op != Op::kIndex) steps.push_back(place);
+    }
+    std::sort(steps.begin(), steps.end());
+    return steps;
   }
 
   void Change(int bit) {
@@ -122,26 +155,26 @@ class Walker {
   }
 
   template <typename Body>
-  void Loop(const std::vector<int>& ranges, size_t level, const Body& body) {
-    if (level == ranges.size()) return body();
+  void Loop(const std::vector<int>& ranges, size_t level, size_t levels, const Body& body) {
+    if (level == levels) return body();
     // A reduction inside may have the same range: the terms of a softmax need the sum of all.
     Node& range = nodes_[ranges[level]];
     const int64_t before = range.value.i, extent = RangeOf(range.uop).extent();
     for (int64_t i = 0; i < extent; ++i) {
       Count(range, i);
-      Loop(ranges, level + 1, body);
+      Loop(ranges, level + 1, levels, body);
     }
     Count(range, before);
   }
 
+  template <bool kIsStep = false>
   char* At(const Node& index) {
-    const GlobalOf global(index.uop->src[0]);
-    const int64_t element = Eval(index.src[1]).i;
-    if (element < 0 || element >= global.elements()) {
-      status_ = absl::OutOfRangeError(absl::StrCat("slot ", global.slot(), " element ", element));
+    const int64_t element = Source<kIsStep>(index.src[1]).i;
+    if (element < 0 || element >= index.elements) {
+      status_ = absl::OutOfRangeError(absl::StrCat("slot ", index.slot, " element ", element));
       return nullptr;
     }
-    return buffers_[global.slot()].data() + element * ByteWidth(index.dtype);
+    return buffers_[index.slot].data() + element * index.width;
   }
 
   // By value: what is evaluated next may run a loop that changes it.
@@ -156,11 +189,18 @@ class Walker {
     return node.value;
   }
 
+  // Of a step its sources are known: steps before it, and what does not change in the loop.
+  template <bool kIsStep>
+  Value Source(int place) {
+    return kIsStep ? nodes_[place].value : Eval(place);
+  }
+
   static Value OfInt(int64_t value) { return {.i = value}; }
   static Value OfFloat(double value) { return {.f = value}; }
 
+  template <bool kIsStep = false>
   Value Compute(const Node& node) {
-    const auto source = [&](int i) { return Eval(node.src[i]); };
+    const auto source = [&](int i) { return Source<kIsStep>(node.src[i]); };
     // What kernels are mostly made of, without the reference's vectors, which would be nearly all
     // of the time.
     const bool index = node.of == DType::kI64, f32 = node.of == DType::kF32;
@@ -189,7 +229,7 @@ class Walker {
       }
       case Op::kLoad: {
         if (node.src[1] >= 0 && source(1).i == 0) return source(2);
-        const char* const at = At(nodes_[node.src[0]]);
+        const char* const at = At<kIsStep>(nodes_[node.src[0]]);
         if (IsFloat(node.dtype)) return OfFloat(at ? LoadFloat(node.dtype, at) : 0);
         return OfInt(at ? LoadInt(node.dtype, at) : 0);
       }
@@ -207,11 +247,10 @@ class Walker {
       case Op::kReduceLoop: return Fold(node);
       default: break;
     }
-    return ByReference(node);
+    return ByReference(node, source(0), node.src[1] >= 0 ? source(1) : Value());
   }
 
-  Value ByReference(const Node& node) {
-    const Value a = Eval(node.src[0]), b = node.src[1] >= 0 ? Eval(node.src[1]) : Value();
+  Value ByReference(const Node& node, const Value& a, const Value& b) {
     const auto set = [&](LaneBlock& lane, const Value& value) {
       lane.Resize(node.of, 1);
       IsFloat(node.of) ? void(lane.f[0] = value.f) : void(lane.i[0] = value.i);
@@ -226,12 +265,34 @@ class Walker {
     return IsFloat(node.dtype) ? OfFloat(out_.f[0]) : OfInt(out_.i[0]);
   }
 
+  // Calls `take` with each term of a reduction.
+  template <typename Take>
+  void Rounds(const Node& node, const Take& take) {
+    Node& range = nodes_[node.ranges.back()];
+    const int64_t extent = RangeOf(range.uop).extent();
+    if (node.steps.empty() || extent == 0) {
+      Loop(node.ranges, 0, node.ranges.size(), [&] { take(Eval(node.src[0])); });
+      return;
+    }
+    Loop(node.ranges, 0, node.ranges.size() - 1, [&] {
+      const int64_t before = range.value.i;
+      Count(range, 0);
+      take(Eval(node.src[0]));  // computes what the steps read, too
+      for (range.value.i = 1; range.value.i < extent; ++range.value.i) {
+        for (const int step : node.steps) nodes_[step].value = Compute<true>(nodes_[step]);
+        take(nodes_[node.src[0]].value);
+      }
+      for (const int step : node.steps) nodes_[step].version = 0;
+      Count(range, before);
+    });
+  }
+
   Value Fold(const Node& node) {
     const Op op = ReduceOf(node.uop).op();
     if (IsFloat(node.dtype)) {
       double total = op == Op::kMax ? -INFINITY : op == Op::kMul;
-      Loop(node.ranges, 0, [&] {
-        const double value = Eval(node.src[0]).f;
+      Rounds(node, [&](const Value& term) {
+        const double value = term.f;
         total = op == Op::kMax   ? reference::MaxFloat(total, value)
                 : op == Op::kMul ? total * value
                                  : total + value;
@@ -239,9 +300,8 @@ class Walker {
       return OfFloat(RoundTo(node.dtype, total));
     }
     int64_t total = op == Op::kMax ? IntMin(node.dtype) : op == Op::kMul;
-    Loop(node.ranges, 0, [&] {
-      const auto value = static_cast<uint64_t>(Eval(node.src[0]).i),
-                 before = static_cast<uint64_t>(total);
+    Rounds(node, [&](const Value& term) {
+      const auto value = static_cast<uint64_t>(term.i), before = static_cast<uint64_t>(total);
       total = op == Op::kMax
                   ? reference::MaxInt(node.dtype, total, static_cast<int64_t>(value))
                   : WrapTo(node.dtype,

@@ -77,7 +77,8 @@ inline const UOp* KernelOf(Graph& g, const GpuProduct& p) {
 }
 
 inline bool UsesMatrixUnits(const std::string& ptx) {
-  return ptx.find("mma.sync") != std::string::npos;
+  return ptx.find("mma.sync") != std::string::npos ||
+         ptx.find("wgmma.mma_async") != std::string::npos;
 }
 
 // By the tile, or by the heuristic's without one; against a walk of `walked`, or of the kernel.

@@ -217,6 +217,37 @@ Program Rare(int steps, int lanes, bool shared) {
   return b.Take(2);
 }
 
+// 0 < x ? long work : (x < 2 ? other long work : x), and x < 2 ? work on
+// (0 < x ? the long work : 1) : x. A WHERE of either condition is within what the other's want.
+Program RareWithinRare(int lanes) {
+  ProgramBuilder b;
+  const ValueId out = b.Buffer(DType::kF32, 0, 32), in = b.Buffer(DType::kF32, 1, 32);
+  const ValueId loop = b.Loop(32 / lanes);
+  const ValueId at = b.Times(loop, lanes);
+  const auto number = [&](float n) { return b.Splat(b.Const(DType::kF32, n), lanes); };
+  const auto alu = [&](Op op, DType dtype, std::initializer_list<ValueId> src) {
+    return b.Add({.code = Code::kAlu, .op = op, .dtype = dtype, .lanes = lanes, .src = src});
+  };
+  const ValueId zero = number(0), half = number(0.5f), one = number(1), two = number(2);
+  const auto chain = [&](ValueId y, int steps) {
+    for (int k = 0; k < steps; ++k) y = alu(Op::kMulAcc, DType::kF32, {y, half, one});
+    return y;
+  };
+  const ValueId x =
+      b.Add({.code = Code::kLoad, .dtype = DType::kF32, .lanes = lanes, .src = {in, at}});
+  const ValueId positive = alu(Op::kCmpLt, DType::kBool, {zero, x});
+  const ValueId small = alu(Op::kCmpLt, DType::kBool, {x, two});
+  const ValueId more = alu(Op::kAdd, DType::kF32, {x, two});
+  const ValueId first = chain(x, 110), second = chain(more, 120);
+  const ValueId a = alu(Op::kWhere, DType::kF32, {small, second, x});
+  const ValueId left = alu(Op::kWhere, DType::kF32, {positive, first, a});
+  const ValueId inner = alu(Op::kWhere, DType::kF32, {positive, first, one});
+  const ValueId right = alu(Op::kWhere, DType::kF32, {small, chain(inner, 5), x});
+  b.Store(out, at, alu(Op::kAdd, DType::kF32, {left, right}));
+  b.End(loop);
+  return b.Take(2);
+}
+
 int CountOf(const Program& program, Code code) {
   int count = 0;
   for (const Instruction& i : program.code) count += i.code == code;
@@ -245,6 +276,24 @@ TEST(ProgramPlan, RareWorkIsBehindABranch) {
         ASSERT_TRUE(report.ok()) << report.message;
         EXPECT_EQ(expected[0], got[0]) << lanes << " " << steps << " " << shared;
       }
+}
+
+TEST(ProgramPlan, RareWorkThatAnotherNeedsWithinItsBranch_Stays) {
+  std::vector<std::string> in(2, std::string(32 * 4, '\0'));
+  for (int k = 0; k < 32; ++k) {
+    const float x = static_cast<float>(k % 7) - 3;
+    std::memcpy(in[1].data() + 4 * k, &x, 4);
+  }
+  for (const int lanes : {1, 4}) {
+    const Program plain = RareWithinRare(lanes), made = program::BranchAroundRareWork(plain);
+    ASSERT_TRUE(program::CheckProgram(made, "rare work", program::Phase::kFinal).ok());
+    EXPECT_EQ(CountOf(made, Code::kIf), 1);
+    std::vector<std::string> expected = in, got = in;
+    ASSERT_TRUE(program::Interpret(plain, expected, {}).ok());
+    const program::RunReport report = program::Interpret(made, got, {});
+    ASSERT_TRUE(report.ok()) << report.message;
+    EXPECT_EQ(expected[0], got[0]) << lanes;
+  }
 }
 
 // The 192 bits of a sine of f64 are read for large angles alone.

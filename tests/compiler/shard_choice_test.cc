@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/shard/memory.h"
 #include "compiler/shard/shard.h"
+#include "compiler/shard/sharding.h"
 #include "tests/compiler/schedule_programs.h"
 
 namespace outboard::test {
@@ -181,6 +184,61 @@ TEST(ShardChoice, ATrainingStep_IsStoredInPartsWhereWholeStateHasNoRoom) {
     const auto tight = ValueOrDie(ShardGraph(g, sink, Mesh{{8}}, {}, options));
     EXPECT_TRUE(absl::StrContains(tight.report.choice, "state in parts")) << tight.report.choice;
     EXPECT_LE(tight.report.kept_bytes, static_cast<double>(options.memory.bytes)) << name;
+  }
+}
+
+TEST(ShardChoice, Groups_AreAlongTheirAxes) {
+  const Mesh mesh{{2, 3, 1}};
+  for (const auto& [axes, count, stride, along] :
+       std::vector<std::tuple<int, int64_t, int64_t, bool>>{{2, 3, 1, true},
+                                                            {1, 3, 1, false},
+                                                            {1, 2, 3, true},
+                                                            {2, 2, 3, false},
+                                                            {2, 6, 1, false},
+                                                            {3, 6, 1, true},
+                                                            {0, 1, 1, true}})
+    EXPECT_EQ(shard::IsAlong(mesh, static_cast<shard::AxisSet>(axes), count, stride), along)
+        << axes << ": " << count << ", " << stride;
+}
+
+// A sum of products over a batch that is cut along the second axis, and in `used` a product of it.
+shard::ShardReport PredictSum(const shard::DeviceSpeeds& speeds, bool used) {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {64, 1000});
+  const UOp* const y = Param(g, 1, DType::kF32, {64, 1000});
+  const UOp* const sum = Reduce(g, Op::kAdd, Mul(g, x, y), {0});
+  const UOp* const result = used ? Reduce(g, Op::kAdd, Mul(g, sum, sum), {0}) : sum;
+  shard::ShardOptions options{.spread = Spread::kData, .state = {false, false}};
+  options.results = {Layout{}};
+  options.speeds = speeds;
+  const std::vector<Layout> cut(2, Layout{{Layout::kWhole, 0}});
+  const auto sharded = ShardGraph(g, Sink(g, {result}), Mesh{{1, 4}}, cut, options);
+  EXPECT_TRUE(sharded.ok()) << sharded.status();
+  return sharded.ok() ? sharded->report : shard::ShardReport{};
+}
+
+TEST(ShardChoice, LinksWithinANode_ArePredictedByTheirOwnSpeed) {
+  shard::DeviceSpeeds speeds{.link_bytes_per_s = 1e5, .collective_s = 0.01};
+  const shard::ShardReport between = PredictSum(speeds, /*used=*/true);
+  EXPECT_GT(between.predicted_s, between.bytes_sent / 1e5);
+  speeds.inner_axes = 2;
+  speeds.inner_bytes_per_s = 1e9;
+  speeds.inner_collective_s = 1e-6;
+  const shard::ShardReport within = PredictSum(speeds, /*used=*/true);
+  EXPECT_EQ(within.bytes_sent, between.bytes_sent);
+  EXPECT_LT(within.predicted_s, 0.01 * between.predicted_s);
+}
+
+// A sum that only the end of the Run waits for is on its way while other things are computed.
+TEST(ShardChoice, WhatBackwardHides_CostsHalf) {
+  const shard::DeviceSpeeds speeds{.operations_per_s = 1e3};
+  for (const bool used : {false, true}) {
+    const shard::ShardReport report = PredictSum(speeds, used);
+    const double transfers = report.bytes_sent / speeds.link_bytes_per_s +
+                             static_cast<double>(report.collectives.size()) * speeds.collective_s;
+    EXPECT_GT(transfers, 0);
+    EXPECT_NEAR(report.predicted_s - report.operations / speeds.operations_per_s,
+                used ? transfers : transfers / 2, 1e-9);
   }
 }
 

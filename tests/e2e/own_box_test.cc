@@ -29,7 +29,7 @@ TEST(OwnBox, ThePagesProgramFitsItsLine) {
   const std::string key = made.out.substr(0, made.out.find('\n'));
   EXPECT_EQ(key.rfind("ob_live_", 0), 0u);
   const test::Ended friends = test::Outboard(
-      AsWritten("key create --tenant friend --name laptop --expires 30d --from 203.0.113.0/24"),
+      AsWritten("key create --account friend --name laptop --expires 30d --from 203.0.113.0/24"),
       home);
   EXPECT_EQ(friends.code, 0) << friends.err;
 

@@ -14,7 +14,7 @@ using test::Eventually;
 using test::Outboard;
 
 std::string KeyOf(const test::Cluster& cluster, const std::string& tenant) {
-  const test::Ended made = Outboard("key create --tenant " + tenant + " --data " + cluster.data());
+  const test::Ended made = Outboard("key create --account " + tenant + " --data " + cluster.data());
   EXPECT_EQ(made.code, 0) << made.err;
   return made.out.substr(0, made.out.find('\n'));
 }

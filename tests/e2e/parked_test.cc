@@ -71,7 +71,7 @@ TEST(Parked, WhatAProgramLeftIsSavedBeforeTheNextGetsItsMemory) {
   auto next = Session::Connect(cluster.Options());
   ASSERT_TRUE(next.ok()) << next.status() << log();
   EXPECT_TRUE(test::Step(**next).ok());
-  EXPECT_TRUE(Eventually([&] { return log().find("event=session_shelved") != std::string::npos; }))
+  EXPECT_TRUE(Eventually([&] { return log().find("event=session_stored") != std::string::npos; }))
       << log();
   EXPECT_NE(log().find("saved=true"), std::string::npos) << log();
   EXPECT_EQ(test::DescendantsNamed(worker->pid(), "executor").size(), 2u) << "and the spare one";

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -124,7 +125,7 @@ TEST_F(ProcessesTest, UsageListsASessionUnderASecond) {
   EXPECT_EQ(Outboard(books + " --since 2020-01-31T12:00:00+02:00").out, ended.out);
   EXPECT_EQ(Outboard(ask + " --since 2020-01-31", with_key).out, ended.out);
 
-  const test::Ended other = Outboard("key create --tenant other --data " + cluster_.data());
+  const test::Ended other = Outboard("key create --account other --data " + cluster_.data());
   const std::string key = other.out.substr(0, other.out.find('\n'));
   EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=" + key}).out, none);
 }
@@ -267,10 +268,10 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"usage --since yesterday", 2},
       {"usage --since infinite-future", 2},
       {"usage --since 1969-12-31", 2},
-      {"key list --data " + folder, 2},  // no accounts; none are made
+      {"key ls --data " + folder, 2},  // no accounts; none are made
       {"key revoke 0000000000000000 --data " + folder, 2},
       {"key create --data " + folder + " --json", 0},
-      {"key list --data " + folder, 0},
+      {"key ls --data " + folder, 0},
       {"key create --scope run,all --data " + folder, 2},
       {"key create --expires 0d --data " + folder, 2},
       {"key create --from 10.0.0.5/8 --data " + folder, 2},
@@ -283,23 +284,25 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"account credit-limit friend default --data " + folder, 0},
       {"account show friend --json --data " + folder, 0},
       {"account show nobody --data " + folder, 1},
-      {"credit add 20 --tenant friend --id a --data " + folder, 0},
-      {"credit add 20 --tenant friend --id a --json --data " + folder, 0},  // again: nothing
-      {"credit add 21 --tenant friend --id a --data " + folder, 1},
-      {"credit add 0 --tenant friend --id b --data " + folder, 2},
-      {"credit add 9223372036854775808 --tenant friend --id b --data " + folder, 1},
-      {"credit add 1.0000001 --tenant friend --id b --data " + folder, 2},
-      {"credit add 1 --tenant nobody --id b --data " + folder, 1},
-      {"cap set 5 --tenant friend --data " + folder, 0},
-      {"cap set none --tenant friend --json --data " + folder, 0},
-      {"cap set 0 --tenant friend --data " + folder, 2},
+      {"credit add 20 --account friend --id a --data " + folder, 0},
+      {"credit add 20 --account friend --id a --json --data " + folder, 0},  // again: nothing
+      {"credit add 20 --tenant friend --id a --data " + folder, 0},  // the same account
+      {"credit add 20 --account friend --tenant friend --id a --data " + folder, 2},
+      {"credit add 21 --account friend --id a --data " + folder, 1},
+      {"credit add 0 --account friend --id b --data " + folder, 2},
+      {"credit add 9223372036854775808 --account friend --id b --data " + folder, 1},
+      {"credit add 1.0000001 --account friend --id b --data " + folder, 2},
+      {"credit add 1 --account nobody --id b --data " + folder, 1},
+      {"cap set 5 --account friend --data " + folder, 0},
+      {"cap set none --account friend --json --data " + folder, 0},
+      {"cap set 0 --account friend --data " + folder, 2},
       {"cap set 5 --key 0000000000000000 --data " + folder, 1},
       {"gateway --credit-limit some --data " + folder, 2},
       {"gateway --no-auth --listen 0.0.0.0:0 --data " + folder, 2},
       {"serve --ephemeral --data " + folder, 2},  // would remove the accounts of a real one
       {"serve --no-auth --ephemeral --listen unix:" + folder + "/s --data " + folder, 2},
       {"key revoke 0000000000000000 --data " + folder, 1},
-      {"key list --data " + folder, 0},
+      {"key ls --data " + folder, 0},
   };
   for (const Case& c : cases) {
     const test::Ended ended = Outboard(c.args);
@@ -333,7 +336,7 @@ TEST(Compiler, OneThatIsNotThereIsSaidAtTheStart) {
 TEST(Help, FitsAScreenAndLeavesNothingOut) {
   for (const std::string command :
        {"",           "up",       "gateway",    "worker",   "serve",           "key",
-        "key create", "key list", "key revoke", "account",  "account suspend", "usage",
+        "key create", "key ls", "key revoke", "account",  "account suspend", "usage",
         "credit add", "cap set",  "account show", "account create", "invoice", "audit", "archive",
         "push",       "pull",     "store",      "store ls", "store rm",        "store pin",
         "store du",   "cache",    "trace",      "viz"}) {
@@ -348,6 +351,40 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
       needs_text = name_end == std::string::npos;
     }
     EXPECT_FALSE(needs_text) << ended.out;
+  }
+}
+
+// Every subcommand that lists is `ls`; `list` does the same and is in no help.
+TEST(Help, ListingsAreCalledLs) {
+  std::set<std::string> listings;
+  std::istringstream commands(Outboard("--help").out);
+  for (std::string line; std::getline(commands, line);) {
+    if (!line.starts_with("  ") || line.starts_with("  -") || line[2] == ' ') continue;
+    const std::string command = line.substr(2, line.find(' ', 2) - 2);
+    const std::string help = Outboard(command + " --help").out;
+    EXPECT_EQ(help.find("\n  list"), std::string::npos) << help;
+    if (help.find("\n  ls ") != std::string::npos) listings.insert(command);
+  }
+  EXPECT_EQ(listings,
+            (std::set<std::string>{"account", "cache", "device", "image", "key", "metrics", "node",
+                                   "quarantine", "store", "sweep"}));
+  for (const std::string& command : listings) {
+    const test::Ended list = Outboard(command + " list --help");
+    EXPECT_EQ(list.code, 0) << command;
+    EXPECT_EQ(list.out, Outboard(command + " ls --help").out) << command;
+  }
+}
+
+// An option for an account is --account; --tenant does the same and is in no help.
+TEST(Help, AccountsAreCalledAccount) {
+  for (const std::string command :
+       {"key create", "credit add 1 --id a", "cap set 1", "invoice"}) {
+    const std::string help = Outboard(command + " --help").out;
+    EXPECT_NE(help.find("\n  --account TEXT "), std::string::npos) << help;
+    EXPECT_EQ(help.find("tenant"), std::string::npos) << help;
+    const test::Ended both = Outboard(command + " --account a --tenant b");
+    EXPECT_EQ(both.code, 2) << command;
+    EXPECT_NE(both.err.find("give one"), std::string::npos) << both.err;
   }
 }
 
@@ -372,7 +409,7 @@ TEST_F(ProcessesTest, KeysSayWhoseTheyAre) {
   EXPECT_NE(made.err.find(books + " has no accounts yet; making them"), std::string::npos);
   EXPECT_NE(made.err.find(" of default in " + books), std::string::npos) << made.err;
   EXPECT_EQ(made.out.find('\n'), made.out.size() - 1) << made.out;
-  const test::Ended list = Outboard("key list", {"OUTBOARD_DATA=" + books});
+  const test::Ended list = Outboard("key ls", {"OUTBOARD_DATA=" + books});
   EXPECT_EQ(list.err, "outboard: the keys in " + books + "\n");
 }
 

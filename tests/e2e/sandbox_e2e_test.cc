@@ -45,7 +45,7 @@ class SandboxE2eTest : public ::testing::Test {
   void SetUp() override {
     if (worker::kIsSanitizersBuild) GTEST_SKIP() << "a sanitizer's build has no sandbox";
     cluster_.StartGateway();
-    const test::Ended made = Outboard("key create --tenant other --data " + cluster_.data());
+    const test::Ended made = Outboard("key create --account other --data " + cluster_.data());
     other_key_ = made.out.substr(0, made.out.find('\n'));
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/shard/shard.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
@@ -17,6 +18,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/admitted.h"
 #include "gateway/data_path/host.h"
+#include "gateway/data_path/observer.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/ledger/usage.h"
 #include "proto/cloud.pb.h"
@@ -141,11 +143,27 @@ TEST_F(CoreDriverTest, WhoIsNotLetInOpensNothing) {
 }
 
 TEST_F(CoreDriverTest, AStreamWithoutAnOpenEnds) {
-  Tick(kFirstMessageMs - 100);
+  // While the gateway looks at its key, the client waits, and not the gateway.
+  client_port_.Begin();
+  for (int64_t ms = 0; ms < 2 * kOpenMs; ms += kTickMs) Tick(kTickMs);
   EXPECT_TRUE(client_.ends.empty());
-  Tick(200);
+  RunAll(host_.jobs);
+  for (int64_t ms = 0; ms < kOpenMs; ms += kTickMs) Tick(kTickMs);
+  EXPECT_TRUE(client_.ends.empty());
+  Tick(kTickMs);
   ASSERT_EQ(client_.ends.size(), 1u);
   EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// What the client sent meanwhile may wait to be read.
+TEST_F(CoreDriverTest, AGatewayThatStoodStillEndsNoStreamForIt) {
+  client_port_.Begin();
+  RunAll(host_.jobs);
+  for (int i = 0; i < 10; ++i) Tick(kOpenMs);
+  EXPECT_TRUE(client_.ends.empty());
+  client_port_.OnFrame(OpenFrame());
+  RunAll(host_.jobs);
+  EXPECT_NE(worker_.assign(), nullptr);
 }
 
 TEST_F(CoreDriverTest, D3WhoLeavesBeforeTheRowIsWrittenIsNotConnected) {
@@ -374,6 +392,34 @@ TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {
   EXPECT_EQ(worker_.assign(), nullptr);
   ASSERT_EQ(client_.ends.size(), 1u);
   EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kUnavailable);
+}
+
+// A copy of an identity file on another machine: the gateway takes both for one.
+TEST_F(CoreDriverTest, TwoHostsThatShowOneIdentity_AreTold) {
+  struct Told final : DriverObserver {
+    void OnSameIdentity(std::string_view name, std::string_view address, std::string_view other,
+                        std::string_view other_address) override {
+      said.push_back(absl::StrCat(std::string(name), " ", std::string(address), " ",
+                                  std::string(other), " ", std::string(other_address)));
+    }
+    std::vector<std::string> said;
+  } told;
+  driver_.SetObserver(&told);
+  const auto join = [&](const std::string& host, char letter) {
+    WorkerEnd end;
+    end.host = host;
+    WorkerPort port{&driver_, &end};
+    Join(port, letter);
+    port.OnGone();
+  };
+  join("192.0.2.1", 'a');  // it comes again, before its old connection is noticed as broken
+  join("192.0.2.2", 'b');
+  EXPECT_TRUE(told.said.empty());
+  join("192.0.2.2", 'a');
+  EXPECT_EQ(told.said, std::vector<std::string>{"gpu#4 192.0.2.2 gpu#1 192.0.2.1"});
+  static DriverObserver nobody;  // outlives the driver
+  driver_.SetObserver(&nobody);
+  worker_port_.OnGone();
 }
 
 // A session on two devices, whose ranks keep their parts.

@@ -165,8 +165,10 @@ class WorkerEnd final : public WorkerEndpoint {
       if (command.has_assign()) last = &command.assign();
     return last;
   }
+  std::string address() const override { return host; }
   std::vector<proto::GatewayCommand> sent;
   std::vector<absl::Status> ends;
+  std::string host = "192.0.2.1";
 };
 
 class CoreDriverTest : public ::testing::Test {

@@ -171,7 +171,7 @@ TEST(CoreFunds, AStepThatOutlastsTheHold_GoesBackToTheSnapshot) {
   const SessionId id = w.LiveWith(1, 20'000, kCapped);
   ASSERT_TRUE(w.PassUntil(id, 25, true, [&] { return w.Get<EndExecutor>() != nullptr; }));
   EXPECT_TRUE(w.core.Has(id));
-  EXPECT_FALSE(w.core.HasSeat(id));  // shelved
+  EXPECT_FALSE(w.core.HasSeat(id));  // stored
   EXPECT_EQ(w.core.devices_busy(), 0u);
   EXPECT_EQ(w.posted_ms, 20'000);  // not a millisecond beyond
   w.Resume(9, 1);

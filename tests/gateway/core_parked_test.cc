@@ -42,15 +42,15 @@ struct ParkedWorld : test::World {
     });
   }
   // Whether its end was told, and before anybody was placed.
-  bool IsShelvedFirst(const SessionId& id) const {
-    size_t shelved = actions.size(), placed = actions.size();
+  bool IsStoredFirst(const SessionId& id) const {
+    size_t stored = actions.size(), placed = actions.size();
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (const auto* const put = std::get_if<Shelved>(&actions[i]);
+      if (const auto* const put = std::get_if<Stored>(&actions[i]);
           put != nullptr && put->session == id)
-        shelved = i;
+        stored = i;
       if (std::holds_alternative<Assign>(actions[i])) placed = std::min(placed, i);
     }
-    return shelved < actions.size() && shelved < placed && !core.HasSeat(id);
+    return stored < actions.size() && stored < placed && !core.HasSeat(id);
   }
 };
 
@@ -85,8 +85,8 @@ TEST(GatewayCoreParked, G13TheNextWaitsForTheSnapshotAndNotLonger) {
   w.Tell(SnapshotKept{parked, "early", 5});
   EXPECT_TRUE(w.core.HasSeat(parked)) << "two items are missing in it";
   w.Tell(SnapshotKept{parked, "root", 7});
-  EXPECT_TRUE(w.IsShelvedFirst(parked));
-  EXPECT_TRUE(w.Get<Shelved>()->is_saved);
+  EXPECT_TRUE(w.IsStoredFirst(parked));
+  EXPECT_TRUE(w.Get<Stored>()->is_saved);
   ASSERT_NE(w.Get<Assign>(), nullptr);
   EXPECT_EQ(w.Get<Assign>()->session, (SessionId{0, 2}));
 }
@@ -98,8 +98,8 @@ TEST(GatewayCoreParked, G13WithoutASnapshotTheNextIsPlacedAfterItsTime) {
   w.Pass(kWait_s - 1, {WorkerId{1}});
   EXPECT_TRUE(w.core.HasSeat(parked));
   w.After(1.1);
-  EXPECT_TRUE(w.IsShelvedFirst(parked));
-  EXPECT_FALSE(w.Get<Shelved>()->is_saved);
+  EXPECT_TRUE(w.IsStoredFirst(parked));
+  EXPECT_FALSE(w.Get<Stored>()->is_saved);
   EXPECT_NE(w.Get<Assign>(), nullptr);
 }
 
@@ -108,7 +108,7 @@ TEST(GatewayCoreParked, TheTimeCountsFromTheParking) {
   const SessionId parked = w.OpenAndPark(1, 7);
   w.Pass(kWait_s + 1, {WorkerId{1}});
   w.Open(2);
-  EXPECT_TRUE(w.IsShelvedFirst(parked));
+  EXPECT_TRUE(w.IsStoredFirst(parked));
 }
 
 TEST(GatewayCoreParked, TheSessionThatWaitsDoesNotWaitWhereThereIsRoomElsewhere) {
@@ -135,7 +135,7 @@ TEST(GatewayCoreParked, AWorkerThatCannotBeAskedIsNotWaitedFor) {
   const SessionId parked = w.OpenAndPark(1, 7, kGib / 2, /*worker=*/2);
   EXPECT_FALSE(w.IsAsked(parked));
   w.Open(2);
-  EXPECT_TRUE(w.IsShelvedFirst(parked));
+  EXPECT_TRUE(w.IsStoredFirst(parked));
 }
 
 // The one that can go at once makes the room, and the other keeps its executor.
@@ -148,7 +148,7 @@ TEST(GatewayCoreParked, OfTwoTheOneThatIsSavedGoes) {
   w.Tell(SnapshotKept{saved, "root", 3});
   w.OpenLive(3);
   w.Open(4);
-  EXPECT_TRUE(w.IsShelvedFirst(saved));
+  EXPECT_TRUE(w.IsStoredFirst(saved));
   EXPECT_TRUE(w.core.HasSeat(unsaved));
 }
 
@@ -215,7 +215,7 @@ TEST(GatewayCoreParked, G13AnAdoptedExecutorIsAskedOnceItAttaches) {
   EXPECT_EQ(w.Get<Assign>(), nullptr) << "what it has applied since is not known";
   w.Tell(SessionProgress{restored.session, false, 6});
   w.After(0.2);
-  EXPECT_TRUE(w.IsShelvedFirst(restored.session));
+  EXPECT_TRUE(w.IsStoredFirst(restored.session));
 }
 
 // Its memory is known with the first heartbeat only.

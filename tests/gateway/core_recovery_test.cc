@@ -292,7 +292,7 @@ TEST(GatewayCoreRecovery, AParkedSessionOfAnExclusiveDevice_GoesToDisk) {
   w.Tell(ClientGone{ConnId{1}});
   w.Pass(15, {WorkerId{1}}, {id});
   EXPECT_EQ(w.core.CountAll(MonoTime{w.now_ns})
-                .by_state[static_cast<size_t>(telemetry::SessionStateLabel::kShelved)],
+                .by_state[static_cast<size_t>(telemetry::SessionStateLabel::kStored)],
             1u);
   w.OpenLive(2);
   EXPECT_EQ(w.core.CheckInvariants(), "");

@@ -365,6 +365,20 @@ TEST_F(GroupRunsTest, AGraphThatComesUnderARefusedId_IsWritten) {
   EXPECT_TRUE(written[0]->status.ok());
 }
 
+// Also where the ranks have been told of the refusal, and the graph keeps its id.
+TEST_F(GroupRunsTest, AGraphThatComesUnderAnIdThatWasToldAsRefused_IsSent) {
+  GroupRuns runs{kTenant, shard::Mesh{{2}}, shard::Spread::kTensor, &sharder_};
+  const std::string id = graph_.id.ToBytes();
+  OB_CHECK_OK(runs.AddRefused(id, absl::InvalidArgumentError("other bytes")));
+  Pass(runs, Put(1, 1));
+  EXPECT_FALSE(Pass(runs, Run(2, 1, 2)).at(0)->status.ok());
+  OB_CHECK_OK(runs.AddGraph(id, graph_.bytes));
+  const Written written = Pass(runs, Run(3, 1, 3));
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(written[0]->id, id) << "nothing is cut: it is the client's";
+  EXPECT_TRUE(written[0]->status.ok());
+}
+
 TEST_F(GroupRunsTest, Graphs_AreBounded) {
   absl::Status status;
   for (int i = 0; i < 5 && status.ok(); ++i)

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/ledger/ledger_archive.h"
@@ -209,6 +211,19 @@ TEST_F(LedgerArchiveTest, File_ThatWasChangedOrLost_DoesNotVerify) {
   }
   std::filesystem::remove(file());
   EXPECT_TRUE(absl::IsNotFound(ledger_->Verify().status())) << ledger_->Verify().status();
+}
+
+// A charge as good as entry 1, which the ledger never had.
+TEST_F(LedgerArchiveTest, File_WithOneEntryMore_DoesNotVerify) {
+  ASSERT_TRUE(ledger_->ArchiveMonth("2026-10", kNovember).ok());
+  const Charge charge = ChargeFor(DeviceOf(4, 1), 0, 7, 1);
+  Execute(file(), absl::StrCat("INSERT INTO archived_entry SELECT 999, at_ms, tenant, x'",
+                               absl::BytesToHexString(charge.device.lease.session.Bytes()),
+                               "', grant_number, device, price_per_hour, granted_ms, from_s, to_s, "
+                               "unit_ms, x'", absl::BytesToHexString(BodyHash(BodyOf(charge))),
+                               "', hash, use FROM archived_entry WHERE number = 1"));
+  EXPECT_EQ(ledger_->Verify().status(),
+            absl::DataLossError("ledger: entry 999 of 2026-10 is not one of the ledger's"));
 }
 
 // What would be added to each account's balance, so that L6 alone does not find it.

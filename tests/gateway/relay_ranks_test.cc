@@ -241,6 +241,29 @@ TEST_F(RelaySnapshotTest, ANewRank_BeginsWithItsPartAndItsKernels) {
   }
 }
 
+// What rank 1 has said may be less or more than what rank 0 has: both replay with the same kernels.
+TEST_F(RelaySnapshotTest, NewRanksThatShareWork_BeginWithTheKernelsOfRank0) {
+  Opened(0), Opened(1);
+  GraphSharder sharder;
+  Relay next{SessionId{1, 2}, TenantId{1}, nullptr, &gate_, MonoNow, nullptr, 2};
+  next.SetRuns(std::make_shared<GroupRuns>(TenantId{1}, shard::Mesh{{2}}, shard::Spread::kAuto,
+                                           &sharder));
+  Relay::KernelUsesOfRanks uses(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    proto::KernelUse& use = uses[rank][{6 + rank, "kernel"}];
+    use.set_seq(6 + rank);
+    use.set_kernel("kernel");
+  }
+  next.GiveKernelUses(std::move(uses), /*replays=*/true);
+  for (uint32_t rank = 0; rank < 2; ++rank) next.SetExecutor(&ranks_[rank], rank);
+  next.Connect(&client_, {.epoch = 2, .recoverable = true, .snapshot_ms = 2000}, {});
+  for (const Executor& rank : ranks_) {
+    const proto::Open& open = rank.got.back().items(0).open();
+    ASSERT_EQ(open.kernel_uses_size(), 1);
+    EXPECT_EQ(open.kernel_uses(0).seq(), 6u);
+  }
+}
+
 TEST_F(RelaySnapshotTest, R7NewRanksThatBeginAtDifferentItems_EndTheSession) {
   relay_.GiveKernelUses({}, /*replays=*/true);
   Begin(1, "", 0);

@@ -292,8 +292,8 @@ absl::Status NodeOfOtherAccount(HostileWorld& world) {
     return Outboard("quarantine " + what + " --data " + world.cluster().data());
   };
   EXPECT_TRUE(Eventually([&] {
-    return listed("list").out.find("it spoke for a session") != std::string::npos;
-  })) << listed("list").out;
+    return listed("ls").out.find("it spoke for a session") != std::string::npos;
+  })) << listed("ls").out;
   EXPECT_TRUE(Eventually([&] { return rogue.AwaitRelease().has_value(); }));
   EXPECT_NE(world.gateway().err().find("event=worker_set_aside worker=liar#"), std::string::npos)
       << world.gateway().err();
@@ -318,7 +318,7 @@ absl::Status NodeOfOtherAccount(HostileWorld& world) {
   EXPECT_TRUE(Eventually(
       [&] { return world.gateway().err().find("event=worker_lifted") != std::string::npos; }));
   EXPECT_TRUE(open_until([&] { return Eventually([&] { return again.HasAssign(); }, 1); }));
-  EXPECT_EQ(listed("list").out, "");
+  EXPECT_EQ(listed("ls").out, "");
   EXPECT_EQ(listed("lift liar").code, 1);
   return kept;
 }

@@ -117,7 +117,9 @@ class Simulation {
     NodeRegistry& rows = *registry;
     for (int i = 0; i < storm_.machines; ++i) OB_RETURN_IF_ERROR(Add(rows, i, false));
     for (int i = 0; i < storm_.impostors; ++i) OB_RETURN_IF_ERROR(Add(rows, i, true));
-    enrolment_ = std::make_unique<NodeEnrolment>(std::move(registry), admission_.get());
+    OB_ASSIGN_OR_RETURN(auto tpms, NodeTpms::Open(storm_.folder + "/accounts.db"));
+    enrolment_ = std::make_unique<NodeEnrolment>(std::move(registry), std::move(tpms),
+                                                 admission_.get());
     for (int i = 0; i < storm_.machines; ++i) {
       const auto number = static_cast<uint64_t>(i + 1);
       Tell(ClientOpen{ConnId{number}, TenantId{1 + i / kSessionsPerTenant}, 1, SessionId{0, number},
@@ -171,16 +173,16 @@ class Simulation {
     request.mutable_facts()->set_serial(machine.serial);
     request.mutable_facts()->add_mac("52:54:00:12:34:56");
     request.set_claim(machine.claim);
-    const auto chain =
+    const auto answer =
         enrolment_->Enrol(Caller(""), request, machine.address, {.wall = Wall(), .mono = Mono()});
-    if (!chain.ok()) {
-      result_.too_often += NodeWord(std::string(chain.status().message())) == kAsksTooOften;
+    if (!answer.ok()) {
+      result_.too_often += NodeWord(std::string(answer.status().message())) == kAsksTooOften;
     }
-    if (!chain.ok() || Random() < kAnswerLost) {
+    if (!answer.ok() || Random() < kAnswerLost) {
       After(machine.pause.Next(), [this, &machine] { Ask(machine); });
       return;
     }
-    const std::string pem = chain->front().ToPem();
+    const std::string pem = answer->chain.front().ToPem();
     After(0.01, [this, &machine, pem] { Join(machine, pem); });
   }
 

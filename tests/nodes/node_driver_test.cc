@@ -12,6 +12,7 @@
 
 #include "gateway/nodes/driver_rows.h"
 #include "gateway/server/gateway.h"
+#include "runtime/devices.h"
 #include "tests/cli/boot_world.h"
 #include "tests/nodes/silent_server.h"
 #include "tests/nodes/node_world.h"
@@ -29,16 +30,17 @@ std::string ThisKernel() {
 class NodeDriverTest : public NodeTest {
  protected:
   // What is in a driver's file, in `folder`.
-  static void WriteDriver(const std::string& folder, int gpus) {
+  static void WriteDriver(const std::string& folder, int gpus, const std::string& faults = "") {
     std::filesystem::create_directories(folder + "/lib");
     std::ofstream(folder + "/kernel-release") << ThisKernel() << "\n";
     std::filesystem::copy_file(FAKE_CUDA, folder + "/lib/libcuda.so.1");
     std::ofstream(folder + "/lib/libcuda.so.1.env")
-        << "OUTBOARD_FAKE_CUDA_DEVICES=" << gpus << "\nOUTBOARD_FAKE_CUDA_MIB=64\n";
+        << "OUTBOARD_FAKE_CUDA_DEVICES=" << gpus << "\nOUTBOARD_FAKE_CUDA_MIB=64\n"
+        << (faults.empty() ? "" : "OUTBOARD_FAKE_CUDA_FAULTS=" + faults + "\n");
   }
   // As an earlier start of the machine's worker has left it.
-  void WriteLoaded(const std::string& node, int gpus) {
-    WriteDriver(cluster_.folder() / (node + "/driver"), gpus);
+  void WriteLoaded(const std::string& node, int gpus, const std::string& faults = "") {
+    WriteDriver(cluster_.folder() / (node + "/driver"), gpus, faults);
     std::ofstream(cluster_.folder() / (node + "/driver-loaded")) << "sha256:...\n";
   }
   void ExpectServes() {
@@ -76,6 +78,10 @@ TEST_F(NodeDriverTest, ADriverThatTakesLong_HoldsUpNobody) {
   ExpectServes();
   EXPECT_TRUE(Eventually([&] { return boot.asked() > 0; }));
   EXPECT_EQ(Count(worker->err(), "event=node_driver"), 0u) << worker->err();
+  // Sessions have what is left beside the driver, which is kept in memory.
+  const int64_t shared = runtime::DefaultMemoryBytesMax() - (int64_t{3} << 28);
+  EXPECT_NE(worker->err().find("memory_bytes_max=" + std::to_string(shared)), std::string::npos)
+      << worker->err();
   // It ends at once all the same, and the next start still knows what to fetch.
   EXPECT_EQ(worker->Stop(SIGINT), 0) << worker->err();
   const int before = boot.asked();
@@ -157,6 +163,21 @@ TEST_F(NodeDriverTest, GpusThatTheGatewayRefuses_AreLeft_AndTheCpusServe) {
   EXPECT_EQ(refused.code, worker::kExitRestartWorker) << refused.err;
   EXPECT_NE(refused.err.find("is of no class"), std::string::npos) << refused.err;
   const auto worker = cluster_.Start(args, here_);
+  EXPECT_EQ(Count(worker->err(), "effect=\"this machine serves with its CPUs\""), 1u)
+      << worker->err();
+  ExpectServes();
+}
+
+// A GPU that is broken takes nobody's work, and does not keep the machine's CPUs from it.
+TEST_F(NodeDriverTest, AGpuThatFailsItsJoinTest_IsLeft_AndTheCpusServe) {
+  StartGateway();
+  const std::string args = WorkerArgs("s-1", Claim("s-1")) + " --no-idle-search";
+  WriteLoaded("node-s-1", 1, "alloc:1");
+  const Ended failed = Outboard(args, here_);
+  EXPECT_EQ(failed.code, worker::kExitRestartWorker) << failed.err;
+  EXPECT_NE(failed.err.find("the join test"), std::string::npos) << failed.err;
+  const auto worker = cluster_.Start(args, here_);
+  EXPECT_EQ(Count(worker->err(), "the join test"), 1u) << worker->err();
   EXPECT_EQ(Count(worker->err(), "effect=\"this machine serves with its CPUs\""), 1u)
       << worker->err();
   ExpectServes();

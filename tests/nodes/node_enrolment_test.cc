@@ -201,14 +201,22 @@ TEST_F(NodeTest, ARestart_HandsItsSessionOn_AndEndsTheWorkerForProcess1) {
 
 TEST_F(NodeTest, InQuarantine_ItGetsNoSession_UntilItIsLifted) {
   StartGateway();
-  const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
-  EXPECT_EQ(Node("quarantine s-1 --why test").code, 0);
-  EXPECT_TRUE(Eventually([&] {
-    return Outboard("quarantine list --data " + cluster_.data()).out.find("s-1") !=
-           std::string::npos;
-  }));
-  EXPECT_NE(Node("quarantine s-2 --lift").code, 0);
-  EXPECT_EQ(Node("quarantine s-1 --lift").code, 0);
+  const auto first = cluster_.Start(WorkerArgs("s-1", Claim("s-1")));
+  const auto second = cluster_.Start(WorkerArgs("s-2", Claim("s-2")));
+  const auto quarantine = [&](const std::string& what) {
+    return Outboard("quarantine " + what + " --data " + cluster_.data());
+  };
+  for (const std::string serial : {"s-1", "s-2"}) {
+    EXPECT_EQ(Node("quarantine " + serial + " --why test").code, 0);
+    EXPECT_TRUE(Eventually(
+        [&] { return quarantine("ls").out.find(serial) != std::string::npos; }));
+  }
+  // Both commands lift from the one list.
+  EXPECT_NE(quarantine("lift s-3").code, 0);
+  EXPECT_EQ(quarantine("lift s-1").code, 0);
+  EXPECT_NE(Node("quarantine s-1 --lift").code, 0);
+  EXPECT_EQ(Node("quarantine s-2 --lift").code, 0);
+  EXPECT_EQ(quarantine("ls").out, "");
   auto session = Session::Connect(Options());
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_TRUE(Step(**session).ok());

@@ -1,8 +1,10 @@
-"""A training that meets a cap, a quota and the revocation of its key, one after the other. Each time its program is told
-what it met, its state is kept, the operator sees to it, and it goes on: with the bits of a training that nobody
-disturbed, and no more charged than its cap."""
+"""A training that meets a cap, a quota and the revocation of its key, one after the other. Each time its program is
+told what it met, its state is kept, the operator sees to it, and it goes on: with the bits of a training that nobody
+disturbed, and charged for exactly the milliseconds of its leases, never beyond its cap."""
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import time
 
@@ -12,6 +14,7 @@ import outboard
 from outboard import Session, Tensor, TinyJit
 
 STEPS = 60
+PRICE = 500_000  # micro-dollars an hour, that of a gateway that is told none
 
 
 class Cloud:
@@ -39,16 +42,38 @@ class Cloud:
     def key(self, tenant: str) -> tuple[str, str]:
         """A new one, and its id."""
         before = {key["id"] for key in self.keys()}
-        key = self.run("key", "create", "--tenant", tenant, "--name", "k")
+        key = self.run("key", "create", "--account", tenant, "--name", "k")
         [id] = {key["id"] for key in self.keys()} - before
         return key, id
 
     def keys(self) -> list[dict]:
-        return [json.loads(line) for line in self.run("key", "list", "--json").splitlines()]
+        return [json.loads(line) for line in self.run("key", "ls", "--json").splitlines()]
 
-    def charged(self, tenant: str) -> float:
-        """In US dollars."""
-        return -json.loads(self.run("account", "show", tenant, "--json"))["balance_micro_usd"] / 1e6
+    def charged(self, tenant: str) -> int:
+        """In micro-dollars."""
+        return -json.loads(self.run("account", "show", tenant, "--json"))["balance_micro_usd"]
+
+    def due(self, tenant: str) -> int:
+        """The same, by the milliseconds of each lease: price * ms / 3,600,000, rounded down once a lease and device."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.data}/outboard.db?mode=ro", uri=True)) as books:
+            ranges = books.execute(
+                "SELECT session, grant_number, device, price_per_hour, from_s * unit_ms, to_s * unit_ms "
+                "FROM ledger_entry WHERE tenant = (SELECT id FROM tenant WHERE name = ?) "
+                "AND session IS NOT NULL AND use < 2 ORDER BY number", (tenant,)).fetchall()
+        until = {}
+        for *lease, price, begin, end in ranges:
+            assert price == PRICE
+            assert begin == until.get(tuple(lease), 0), "a range is charged twice, or left out"
+            until[tuple(lease)] = end
+        return sum(PRICE * ms // 3_600_000 for ms in until.values())
+
+    def check_bill(self, tenant: str):
+        """Between two postings, of which there may be some yet."""
+        due = None
+        while due != self.due(tenant):
+            due = self.due(tenant)
+            charged = self.charged(tenant)
+        assert charged == due
 
 
 @pytest.fixture
@@ -93,10 +118,10 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
     with Session(cloud.target, undisturbed_key):
         undisturbed = Training().go_on()
 
-    # A cap: 0.50 an hour, so that it is used up after two seconds.
+    # A cap that is used up after two seconds.
     key, key_id = cloud.key("one")
-    cap = 2 * 0.50 / 3600
-    cloud.run("cap", "set", f"{cap:.6f}", "--tenant", "one")
+    cap = 2 * PRICE // 3600
+    cloud.run("cap", "set", f"{cap / 1e6:.6f}", "--account", "one")
     with Session(cloud.target, key, name="run") as session:
         training = Training()
         with pytest.raises(outboard.ResourceExhausted, match="cap of the account is reached"):
@@ -105,8 +130,9 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
             if cloud.charged("one") > 0:
                 break
             time.sleep(0.1)
-        assert 0 < cloud.charged("one") <= cap + 1e-6
-        cloud.run("cap", "set", "1", "--tenant", "one")
+        assert 0 < cloud.charged("one") <= cap
+        cloud.check_bill("one")
+        cloud.run("cap", "set", "1", "--account", "one")
         session.resume()
         reached = training.count.item()
         assert 0 < reached < STEPS
@@ -122,8 +148,7 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
         with pytest.raises(outboard.ResourceExhausted, match="its account holds 1"):
             Session.attach("run")
         monkeypatch.undo()
-        subprocess.run([cloud.bin, "stop", "other"], check=True,
-                       env=os.environ | {"CLOUD_HOST": cloud.target, "CLOUD_KEY": key})
+    subprocess.run([cloud.bin, "stop", "other"], check=True, env=os.environ | {"CLOUD_HOST": cloud.target, "CLOUD_KEY": key})
 
     # A revocation.
     with Session.attach("run", cloud.target, key) as session:
@@ -139,5 +164,6 @@ def test_a_training_goes_on_after_a_cap_a_quota_and_a_revocation(cloud, monkeypa
         assert reached + 3 <= training.count.item() < STEPS
         assert training.go_on() == undisturbed
         session.close()
-    assert cloud.charged("one") < 0.01
+    assert cap < cloud.charged("one") < 10_000
+    cloud.check_bill("one")
     cloud.run("audit")

@@ -63,7 +63,7 @@ class Cloud:
         self.bin = os.environ["OUTBOARD_BIN"]
         self.process = None
         self.up()
-        self.keys = [self.run("key", "create", "--tenant", tenant, "--name", "k") for tenant in ("one", "two")]
+        self.keys = [self.run("key", "create", "--account", tenant, "--name", "k") for tenant in ("one", "two")]
 
     def up(self):
         ready = self.folder / "ready"

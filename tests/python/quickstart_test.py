@@ -50,7 +50,8 @@ def test_every_line(place):
         # The log and what the command prints come on one stream here.
         ready = next(line for line in up.stdout if line.startswith("outboard ready "))
         port = int(ready.rsplit(":", 1)[1])
-        check("outboard up", ready, port)
+        metrics = next(line for line in up.stdout if line.startswith("metrics are at "))
+        check("outboard up", ready + metrics, port)
         # One shell, as in one terminal; what each block prints ends with a line of ours.
         script = "".join(f"{block}echo END\n" for block in shell[1:]).replace("6667", str(port))
         result = subprocess.run(["bash", "-e", "-c", script], cwd=folder, env=environment, timeout=120,

@@ -110,7 +110,7 @@ def test_leaving_in_another_order_is_refused():
     with pytest.raises(RuntimeError, match="last one first"):
         use_a.__exit__(None, None, None)
     use_b.__exit__(None, None, None)
-    a._connection.leave()
+    a._connection.pop_scope()
     a.close()
     b.close()
 
@@ -123,7 +123,7 @@ def test_it_closes_even_where_leaving_fails():
         a.__exit__(None, None, None)
     assert a.closed
     b.__exit__(None, None, None)
-    a._connection.leave()
+    a._connection.pop_scope()
 
 
 def test_nobody_there():

@@ -17,6 +17,7 @@
 #include "runtime/collective/gloo.h"
 #include "runtime/collective/loopback.h"
 #include "runtime/collective/sockets.h"
+#include "tests/runtime/nccl_ranks.h"
 
 namespace outboard::collective {
 namespace {
@@ -186,6 +187,8 @@ TEST_P(CollectiveTest, ARankThatGoes_FreesTheOthers) {
 TEST_P(CollectiveTest, DifferentTransfers_AreOurBugAndSaid) {
   if (std::string(GetParam().name) == "gloo")
     GTEST_SKIP() << "Gloo ends its process where sizes differ (runtime/collective/gloo.h)";
+  if (std::string(GetParam().name) == "nccl")
+    GTEST_SKIP() << "NCCL does not notice; its watchdog ends them (nccl_test.cc)";
   const Ranks ranks = Make({2});
   OnAll(ranks, [&](Collective& me) {
     const auto bytes = static_cast<size_t>(10 + me.member().rank);
@@ -268,7 +271,11 @@ INSTANTIATE_TEST_SUITE_P(Transports, CollectiveTest,
                                                        return MakeLoopback(mesh);
                                                      }},
                                            Transport{"sockets", MakeSocketRanks},
-                                           Transport{"gloo", MakeGlooRanks}),
+                                           Transport{"gloo", MakeGlooRanks},
+                                           Transport{"nccl",
+                                                     [](const std::vector<int64_t>& mesh) {
+                                                       return test::MakeNcclRanks(mesh);
+                                                     }}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Gloo, BadOptions_AreRefused) {

@@ -77,6 +77,12 @@ class Books {
            });
   }
 
+  // Whether a text says that an account has met one of its limits.
+  static bool NamesALimit(const absl::Status& why) {
+    return absl::StartsWith(why.message(), kCapReached) ||
+           absl::StartsWith(why.message(), kCreditUsedUp);
+  }
+
   // ---- what the gateway decides, when it does
   void LeaseBegins(const gateway::LeaseId& lease, const std::string& worker) {
     leases_[lease] = {.worker = worker, .began = world_->now()};
@@ -222,14 +228,16 @@ class Books {
   }
   gateway::WallTime Now() const { return {world_->wall_ms()}; }
 
+  static constexpr char kCapReached[] = "the cap of the account is reached";
+  static constexpr char kCreditUsedUp[] = "the account's credit is used up";
+
   // The limit that is met is named, and no other.
   void Refused(Account& account, const absl::Status& why, bool by_cap) {
     world_->Count(by_cap ? "refused by a cap" : "refused money");
     const auto code = by_cap ? absl::StatusCode::kResourceExhausted
                              : absl::StatusCode::kFailedPrecondition;
     if (why.code() != code ||
-        !absl::StartsWith(why.message(), by_cap ? "the cap of the account is reached"
-                                                : "the account's credit is used up"))
+        !absl::StartsWith(why.message(), by_cap ? kCapReached : kCreditUsedUp))
       world_->Broken("a hold meets ", by_cap ? "a cap" : "the end of the credit", " and is told: ",
                      why.ToString());
     if (std::ranges::find(account.refusals, why) == account.refusals.end())

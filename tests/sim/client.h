@@ -124,6 +124,10 @@ class Client {
   bool IsOfMoney(const absl::Status& why) const {
     return gateway_->books().IsOfMoney(Account(), why);
   }
+  // K4: a client is told that a limit is met only where it is, and no other than that.
+  static const char* LimitNotMet(const absl::Status& why) {
+    return Books::NamesALimit(why) ? "K4: told of a limit that is not met: " : "";
+  }
   std::string Key() const {
     const std::string account = absl::StrCat(Account());
     return name_.empty() ? account : absl::StrCat(account, ":", number_, ".", keys_);
@@ -263,14 +267,16 @@ class Client {
       }
       const bool left = closes && absl::IsUnauthenticated(*message.end);  // it has all its values
       if (!left && (!closes || !message.end->ok()))
-        world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
+        world_->Broken(LimitNotMet(*message.end), "client ", number_,
+                       "'s session ends: ", message.end->ToString());
       core_.End(*message.end);
       done_ = true;
       return;
     }
     if (core_.state() == session::SessionCore::State::kEnded) {
       if (EntersAgain(core_.status())) return;
-      world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
+      world_->Broken(LimitNotMet(core_.status()), "client ", number_,
+                     " ends its session: ", core_.status().ToString());
       done_ = true;
       return;
     }

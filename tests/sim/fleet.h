@@ -46,8 +46,8 @@ class Fleet {
       clients_.push_back(std::make_unique<Client>(
           &world_, &gateway_, i, static_cast<int>(world_.Between(20, 150)), devices, has_names_));
     }
-    gateway_.on_shelved = [this](gateway::SessionId session, bool is_saved) {
-      LookAtShelved(session, is_saved);
+    gateway_.on_stored = [this](gateway::SessionId session, bool is_saved) {
+      LookAtStored(session, is_saved);
     };
   }
 
@@ -87,7 +87,7 @@ class Fleet {
   }
 
   // G13.
-  void LookAtShelved(gateway::SessionId session, bool is_saved) {
+  void LookAtStored(gateway::SessionId session, bool is_saved) {
     std::optional<std::pair<uint64_t, uint64_t>> applied;  // by the last placement
     for (const auto& worker : workers_)
       if (const auto of_this = worker->Applied(session)) applied = std::max(applied, of_this);

@@ -206,7 +206,7 @@ class Gateway {
   }
 
   // Calls it for each session that is put away for its worker's memory.
-  std::function<void(gateway::SessionId, bool is_saved)> on_shelved;
+  std::function<void(gateway::SessionId, bool is_saved)> on_stored;
   // The last item of the snapshots that its executors wanted kept.
   uint64_t KeptSeq(gateway::SessionId session) const {
     const auto found = kept_.find(session);
@@ -447,9 +447,9 @@ class Gateway {
     struct HonestWorkers final : gateway::DriverObserver {
       HonestWorkers(Gateway* of, const Process* process)
           : gateway(of), process(process), world(of->world_) {}
-      void OnShelved(const gateway::ObservedSession& session, bool is_saved) override {
-        if (gateway->on_shelved && !process->replaced)
-          gateway->on_shelved(session.session, is_saved);
+      void OnStored(const gateway::ObservedSession& session, bool is_saved) override {
+        if (gateway->on_stored && !process->replaced)
+          gateway->on_stored(session.session, is_saved);
       }
       void OnWorkerOffence(const gateway::ObservedSession&, std::string_view,
                            std::string_view kind) override {

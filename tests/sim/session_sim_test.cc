@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("AdmitsRevoked", Planted::kAdmitsRevoked, "K1: "),
                       PlantedCase("KeepsRevoked", Planted::kKeepsRevoked, "K2: "),
                       PlantedCase("NeverIdle", Planted::kNeverIdle, "K3: "),
-                      PlantedCase("WrongLimit", Planted::kWrongLimit, "credit"),
+                      PlantedCase("WrongLimit", Planted::kWrongLimit, "K4: "),
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),

@@ -69,7 +69,7 @@ std::string Unknown(const std::string& query) {
 
 TEST(MetricTable, Page_IsUpToDate) {
   EXPECT_EQ(Read("docs/metrics.md"), MetricsPage())
-      << "run: outboard metrics list > docs/metrics.md";
+      << "run: outboard metrics ls > docs/metrics.md";
 }
 
 TEST(MetricTable, Names_FollowPrometheus) {

@@ -144,21 +144,33 @@ TEST_F(HostileLog, TenThousandNamesAndKeys_NoBreakAndNoSecret) {
   for (std::thread& caller : callers) caller.join();
   std::mt19937_64 random(7);
   // Workers have names too, and so have clients; and the fleet secret is one.
-  for (int i = 0; i < 50; ++i) {
+  const auto join = [&](const std::string& shown, const std::string& name,
+                        const std::string& hardware) {
     grpc::ClientContext context;
-    context.AddMetadata("authorization", "Bearer " + gateway_->fleet_secret() + (i % 2 ? "" : "x"));
-    auto join = fleet->Join(&context);
+    context.AddMetadata("authorization", "Bearer " + shown);
+    auto stream = fleet->Join(&context);
     proto::WorkerEvent event;
     proto::Register& entry = *event.mutable_register_();
-    entry.set_name(HostileUtf8(random) + gateway_->fleet_secret());
+    entry.set_name(name + gateway_->fleet_secret());
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
-    entry.add_devices()->set_hardware_class(HostileUtf8(random));
-    join->Write(event);
+    entry.add_devices()->set_hardware_class(hardware);
+    stream->Write(event);
     proto::GatewayCommand command;
-    join->Read(&command);
+    stream->Read(&command);
     context.TryCancel();
-    join->Finish();
+    stream->Finish();
+  };
+  // Each answer to a wrong secret is delayed by seconds, so they are waited for side by side.
+  std::vector<std::thread> strangers;
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = HostileUtf8(random), hardware = HostileUtf8(random);
+    if (i % 2) {
+      join(gateway_->fleet_secret(), name, hardware);
+    } else {
+      strangers.emplace_back(join, gateway_->fleet_secret() + "x", name, hardware);
+    }
   }
+  for (std::thread& stranger : strangers) stranger.join();
   for (int i = 0; i < 50; ++i) {
     grpc::ClientContext context;
     context.AddMetadata("authorization", "Bearer " + text);

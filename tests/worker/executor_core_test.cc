@@ -397,6 +397,10 @@ TEST_F(ExecutorCoreTest, TheMemoryOfTheSessionIsWhatOpenSays) {
 }
 
 TEST_F(ExecutorCoreTest, GraphsThatCannotBeRun) {
+  ClientItem before;  // other bytes than those that come with the inputs
+  before.mutable_graph()->set_id(graph_.id.ToBytes());
+  before.mutable_graph()->set_refused_code(static_cast<uint32_t>(absl::StatusCode::kDataLoss));
+  Send({before});
   SetUpInputs();
   EncodedGraph damaged = graph_;
   damaged.bytes[0] ^= 1;
@@ -416,6 +420,7 @@ TEST_F(ExecutorCoreTest, GraphsThatCannotBeRun) {
   const auto items = Send({item, Run(5, refused, {1, 2}, {7, 8})});
   EXPECT_EQ(OnlyFailure(items, 5), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Failures(items)[0].message(), "the gateway's words");
+  EXPECT_TRUE(Failures(Send({Run(6, graph_, {1, 2}, {9, 10})})).empty());
   EXPECT_FALSE(core_->ended());
 }
 

@@ -1,6 +1,7 @@
 // Engines of a group, each a rank in a thread of its own, against the interpreter for groups.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
@@ -16,12 +17,15 @@
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret_group.h"
+#include "compiler/search/neighbours.h"
 #include "runtime/collective/loopback.h"
 #include "tests/support/device.h"
+#include "tests/support/temp_folder.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/repeat.h"
+#include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
 namespace {
@@ -50,16 +54,21 @@ HostTensor Random(DType dtype, std::vector<int64_t> dims, uint64_t seed) {
   return tensor;
 }
 
-// Refuses to compile while told to.
+// Refuses to compile while told to, everything or what has Opts.
 class MoodyCompiler final : public KernelCompiler {
  public:
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override {
     if (refuse) return {kernels.size(), absl::ResourceExhaustedError("the compiler is full")};
-    return compiler_.Compile(kernels);
+    compiled += kernels.size();
+    auto objects = compiler_.Compile(kernels);
+    for (size_t i = 0; refuse_opts && i < kernels.size(); ++i)
+      if (kernels[i].opts.has_value()) objects[i] = absl::InvalidArgumentError("Opts");
+    return objects;
   }
   const Target& target() const override { return compiler_.target(); }
-  bool refuse = false;
+  bool refuse = false, refuse_opts = false;
+  size_t compiled = 0;
 
  private:
   InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
@@ -67,13 +76,19 @@ class MoodyCompiler final : public KernelCompiler {
 
 class Group {
  public:
-  explicit Group(std::vector<int64_t> mesh, bool reference = false) : mesh_(std::move(mesh)) {
+  // `store`: of rank 0; the others have none.
+  explicit Group(std::vector<int64_t> mesh, bool reference = false, TuningStore* store = nullptr,
+                 int beam = 0)
+      : mesh_(std::move(mesh)) {
     auto collectives = collective::MakeLoopback(mesh_);
     compilers_.resize(collectives.size());
     for (size_t rank = 0; rank < collectives.size(); ++rank) {
       engines_.push_back(
           reference ? MakeReferenceEngine(test::MakeDevice(1 << 26, 1))
-                    : MakeCompiledEngine(&compilers_[rank], test::MakeDevice(1 << 26, 1), {}));
+                    : MakeCompiledEngine(&compilers_[rank], test::MakeDevice(1 << 26, 1),
+                                         {.store = rank == 0 ? store : nullptr,
+                                          .idle_compiler = &compilers_[rank],
+                                          .beam = beam}));
       engines_.back()->JoinGroup(std::move(collectives[rank]));
     }
   }
@@ -189,10 +204,12 @@ TEST(GroupEngines, EveryCollective_HasTheInterpretersBits) {
 // Over the size from which an ALLREDUCE is done in parts.
 TEST(GroupEngines, LargeFolds_HaveTheInterpretersBits) {
   Group group({3});
-  Graph g;
-  const UOp* const x = Param(g, 0, DType::kF32, Shape{7, 4699});
-  group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kAllReduce, x, {kAdd, 3, 1})}),
-                            ParamsFor(group, DType::kF32, {7, 4699}, 1, 3));
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Graph g;
+    const UOp* const x = Param(g, 0, dtype, Shape{7, 4699});
+    group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kAllReduce, x, {kAdd, 3, 1})}),
+                              ParamsFor(group, dtype, {7, 4699}, 1, 3));
+  }
 }
 
 // Graphs of integers with collectives everywhere: what is fused, ordered and placed in memory
@@ -408,6 +425,110 @@ TEST(GroupEngines, TheRank_IsNotForARunToBind) {
   GroupTensors results;
   for (const absl::Status& status : group.Run(sink, params, results, {&binding, 1}))
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+// Kernels of a group whose rank 0 has a store, in which plain loops are said to be best.
+class GroupKernels : public ::testing::Test {
+ protected:
+  // A product and its sum over ranks, of integers, whose bits do not depend on Opts.
+  static const UOp* Step(Graph& g) {
+    const UOp* const x = Param(g, 0, DType::kI32, Shape{8, 8});
+    const UOp* const left = Expand(g, Reshape(g, x, {8, 8, 1}), {8, 8, 8});
+    const UOp* const right = Expand(g, Reshape(g, x, {1, 8, 8}), {8, 8, 8});
+    return Sink(g, {Make(g, Op::kAllReduce, Reduce(g, Op::kAdd, Mul(g, left, right), {1}),
+                         {kAdd, 2, 1})});
+  }
+  // Runs the step once on all ranks, with the interpreter's result.
+  void Run(Group& group) {
+    Graph g;
+    group.ExpectAsInterpreted(Step(g), ParamsFor(group, DType::kI32, {8, 8}, 1, 1));
+  }
+  // By rank, the versions that came into use.
+  static std::vector<std::vector<KernelVersion>> VersionsOf(Group& group) {
+    std::vector<std::vector<KernelVersion>> versions;
+    for (size_t rank = 0; rank < group.ranks(); ++rank)
+      versions.push_back(group.engine(rank).TakeVersions());
+    return versions;
+  }
+  // After a Run of `group`: its costliest kernel.
+  void MakePlainBest(Group& group) {
+    group.engine(0).TellCosts([] { return false; });
+    const std::string hardware = test::DeviceTarget().Fingerprint();
+    const auto demand =
+        ValueOrDie(store_->Costliest(search::kSpaceVersion, hardware, kIdleSearchWidth));
+    ASSERT_TRUE(demand.has_value());
+    const auto other = ValueOrDie(codegen::ParseOpts("UNROLL:0:2"));  // said to be the heuristic's
+    ASSERT_TRUE(store_->Add(demand->key, "x", {other, 1000, true, true}).ok());
+    ASSERT_TRUE(store_->Add(demand->key, "x", {{}, 1, true, true}).ok());
+  }
+  static size_t PlainOnes(const std::vector<KernelVersion>& versions) {
+    return static_cast<size_t>(
+        std::ranges::count(versions, std::optional<std::string>(""), &KernelVersion::opts));
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<TuningFile> store_ = ValueOrDie(TuningFile::Open(folder_ / "kernels.db"));
+};
+
+TEST_F(GroupKernels, AreThoseThatRank0Finds) {
+  Group first({2}, false, store_.get());
+  Run(first);
+  for (const auto& versions : VersionsOf(first)) EXPECT_EQ(PlainOnes(versions), 0u);
+  MakePlainBest(first);
+  Group second({2}, false, store_.get());
+  Run(second);
+  const auto versions = VersionsOf(second);
+  EXPECT_EQ(PlainOnes(versions[0]), 1u);
+  EXPECT_EQ(versions[0], versions[1]);
+}
+
+// BEAM, on rank 0 for all; also of a kernel that reads at its rank.
+TEST_F(GroupKernels, AreSearchedForOnRank0) {
+  Group group({2}, false, store_.get(), /*beam=*/1);
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kI32, Shape{8, 8});
+  const UOp* const begin = Mul(g, Rank(g, 2), ConstIndex(g, 4));
+  const UOp* const mine =
+      Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 4))), 0, 8});
+  group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kUnshard, Reduce(g, Op::kAdd, mine, {1}),
+                                          {0, 2, 1})}),
+                            ParamsFor(group, DType::kI32, {8, 8}, 1, 1));
+  const auto versions = VersionsOf(group);
+  ASSERT_FALSE(versions[0].empty());
+  for (const KernelVersion& version : versions[0]) EXPECT_TRUE(version.opts.has_value());
+  EXPECT_EQ(versions[0], versions[1]);
+  EXPECT_GT(group.compiler(0).compiled, group.compiler(1).compiled);
+}
+
+TEST_F(GroupKernels, ThatOneRankCannotMake_NoneUses) {
+  Group first({2}, false, store_.get());
+  Run(first);
+  MakePlainBest(first);
+  Group second({2}, false, store_.get());
+  second.compiler(1).refuse_opts = true;
+  Run(second);
+  const auto versions = VersionsOf(second);
+  EXPECT_FALSE(versions[0].empty());
+  EXPECT_EQ(PlainOnes(versions[0]), 0u);
+  EXPECT_EQ(versions[0], versions[1]);
+}
+
+TEST_F(GroupKernels, AreReplacedOnAllRanksAtOneRun) {
+  for (const bool refuses : {false, true}) {
+    Group group({2}, false, store_.get());
+    group.compiler(1).refuse_opts = refuses;
+    Run(group);
+    if (!refuses) MakePlainBest(group);
+    VersionsOf(group);
+    std::vector<int> at;  // Runs after the first
+    for (int run = 1; run <= 130; ++run) {
+      Run(group);
+      const auto versions = VersionsOf(group);
+      EXPECT_EQ(versions[0], versions[1]);
+      if (!versions[0].empty()) at.push_back(run);
+    }
+    EXPECT_EQ(at, refuses ? std::vector<int>{} : std::vector<int>{64});
+  }
 }
 
 TEST(GroupEngines, AGraphForAGroup_OnOneDeviceAloneIsRefused) {

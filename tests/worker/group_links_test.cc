@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "tests/support/temp_folder.h"
 #include "wire/data_address.h"
 #include "worker/groups/link_greeting.h"
+#include "worker/groups/link_probes.h"
 
 namespace outboard::worker {
 namespace {
@@ -384,6 +387,62 @@ TEST(GroupLinks, AnAddressOfAnotherHost_IsRefused) {
   EXPECT_FALSE(wire::ParseDataAddress("127.0.0.1:0").ok()) << "of a partner";
   EXPECT_EQ(wire::DataAddressText(ValueOrDie(wire::ParseDataAddress("[fd00::7]:4000"))),
             "[fd00::7]:4000");
+}
+
+// Two workers, as the gateway asks them; what the one that connects says. Nothing: not within a
+// while.
+std::optional<proto::LinkMeasured> Measure(const std::string& token_there) {
+  const std::unique_ptr<GroupLinks> here = ListenHere(), there = ListenHere();
+  std::promise<proto::LinkMeasured> told;
+  std::atomic<int> told_there{0};
+  LinkProbes probes(
+      here.get(),
+      [&](const proto::WorkerEvent& event) { told.set_value(event.link_measured()); },
+      milliseconds(token_there == kToken ? 20'000 : 300));
+  LinkProbes probes_there(
+      there.get(), [&](const proto::WorkerEvent&) { ++told_there; }, milliseconds(20'000));
+  proto::MeasureLink command;
+  command.set_id(kSession);
+  command.set_token(token_there);
+  probes_there.Begin(command);
+  command.set_token(kToken);
+  command.set_data_address(there->address());
+  probes.Begin(command);
+  std::future<proto::LinkMeasured> answer = told.get_future();
+  if (answer.wait_for(std::chrono::seconds(30)) != std::future_status::ready) return std::nullopt;
+  EXPECT_EQ(told_there, 0) << "one of them says it";
+  return answer.get();
+}
+
+TEST(LinkProbes, TwoWorkers_MeasureTheirLink) {
+  const auto measured = Measure(kToken);
+  ASSERT_TRUE(measured.has_value());
+  EXPECT_EQ(measured->id(), kSession);
+  EXPECT_GT(measured->bytes_per_s(), 0u);
+  EXPECT_GT(measured->message_ns(), 0u);
+}
+
+TEST(LinkProbes, AWorkerWithAnotherToken_IsNotMeasured) {
+  const auto measured = Measure(std::string(16, 'x'));
+  ASSERT_TRUE(measured.has_value());
+  EXPECT_EQ(measured->bytes_per_s(), 0u);
+}
+
+TEST(LinkProbes, WhatCannotBegin_IsSaidAtOnce) {
+  int told = 0;
+  const std::unique_ptr<GroupLinks> links = ListenHere();
+  for (GroupLinks* const with : {static_cast<GroupLinks*>(nullptr), links.get()}) {
+    LinkProbes probes(with, [&](const proto::WorkerEvent& event) {
+      EXPECT_EQ(event.link_measured().bytes_per_s(), 0u);
+      ++told;
+    });
+    proto::MeasureLink command;
+    command.set_id(kSession);
+    command.set_token(kToken);
+    command.set_data_address("no address");
+    probes.Begin(command);
+  }
+  EXPECT_EQ(told, 2);
 }
 
 }  // namespace

@@ -62,6 +62,8 @@ TEST(NodeConfig, TheCommandLineChoosesTheGateway_TheImageWhomToBelieve) {
   EXPECT_EQ(ParseNodeConfig(kImage, "")->gateway, "in.image:1");
   EXPECT_EQ(config->joins_within_s, 0);
   EXPECT_EQ(ParseNodeConfig(kImage, "outboard.joins_within=60")->joins_within_s, 60);
+  EXPECT_FALSE(config->leaves_tpm);
+  EXPECT_TRUE(ParseNodeConfig(kImage, "outboard.tpm=none")->leaves_tpm);
   // A shell is a matter of the image's alone.
   EXPECT_FALSE(ParseNodeConfig(kImage, "debug=1 outboard.debug=1")->debug);
   EXPECT_TRUE(ParseNodeConfig(kImage + "debug=1\n", "")->debug);
@@ -78,6 +80,7 @@ TEST(NodeConfig, WhatIsMissingOrMakesNoSense_IsSaid) {
            {kImage, "outboard.claim=\x01", "outboard.claim"},
            {kImage, "outboard.joins_within=1", "outboard.joins_within"},
            {kImage, "outboard.joins_within=1m", "outboard.joins_within"},
+           {kImage, "outboard.tpm=/dev/tpm1", "outboard.tpm"},
            {kImage, "outboard.image=md5:1", "outboard.image"}}) {
     const auto config = ParseNodeConfig(image, line);
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << word;
@@ -102,6 +105,26 @@ TEST(ModuleTables, ADevice_BringsItsModuleAndThoseItNeedsFirst) {
                    "kernel/net/net-failover.ko", "kernel/net/virtio_net.ko"}));
   EXPECT_EQ(tables.For({"usb:v1"}), Paths{});
   EXPECT_EQ(tables.For({"pci:v00008086d0000100E"}), Paths{});  // named, and not in the image
+}
+
+TEST(RemoveModules, ThoseThatAreKept_StayAlone) {
+  const TemporaryFolder folder;
+  for (const char* const name : {"kernel/fs/a.ko", "kernel/fs/b.ko", "kernel/c.ko", "modules.dep"})
+    folder.Write(name, "12345");
+  EXPECT_EQ(RemoveModules(folder.path(), {"kernel/fs/b.ko"}), 10u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/fs/a.ko"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "kernel/c.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "kernel/fs/b.ko"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "modules.dep"));
+  EXPECT_EQ(RemoveModules(folder / "none", {}), 0u);
+}
+
+TEST(BytesKeptFree, AreWhatTheKernelKeepsWithoutHugePages) {
+  constexpr uint64_t kMib = 1 << 20, kGib = 1 << 30;
+  EXPECT_EQ(BytesKeptFree(kGib, 44 * kMib), 8 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 88 * kMib), 64 * kMib);
+  EXPECT_EQ(BytesKeptFree(256 * kGib, 5 * kMib), 5 * kMib);  // never more than it keeps
+  EXPECT_EQ(BytesKeptFree(kGib, 0), 0u);                     // it does not say
 }
 
 // ---- an address

@@ -95,7 +95,9 @@ class FakeGateway final : public proto::Fleet::Service {
     }
     proto::WorkerEvent event;
     while (stream->Read(&event)) {
-      if (event.has_register_()) {
+      if (event.has_register_() && is_silent) {
+        registers.Push(event.register_());
+      } else if (event.has_register_()) {
         proto::GatewayCommand command;
         command.mutable_welcome()->set_heartbeat_ms(50);
         command.mutable_welcome()->set_lease_ttl_ms(lease_ttl_ms);
@@ -157,6 +159,7 @@ class FakeGateway final : public proto::Fleet::Service {
 
   bool refuse = false;
   uint32_t lease_ttl_ms = 60'000;
+  std::atomic<bool> is_silent{false};  // takes the call to join, and answers nothing
   std::atomic<bool> acknowledge{true};
   std::atomic<bool> reads_one_frame{false};  // of an executor, and the next when told to
   std::atomic<bool> keeps{false};            // the sessions that a worker comes back with
@@ -199,6 +202,7 @@ class SupervisorTest : public ::testing::Test {
     options.name = "node-7";
     options.devices = 2;
     options.executor = executor_;
+    options.welcome_within = welcome_within_;
     supervisor_ = std::make_unique<Supervisor>(std::move(options));
     runner_ = std::thread([this] { result_ = supervisor_->Run(); });
   }
@@ -251,6 +255,7 @@ class SupervisorTest : public ::testing::Test {
   }
 
   std::vector<std::string> executor_;  // empty: as it is by default
+  std::chrono::milliseconds welcome_within_ = kPatience;
   FakeGateway gateway_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Supervisor> supervisor_;
@@ -410,6 +415,20 @@ TEST_F(SupervisorTest, V3_AnExecutorThatIsKeptGoesOnWithItsState) {
   const auto end = gateway_.ends.Pop();
   ASSERT_NE(end, nullptr);
   EXPECT_EQ(end->placement(), 5u);
+}
+
+// It hangs, say, and its kernel still takes what comes.
+TEST_F(SupervisorTest, AGatewayThatTakesTheCallAndSaysNothing_IsCalledAgain) {
+  gateway_.is_silent = true;
+  welcome_within_ = std::chrono::milliseconds(1000);
+  StartAndRegister();
+  gateway_.is_silent = false;
+  ASSERT_NE(gateway_.registers.Pop(), nullptr);
+  // With the Welcome the watch has ended: no other call, and sessions are served.
+  std::this_thread::sleep_for(2 * welcome_within_);
+  const auto a = Assign("session a.......");
+  Open(*a);
+  EXPECT_EQ(gateway_.registers.Pop(std::chrono::milliseconds(0)), nullptr);
 }
 
 TEST_F(SupervisorTest, JoinsAgainAfterADrainAndALostStream) {

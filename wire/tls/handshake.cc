@@ -11,8 +11,11 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "base/check.h"
+#include "base/host_port.h"
 #include "wire/tls/limits.h"
 
 namespace outboard::tls {
@@ -28,12 +31,12 @@ bool WaitUntil(int fd, short events, Clock::time_point deadline) {
 
 // -1 where nobody accepts.
 int Connect(const std::string& target, Clock::time_point deadline) {
-  const size_t colon = target.rfind(':');
-  if (colon == std::string::npos) return -1;
+  const std::optional<HostPort> place = SplitHostPort(target);
+  if (!place.has_value()) return -1;
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(HostOf(target).c_str(), target.c_str() + colon + 1, &hints, &found) != 0)
-    return -1;
+  const std::string port = std::to_string(place->port);
+  if (getaddrinfo(place->host.c_str(), port.c_str(), &hints, &found) != 0) return -1;
   int connected = -1;
   for (const addrinfo* at = found; at != nullptr && connected < 0; at = at->ai_next) {
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -94,9 +97,8 @@ bool IsAlert(unsigned long error) {
 }  // namespace
 
 std::string HostOf(const std::string& target) {
-  std::string host = target.substr(0, target.rfind(':'));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return host;
+  const std::optional<HostPort> place = SplitHostPort(target);
+  return place.has_value() ? place->host : target;
 }
 
 Handshake ShakeHandsOn(int fd, const std::string& host, std::chrono::milliseconds within) {

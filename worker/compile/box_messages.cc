@@ -157,7 +157,7 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
     return absl::InternalError(absl::StrCat("a compiled kernel of ", kernel.copies, " copies with ",
                                             kernel.buffer_count, " buffers each"));
   for (const proto::BufferView& view : result.maps()) {
-    if (view.element() > static_cast<uint32_t>(MappedTensor::Element::kF32))
+    if (view.element() > static_cast<uint32_t>(MappedTensor::kElementLast))
       return absl::InternalError(
           absl::StrCat("a view of a buffer with elements of unknown type ", view.element()));
     kernel.maps.push_back({.slot = view.slot(),

@@ -5,9 +5,19 @@
 #include "absl/strings/str_cat.h"
 #include "telemetry/log.h"
 #include "worker/devices/device_rates.h"
-#include "worker/node/device.h"
+#include "worker/devices/device_info.h"
 
 namespace outboard::worker {
+namespace {
+
+// What is reserved comes off the whole, so that the part that no session has stays the same.
+int64_t SharedMemory(uint64_t reserved) {
+  const int64_t all = runtime::DefaultMemoryBytesMax();
+  const auto less = static_cast<double>(reserved) * 0.75;
+  return std::max(all / 8, all - static_cast<int64_t>(less));
+}
+
+}  // namespace
 
 WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
     : options_(options),
@@ -16,7 +26,7 @@ WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
                            : std::min(options.count_max, static_cast<int>(gpus_.size()))),
       host_memory_bytes_(options.memory_bytes_max > 0
                              ? options.memory_bytes_max
-                             : runtime::DefaultMemoryBytesMax() / count_),
+                             : SharedMemory(options.memory_bytes_reserved) / count_),
       in_service_(gpus_.size()) {
   for (uint32_t i = 0; i < gpus_.size(); ++i)
     telemetry::LogInfo("gpu_found", {{"device", i},

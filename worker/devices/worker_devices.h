@@ -22,6 +22,7 @@ struct WorkerDevicesOptions {
   bool reference = false;        // REF=1
   int count_max = 1;             // fewer, if there are not so many GPUs
   int64_t memory_bytes_max = 0;  // of a session; 0: what its GPU has, or a share of the machine's
+  uint64_t memory_bytes_reserved = 0;  // of the machine's, which is not shared
 };
 
 class WorkerDevices {

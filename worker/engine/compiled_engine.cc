@@ -1,12 +1,15 @@
 #include "worker/engine/compiled_engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "compiler/failed_node.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/bind.h"
@@ -101,25 +104,91 @@ class CompiledEngine final : public Engine {
     return results;
   }
 
-  // As PlanFor. In a group the first Run of a plan is one that all ranks can begin.
+  // As PlanFor. In a group the first Run of a plan is one that all ranks can begin, with the same
+  // kernels.
   absl::StatusOr<ExecutionPlan*> AgreedPlan(const GraphId& id, const UOp* sink,
                                             const std::vector<DeviceArrayPtr>& inputs,
                                             std::span<const Binding> bindings,
                                             std::span<const int64_t> donated) {
-    if (group() == nullptr || plans_.Has(PlanKey(id, donated)))
-      return PlanFor(id, sink, donated);
-    const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
+    if (group() == nullptr) return PlanFor(id, sink, donated);
+    if (plans_.Has(PlanKey(id, donated))) {
       OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
+      if (IsTurnOfKernels(++plan->runs)) OB_RETURN_IF_ERROR(SwitchTogether(*plan));
+      return plan;
+    }
+    absl::StatusOr<ExecutionPlan*> plan = PlanTogether(id, sink, inputs, bindings, donated, true);
+    // One of them could not make a kernel with its Opts, and went on without.
+    if (absl::IsAborted(plan.status()))
+      plan = PlanTogether(id, sink, inputs, bindings, donated, false);
+    return plan;
+  }
+
+  // The kernels are those that rank 0 has chosen; not `tuned`: that the compiler chooses.
+  // Errors: ABORTED  on all ranks: they have made different ones
+  absl::StatusOr<ExecutionPlan*> PlanTogether(const GraphId& id, const UOp* sink,
+                                              const std::vector<DeviceArrayPtr>& inputs,
+                                              std::span<const Binding> bindings,
+                                              std::span<const int64_t> donated, bool tuned) {
+    bool is_shared = false;  // once: ranks may have several lists, and not the same number of them
+    const auto share = [&](const std::vector<KernelVersion>& mine)
+        -> absl::StatusOr<std::vector<KernelVersion>> {
+      if (std::exchange(is_shared, true)) return std::vector<KernelVersion>();
+      return ShareVersions(*group(), tuned ? mine : std::vector<KernelVersion>());
+    };
+    const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
+      OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated, share, tuned));
       OB_ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
       OB_RETURN_IF_ERROR(CheckRoom(*plan, sink, dims_of, inputs));
       return plan;
     };
     const absl::StatusOr<ExecutionPlan*> plan = try_it();
-    if (absl::Status agreed = Agree(*group(), plan.status()); !agreed.ok()) {
+    if (!is_shared) OB_RETURN_IF_ERROR(share({}).status());  // the others wait for it
+    const uint64_t made = plan.ok() ? KernelsOf(**plan) : 0;
+    if (absl::Status agreed = Agree(*group(), plan.status(), made); !agreed.ok()) {
       plans_.Forget(PlanKey(id, donated));  // all ranks ask each other again
       return agreed;
     }
     return plan;
+  }
+
+  // A number of the kernels of a plan and their versions.
+  static uint64_t KernelsOf(const ExecutionPlan& plan) {
+    Sha256Hasher hasher;
+    for (const Launch& launch : plan.launches) {
+      hasher.Update(launch.kernel->id.ToBytes());
+      hasher.Update(launch.kernel->source.opts.value_or("chosen"));
+      hasher.Update(";");
+    }
+    const Sha256Digest digest = hasher.Finish();
+    uint64_t number = 0;
+    std::memcpy(&number, digest.data(), sizeof number);
+    return number;
+  }
+
+  // In a group, all ranks look for better kernels of a plan at the same Runs of it. The search
+  // finds most soon after a graph is new, so they are ever further apart.
+  static bool IsTurnOfKernels(uint64_t runs) { return runs >= 64 && std::has_single_bit(runs); }
+
+  // Where rank 0 knows better versions of the plan's kernels and all ranks can load them, all use
+  // them from now on. Errors: those of the group
+  absl::Status SwitchTogether(const ExecutionPlan& plan) {
+    std::vector<std::shared_ptr<KernelInUse>> kernels;
+    for (const Launch& launch : plan.launches)
+      if (std::ranges::find(kernels, launch.kernel) == kernels.end())
+        kernels.push_back(launch.kernel);
+    const bool chooses = group()->member().rank == 0;
+    OB_ASSIGN_OR_RETURN(
+        const std::vector<KernelVersion> versions,
+        ShareVersions(*group(), chooses ? kernels_.FindBetter(kernels)
+                                        : std::vector<KernelVersion>()));
+    if (versions.empty()) return absl::OkStatus();
+    absl::StatusOr<std::vector<ReadyKernel>> ready = kernels_.MakeReady(versions, compiler_);
+    if (Agree(*group(), ready.status()).ok()) {
+      kernels_.Use(*std::move(ready));
+    } else {
+      kernels_.Refuse(versions);
+    }
+    return group()->status();
   }
 
   static absl::StatusOr<std::vector<std::vector<int64_t>>> DimsOf(
@@ -400,13 +469,20 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
+  // Whether this process chooses the Opts of its kernels; in a group rank 0 does for all.
+  bool Chooses() const { return group() == nullptr || group()->member().rank == 0; }
+
   absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                         std::span<const int64_t> donated) {
+                                         std::span<const int64_t> donated,
+                                         PlanRequest::Share share = nullptr, bool tuned = true) {
     const PlanKey key(id, donated);
     if (ExecutionPlan* const known = plans_.Find(key); known != nullptr) return known;
     OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan,
-                        maker_.Make({.sink = sink, .donated = donated, .tuned = group() == nullptr,
-                                     .trace = trace_}));
+                        maker_.Make({.sink = sink,
+                                     .donated = donated,
+                                     .tuned = tuned && Chooses(),
+                                     .trace = trace_,
+                                     .share = std::move(share)}));
     ++stats_.plans_made;
     return plans_.Add(key, std::move(plan));
   }

@@ -32,6 +32,7 @@ struct ExecutionPlan {
   std::vector<Launch> launches;
   int largest_temporary = kNoResult;              // number of the result that needs it (ResultsOf)
   std::unique_ptr<runtime::LaunchRecord> record;  // of the launches, if the device keeps one
+  uint64_t runs = 0;                              // in a group
 };
 
 // A graph with those of its inputs that a Run gives away: results are written over them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
@@ -88,11 +89,26 @@ bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKern
   if (!compiled.ok()) return false;
   absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> loaded = device_->Load(*compiled);
   if (!loaded.ok()) return false;
-  kernel.loaded = *std::move(loaded);
-  kernel.source.opts = std::move(opts);
+  Replace({kernel.shared_from_this(), std::move(opts), *std::move(loaded)});
+  return true;
+}
+
+void KernelsInUse::Replace(ReadyKernel ready) {
+  KernelInUse& kernel = *ready.kernel;
+  kernel.loaded = std::move(ready.loaded);
+  kernel.source.opts = std::move(ready.opts);
   kernel.runs = kernel.told_runs_ = 0;  // timed anew
   versions_.push_back({kernel.id, kernel.source.opts});
-  return true;
+}
+
+// The last of each kernel: a plan that was given up may have left an earlier one.
+std::vector<KernelVersion> KernelsInUse::TakeVersions() {
+  std::vector<KernelVersion> taken = std::exchange(versions_, {}), last;
+  absl::flat_hash_set<GraphId> seen;
+  for (auto at = taken.rbegin(); at != taken.rend(); ++at)
+    if (seen.insert(at->kernel).second) last.push_back(std::move(*at));
+  std::ranges::reverse(last);
+  return last;
 }
 
 absl::Status KernelsInUse::FindTuningKey(KernelInUse& kernel, Demand* demand) {
@@ -150,31 +166,74 @@ bool KernelsInUse::SearchCostliest(const Searcher& search) {
   return true;
 }
 
-void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
-  if (store_ == nullptr || idle_compiler_ == nullptr) return;
-  std::vector<std::shared_ptr<KernelInUse>> kernels;
+KernelsInUse::Better KernelsInUse::BetterOf(
+    const std::vector<std::shared_ptr<KernelInUse>>& kernels,
+    const std::function<bool()>& preempted) {
+  if (store_ == nullptr || idle_compiler_ == nullptr) return {};
+  std::vector<std::shared_ptr<KernelInUse>> asked;
   std::vector<TuningKey> keys;
-  for (const std::shared_ptr<KernelInUse>& kernel : All()) {
-    if (preempted()) return;
+  for (const std::shared_ptr<KernelInUse>& kernel : kernels) {
+    if (preempted()) return {};
     if (pinned_.contains(kernel->id) || !FindTuningKey(*kernel, nullptr).ok()) continue;
-    kernels.push_back(kernel);
+    asked.push_back(kernel);
     keys.push_back(kernel->tuning_key_);
   }
+  Better better;
   const absl::StatusOr<std::vector<std::optional<Tuning>>> known = store_->FindAll(keys);
-  if (!known.ok()) return;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    if (preempted()) return;
-    const std::shared_ptr<KernelInUse>& kernel = kernels[i];
+  for (size_t i = 0; known.ok() && i < asked.size(); ++i) {
     if (!(*known)[i].has_value()) continue;
-    const std::optional<std::string> better = BetterThan(kernel->source.opts, *(*known)[i]);
-    if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)
-      continue;
-    const KernelSource source{kernel->source.encoding, better};
+    std::optional<std::string> opts = BetterThan(asked[i]->source.opts, *(*known)[i]);
+    if (opts.has_value() && opts != asked[i]->source.opts && opts != asked[i]->refused_)
+      better.emplace_back(asked[i], *std::move(opts));
+  }
+  return better;
+}
+
+void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
+  for (auto& [kernel, opts] : BetterOf(All(), preempted)) {
+    if (preempted()) return;
+    const KernelSource source{kernel->source.encoding, opts};
     const absl::StatusOr<CompiledKernel> compiled =
         std::move(idle_compiler_->Compile({&source, 1})[0]);
     if (absl::IsCancelled(compiled.status())) return;
-    if (!Switch(*kernel, compiled, better)) kernel->refused_ = better;
+    if (!Switch(*kernel, compiled, opts)) kernel->refused_ = opts;
   }
+}
+
+std::vector<KernelVersion> KernelsInUse::FindBetter(
+    const std::vector<std::shared_ptr<KernelInUse>>& kernels) {
+  std::vector<KernelVersion> versions;
+  for (auto& [kernel, opts] : BetterOf(kernels, [] { return false; }))
+    versions.push_back({kernel->id, std::move(opts)});
+  return versions;
+}
+
+absl::StatusOr<std::vector<ReadyKernel>> KernelsInUse::MakeReady(
+    const std::vector<KernelVersion>& versions, KernelCompiler* compiler) {
+  std::vector<ReadyKernel> ready;
+  std::vector<KernelSource> sources;
+  for (const KernelVersion& version : versions) {
+    std::shared_ptr<KernelInUse> kernel = Find(version.kernel);
+    if (kernel == nullptr) return absl::NotFoundError("the kernel is not in use");
+    sources.push_back({kernel->source.encoding, version.opts});
+    ready.push_back({std::move(kernel), version.opts, nullptr});
+  }
+  const std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler->Compile(sources);
+  for (size_t i = 0; i < ready.size(); ++i) {
+    OB_RETURN_IF_ERROR(compiled[i].status());
+    OB_ASSIGN_OR_RETURN(ready[i].loaded, device_->Load(*compiled[i]));
+  }
+  return ready;
+}
+
+void KernelsInUse::Use(std::vector<ReadyKernel> ready) {
+  for (ReadyKernel& one : ready) Replace(std::move(one));
+}
+
+void KernelsInUse::Refuse(const std::vector<KernelVersion>& versions) {
+  for (const KernelVersion& version : versions)
+    if (const std::shared_ptr<KernelInUse> kernel = Find(version.kernel); kernel != nullptr)
+      kernel->refused_ = version.opts;
 }
 
 }  // namespace outboard::worker

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -41,6 +42,13 @@ struct KernelInUse : std::enable_shared_from_this<KernelInUse> {
   bool searched_ = false;               // to the end, or in vain
 };
 
+// Another version of a kernel, loaded and not in use.
+struct ReadyKernel {
+  std::shared_ptr<KernelInUse> kernel;
+  std::optional<std::string> opts;
+  std::unique_ptr<runtime::DeviceKernel> loaded;
+};
+
 // Threads: one, the device's.
 class KernelsInUse {
  public:
@@ -61,13 +69,26 @@ class KernelsInUse {
                                    std::unique_ptr<runtime::DeviceKernel> loaded);
 
   // As in engine.h. Pin compiles with `compiler` if the kernel is in use in another version.
-  std::vector<KernelVersion> TakeVersions() { return std::exchange(versions_, {}); }
+  std::vector<KernelVersion> TakeVersions();
   void Pin(const KernelVersion& version, KernelCompiler* compiler);
   // Returns the Opts that a replay requires (inner nullopt: the heuristic's); outer nullopt: none
   // required.
   std::optional<std::optional<std::string>> PinnedOpts(const GraphId& id) const;
   void TellCosts(const std::function<bool()>& preempted);
   void UseBetter(const std::function<bool()>& preempted);
+
+  // The ranks of a group change together: one finds better versions, all make them ready, and where
+  // all could, all use them.
+  //
+  // Better versions that the store has of these kernels, of those that nobody has pinned.
+  std::vector<KernelVersion> FindBetter(const std::vector<std::shared_ptr<KernelInUse>>& kernels);
+  // Compiles and loads these versions, of kernels in use, and changes nothing yet.
+  // Errors: NOT_FOUND  one is not in use; those of the compiler and the device
+  absl::StatusOr<std::vector<ReadyKernel>> MakeReady(const std::vector<KernelVersion>& versions,
+                                                     KernelCompiler* compiler);
+  void Use(std::vector<ReadyKernel> ready);
+  // They are not found again.
+  void Refuse(const std::vector<KernelVersion>& versions);
 
   // Calls `search` with the kernel that has cost most of those that were not searched for in this
   // process; true from it: nothing is left to find. False: there is none.
@@ -78,6 +99,11 @@ class KernelsInUse {
  private:
   std::vector<std::shared_ptr<KernelInUse>> All();
   absl::Status FindTuningKey(KernelInUse& kernel, Demand* demand);
+  // Those of `kernels` that the store knows better Opts of, with these.
+  using Better = std::vector<std::pair<std::shared_ptr<KernelInUse>, std::string>>;
+  Better BetterOf(const std::vector<std::shared_ptr<KernelInUse>>& kernels,
+                  const std::function<bool()>& preempted);
+  void Replace(ReadyKernel ready);
   // Returns false if the kernel was not replaced.
   bool Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
               std::optional<std::string> opts);

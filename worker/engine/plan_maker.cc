@@ -82,6 +82,27 @@ void PlanMaker::ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tune
   }
 }
 
+absl::Status PlanMaker::TakeShared(const PlanRequest::Share& share,
+                                   const std::vector<WantedKernel>& wanted,
+                                   Missing& missing) const {
+  std::vector<KernelVersion> mine;
+  for (size_t i = 0; i < missing.kernels.size(); ++i)
+    if (missing.sources[i].opts.has_value())
+      mine.push_back({wanted[missing.kernels[i].wanted].id, missing.sources[i].opts});
+  OB_ASSIGN_OR_RETURN(const std::vector<KernelVersion> all, share(mine));
+  absl::flat_hash_map<GraphId, std::optional<std::string>> chosen;
+  for (const KernelVersion& version : all) chosen[version.kernel] = version.opts;
+  for (size_t i = 0; i < missing.kernels.size(); ++i) {
+    const GraphId& id = wanted[missing.kernels[i].wanted].id;
+    // What a replay requires is the same on all ranks.
+    if (kernels_->PinnedOpts(id).has_value()) continue;
+    const auto found = chosen.find(id);
+    missing.sources[i].opts = found == chosen.end() ? std::nullopt : found->second;
+    missing.kernels[i].is_tuned = tuner_.has_value() && missing.sources[i].opts.has_value();
+  }
+  return absl::OkStatus();
+}
+
 std::vector<absl::StatusOr<CompiledKernel>> PlanMaker::Compile(std::vector<KernelSource>& sources) {
   std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(sources);
   // A store may have been written by another build, or by anybody.
@@ -109,6 +130,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
                                               Kernels& kernels) {
   OB_ASSIGN_OR_RETURN(Missing missing, FindMissing(graph, schedule, wanted, kernels));
   ChooseOpts(wanted, tuner_.has_value() && request.tuned, missing);
+  if (request.share) OB_RETURN_IF_ERROR(TakeShared(request.share, wanted, missing));
   const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
   std::vector<absl::StatusOr<CompiledKernel>> compiled = Compile(missing.sources);
   if (request.trace != nullptr)

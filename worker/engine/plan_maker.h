@@ -4,6 +4,7 @@
 // Threads: that of the engine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,10 +33,15 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct PlanRequest {
   const UOp* sink;
   std::span<const int64_t> donated;  // inputs that results are written over
-  // Whether kernels that nobody has pinned get the store's Opts, or are searched for. Ranks that
-  // looked into the store at different times could compute different bits.
+  // Whether kernels that nobody has pinned get the store's Opts, or are searched for.
   bool tuned;
   ExecutorTrace* trace;  // or nullptr
+  // In a group, whose ranks would look into the store at different times: is told what this rank
+  // would choose, and returns what all choose. A kernel that is not among it gets what the compiler
+  // chooses. Called for each list of kernels to compile.
+  using Share = std::function<absl::StatusOr<std::vector<KernelVersion>>(
+      const std::vector<KernelVersion>& mine)>;
+  Share share = nullptr;
 };
 
 class PlanMaker {
@@ -73,6 +79,8 @@ class PlanMaker {
   absl::StatusOr<Missing> FindMissing(Graph& graph, const schedule::Schedule& schedule,
                                       std::vector<WantedKernel>& wanted, Kernels& kernels);
   void ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tuned, Missing& missing);
+  absl::Status TakeShared(const PlanRequest::Share& share, const std::vector<WantedKernel>& wanted,
+                          Missing& missing) const;
   // Where one with Opts cannot be compiled, without them; `sources` then says so.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(std::vector<KernelSource>& sources);
   schedule::ScheduleOptions ScheduleOptionsOf() const;

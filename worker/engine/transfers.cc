@@ -8,13 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "proto/groups.pb.h"
 
 namespace outboard::worker {
 namespace {
 
 // What a rank says of itself: the code of its status, and the beginning of its message.
-constexpr size_t kMessageBytes = 508;
+constexpr size_t kMessageBytes = 500;
 struct Fare {
+  uint64_t made = 0;
   int32_t code = 0;
   char message[kMessageBytes] = {};
 };
@@ -23,6 +25,15 @@ collective::TransferPattern PatternOf(Op op) {
   if (op == Op::kUnshard) return collective::TransferPattern::kAllGather;
   return op == Op::kAllToAll ? collective::TransferPattern::kAllToAll
                              : collective::TransferPattern::kBroadcast;
+}
+
+// From rank 0 to all ranks. `send` is looked at there alone, and is as long everywhere.
+absl::Status Broadcast(collective::Collective& group, std::span<const char> send,
+                       std::span<char> receive) {
+  const collective::BlockTransfer transfer{collective::TransferPattern::kBroadcast,
+                                           group.member().ranks(), 1, 0, send, receive};
+  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.Start({&transfer, 1}));
+  return group.Wait(id);
 }
 
 }  // namespace
@@ -74,8 +85,12 @@ absl::Status Transfers::Wait(int bucket) {
 }
 
 absl::Status Agree(collective::Collective& group, const absl::Status& mine) {
+  return Agree(group, mine, 0);
+}
+
+absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint64_t made) {
   const int64_t ranks = group.member().ranks();
-  Fare fare{.code = static_cast<int32_t>(mine.code())};
+  Fare fare{.made = made, .code = static_cast<int32_t>(mine.code())};
   const std::string text(mine.message());
   std::memcpy(fare.message, text.data(), std::min(text.size(), kMessageBytes - 1));
   std::vector<Fare> all(static_cast<size_t>(ranks));
@@ -96,7 +111,41 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine) {
     return absl::Status(static_cast<absl::StatusCode>(of_rank.code),
                         absl::StrCat("rank ", rank, ": ", of_rank.message));
   }
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank].made != all[0].made)
+      return absl::AbortedError(
+          absl::StrCat("rank ", rank, " made other kernels of this graph than rank 0"));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective& group,
+                                                         const std::vector<KernelVersion>& mine) {
+  std::string bytes;
+  if (group.member().rank == 0) {
+    proto::GroupKernels message;
+    for (const KernelVersion& version : mine) *message.add_kernels() = ToWire({0, version});
+    bytes = message.SerializeAsString();
+    if (bytes.size() > static_cast<size_t>(kSharedVersionBytesMax)) bytes.clear();
+  }
+  int64_t size = 0;  // by itself, since most often it is 0
+  const auto own = static_cast<int64_t>(bytes.size());
+  OB_RETURN_IF_ERROR(Broadcast(group, {reinterpret_cast<const char*>(&own), sizeof own},
+                               {reinterpret_cast<char*>(&size), sizeof size}));
+  if (size < 0 || size > kSharedVersionBytesMax)
+    return absl::InvalidArgumentError(absl::StrCat("rank 0 tells of ", size, " bytes of kernels"));
+  if (size == 0) return std::vector<KernelVersion>();
+  bytes.resize(static_cast<size_t>(size));
+  std::string received(static_cast<size_t>(size), '\0');
+  OB_RETURN_IF_ERROR(Broadcast(group, bytes, received));
+  proto::GroupKernels message;
+  if (!message.ParseFromString(received))
+    return absl::InvalidArgumentError("what rank 0 tells of kernels cannot be read");
+  std::vector<KernelVersion> versions;
+  for (const proto::KernelUse& use : message.kernels()) {
+    OB_ASSIGN_OR_RETURN(KernelUseRecord record, PlanLogEntryFromWire(use));
+    versions.push_back(std::move(record.version));
+  }
+  return versions;
 }
 
 }  // namespace outboard::worker

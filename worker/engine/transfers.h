@@ -7,9 +7,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/collective/collective.h"
 #include "runtime/device.h"
+#include "worker/session/kernel_use_log.h"
 
 namespace outboard::worker {
 
@@ -45,5 +47,15 @@ class Transfers {
 // whose `mine` is an error gets that, the others the error of the first rank that has one, with its
 // number. All ranks call it at the same point.
 absl::Status Agree(collective::Collective& group, const absl::Status& mine);
+// The same, with what a rank has made, as a number. ABORTED on all ranks where all are OK and the
+// number of one is not that of rank 0.
+absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint64_t made);
+
+// Returns the versions that rank 0 passes, on all ranks; what others pass is not looked at. All
+// ranks call it at the same point. More than kSharedVersionBytesMax in a message are none.
+// Errors: as collective::Collective; INVALID_ARGUMENT  what came is no list of versions
+absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective& group,
+                                                         const std::vector<KernelVersion>& mine);
+inline constexpr int64_t kSharedVersionBytesMax = int64_t{4} << 20;
 
 }  // namespace outboard::worker

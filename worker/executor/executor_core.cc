@@ -172,7 +172,10 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
 // The client sends again what is not applied. In a group other ranks may be in the middle of an
 // item that waits here, and hear of no Open before they are through: what is here whole stays, and
 // is skipped when it comes again. Of a Run whose graph has not come no rank is in the middle, and
-// another client than its own cannot send that graph: nothing of it stays.
+// another client than its own cannot send that graph: nothing of it stays. That no rank is in the
+// middle of it holds since all lack a graph together: one that a rank lacks was not sent to any, or
+// had come to none in whole (R6 of gateway/data_path/relay.cc), and the gateway sends it again
+// ahead of its Run (L2 of gateway/groups/group_runs.cc).
 void ExecutorCore::KeepWaiting() {
   size_t kept = 0;
   uint64_t seq = 0, bytes = 0;

@@ -36,7 +36,6 @@ namespace outboard::worker {
 
 // Packs a session's answers into ServerFrames of one epoch, each at most wire::kFrameBytesMax and
 // wire::kFrameItemsMax, and sends each as it fills up: a value of any size needs no extra memory.
-
 class FrameWriter {
  public:
   using SendFrame = std::function<void(proto::ServerFrame)>;

@@ -26,7 +26,7 @@
 #include "worker/executor/supervisor_client.h"
 #include "worker/groups/group_sockets.h"
 #include "worker/kernels/kernel_client.h"
-#include "worker/node/device.h"
+#include "worker/devices/device_info.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_limits.h"
 #include "worker/sandbox/granted_parts.h"
@@ -140,7 +140,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                 {.debug = options.debug,
                                  .store = tunes ? kernels.store() : nullptr,
                                  .candidates = kernels.candidates(),
-                                 .idle_compiler = kernels.idle_compiler(),
+                                 .idle_compiler =
+                                     options.idle_search ? kernels.idle_compiler() : nullptr,
                                  .beam = options.beam,
                                  .beam_cold = options.beam_cold,
                                  .scores = options.scores,
@@ -174,6 +175,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   };
   const auto preempted = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
   bool uses_idle_time = options.idle_search && tunes && !options.reference;
+  bool tells_costs = uses_idle_time;
   enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
   const auto tell_activity = [&sockets](bool working) {
     proto::NodeEvent event;
@@ -210,8 +212,12 @@ int ExecutorMain(const ExecutorMainOptions& options) {
         std::fprintf(stderr, "outboard: %s\n", std::string(joined.message()).c_str());
         return 1;
       }
-      // Ranks that changed to other kernels at different items would compute different bits.
-      if (command.begin().mesh_size() > 0) uses_idle_time = false;
+      // Ranks change to other kernels together, in a Run (worker/engine/compiled_engine.cc), as
+      // rank 0 says. So its costs are those that a search is told of.
+      if (command.begin().mesh_size() > 0) {
+        tells_costs = uses_idle_time && command.begin().rank() == 0;
+        uses_idle_time = false;
+      }
       for (const proto::RefusedItem& item : command.begin().refused())
         core.Refuse(item.seq(),
                     absl::Status(static_cast<absl::StatusCode>(item.code()), item.message()));
@@ -222,7 +228,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (!turn_first) {
       if (pace == kWorking) {
         tell_activity(false);
-        if (uses_idle_time) engine->TellCosts(preempted);
+        if (tells_costs) engine->TellCosts(preempted);
       }
       pace = uses_idle_time ? kLookingAgain : kQuietNow;
       if (uses_idle_time) engine->UseBetterKernels(preempted);
@@ -231,7 +237,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     requests.Turn(core, send);
   }
   // The session is over; what its kernels have cost is for those that come after it.
-  if (options.idle_search) engine->TellCosts([] { return false; });
+  if (tells_costs) engine->TellCosts([] { return false; });
   requests.TellCounts();
   return 0;
 }

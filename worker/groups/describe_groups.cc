@@ -8,10 +8,14 @@
 
 namespace outboard::worker {
 
-void DescribeGroups(int devices, proto::Register& entry) {
+void DescribeGroups(int devices, const GroupLinks* links, proto::Register& entry) {
   entry.set_serves_groups(true);
   entry.set_has_collectives(true);
   entry.set_groups_recover(true);
+  if (links != nullptr) {
+    entry.set_data_address(links->address());
+    entry.set_measures_links(true);
+  }
   if (devices < 2) return;
   static const absl::StatusOr<LinkSpeed> speed = MeasureLink();
   if (!speed.ok()) {

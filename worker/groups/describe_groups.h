@@ -3,12 +3,13 @@
 #pragma once
 
 #include "proto/fleet.pb.h"
+#include "worker/groups/group_links.h"
 
 namespace outboard::worker {
 
 // Says that this worker starts an executor for each device of a session and that they exchange what
 // a graph of the device level says; of a worker of several devices, also how fast. Measures once in
-// a process.
-void DescribeGroups(int devices, proto::Register& entry);
+// a process. `links`: to executors of other workers; nullptr: it has none.
+void DescribeGroups(int devices, const GroupLinks* links, proto::Register& entry);
 
 }  // namespace outboard::worker

@@ -51,6 +51,41 @@ absl::StatusOr<LinkSpeed> MeasureAs(collective::Collective& rank) {
 
 }  // namespace
 
+namespace {
+
+// The larger of what both ranks have measured.
+absl::StatusOr<double> Slower(collective::Collective& rank, double seconds) {
+  double both[kRanks] = {};
+  const collective::BlockTransfer transfer{
+      .pattern = collective::TransferPattern::kAllGather,
+      .count = kRanks,
+      .send = {reinterpret_cast<const char*>(&seconds), sizeof seconds},
+      .receive = {reinterpret_cast<char*>(both), sizeof both}};
+  OB_ASSIGN_OR_RETURN(const collective::TransferId id, rank.Start({&transfer, 1}));
+  OB_RETURN_IF_ERROR(rank.Wait(id));
+  for (const double one : both)  // it came from another machine
+    if (!(one >= 0 && one < 1e6)) return absl::InvalidArgumentError("a time that cannot be");
+  return std::max(both[0], both[1]);
+}
+
+}  // namespace
+
+absl::StatusOr<LinkSpeed> MeasureLinkOf(collective::Collective& rank) {
+  constexpr size_t kFirstBytes = size_t{64} << 10, kGrowth = 4;
+  constexpr double kNextMostS = 0.2;  // what the next size would take, twice
+  OB_RETURN_IF_ERROR(SecondsOf(rank, kMessageBytes, 1).status());  // it connects first
+  OB_ASSIGN_OR_RETURN(double message_s, SecondsOf(rank, kMessageBytes, 10));
+  OB_ASSIGN_OR_RETURN(message_s, Slower(rank, message_s));
+  for (size_t bytes = kFirstBytes;; bytes *= kGrowth) {
+    OB_ASSIGN_OR_RETURN(double seconds, SecondsOf(rank, bytes, 2));
+    OB_ASSIGN_OR_RETURN(seconds, Slower(rank, seconds));  // so that both go on, or neither
+    if (bytes * kGrowth <= kBlockBytes && 2 * kGrowth * seconds <= kNextMostS) continue;
+    return LinkSpeed{.bytes_per_s =
+                         static_cast<double>(bytes) / std::max(seconds - message_s, 0.1 * seconds),
+                     .message_s = message_s};
+  }
+}
+
 absl::StatusOr<LinkSpeed> MeasureLink() {
   OB_ASSIGN_OR_RETURN(std::vector<std::vector<int>> sockets, collective::ConnectRanks(kRanks));
   std::vector<std::unique_ptr<collective::Collective>> ranks;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "runtime/collective/collective.h"
 
 namespace outboard::worker {
 
@@ -14,5 +15,10 @@ struct LinkSpeed {
 // Lets two ranks, threads of this process, exchange some megabytes: some ten milliseconds.
 // Errors: UNAVAILABLE  no sockets or threads
 absl::StatusOr<LinkSpeed> MeasureLink();
+
+// Between this rank and the other of two, which calls it too: at most 11 MiB each way, and less
+// over a slow link, so that it takes some tenths of a second. The larger time of both counts.
+// Errors: those of `rank`.
+absl::StatusOr<LinkSpeed> MeasureLinkOf(collective::Collective& rank);
 
 }  // namespace outboard::worker

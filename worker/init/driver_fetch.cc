@@ -5,17 +5,21 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
-#include <functional>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +27,7 @@
 #include "base/hex.h"
 #include "base/host_port.h"
 #include "base/sha256.h"
+#include "worker/init/growing_pause.h"
 
 namespace outboard::worker {
 namespace {
@@ -64,31 +69,95 @@ class OutFile {
   const int fd_;
 };
 
+using Addresses = std::vector<std::string>;
+
+Addresses SystemLookUp(const std::string& host) {
+  boost::asio::io_context io;
+  tcp::resolver resolver(io);
+  Error ignored;
+  Addresses found;
+  for (const auto& entry : resolver.resolve(host, "", ignored))
+    found.push_back(entry.endpoint().address().to_string());
+  return found;
+}
+
+// The addresses of one name. The system's look-up can be neither bounded nor ended, so that it has
+// a thread that may outlive this; there is one at a time, and what comes late is for the next call.
+class NameLookUp {
+ public:
+  NameLookUp(std::string host, std::function<Addresses(const std::string&)> look_up)
+      : host_(std::move(host)),
+        look_up_(look_up ? std::move(look_up) : std::function<Addresses(const std::string&)>(
+                                                    SystemLookUp)) {}
+
+  // Empty: there are none, or not within `patience`.
+  Addresses Wait(Clock::duration patience, const std::stop_token& stop) {
+    Error is_name;
+    boost::asio::ip::make_address(host_, is_name);
+    if (!is_name) return {host_};
+    if (under_way_ == nullptr) {
+      under_way_ = std::make_shared<UnderWay>();
+      std::thread([host = host_, look_up = look_up_, to = under_way_] {
+        Addresses found = look_up(host);
+        std::lock_guard lock(to->mutex);
+        to->found = std::move(found);
+        to->wake.notify_all();
+      }).detach();
+    }
+    std::unique_lock lock(under_way_->mutex);
+    if (!under_way_->wake.wait_for(lock, stop, patience,
+                                   [this] { return under_way_->found.has_value(); }))
+      return {};
+    const Addresses found = *under_way_->found;
+    lock.unlock();
+    under_way_.reset();
+    return found;
+  }
+
+ private:
+  struct UnderWay {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::optional<Addresses> found;
+  };
+  const std::string host_;
+  const std::function<Addresses(const std::string&)> look_up_;
+  std::shared_ptr<UnderWay> under_way_;
+};
+
 // One file, by one connection after the other.
 class Fetcher {
  public:
   Fetcher(const FetchOptions& options, HostPort server, OutFile& out)
       : options_(options),
-        server_(std::move(server)),
+        port_(server.port),
         out_(out),
-        until_(Clock::now() + Seconds(options.within_s)),
+        names_(std::move(server.host), options.look_up),
         stops_(options.stop, [this] {
-          boost::asio::post(io_, [this] {
-            resolver_.cancel();
-            stream_.cancel();
-          });
+          boost::asio::post(io_, [this] { stream_.cancel(); });
         }) {}
 
   absl::Status Run() {
     absl::Status last = absl::UnavailableError("the boot server's connections end too soon");
-    for (int tries = 0; at_ < options_.bytes && tries < options_.tries_max && MayGoOn();) {
+    GrowingPause pause(options_.pause_first_s, options_.pause_most_s, SystemRandom);
+    for (int tries = 0; at_ < options_.bytes && !IsStopped();) {
       const uint64_t before = at_;
-      const absl::Status status = ReadPart();
-      if (!status.ok()) last = status;
-      tries = at_ > before ? 0 : tries + 1;
+      if (const absl::Status status = ReadPart(); !status.ok()) last = status;
+      if (!absl::IsUnavailable(last)) return last;
+      if (at_ > before) {
+        tries = 0;
+        pause.Reset();
+        continue;
+      }
+      if (IsStopped() || (options_.tries_max > 0 && ++tries >= options_.tries_max)) break;
+      options_.on_pause(last);
+      std::mutex mutex;
+      std::condition_variable_any never;
+      std::unique_lock lock(mutex);
+      never.wait_for(lock, options_.stop, pause.NextWait(), [] { return false; });
     }
     if (at_ < options_.bytes)
-      return options_.stop.stop_requested() ? absl::UnavailableError("the fetch was ended") : last;
+      return IsStopped() ? absl::UnavailableError("the fetch was ended") : last;
     const Sha256Digest digest = hash_.Finish();
     const std::string found =
         std::string(kSha256Prefix) +
@@ -100,13 +169,13 @@ class Fetcher {
   }
 
  private:
-  bool MayGoOn() const { return Clock::now() < until_ && !options_.stop.stop_requested(); }
+  bool IsStopped() const { return options_.stop.stop_requested(); }
 
   // Begins an operation, and waits for its end; what takes too long, or is stopped, fails. The
   // stop's handler waits in io_ until then, and so comes after the operation has begun.
   template <typename Begin>
   Error Do(const Begin& begin) {
-    if (!MayGoOn()) return boost::asio::error::operation_aborted;
+    if (IsStopped() || Clock::now() >= until_) return boost::asio::error::operation_aborted;
     stream_.expires_at(std::min(Clock::now() + Seconds(options_.patience_s), until_));
     Error result;
     begin([&result](Error error, auto&&...) { result = error; });
@@ -116,17 +185,16 @@ class Fetcher {
   }
 
   absl::Status Connect() {
-    tcp::resolver::results_type found;
-    Error error = Do([&](auto done) {
-      resolver_.async_resolve(server_.host, std::to_string(server_.port),
-                              tcp::resolver::numeric_service,
-                              [&found, done](Error failed, tcp::resolver::results_type results) {
-                                found = std::move(results);
-                                done(failed);
-                              });
-    });
-    if (error) return absl::UnavailableError(absl::StrCat(options_.server, " has no address"));
-    error = Do([&](auto done) { stream_.async_connect(found, done); });
+    std::vector<tcp::endpoint> found;
+    for (const std::string& address : names_.Wait(Seconds(options_.patience_s), options_.stop)) {
+      Error error;
+      const auto parsed = boost::asio::ip::make_address(address, error);
+      if (!error) found.emplace_back(parsed, port_);
+    }
+    if (found.empty())
+      return absl::UnavailableError(absl::StrCat(options_.server, " has no address"));
+    until_ = Clock::now() + Seconds(options_.connection_within_s);
+    const Error error = Do([&](auto done) { stream_.async_connect(found, done); });
     if (!error) return absl::OkStatus();
     return absl::UnavailableError(
         absl::StrCat(options_.server, " does not answer: ", error.message()));
@@ -159,11 +227,15 @@ class Fetcher {
           absl::StrCat("the boot server's answer has no header: ", error.message()));
     const auto& answer = parser.get();
     const auto range = answer[http::field::content_range];
-    if (answer.result() != http::status::partial_content ||
-        !std::string_view(range.data(), range.size())
-             .starts_with(absl::StrCat("bytes ", at_, "-")))
-      return absl::UnavailableError(absl::StrCat("the boot server has no such file: it answers ",
-                                                 answer.result_int()));
+    if (const unsigned status = answer.result_int(); status != 206) {
+      const std::string why = absl::StrCat("the boot server answers ", status);
+      const bool is_later = status >= 500 || status == 408 || status == 425 || status == 429;
+      return is_later ? absl::UnavailableError(why)
+                      : absl::NotFoundError(absl::StrCat(why, ": it has no such file"));
+    }
+    const std::string asked = absl::StrCat("bytes ", at_, "-");
+    if (!std::string_view(range.data(), range.size()).starts_with(asked))
+      return absl::DataLossError("the boot server sends another part than it was asked for");
     return ReadBody(buffer, parser);
   }
 
@@ -178,7 +250,7 @@ class Fetcher {
           Do([&](auto done) { http::async_read_some(stream_, buffer, parser, done); });
       part.resize(part.size() - body.size);
       if (!out_.Write(part))
-        return absl::UnavailableError(
+        return absl::ResourceExhaustedError(
             absl::StrCat("cannot write ", options_.path, ": ", std::strerror(errno)));
       hash_.Update(part);
       at_ += part.size();
@@ -188,11 +260,11 @@ class Fetcher {
   }
 
   const FetchOptions& options_;
-  const HostPort server_;
+  const uint16_t port_;
   OutFile& out_;
-  const Clock::time_point until_;
+  NameLookUp names_;
+  Clock::time_point until_;  // of the connection
   boost::asio::io_context io_{1};
-  tcp::resolver resolver_{io_};
   beast::tcp_stream stream_{io_};
   Sha256Hasher hash_;
   uint64_t at_ = 0;  // that were written
@@ -216,12 +288,12 @@ absl::Status FetchByDigest(const FetchOptions& options) {
   {
     OutFile out(partly);
     if (!out.is_open())
-      return absl::UnavailableError(
+      return absl::ResourceExhaustedError(
           absl::StrCat("cannot write ", partly, ": ", std::strerror(errno)));
     status = Fetcher(options, *server, out).Run();
   }
   if (status.ok() && rename(partly.c_str(), options.path.c_str()) != 0)
-    status = absl::UnavailableError(
+    status = absl::ResourceExhaustedError(
         absl::StrCat("cannot write ", options.path, ": ", std::strerror(errno)));
   if (!status.ok()) unlink(partly.c_str());
   return status;

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_split.h"
 
@@ -60,6 +61,26 @@ std::vector<std::string> ModuleTables::For(const std::vector<std::string>& devic
     for (const auto& [pattern, module] : patterns_)
       if (fnmatch(pattern.c_str(), alias.c_str(), 0) == 0) Add(module, paths);
   return paths;
+}
+
+uint64_t RemoveModules(const std::string& folder, const std::vector<std::string>& kept) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> others;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().extension() == ".ko" && it->is_regular_file(ignored) &&
+        std::find(kept.begin(), kept.end(), it->path().lexically_relative(folder).string()) ==
+            kept.end())
+      others.push_back(it->path());
+  }
+  uint64_t bytes = 0;
+  for (const fs::path& path : others) {
+    const uintmax_t has = fs::file_size(path, error);
+    if (!error && fs::remove(path, error)) bytes += has;
+  }
+  return bytes;
 }
 
 }  // namespace outboard::worker

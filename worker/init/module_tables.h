@@ -1,9 +1,10 @@
 // Which kernel modules a machine needs: its devices' aliases (/sys/**/modalias) against the tables
 // that depmod wrote.
 //
-// Threads: any; pure.
+// Threads: any. Pure, but for RemoveModules.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -28,5 +29,9 @@ class ModuleTables {
   std::vector<std::pair<std::string, std::string>> patterns_;  // of an alias, and its module
   std::map<std::string, std::vector<std::string>> paths_;      // by module: it, then what it needs
 };
+
+// Removes the files of all modules below `folder` but `kept` (paths below it): the files of an
+// initramfs are memory. Returns how many bytes they had.
+uint64_t RemoveModules(const std::string& folder, const std::vector<std::string>& kept);
 
 }  // namespace outboard::worker

@@ -41,7 +41,7 @@ absl::Status ForEach(std::string_view text, std::string_view separators, const c
 
 absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_view command_line) {
   NodeConfig config;
-  std::string built, debug, joins_within;
+  std::string built, debug, joins_within, tpm;
   const auto in_image = [&](std::string_view name) -> std::string* {
     if (name == "fingerprint") return &config.fingerprint;
     if (name == "built") return &built;
@@ -57,6 +57,7 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
     if (name == "outboard.image") return &config.image;
     if (name == "outboard.boot") return &config.boot_server;
     if (name == "outboard.joins_within") return &joins_within;
+    if (name == "outboard.tpm") return &tpm;
     return nullptr;
   };
   if (absl::Status status = ForEach(command_line, " \t\n", "the kernel's command line", on_line);
@@ -71,6 +72,9 @@ absl::StatusOr<NodeConfig> ParseNodeConfig(std::string_view image, std::string_v
                                 config.joins_within_s < kJoinsWithinMinS))
     return absl::InvalidArgumentError(absl::StrCat(
         "outboard.joins_within is no number of seconds of at least ", kJoinsWithinMinS));
+  if (!tpm.empty() && tpm != "none")
+    return absl::InvalidArgumentError("outboard.tpm is \"none\" where the TPM is to be left alone");
+  config.leaves_tpm = tpm == "none";
   if (!config.image.empty() && !IsSha256Name(config.image))
     return absl::InvalidArgumentError("outboard.image is no digest, sha256: and 64 hex digits");
   if (config.gateway.empty())

@@ -20,6 +20,7 @@ struct NodeConfig {
   std::string claim;         // of the command line; empty: none
   std::string boot_server;   // HOST:PORT of the command line, which has drivers; empty: none
   bool debug = false;        // the image's alone: it has a shell, for the console
+  bool leaves_tpm = false;   // it enrols as a machine without a TPM does
   // Of an image on trial: the machine starts again where it has not joined by then; 0: never.
   int joins_within_s = 0;
   std::string image;         // its digest, "sha256:..." of the command line; for people

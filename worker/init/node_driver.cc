@@ -32,14 +32,9 @@ absl::Status Failed(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// A file system needs its module, and no device asks for it; built into the kernel it has none.
-absl::Status LoadOfImage(const std::string& kernel, const std::vector<std::string>& names) {
-  const std::string folder = absl::StrCat("/lib/modules/", kernel, "/");
-  const ModuleTables tables("", FileText(folder + "modules.dep", kTableBytesMax));
-  for (const std::string& name : names)
-    for (const std::string& path : tables.Named(name))
-      OB_RETURN_IF_ERROR(LoadModule(folder + path));
-  return absl::OkStatus();
+bool FitsInMemory(const proto::NodeDriver& driver) {
+  const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  return driver.bytes() <= static_cast<uint64_t>(machine) / 2;
 }
 
 absl::Status Fetch(const FetchOptions& options) {
@@ -48,6 +43,16 @@ absl::Status Fetch(const FetchOptions& options) {
 #else
   return absl::UnimplementedError("this build fetches no drivers (OUTBOARD_VIZ)");
 #endif
+}
+
+// A file system needs its module, and no device asks for it; built into the kernel it has none.
+absl::Status LoadOfImage(const std::string& kernel, const std::vector<std::string>& names) {
+  const std::string folder = absl::StrCat("/lib/modules/", kernel, "/");
+  const ModuleTables tables("", FileText(folder + "modules.dep", kTableBytesMax));
+  for (const std::string& name : names)
+    for (const std::string& path : tables.Named(name))
+      OB_RETURN_IF_ERROR(LoadModule(folder + path));
+  return absl::OkStatus();
 }
 
 // Through a loop device, which goes with the mount.
@@ -69,7 +74,7 @@ absl::Status MountFile(const std::string& file, const std::string& folder) {
   mkdir(folder.c_str(), 0755);
   if (status.ok() && mount(device.c_str(), folder.c_str(), "squashfs",
                            MS_RDONLY | MS_NOSUID | MS_NODEV, nullptr) != 0)
-    status = Failed("the driver cannot be mounted");
+    status = Failed(absl::StrCat(file, " cannot be mounted"));
   if (loop >= 0) close(loop);
   close(backing);
   return status;
@@ -107,6 +112,12 @@ absl::StatusOr<std::vector<std::string>> ModulesOf(const std::string& mounted) {
   return paths;
 }
 
+absl::Status MountSquashfs(const std::string& file, const std::string& folder,
+                           const std::string& kernel) {
+  OB_RETURN_IF_ERROR(LoadOfImage(kernel, {kImageFileModules.begin(), kImageFileModules.end()}));
+  return MountFile(file, folder);
+}
+
 absl::Status LoadModule(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed(path);
@@ -119,11 +130,16 @@ absl::Status LoadModule(const std::string& path) {
 
 absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
                        const std::string& kernel, const std::string& node_folder,
-                       std::stop_token stop) {
+                       std::stop_token stop,
+                       std::function<void(const absl::Status& why)> on_pause) {
   OB_RETURN_IF_ERROR(CheckDriverKernel(driver.kernel(), kernel));
   if (boot_server.empty())
     return absl::InvalidArgumentError(
         "no outboard.boot= on the kernel's command line says where the driver is");
+  if (!FitsInMemory(driver))
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the driver has ", driver.bytes(),
+                     " bytes, more than half of this machine's memory, where it is kept"));
   const std::string file = absl::StrCat(node_folder, "/", kDriverFile),
                     mounted = absl::StrCat(node_folder, "/", kDriverFolder);
   // Of a worker that ended on its way here.
@@ -133,9 +149,9 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
                             .digest = driver.digest(),
                             .bytes = driver.bytes(),
                             .path = file,
-                            .stop = std::move(stop)}));
-  absl::Status status = LoadOfImage(kernel, {"loop", "squashfs"});
-  if (status.ok()) status = MountFile(file, mounted);
+                            .stop = std::move(stop),
+                            .on_pause = std::move(on_pause)}));
+  absl::Status status = MountSquashfs(file, mounted, kernel);
   const bool is_mounted = status.ok();
   if (is_mounted) {
     const std::string inside = FileText(mounted + "/kernel-release", 4096);
@@ -149,6 +165,15 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
   if (is_mounted) umount2(mounted.c_str(), MNT_DETACH);
   unlink(file.c_str());  // it is in memory
   return status;
+}
+
+uint64_t DriverMemoryBytes(const std::string& node_folder, const proto::NodeDriver* named) {
+  std::error_code error;
+  const std::string libraries = DriverLibraries(node_folder);
+  const uintmax_t bytes =
+      std::filesystem::file_size(absl::StrCat(node_folder, "/", kDriverFile), error);
+  if (!libraries.empty()) return error ? 0 : bytes;
+  return named != nullptr && FitsInMemory(*named) ? named->bytes() : 0;
 }
 
 std::string DriverLibraries(const std::string& node_folder) {

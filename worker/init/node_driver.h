@@ -9,6 +9,9 @@
 // Threads: one. Reads and writes the disk; as root, on the machine itself.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -23,6 +26,9 @@ namespace outboard::worker {
 inline constexpr char kDriverFile[] = "driver.squashfs", kDriverFolder[] = "driver",
                       kDriverLoaded[] = "driver-loaded";  // its modules are, too
 
+// Kernel modules by which a squashfs file is mounted.
+inline constexpr std::array<const char*, 2> kImageFileModules = {"loop", "squashfs"};
+
 // Whether a driver is for this kernel. `mounted`: a folder as above.
 // Errors: FAILED_PRECONDITION  it is for another: expected and found
 absl::Status CheckDriverKernel(const std::string& of_driver, const std::string& of_machine);
@@ -33,18 +39,30 @@ absl::Status CheckDriverKernel(const std::string& of_driver, const std::string& 
 absl::StatusOr<std::vector<std::string>> ModulesOf(const std::string& mounted);
 
 // Fetches `driver` from `boot_server`, checks it and mounts it in `node_folder`; loads its modules.
-// `stop` ends the fetch.
+// `stop` ends the fetch, which otherwise goes on for ever while the server's answer is "not now";
+// `on_pause` is told why before each pause.
 // Errors: those of FetchByDigest and CheckDriverKernel
+//         RESOURCE_EXHAUSTED  its file would have more than half of this machine's memory
 //         UNAVAILABLE  it cannot be mounted, or a module is not loaded
 //         UNIMPLEMENTED  this build fetches none (OUTBOARD_VIZ)
 absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
                        const std::string& kernel, const std::string& node_folder,
-                       std::stop_token stop = {});
+                       std::stop_token stop,
+                       std::function<void(const absl::Status& why)> on_pause);
+
+// What the file of a driver takes of the memory that sessions would have: it is kept in memory.
+// `named`: the one that is to be fetched, if any.
+uint64_t DriverMemoryBytes(const std::string& node_folder, const proto::NodeDriver* named);
 
 // The folder of shared libraries of a driver that is mounted and loaded; "": none is.
 std::string DriverLibraries(const std::string& node_folder);
 // Whether NVIDIA's library is among them; for other vendors' GPUs this program has no runtime.
 bool HasCuda(const std::string& libraries);
+
+// Mounts a squashfs file read-only, by the modules of the image's kernel.
+// Errors: UNAVAILABLE
+absl::Status MountSquashfs(const std::string& file, const std::string& folder,
+                           const std::string& kernel);
 
 // Loads a kernel module; OK also where it is there already.
 absl::Status LoadModule(const std::string& path);

@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -98,6 +99,11 @@ std::string CleanSerial(std::string_view text) {
   for (const std::string_view none : kNoSerials)
     if (lower == none) return "";
   return out;
+}
+
+uint64_t BytesKeptFree(uint64_t memory_bytes, uint64_t now_bytes) {
+  const double wanted_kib = 4 * std::sqrt(static_cast<double>(memory_bytes >> 10));
+  return std::min(now_bytes, std::max(static_cast<uint64_t>(wanted_kib) << 10, uint64_t{8} << 20));
 }
 
 std::vector<std::string> NetworkDevices(const std::string& root) {

@@ -3,6 +3,7 @@
 // Threads: any; reads files.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,11 @@ proto::NodeFacts ReadNodeFacts(const std::string& root = "");
 
 // Up to `bytes_max` of a file, "" where it cannot be read.
 std::string FileText(const std::string& path, size_t bytes_max = 1 << 20);
+
+// What the kernel is to keep free (vm.min_free_kbytes) on a machine on which it keeps `now_bytes`:
+// what it keeps without huge pages, 4 * sqrt(KiB) KiB (mm/page_alloc.c), and at least 8 MiB. With
+// them it is tens of MiB more, which no session would have. Never more than now.
+uint64_t BytesKeptFree(uint64_t memory_bytes, uint64_t now_bytes);
 
 // Names of network devices that are hardware, in alphabetical order.
 std::vector<std::string> NetworkDevices(const std::string& root = "");

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <list>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "worker/init/dhcp_lease.h"
 #include "worker/init/module_tables.h"
@@ -40,6 +42,9 @@ namespace {
 
 constexpr char kSettings[] = "/etc/outboard/node";
 constexpr char kProgram[] = "/outboard/bin/outboard";
+// Of the image (deploy/image/build).
+constexpr char kCompilerFile[] = "/outboard/compiler.squashfs";
+constexpr char kCompilerFolder[] = "/outboard/compiler";
 constexpr double kDeviceWaitS = 0.2;  // between two looks for network devices
 constexpr double kSayEveryS = 15;     // what is still missing
 constexpr double kWorkerStopsWithinS = 20;
@@ -70,6 +75,7 @@ class NodeInit {
     ReadConfig();
     SetClock();
     LoadModules();
+    UseLittleMemory();
     for (;;) Turn();
   }
 
@@ -179,6 +185,32 @@ class NodeInit {
         Load(folder + path);
       }
     Say(absl::StrCat("loaded ", loaded.size(), " modules of kernel ", name.release));
+  }
+
+  // All that the image has is in memory for as long as the machine runs. So the compiler, which is
+  // half of it, lies compressed in a file that is mounted, and whose pages the kernel takes away
+  // where memory is short; and modules that no device has asked for are removed. Two stay, by which
+  // files are mounted.
+  void UseLittleMemory() {
+    utsname name{};
+    uname(&name);
+    if (access(kCompilerFile, F_OK) == 0)
+      if (const absl::Status status = MountSquashfs(kCompilerFile, kCompilerFolder, name.release);
+          !status.ok())
+        Say(std::string(status.message()));
+    const std::string folder = absl::StrCat("/lib/modules/", name.release, "/");
+    const ModuleTables tables("", FileText(folder + "modules.dep", kTableBytesMax));
+    std::vector<std::string> kept;
+    for (const char* const module : kImageFileModules)
+      for (std::string& path : tables.Named(module)) kept.push_back(std::move(path));
+    RemoveModules(folder, kept);
+    unlink((folder + "modules.alias").c_str());
+    constexpr char kFree[] = "/proc/sys/vm/min_free_kbytes";
+    uint64_t now_kib = 0;
+    if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(FileText(kFree)), &now_kib)) return;
+    const auto memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                              static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    std::ofstream(kFree) << (BytesKeptFree(memory_bytes, now_kib << 10) >> 10) << "\n";
   }
 
   void Load(const std::string& path) {
@@ -333,6 +365,7 @@ class NodeInit {
             .command = {kProgram, "worker", "--gateway", config_.gateway, "--tls-fingerprint",
                         config_.fingerprint, "--node-folder", kNodeFolder, "--quiet"},
             .environment = {"HOME=/run/outboard/home", "PATH=/none", "TMPDIR=/tmp",
+                            absl::StrCat("OUTBOARD_NODE_TPM=", config_.leaves_tpm ? "none" : ""),
                             absl::StrCat("OUTBOARD_NODE_IMAGE=", config_.image),
                             absl::StrCat("OUTBOARD_NODE_BOOT=", config_.boot_server)}},
         &log(), Random);

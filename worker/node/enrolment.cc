@@ -14,6 +14,8 @@
 #include "wire/status.h"
 #include "wire/tls/authority.h"
 #include "wire/tls/private_file.h"
+#include "wire/tpm/credential.h"
+#include "worker/tpm/node_tpm.h"
 
 namespace outboard::worker {
 namespace {
@@ -22,6 +24,30 @@ constexpr std::chrono::seconds kEnrolsWithin{10};
 // After an attempt that failed while the certificate is still good: a minute, less where it is
 // about to expire.
 constexpr absl::Duration kAgainAfter = absl::Minutes(1);
+
+void Prepare(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
+  context.set_wait_for_ready(true);
+}
+
+void SayWithoutTpm(const absl::Status& why) {
+  telemetry::LogWarning("node_tpm", {{"message", why.message()},
+                                     {"effect", "this machine enrols without its TPM"}});
+}
+
+// Null where it does not answer.
+std::unique_ptr<NodeTpm> OpenTpm(const std::string& where) {
+  auto tpm = NodeTpm::Open(where);
+  const auto key = tpm.ok() ? tpm::EndorsementKey::Parse((*tpm)->endorsement_key())
+                            : absl::StatusOr<tpm::EndorsementKey>(tpm.status());
+  if (!key.ok()) {
+    SayWithoutTpm(key.status());
+    return nullptr;
+  }
+  // Where somebody reads it off who expects this machine by it.
+  telemetry::LogInfo("node_tpm", {{"endorsement_key", key->fingerprint().ToString()}});
+  return *std::move(tpm);
+}
 
 }  // namespace
 
@@ -77,7 +103,7 @@ absl::Status Enrolment::Enrol() {
   const bool is_good =
       certificate_ != nullptr && absl::Now() < certificate_->chain.front().not_after();
   const FleetChannels without = options_.connect(is_good ? certificate_ : nullptr);
-  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request);
+  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request, is_good);
   if (!pem.ok()) {
     // A node's certificate that was revoked proves nothing any more, nor does its key: it makes
     // another when it is started again, and waits to be let in.
@@ -95,31 +121,57 @@ absl::Status Enrolment::Enrol() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
-                                           const std::string& request) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
-  context.set_wait_for_ready(true);
+absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet, const std::string& request,
+                                           bool has_certificate) {
   proto::EnrolReply reply;
-  grpc::Status status;
   if (options_.node.has_value()) {
-    proto::EnrolNodeRequest node;
-    node.set_certificate_request(request);
-    *node.mutable_facts() = *options_.node;
-    node.set_claim(options_.token);
-    status = fleet.EnrolNode(&context, node, &reply);
+    OB_RETURN_IF_ERROR(AskAsNode(fleet, request, has_certificate, reply));
   } else {
+    grpc::ClientContext context;
+    Prepare(context);
     proto::EnrolRequest worker;
     worker.set_certificate_request(request);
     worker.set_name(options_.name);
     worker.set_token(options_.token);
     context.AddMetadata("authorization", "Bearer " + options_.fleet_secret);
-    status = fleet.Enrol(&context, worker, &reply);
+    OB_RETURN_IF_ERROR(wire::FromGrpc(fleet.Enrol(&context, worker, &reply)));
   }
-  if (!status.ok()) return wire::FromGrpc(status);
   has_asked_ = true;
   driver_ = reply.has_driver() ? std::optional(reply.driver()) : std::nullopt;
   return std::move(*reply.mutable_certificate_chain());
+}
+
+absl::Status Enrolment::AskAsNode(proto::Fleet::Stub& fleet, const std::string& request,
+                                  bool has_certificate, proto::EnrolReply& reply) {
+  proto::EnrolNodeRequest node;
+  node.set_certificate_request(request);
+  *node.mutable_facts() = *options_.node;
+  node.set_claim(options_.token);
+  const auto ask = [&]() -> absl::Status {
+    grpc::ClientContext context;
+    Prepare(context);
+    return wire::FromGrpc(fleet.EnrolNode(&context, node, &reply));
+  };
+  // A certificate that is still good says enough.
+  std::unique_ptr<NodeTpm> tpm;
+  if (options_.tpm.has_value() && !has_certificate) tpm = OpenTpm(*options_.tpm);
+  if (tpm == nullptr) return ask();
+  node.mutable_tpm()->set_endorsement_key(tpm->endorsement_key());
+  node.mutable_tpm()->set_attestation_key(tpm->attestation_key());
+  node.mutable_tpm()->set_endorsement_certificate(tpm->endorsement_certificate());
+  OB_RETURN_IF_ERROR(ask());
+  if (!reply.has_challenge()) return absl::OkStatus();  // it was let in without one
+  const proto::NodeChallenge challenge = reply.challenge();
+  const auto secret = tpm->Activate(challenge.id_object(), challenge.seed());
+  if (secret.ok()) {
+    node.mutable_tpm()->set_challenge(challenge.id());
+    node.mutable_tpm()->set_answer(tpm::AnswerOf(*secret, request, node.facts().serial()));
+  } else {
+    SayWithoutTpm(secret.status());
+    node.clear_tpm();
+  }
+  reply.Clear();
+  return ask();
 }
 
 void Enrolment::Use(tls::KeyAndChain certificate) {

@@ -39,6 +39,9 @@ struct EnrolmentOptions {
   // token, if any, is its claim. Keys and certificates are always kept in `file`, which is in its
   // memory.
   std::optional<proto::NodeFacts> node = std::nullopt;
+  // Of such a machine: where its TPM is (worker/tpm/node_tpm.h), which it then proves; one that
+  // does not answer is left out.
+  std::optional<std::string> tpm = std::nullopt;
   std::string fleet_secret;  // as in SupervisorOptions
   std::string token;         // for a gateway that asks for one; spent by the first certificate
   // Where the key and certificate of a token are kept for the next start of this worker, which has
@@ -56,7 +59,7 @@ class Enrolment {
         keeps_(!options_.token.empty() || options_.node.has_value()) {}
 
   // Connections with a certificate that is good; new ones where it was replaced. Blocks while it
-  // enrols, 10 s at most.
+  // enrols, 10 s at most; with a TPM, twice that and as long as the TPM takes.
   // Errors: UNAVAILABLE      nobody answers, and no certificate is good
   //         UNAUTHENTICATED  a wrong fleet secret
   //         PERMISSION_DENIED  no token that is good, or another worker has the name
@@ -77,7 +80,11 @@ class Enrolment {
 
  private:
   absl::Status Enrol();
-  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request);
+  // `has_certificate`: the connection presents one that is good.
+  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request,
+                                  bool has_certificate);
+  absl::Status AskAsNode(proto::Fleet::Stub& fleet, const std::string& request,
+                         bool has_certificate, proto::EnrolReply& reply);
   absl::Status ChooseKey();
   void KeepSecret(const std::string& path, const std::string& pem) const;
   std::string PathOfNewKey() const { return options_.file + ".new"; }

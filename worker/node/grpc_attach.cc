@@ -11,13 +11,6 @@
 #include "worker/process/message_io.h"
 
 namespace outboard::worker {
-namespace {
-
-// For a gateway to read what an executor wrote before its end: it stops reading where its client
-// does not read.
-constexpr std::chrono::milliseconds kGatewayReadsMs{5000};
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
                                                                  uint32_t rank,
@@ -31,8 +24,9 @@ std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::As
 }
 
 GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, uint32_t rank,
-                       const std::string& fleet_secret, int fd)
-    : fd_(fd) {
+                       const std::string& fleet_secret, int fd,
+                       std::chrono::milliseconds gateway_reads)
+    : fd_(fd), gateway_reads_(gateway_reads) {
   for (const auto& [name, value] : SessionMetadata(assign, rank, fleet_secret))
     context_.AddMetadata(name, value);
   stream_ = fleet.Attach(&context_);
@@ -52,7 +46,7 @@ void GrpcAttach::Finish() {
   if (!up_.joinable()) return;
   // The gateway ends the call once it has read all frames. To cancel the call before that would
   // drop those that it has not read.
-  const auto until = std::chrono::steady_clock::now() + kGatewayReadsMs;
+  const auto until = std::chrono::steady_clock::now() + gateway_reads_;
   if (up_ended_.get_future().wait_until(until) == std::future_status::ready)
     call_ended_.get_future().wait_until(until);
   context_.TryCancel();

@@ -2,6 +2,8 @@
 // 32 random bytes, in a file that its owner alone may read.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -10,6 +12,12 @@ namespace outboard::worker {
 
 // 32 random bytes.
 std::string NewIdentity();
+// What this machine calls itself; "worker" where it does not say.
+inline std::string HostName() {
+  char host[256] = "worker";
+  gethostname(host, sizeof(host) - 1);
+  return host;
+}
 
 // Reads the identity in `path`; makes the file, and its folder, where it is not there or is no
 // identity. The file is locked until this process ends: a second worker that asks for it meanwhile

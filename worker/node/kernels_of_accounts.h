@@ -7,7 +7,7 @@
 #include "runtime/devices.h"
 #include "worker/kernels/account_kernels.h"
 #include "worker/node/core_sets.h"
-#include "worker/node/device.h"
+#include "worker/devices/device_info.h"
 #include "worker/node/supervisor.h"
 
 namespace outboard::worker {

@@ -37,11 +37,11 @@
 #include "telemetry/log.h"
 #include "telemetry/samples.h"
 #include "wire/limits.h"
-#include "wire/status.h"
 #include "wire/version.h"
 #include "worker/devices/worker_devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/groups/describe_groups.h"
+#include "worker/groups/link_probes.h"
 #include "worker/groups/session_executors.h"
 #include "worker/init/growing_pause.h"
 #include "worker/kernels/account_kernels.h"
@@ -51,6 +51,7 @@
 #include "worker/node/core_sets.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
+#include "worker/node/join_call.h"
 #include "worker/node/kernels_of_accounts.h"
 #include "worker/node/spare_executor.h"
 #include "worker/node/stored_file.h"
@@ -65,7 +66,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
-using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
 
 constexpr double kRejoinFirstS = 0.1, kRejoinMostS = 5;  // with jitter: all lose it at once
 
@@ -79,16 +79,13 @@ class Supervisor::Impl {
         devices_({.kind = executors_.device,
                   .reference = executors_.reference,
                   .count_max = options_.devices,
-                  .memory_bytes_max = options_.memory_bytes_max}),
+                  .memory_bytes_max = options_.memory_bytes_max,
+                  .memory_bytes_reserved = options_.memory_bytes_reserved}),
         accounts_(KernelsOf(options_)),
         leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
-    if (options_.name.empty()) {
-      char host[256] = "worker";
-      gethostname(host, sizeof(host) - 1);
-      options_.name = host;
-    }
+    if (options_.name.empty()) options_.name = HostName();
     if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty() && options_.enrolment == nullptr)
       options_.bulk = {options_.gateway, options_.gateway};
@@ -158,7 +155,7 @@ class Supervisor::Impl {
   void Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    if (join_context_ != nullptr) join_context_->TryCancel();
+    if (join_ != nullptr) join_->Cancel();
     wake_.notify_all();
   }
 
@@ -202,27 +199,26 @@ class Supervisor::Impl {
   }
 
   absl::Status JoinOnce() {
-    grpc::ClientContext context;
-    context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_secret));
+    JoinCall call(options_.fleet_secret, options_.welcome_within);
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
-      join_context_ = &context;
+      join_ = &call;
       joined_ = true;
     }
     telemetry::Count(telemetry::Metric::kWorkerJoinAttempts);
-    std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
+    call.Begin(*fleet_);
     draining_ = false;  // said by the gateway before, which may have been another
     {
-      // An executor may end at any moment, and tells so on stream_: Register comes first.
+      // An executor may end at any moment, and tells so on told_: Register comes first.
       std::lock_guard lock(write_mutex_);
-      stream->Write(RegisterEvent());
-      stream_ = stream.get();
+      call.Write(RegisterEvent());
+      told_ = &call;
     }
     std::thread heart;
     proto::GatewayCommand command;
     bool has_welcome = false;
-    while (stream->Read(&command)) {
+    while (call.Read(&command)) {
       for (const proto::WorkerEvent& event : leases_.On(command)) Tell(event);
       Reap();  // before what follows: an ended session may be assigned again
       if (command.has_welcome()) {
@@ -237,7 +233,7 @@ class Supervisor::Impl {
         if (!std::exchange(ever_joined_, true)) options_.on_joined();
         if (!heart.joinable())
           heart = std::thread(
-              [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
+              [this, welcome = command.welcome(), &call] { Beat(welcome, call); });
       } else if (command.has_heartbeat_ack()) {
         last_ack_ = Clock::now().time_since_epoch().count();
       } else if (command.has_assign()) {
@@ -247,6 +243,8 @@ class Supervisor::Impl {
       } else if (command.has_drain()) {
         draining_ = true;
         if (command.drain().restart()) options_.on_restart();
+      } else if (command.has_measure_link()) {
+        probes_.Begin(command.measure_link());
       } else if (command.has_measure()) {
         spare_.Stop();  // it would have the device beside
         proto::WorkerEvent event;
@@ -262,15 +260,15 @@ class Supervisor::Impl {
     {
       std::lock_guard lock(mutex_);
       joined_ = false;
-      join_context_ = nullptr;
+      join_ = nullptr;
       wake_.notify_all();
     }
     if (heart.joinable()) heart.join();
     {
       std::lock_guard lock(write_mutex_);
-      stream_ = nullptr;
+      told_ = nullptr;
     }
-    return wire::FromGrpc(stream->Finish());
+    return call.Finish();
   }
 
   // Once for each reason: it is tried every few seconds.
@@ -308,8 +306,7 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     entry.set_one_account(one_account_);
-    DescribeGroups(options_.devices, entry);
-    if (options_.links != nullptr) entry.set_data_address(options_.links->address());
+    DescribeGroups(options_.devices, options_.links.get(), entry);
     leases_.AddTo(entry);
     devices_.Describe(CoresOfEach(), entry);
     std::lock_guard lock(mutex_);
@@ -322,10 +319,10 @@ class Supervisor::Impl {
 
   void Tell(const proto::WorkerEvent& event) {
     std::lock_guard lock(write_mutex_);
-    if (stream_ != nullptr) stream_->Write(event);
+    if (told_ != nullptr) told_->Write(event);
   }
 
-  void Beat(const proto::Welcome& welcome, grpc::ClientContext& context) {
+  void Beat(const proto::Welcome& welcome, JoinCall& call) {
     const Milliseconds period(std::max<uint32_t>(welcome.heartbeat_ms(), 10));
     const Milliseconds ttl(std::max<uint32_t>(welcome.lease_ttl_ms(), 100));
     uint64_t beat = 0;
@@ -343,11 +340,11 @@ class Supervisor::Impl {
       lock.lock();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > ttl) {  // V3: Run joins again
-        context.TryCancel();
+        call.Cancel();
         return;
       }
       if (options_.enrolment != nullptr && options_.enrolment->IsDue()) {
-        context.TryCancel();  // Run renews it, and joins again by a new connection
+        call.Cancel();  // Run renews it, and joins again by a new connection
         return;
       }
       wake_.wait_for(lock, period, [&] { return !joined_ || stopping_.load(); });
@@ -579,13 +576,14 @@ class Supervisor::Impl {
   bool joined_ = false;
   bool ever_joined_ = false;  // of Run's thread
   std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
-  grpc::ClientContext* join_context_ = nullptr;
+  JoinCall* join_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
   std::map<std::string, std::unique_ptr<SessionExecutors>> sessions_;
   std::vector<std::string> ended_;
 
-  std::mutex write_mutex_;  // of stream_, which takes one write at a time
-  JoinStream* stream_ = nullptr;
+  std::mutex write_mutex_;  // of told_, which takes one write at a time
+  JoinCall* told_ = nullptr;  // once Register is written
+  LinkProbes probes_{options_.links.get(), [this](const auto& event) { Tell(event); }};
   const telemetry::Sampled sampled_{[this](telemetry::Samples& samples) { Sample(samples); }};
 };
 

@@ -13,6 +13,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,9 +62,13 @@ struct SupervisorOptions {
   // Of one session; an Assign may lower it. 0: what its GPU has, else
   // runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
+  // Of this machine's memory, before it is divided: files that are kept in memory, say.
+  uint64_t memory_bytes_reserved = 0;
   // Where other workers connect for sessions that are on several; null: sessions have all of their
   // devices here.
   std::shared_ptr<GroupLinks> links = nullptr;
+  // In which a gateway that takes the call to join answers it; it is called again after that.
+  std::chrono::milliseconds welcome_within{30'000};
   // All accounts are one user's: what is compiled and measured is kept in common.
   bool one_user = false;
 };

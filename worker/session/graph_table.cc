@@ -19,7 +19,10 @@ GraphTable::~GraphTable() = default;
 
 absl::StatusOr<bool> GraphTable::Add(const proto::Graph& piece) {
   std::unique_ptr<Entry>& entry = graphs_[piece.id()];
-  if (entry == nullptr) entry = std::make_unique<Entry>();
+  // What was refused under this id may have been other bytes, and these are good.
+  const bool was_refused = entry != nullptr && entry->complete && !entry->known.status.ok();
+  if (entry == nullptr || (was_refused && piece.refused_code() == 0))
+    entry = std::make_unique<Entry>();
   if (entry->complete) return false;  // idempotent
   KnownGraph& known = entry->known;
   if (piece.refused_code() != 0) {

@@ -39,14 +39,13 @@ absl::Status WithFailure(absl::Status status, const Failure& failure);
 // Returns nullopt for a status without a Failure.
 std::optional<Failure> FailureOf(const absl::Status& status);
 
+// Number of Runs to remember; the value of a failed Run is awaited soon, or never.
+inline constexpr size_t kRunsRememberedMax = 4096;
+
 // Records the program lines that a session's Runs came from, outside of the graph so that equal
 // computations remain equal graphs. Used to explain a failed Run where its value is awaited.
 //
 // Threads: one owner.
-
-// Number of Runs to remember; the value of a failed Run is awaited soon, or never.
-inline constexpr size_t kRunsRememberedMax = 4096;
-
 class Provenance {
  public:
   // Call for each Run of the session in the order of `seq`, also for one without an origin: it

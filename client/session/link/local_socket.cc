@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 
 namespace outboard::session {
 namespace {
@@ -61,19 +62,17 @@ std::optional<uid_t> OwnerOf(const std::string& name) {
 }  // namespace
 
 std::optional<std::string> LocalSocketOf(const std::string& target) {
-  const size_t colon = target.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  const std::string host = target.substr(0, colon), port_text = target.substr(colon + 1);
-  const bool v4 = host == "localhost" || host == "127.0.0.1", v6 = host == "[::1]";
-  int port = 0;
-  if (!(v4 || v6) || !absl::SimpleAtoi(port_text, &port)) return std::nullopt;
+  const std::optional<HostPort> place = SplitHostPort(target);
+  if (!place.has_value()) return std::nullopt;
+  const bool v4 = place->host == "localhost" || place->host == "127.0.0.1";
+  if (!v4 && place->host != "::1") return std::nullopt;
   // As the gateway may have been told to listen.
   const char* const v4_hosts[] = {"127.0.0.1", "localhost", "0.0.0.0"};
   const char* const v6_hosts[] = {"[::1]", "localhost", "[::]"};
   for (const char* const listening : v4 ? v4_hosts : v6_hosts) {
-    const std::string name = absl::StrCat("outboard-", listening, ":", port);
+    const std::string name = absl::StrCat("outboard-", listening, ":", place->port);
     const std::optional<uid_t> owner = OwnerOf(name);
-    if (owner && ListenersAt(port) == std::set<uid_t>{*owner})
+    if (owner && ListenersAt(place->port) == std::set<uid_t>{*owner})
       return absl::StrCat("unix-abstract:", name);
   }
   return std::nullopt;

@@ -32,6 +32,8 @@ class ShapeFinder {
          {&product_.batch, &product_.reduced, &product_.rows.ranges, &product_.columns.ranges})
       for (const int r : *ranges)
         if (kernel_.ranges[r].end() != nullptr) return NoViewOf("a loop ends early");
+    if (product_.parts == codegen::MmaParts::kThree)
+      return NoViewOf("operands of f32, each of which is the sum of two TF32");
     if (product_.reduced.size() != 1)
       return NoViewOf(product_.reduced.size(), " reduced ranges; a view has one");
     if (product_.batch.size() + MmaRanks() > MappedTensor::kRankMax)
@@ -68,6 +70,10 @@ class ShapeFinder {
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
     operand.along_rows = stride(row) == 1 && stride(step) != 1;
+    constexpr int64_t kTurnedBytes = 2;
+    if (operand.along_rows && width != kTurnedBytes)
+      return NoViewOf("an operand of ", width,
+                      " bytes is stored by columns; the unit reads such of ", kTurnedBytes);
     const int inner = operand.along_rows ? row : step, outer = operand.along_rows ? step : row;
     if (stride(inner) != 1) return NoViewOf("an operand has no contiguous range");
     const int64_t slot = GlobalOfAccess(load).slot();
@@ -150,11 +156,10 @@ struct HopperCandidate {
   double speed;
 };
 constexpr HopperCandidate kCandidates[] = {{256, 1.9}, {128, 1.7}, {64, 1.2}};
-constexpr int64_t kStepsMin = 128;  // two stages: below, the ring never fills
-constexpr int kWgmmaOperandBytes = 2;   // operands of more or less have no form here
+constexpr int64_t kStepBytesMin = 256;  // two stages: below, the ring never fills
 // What a block takes before its first product and after its last one, and for joining parts, in
-// steps of k. Estimated: some microseconds.
-constexpr int64_t kFillSteps = 256, kJoinSteps = 384;
+// bytes of k. Estimated: some microseconds.
+constexpr int64_t kFillBytes = 512, kJoinBytes = 768;
 // Half of B is read from the second cache once instead of twice.
 constexpr double kClusterGain = 1.03;
 
@@ -208,7 +213,8 @@ class TileChooser {
 
   double TimeOf(const HopperTile& tile, double speed) const {
     const int64_t blocks = TilesOf(tile) * tile.split;
-    const int64_t steps = shape_.k / tile.split + kFillSteps + (tile.split > 1 ? kJoinSteps : 0);
+    const int64_t more = kFillBytes + (tile.split > 1 ? kJoinBytes : 0);
+    const int64_t steps = shape_.k / tile.split + more / ByteWidth(shape_.dtype);
     return static_cast<double>(Waves(blocks) * steps * tile.rows * tile.columns) /
            (speed * (tile.cluster > 1 ? kClusterGain : 1));
   }
@@ -287,8 +293,6 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
     if (!able) return NoViewOf("the target is no sm_90a");
     absl::StatusOr<MmaProduct> product = codegen::FindMmaProduct(kernel);
     if (!product.ok()) return product.status();
-    if (ByteWidth(product->dtype) != kWgmmaOperandBytes)
-      return absl::InvalidArgumentError("WGMMA: operands that are no 16-bit floats");
     const std::vector<int>& reduced = kernel.groups[0].ranges;
     if (std::find(reduced.begin(), reduced.end(), (*opts)[0].axis) == reduced.end())
       return absl::InvalidArgumentError("WGMMA: the axis is not the one that is summed over");
@@ -296,9 +300,11 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
                         MakeHopperPlan(kernel, *product, WgmmaTileOf((*opts)[0].amount, target)));
     return plan;
   }
-  if (opts != nullptr || !able || !instead || instead->product.steps < kStepsMin ||
-      ByteWidth(instead->product.dtype) != kWgmmaOperandBytes)
+  if (opts != nullptr || !able || !instead ||
+      instead->product.parts == codegen::MmaParts::kThree)
     return std::nullopt;
+  const int64_t width = ByteWidth(instead->product.dtype);
+  if (instead->product.steps * width < kStepBytesMin) return std::nullopt;
   absl::StatusOr<HopperShape> shape = HopperShapeOf(kernel, instead->product);
   if (!shape.ok()) return std::nullopt;
   const std::vector<BoxedStore> boxed = BoxedStoresOf(kernel, instead->product);
@@ -310,7 +316,7 @@ absl::StatusOr<std::optional<HopperPlan>> PlanHopper(const LoopNest& kernel, con
   const auto tiles = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
   const int64_t waves = chooser.Waves(shape->batches() * tiles(shape->m, instead->tile.rows) *
                                       tiles(shape->n, instead->tile.columns));
-  const double by_mma = static_cast<double>(waves * (shape->k + kFillSteps)) * area / speed;
+  const double by_mma = static_cast<double>(waves * (shape->k + kFillBytes / width)) * area / speed;
   const std::optional<Choice> best = chooser.Best(by_mma);
   if (!best) return std::nullopt;
   OB_ASSIGN_OR_RETURN(HopperPlan plan, MakeHopperPlan(kernel, instead->product, best->tile));

@@ -14,23 +14,32 @@
 namespace outboard::program {
 namespace {
 
-constexpr int64_t kDepth = 64;  // of a stage: 128 bytes, a row of a swizzle
-constexpr int64_t kSteps = kDepth / kWgmmaDepth;
+// Of a stage, the k: 128 bytes, a row of a swizzle.
+int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
+constexpr int64_t kProducts = MappedTensor::kSwizzleBytes / kWgmmaDepthBytes;  // of a stage
 constexpr int64_t kWide = 64;  // rows that are consecutive where an operand is stored by columns
+constexpr int kTurnedBytes = 2;  // the unit reads operands by columns of 16 bits alone
 constexpr int64_t kConsumers = 2;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others
 // get.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Of 8-bit floats the unit adds with few digits: sums of a stage are added in f32. They take as
+// many registers as the whole ones.
+bool SumsByStage(DType dtype) { return ByteWidth(dtype) == 1; }
+int64_t ColumnsMax(DType dtype) {
+  return SumsByStage(dtype) ? kWgmmaColumnsMax / 2 : kWgmmaColumnsMax;
+}
 
 // One operand in memory and in shared memory; `rows` are those of A, or columns of B.
 struct RingOperand {
   ValueId map = -1, shared = -1;
   int64_t tile_rows = 0;
   bool along_rows = false;
-  int64_t elements() const { return tile_rows * kDepth; }
-  int64_t leading() const { return along_rows ? kWide * kDepth : 0; }
+  int64_t depth = 0;  // k of a stage
+  int64_t elements() const { return tile_rows * depth; }
+  int64_t leading() const { return along_rows ? kWide * depth : 0; }
 };
 
 class ProductBuilder {
@@ -44,7 +53,8 @@ class ProductBuilder {
         tiles_n_(Ceil(shape.n, tile.columns)),
         tiles_(tiles_m_ * tiles_n_ * shape.batches()),
         blocks_(BlocksOf(tile, tiles_)),
-        steps_(Ceil(Ceil(shape.k, kDepth), tile.split)),
+        depth_(DepthOf(shape.dtype)),
+        steps_(Ceil(Ceil(shape.k, depth_), tile.split)),
         results_(b, shape.results, stores, shape.m, shape.n,
                  shape.m % tile.rows != 0 || tiles_m_ % OrderOf() != 0,
                  shape.n % tile.columns != 0) {}
@@ -94,14 +104,15 @@ class ProductBuilder {
   // ---- memories
 
   RingOperand Open(const HopperOperand& operand, int64_t tile_rows, bool shared_by_cluster) {
-    RingOperand staged{.tile_rows = tile_rows, .along_rows = operand.along_rows};
+    RingOperand staged{
+        .tile_rows = tile_rows, .along_rows = operand.along_rows, .depth = depth_};
     MappedTensor view = operand.view;
     view.swizzled = true;
     view.box.assign(view.dims.size(), 1);
-    view.box[0] = kWide;
+    view.box[0] = operand.along_rows ? kWide : depth_;
     // A block of a cluster copies its part for all.
     if (shared_by_cluster && !operand.along_rows) tile_rows /= Partners();
-    view.box[1] = operand.along_rows ? kDepth : tile_rows;
+    view.box[1] = operand.along_rows ? depth_ : tile_rows;
     staged.map = b_.Map(b_.Buffer(shape_.dtype, view.slot, operand.elements), view);
     staged.shared = b_.Alloc(Space::kShared, shape_.dtype, tile_.stages * staged.elements());
     return staged;
@@ -192,8 +203,8 @@ class ProductBuilder {
       const int64_t bytes = (a_staged_.elements() + b_staged_.elements()) * ByteWidth(shape_.dtype);
       b_.Do(Code::kBarrierExpect, {barriers_, Full(at.stage)}, {bytes, 0, 0});
       // Beyond the end of k there are zeros.
-      ValueId k = b_.Times(step, kDepth);
-      if (tile_.split > 1) k = b_.Plus(k, b_.Times(rank_, steps_ * kDepth));
+      ValueId k = b_.Times(step, depth_);
+      if (tile_.split > 1) k = b_.Plus(k, b_.Times(rank_, steps_ * depth_));
       Fetch(a_staged_, at.stage, k, place.row, place.batch, 1);
       Fetch(b_staged_, at.stage, k, place.column, place.batch, Partners());
       b_.End(step);
@@ -207,7 +218,7 @@ class ProductBuilder {
     const int64_t boxes = operand.along_rows ? rows_each / kWide : 1;
     ValueId first = b_.Times(stage, operand.elements());
     if (partners > 1) {
-      first = b_.Plus(first, b_.Times(rank_, rows_each * kDepth));
+      first = b_.Plus(first, b_.Times(rank_, rows_each * depth_));
       row = b_.Plus(row, b_.Times(rank_, rows_each));
     }
     for (int64_t box = 0; box < boxes; ++box) {
@@ -231,24 +242,28 @@ class ProductBuilder {
   // ---- products
 
   void Consume(ValueId consumer) {
-    const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, tile_.columns / 2);
+    const int64_t elements = tile_.columns / 2;
+    const bool by_stage = SumsByStage(shape_.dtype);
+    const ValueId sums = b_.Alloc(Space::kPrivate, DType::kF32, elements);
+    const ValueId added = by_stage ? b_.Alloc(Space::kPrivate, DType::kF32, elements) : sums;
     const ValueId in_group = b_.Modulo(thread_, kWarpgroupThreads);
     const ValueId speaks = b_.Less(in_group, b_.Int(Partners()));
     const auto multiply = [&](const StepPlace& place) {
       b_.Do(Code::kBarrierWait, {barriers_, Full(place.stage), place.parity});
-      b_.Do(Code::kGroupFence, {sums});
-      const ValueId rows =
-          b_.Plus(b_.Times(place.stage, a_staged_.elements()),
-                  b_.Times(consumer, kWgmmaRows * (a_staged_.along_rows ? kDepth : kWide)));
+      b_.Do(Code::kGroupFence, {added});
+      const ValueId rows = b_.Plus(b_.Times(place.stage, a_staged_.elements()),
+                                   b_.Times(consumer, kWgmmaRows * depth_));
       const ValueId columns = b_.Times(place.stage, b_staged_.elements());
-      for (int64_t step = 0; step < kSteps; ++step) {
+      for (int64_t product = 0; product < kProducts; ++product) {
+        const int64_t step = product * WgmmaDepth(ByteWidth(shape_.dtype));
         const auto at = [&](const RingOperand& operand, ValueId first) {
-          return b_.Plus(first, b_.Int(step * kWgmmaDepth * (operand.along_rows ? kWide : 1)));
+          return b_.Plus(first, b_.Int(step * (operand.along_rows ? kWide : 1)));
         };
-        b_.Do(
-            Code::kGroupMma,
-            {sums, a_staged_.shared, at(a_staged_, rows), b_staged_.shared, at(b_staged_, columns)},
-            {tile_.columns, a_staged_.leading(), b_staged_.leading()});
+        b_.Do(Code::kGroupMma,
+              {added, a_staged_.shared, at(a_staged_, rows), b_staged_.shared,
+               at(b_staged_, columns)},
+              {tile_.columns, a_staged_.leading(), b_staged_.leading(),
+               by_stage && product == 0 ? 1 : 0});
       }
       b_.Do(Code::kGroupCommit);
     };
@@ -262,8 +277,24 @@ class ProductBuilder {
       b_.EndIf(one);
     };
     ForTiles([&](ValueId round, const TilePlace& place) {
-      for (int64_t e = 0; e < tile_.columns / 2; ++e)
+      for (int64_t e = 0; e < elements; ++e)
         b_.Store(sums, b_.Int(e), b_.Const(DType::kF32, 0));
+      if (by_stage) {
+        for (int64_t e = 0; e < elements; ++e)
+          b_.Store(added, b_.Int(e), b_.Const(DType::kF32, 0));
+        // While one warpgroup adds, the unit multiplies for the other.
+        const ValueId step = b_.Loop(steps_);
+        const StepPlace at = PlaceOfStep(round, step);
+        multiply(at);
+        b_.Do(Code::kGroupWait, {added}, {0, 0, 0});
+        release(at.stage);
+        for (int64_t e = 0; e < elements; ++e)
+          b_.Store(sums, b_.Int(e),
+                   b_.Alu(Op::kAdd, DType::kF32,
+                          {b_.Load(sums, b_.Int(e)), b_.Load(added, b_.Int(e))}));
+        b_.End(step);
+        return Leave(sums, consumer, place);
+      }
       multiply(PlaceOfStep(round, b_.Int(0)));
       const ValueId counter = b_.Loop(steps_ - 1);
       const ValueId step = b_.Plus(counter, b_.Int(1));
@@ -273,9 +304,13 @@ class ProductBuilder {
       b_.End(counter);
       b_.Do(Code::kGroupWait, {sums}, {0, 0, 0});
       release(PlaceOfStep(round, b_.Int(steps_ - 1)).stage);
-      if (tile_.split > 1) return LeaveParts(sums, consumer);
-      results_.Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
+      Leave(sums, consumer, place);
     });
+  }
+
+  void Leave(ValueId sums, ValueId consumer, const TilePlace& place) {
+    if (tile_.split > 1) return LeaveParts(sums, consumer);
+    results_.Write({sums, consumer, {place.batch, place.row, place.column}, tile_.columns});
   }
 
   // ---- parts of sums, of the blocks of a cluster
@@ -328,6 +363,7 @@ class ProductBuilder {
   const HopperTile& tile_;
   ProgramBuilder& b_;
   const int64_t tiles_m_, tiles_n_, tiles_, blocks_;
+  const int64_t depth_;  // of a stage
   const int64_t steps_;  // of a block
   ResultWriter results_;
   ValueId block_ = -1, thread_ = -1, rank_ = -1, barriers_ = -1, parts_ = -1;
@@ -335,7 +371,7 @@ class ProductBuilder {
 };
 
 int64_t SharedBytesOf(const HopperShape& shape, const HopperTile& tile) {
-  const int64_t ring = tile.stages * (tile.rows + tile.columns) * kDepth * ByteWidth(shape.dtype);
+  const int64_t ring = tile.stages * (tile.rows + tile.columns) * MappedTensor::kSwizzleBytes;
   const int64_t parts = tile.split > 1 ? tile.rows * tile.columns * ByteWidth(DType::kF32) : 0;
   return ring + parts + ResultWriter::SharedBytes(shape.results) + kSwizzleAlign;
 }
@@ -362,13 +398,18 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
   const auto none_for = [](const auto&... what) {
     return absl::UnimplementedError(absl::StrCat("product by warpgroups: ", what...));
   };
-  if (shape.dtype != DType::kBF16 && shape.dtype != DType::kF16)
-    return none_for("of ", std::string(Name(shape.dtype)), "; bf16 and f16 have a form");
+  const int width = ByteWidth(shape.dtype);
+  if (!IsFloat(shape.dtype) || shape.dtype == DType::kF64)
+    return none_for("of ", std::string(Name(shape.dtype)),
+                    "; bf16, f16, 8-bit floats and TF32 have a form");
   if (shape.m < 1 || shape.n < 1 || shape.k < 1 || shape.batches() < 1)
     return none_for("of nothing");
   if (shape.n % 2 != 0) return none_for("of ", shape.n, " columns, an odd number");
   for (const auto& [name, operand] : {std::pair("A", &shape.a), std::pair("B", &shape.b)}) {
     const MappedTensor& view = operand->view;
+    if (operand->along_rows && width != kTurnedBytes)
+      return none_for(name, " is stored by columns in elements of ", width,
+                      " bytes; the unit reads such of ", kTurnedBytes);
     if (view.rank() > MappedTensor::kRankMax)
       return none_for(name, " has ", view.rank(), " dimensions; a view has ",
                       MappedTensor::kRankMax);
@@ -378,9 +419,9 @@ absl::Status CheckHopperShape(const HopperShape& shape, const HopperTile& tile) 
                         MappedTensor::kStrideAlign);
   }
   if (tile.rows != kConsumers * kWgmmaRows || tile.columns < kWide ||
-      tile.columns > kWgmmaColumnsMax || tile.columns % kWide != 0)
-    return none_for("tiles of ", tile.rows, " x ", tile.columns,
-                    "; they have 128 rows and 64 to 256 columns");
+      tile.columns > ColumnsMax(shape.dtype) || tile.columns % kWide != 0)
+    return none_for("tiles of ", tile.rows, " x ", tile.columns, "; they have 128 rows and 64 to ",
+                    ColumnsMax(shape.dtype), " columns");
   // The place in the ring is then some bits of a count.
   if (tile.stages != 2 && tile.stages != 4 && tile.stages != 8)
     return none_for(tile.stages, " stages; there are 2, 4 or 8");

@@ -1,5 +1,5 @@
-// Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), of bf16 or f16
-// with sums in f32.
+// Matrix products by warpgroups: C[i][j] = f(sum over k of A[i][k] * B[k][j], i, j), of bf16, f16,
+// an 8-bit float or TF32 (f32 of which the last 13 bits are cut off), with sums in f32.
 //
 // A block has 384 threads. The first warpgroup gives up its registers, and its first thread copies
 // boxes of A and B by BOXLOAD to the stages, in a ring. The two others multiply: each has half of
@@ -8,9 +8,10 @@
 // products of the one before are waited for. What a tile has beyond the matrices is zeros in shared
 // memory, and is not stored.
 //
-//   sums       a product's f32 are added in the order of k, 16 products at a time, as the matrix
-//              unit adds them; the order depends on nothing but k and `split`
-//   stages     ring of `stages` x 64 columns of A and rows of B
+//   sums       a product's f32 are added in the order of k, those of 32 bytes at a time, as the
+//              matrix unit adds them; of 8-bit floats it adds 128 with few digits, and their sum is
+//              added in f32. The order depends on nothing but k and `split`
+//   stages     ring of `stages` x 128 bytes of each row of A and column of B
 //   order      tiles that follow each other share columns of B, up to `order` rows of tiles
 //   cluster    blocks with tiles below each other copy a part of B each, to all of them
 //   split      blocks of a cluster sum a part of k each; the parts are added in their order, by
@@ -30,7 +31,7 @@ namespace outboard::program {
 
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
-  int64_t columns = 128;  // a multiple of 64, up to 256
+  int64_t columns = 128;  // a multiple of 64, up to 256; of 8-bit floats up to 128
   int64_t stages = 4;     // 2, 4 or 8
   // So many blocks compute all tiles, each one after the other, and the copies of a tile begin
   // while the one before is written. 0: a block for each tile.
@@ -48,11 +49,11 @@ struct HopperTile {
 struct HopperOperand {
   MappedTensor view;
   int64_t elements = 0;     // of the buffer
-  bool along_rows = false;  // consecutive elements are of consecutive rows, not k
+  bool along_rows = false;  // consecutive elements are of consecutive rows, not k; of 16 bits alone
 };
 
 struct HopperShape {
-  DType dtype = DType::kBF16;  // of A and B
+  DType dtype = DType::kBF16;  // of A and B; f32 is multiplied as TF32
   int64_t m = 0, n = 0, k = 0;
   std::vector<int64_t> batch;  // extents, outermost first; up to two
   HopperOperand a, b;

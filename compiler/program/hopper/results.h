@@ -21,8 +21,9 @@
 
 namespace outboard::program {
 
-// Of f32, bf16 or f16.
+// Of f32, bf16, f16 or an 8-bit float.
 inline MappedTensor::Element ElementOf(DType dtype) {
+  if (ByteWidth(dtype) == 1) return MappedTensor::Element::kByte;
   if (dtype == DType::kF32) return MappedTensor::Element::kF32;
   return dtype == DType::kBF16 ? MappedTensor::Element::kBF16 : MappedTensor::Element::kF16;
 }

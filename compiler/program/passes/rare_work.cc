@@ -30,6 +30,7 @@ bool IsArithmetic(Code code) {
 // The WHEREs of one condition in one scope, and what only they want.
 struct Work {
   ValueId before = 0;            // the first of the WHEREs: the branch stands before it
+  std::vector<ValueId> wheres;
   std::vector<ValueId> code;     // in its order
   std::vector<ValueId> results;  // those of `code` that the WHEREs read
 };
@@ -86,15 +87,19 @@ class RareWork : Copier {
       for (const ValueId n : work.code) taken[n] = true;
       found.push_back(std::move(work));
     }
-    // None whose WHEREs are within the work of another.
-    std::erase_if(found, [&](const Work& work) { return taken[work.before]; });
+    // None of whose WHEREs one is within the work of another, which may move before it.
+    std::erase_if(found, [&](const Work& work) {
+      return taken[work.before] || std::ranges::any_of(work.wheres, [&](ValueId n) {
+               return taken[n] && !std::ranges::binary_search(work.code, n);
+             });
+    });
     return found;
   }
 
   // Empty `code`: none that may move. Cost: O(kWorkMost), whatever the program's size.
   Work WorkOf(const std::vector<ValueId>& wheres) const {
     const ValueId before = wheres.front();
-    Work work{.before = before, .code = {}, .results = {}};
+    Work work{.before = before, .wheres = wheres, .code = {}, .results = {}};
     absl::flat_hash_map<ValueId, size_t> wanted;  // by whom: the WHEREs, and the work found so far
     std::vector<ValueId> ready;
     const auto want = [&](ValueId n) {

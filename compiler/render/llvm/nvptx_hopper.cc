@@ -33,6 +33,17 @@ constexpr uint32_t kSwizzle128 = 1u << 30;                    // of the upper wo
 constexpr uint32_t kStride = program::kSwizzleAlign / kUnit;  // of eight rows
 constexpr unsigned kLeadingShift = 16;
 
+// As wgmma names what it multiplies.
+const char* GroupTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return "bf16";
+    case DType::kF16: return "f16";
+    case DType::kF32: return "tf32";
+    case DType::kF8E4M3: return "e4m3";
+    default: return "e5m2";
+  }
+}
+
 std::string Repeated(const char* constraint, size_t count) {
   std::string text;
   for (size_t i = 0; i < count; ++i) absl::StrAppend(&text, i > 0 ? "," : "", constraint);
@@ -227,14 +238,19 @@ void GpuPrinter::BoxCopy(ValueId n) {
 void GpuPrinter::GroupProduct(ValueId n) {
   const Instruction& i = at(n);
   const int64_t columns = i.imm[0], sums = columns / 2;
-  const std::string type = at(i.src[1]).dtype == DType::kBF16 ? "bf16" : "f16";
+  const DType operand = at(i.src[1]).dtype;
+  const std::string type = GroupTypeName(operand);
+  const int width = ByteWidth(operand);
   std::string registers;
   for (int64_t e = 0; e < sums; ++e) absl::StrAppend(&registers, e > 0 ? "," : "", "$", e);
-  // The sums are always added to: the predicate is a constant.
+  // Whether the sums are added to is a predicate, here a constant. Operands of 16 bits alone may
+  // lie by columns, so only these say whether they do.
   const std::string text = absl::StrCat(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.",
-      type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1, ",
-      i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0, "; }");
+      "{ .reg .pred p; setp.", i.imm[3] != 0 ? "ne" : "eq",
+      ".u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n", columns, "k", program::WgmmaDepth(width),
+      ".f32.", type, ".", type, " {", registers, "}, $", sums, ", $", sums + 1, ", p, 1, 1",
+      width == 2 ? absl::StrCat(", ", i.imm[1] != 0 ? 1 : 0, ", ", i.imm[2] != 0 ? 1 : 0) : "",
+      "; }");
   WithAccumulators({i.src[0]}, text,
                    {MatrixDescriptor(i.src[1], i.src[2], i.imm[1]),
                     MatrixDescriptor(i.src[3], i.src[4], i.imm[2])});

@@ -155,6 +155,15 @@ TEST(Parser, WhatItDoesNotKnow_IsNamedWithItsLine) {
   EXPECT_EQ(
       error("wgmma.mma_async.sync.aligned.m64n7k16.f32.bf16.bf16 {%f1}, %d1, %d2, 1, 1, 1, 0, 0;"),
       "PTX line 13: wgmma.mma_async.sync.aligned.m64n7k16.f32.bf16.bf16: unknown shape");
+  // 8-bit operands lie along k: nothing says otherwise.
+  const auto small = [&](const std::string& after) {
+    return error(
+        absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2 {%f1, %f2, %f3, %f4}, "
+                     "%d1, %d2, 1, 1, 1",
+                     after, ";"));
+  };
+  EXPECT_NE(small(", 0, 0").find("too many operands"), std::string::npos);
+  EXPECT_EQ(small("").find("too many operands"), std::string::npos);
   EXPECT_FALSE(Parse(".version 8.0\n.target sm_80\n.func f() { ret; }").ok());
 }
 

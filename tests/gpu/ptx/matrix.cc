@@ -1,10 +1,10 @@
 // ldmatrix, stmatrix and mma.sync: matrices that lie across the registers of a warp.
 //
-// A product's sum is computed in double over all of k and rounded once: PTX leaves the order and
-// the rounding of intermediate sums open. Of tf32 and the 8-bit floats, for whose digits programs
-// care, it is as coarse as on any device: each term is cut off at the last place that the largest
-// one has in f32; of 8-bit floats, at the last of 14 digits, as on sm_90. Integer products are
-// exact, modulo 2^32 or saturated.
+// A product's sum (of wgmma, too) is computed in double over all of k and rounded once: PTX leaves
+// the order and the rounding of intermediate sums open. Of tf32 and the 8-bit floats, for whose
+// digits programs care, it is as coarse as on any device: each term is cut off at the last place
+// that the largest one has in f32; of 8-bit floats, at the last of 14 digits, as on sm_90. Integer
+// products are exact, modulo 2^32 or saturated.
 #include "tests/gpu/ptx/matrix.h"
 
 #include <algorithm>
@@ -146,6 +146,19 @@ double CutTogether(std::span<const double> terms, int digits) {
   return std::copysign(result < 0x1p128 ? result : HUGE_VAL, sum < 0 ? -1.0 : 1.0);
 }
 
+}  // namespace
+
+double SumOf(Type type, std::span<const double> terms) {
+  switch (type) {
+    case Type::kTf32: return CutTogether(terms, 24);
+    case Type::kE4m3:
+    case Type::kE5m2: return CutTogether(terms, 14);
+    default: return std::accumulate(terms.begin(), terms.end(), 0.0);
+  }
+}
+
+namespace {
+
 // Fragments (PTX ISA, "Matrix Fragments for mma"): lane / 4 is the row of A, C and D and the column
 // of B; the other index counts, within a register of `per` elements, from (lane % 4) * per;
 // registers step by 8 rows first (A), then by 4 * per along k.
@@ -191,16 +204,12 @@ void Execution::Mma(Warp* warp, const Instruction& in) {
                              : ElementOf(shape.c, warp->row(c[i])[lane]);
     }
   }
-  const bool coarse =
-      shape.a == Type::kTf32 || shape.a == Type::kE4m3 || shape.a == Type::kE5m2;
   for (int row = 0; row < shape.m; ++row)
     for (int column = 0; column < shape.n; ++column) {
       double terms[1 + 64];
       terms[0] = sum[row][column];
       for (int k = 0; k < shape.k; ++k) terms[1 + k] = left[row][k] * right[column][k];
-      const std::span<const double> all(terms, static_cast<size_t>(1 + shape.k));
-      sum[row][column] = coarse ? CutTogether(all, element_bits == 8 ? 14 : 24)
-                                : std::accumulate(all.begin(), all.end(), 0.0);
+      sum[row][column] = SumOf(shape.a, {terms, static_cast<size_t>(1 + shape.k)});
     }
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < shape.m * shape.n / 32; ++i) {

@@ -5,6 +5,7 @@
 // product is issued, late ones when the first warp waits for its group; in between its accumulators
 // belong to it, and so do the bytes it reads.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -223,12 +224,12 @@ void Execution::IssueProduct(Warp* warp, const Instruction& in) {
         const bool packed = shape.d == Type::kF16;
         uint64_t& bits = warp->row(d[packed ? i / 2 : i])[lane];
         const int shift = packed ? 16 * (i % 2) : 0;
-        double sum = 0;
+        std::array<double, 1 + 32> terms{};
         const double* x = &left[static_cast<size_t>(row * k)];
         const double* y = &right[static_cast<size_t>(column * k)];
-        for (int j = 0; j < k; ++j) sum += x[j] * y[j];
-        sum *= sign;
-        if (accumulate) sum += ElementOf(shape.d, packed ? bits >> shift & 0xffff : bits);
+        for (int j = 0; j < k; ++j) terms[static_cast<size_t>(1 + j)] = sign * x[j] * y[j];
+        if (accumulate) terms[0] = ElementOf(shape.d, packed ? bits >> shift & 0xffff : bits);
+        const double sum = SumOf(shape.a, {terms.data(), static_cast<size_t>(1 + k)});
         const uint64_t result = SumBits(shape.d, sum, saturate);
         bits = packed ? (bits & ~(uint64_t{0xffff} << shift)) | result << shift : result;
       }

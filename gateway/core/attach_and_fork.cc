@@ -1,5 +1,6 @@
 // The part of GatewayCore that lets clients find sessions which are not theirs by a token: names,
-// the list for an account, and sessions that begin with another one's state (forks).
+// the list for an account, entering and ending one by name, and sessions that begin with another
+// one's state (forks).
 //
 // A fork has no session yet, and so takes no device, until it has a snapshot to begin with:
 //

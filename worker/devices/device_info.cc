@@ -1,4 +1,4 @@
-#include "worker/node/device.h"
+#include "worker/devices/device_info.h"
 
 #include "absl/strings/str_cat.h"
 #include "compiler/target.h"

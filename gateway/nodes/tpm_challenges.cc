@@ -1,0 +1,128 @@
+#include "gateway/nodes/tpm_challenges.h"
+
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "gateway/nodes/node_words.h"
+#include "wire/tls/limits.h"
+#include "wire/tpm/credential.h"
+#include "wire/tpm/tpm_keys.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr size_t kIdBytes = 16;
+
+absl::StatusOr<std::string> RandomBytes(size_t size) {
+  std::string bytes(size, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(size)) != 1)
+    return absl::InternalError("the system gives no random bytes");
+  return bytes;
+}
+
+std::string Digest(std::string_view text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  return std::string(reinterpret_cast<const char*>(digest), sizeof digest);
+}
+
+// Of whom and of what a challenge is: each part has a length of its own, or is behind all others.
+std::string Subject(const proto::EnrolNodeRequest& request) {
+  return Digest(Digest(request.certificate_request()) + Digest(request.tpm().endorsement_key()) +
+                Digest(request.tpm().attestation_key()) + request.facts().serial());
+}
+
+absl::Status Refused(const absl::Status& why) {
+  return absl::InvalidArgumentError(absl::StrCat(kTpmRefused, ": ", why.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<TpmChallenges::Outcome> TpmChallenges::Check(const proto::EnrolNodeRequest& request,
+                                                            const std::string& address,
+                                                            MonoTime now) {
+  const proto::NodeTpm& tpm = request.tpm();
+  if (request.certificate_request().size() > tls::kRequestBytesMax ||
+      tpm.challenge().size() > kIdBytes || tpm.answer().size() > tpm::kAnswerBytes)
+    return Refused(absl::InvalidArgumentError("a request or an answer that is too long"));
+  const auto key = tpm::EndorsementKey::Parse(tpm.endorsement_key());
+  if (!key.ok()) return Refused(key.status());
+  const auto name = tpm::AttestationKeyName(tpm.attestation_key());
+  if (!name.ok()) return Refused(name.status());
+  Outcome outcome;
+  if (!tpm.endorsement_certificate().empty()) {
+    // It is told to people and trusted by nobody: a maker's that we cannot read keeps no node out.
+    auto issuer = key->IssuerOf(tpm.endorsement_certificate());
+    outcome.issuer = issuer.ok() ? *std::move(issuer)
+                                 : absl::StrCat("not known: ", issuer.status().message());
+  }
+  std::erase_if(open_, [&](const Open& open) { return open.until.ns <= now.ns; });
+
+  if (tpm.challenge().empty()) {
+    const AddressKey from = AddressKeyOfPeer(address);
+    MakeRoom(from);
+    OB_ASSIGN_OR_RETURN(outcome.challenge,
+                        Make({.id = {},
+                              .endorsement_key = key->fingerprint().ToString(),
+                              .secret = {},
+                              .digest = Subject(request),
+                              .address = from,
+                              .until = {now.ns + kChallengeLifeNs}},
+                             tpm.endorsement_key(), *name));
+    return outcome;
+  }
+
+  const auto at = std::find_if(open_.begin(), open_.end(),
+                               [&](const Open& open) { return open.id == tpm.challenge(); });
+  if (at == open_.end())
+    return absl::UnavailableError(
+        absl::StrCat(kTpmChallengeUnknown,
+                     ": the challenge was answered before, is more than a minute old, or made room "
+                     "for others; ask for another"));
+  const Open open = std::move(*at);
+  open_.erase(at);
+  if (open.digest != Subject(request) ||
+      !tpm::IsSame(tpm.answer(), tpm::AnswerOf(open.secret, request.certificate_request(),
+                                               request.facts().serial())))
+    return absl::PermissionDeniedError(
+        absl::StrCat(kTpmWrongAnswer,
+                     ": the answer is not that of the TPM whose endorsement key it shows"));
+  outcome.proved = open.endorsement_key;
+  return outcome;
+}
+
+void TpmChallenges::MakeRoom(const AddressKey& from) {
+  std::map<AddressKey, size_t> counts;
+  for (const Open& open : open_) ++counts[open.address];
+  AddressKey fullest = from;
+  if (counts[from] < kChallengesPerAddressMax) {
+    if (open_.size() < kChallengesMax) return;
+    for (const auto& [address, count] : counts)
+      if (count > counts[fullest]) fullest = address;
+  }
+  const auto oldest = std::find_if(open_.begin(), open_.end(),
+                                   [&](const Open& open) { return open.address == fullest; });
+  open_.erase(oldest != open_.end() ? oldest : open_.begin());
+}
+
+absl::StatusOr<proto::NodeChallenge> TpmChallenges::Make(Open open, std::string_view public_area,
+                                                         std::string_view name) {
+  OB_ASSIGN_OR_RETURN(open.id, RandomBytes(kIdBytes));
+  OB_ASSIGN_OR_RETURN(open.secret, RandomBytes(tpm::kSecretBytes));
+  OB_ASSIGN_OR_RETURN(const auto key, tpm::EndorsementKey::Parse(public_area));
+  OB_ASSIGN_OR_RETURN(const auto credential, tpm::MakeCredential(key, name, open.secret));
+  proto::NodeChallenge challenge;
+  challenge.set_id(open.id);
+  challenge.set_id_object(credential.id_object);
+  challenge.set_seed(credential.seed);
+  open_.push_back(std::move(open));
+  return challenge;
+}
+
+}  // namespace outboard::gateway
