@@ -282,7 +282,7 @@ Angle ReduceFar(Expr size) {
   return {radians, error, quarters};
 }
 
-// The long way is behind a branch (program/passes/rare_work.cc).
+// A branch skips the long way where no lane needs it (program/passes/rare_work.cc).
 Angle Reduce(Expr size) {
   const Angle near = ReduceNear(size), far = ReduceFar(size);
   const Expr is_far = kNearMax < size;

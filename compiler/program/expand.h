@@ -80,7 +80,7 @@ Program DropUnused(const Program& program);
 // Adds a mask to the loads and copies `unproved`, which are not proved to be in range
 // (compiler/proof). Errors: INTERNAL  one of them is a store, or reads memory of the program's own
 absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<ValueId>& unproved);
-// Moves long arithmetic that is wanted only where a condition holds behind a branch
+// Lets a branch skip long arithmetic that is needed only where a condition holds
 // (passes/rare_work.cc). Comes last: Hoist would move it out again.
 Program BranchAroundRareWork(const Program& program);
 

@@ -184,8 +184,8 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
   hinted_ = hinted;
   Sharding now = from;
   const bool write = graph_ != nullptr;
-  // Partial sums: cut as they are added where they are wanted cut. Large ones of 16-bit floats
-  // travel in that type.
+  // Partial sums: cut as they are added where they are wanted cut. Large ones of bf16 travel
+  // in that type.
   const AxisSet settle = from.partial & ~to.partial;
   const bool narrow = settle != 0 && TravelsNarrow(node->dtype, LocalBytes(now, node));
   const double width =

@@ -1,7 +1,6 @@
 #include "gateway/nodes/tpm_challenges.h"
 
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "gateway/nodes/node_words.h"
 #include "wire/tls/limits.h"
 #include "wire/tpm/credential.h"
@@ -27,12 +27,13 @@ absl::StatusOr<std::string> RandomBytes(size_t size) {
 }
 
 std::string Digest(std::string_view text) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  return std::string(reinterpret_cast<const char*>(digest), sizeof digest);
+  const Sha256Digest digest = Sha256(text);
+  return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
 }
 
-// Of whom and of what a challenge is: each part has a length of its own, or is behind all others.
+// A digest of what a challenge is made for: the request's key, the TPM's two keys and the serial
+// number. Two requests with other parts never give the same text: all parts but the last have the
+// length of a digest.
 std::string Subject(const proto::EnrolNodeRequest& request) {
   return Digest(Digest(request.certificate_request()) + Digest(request.tpm().endorsement_key()) +
                 Digest(request.tpm().attestation_key()) + request.facts().serial());
@@ -57,7 +58,8 @@ absl::StatusOr<TpmChallenges::Outcome> TpmChallenges::Check(const proto::EnrolNo
   if (!name.ok()) return Refused(name.status());
   Outcome outcome;
   if (!tpm.endorsement_certificate().empty()) {
-    // It is told to people and trusted by nobody: a maker's that we cannot read keeps no node out.
+    // The certificate is only logged, since its chain is not checked; so a node whose certificate
+    // cannot be read is let in like one that has none.
     auto issuer = key->IssuerOf(tpm.endorsement_certificate());
     outcome.issuer = issuer.ok() ? *std::move(issuer)
                                  : absl::StrCat("not known: ", issuer.status().message());
@@ -74,7 +76,7 @@ absl::StatusOr<TpmChallenges::Outcome> TpmChallenges::Check(const proto::EnrolNo
                               .digest = Subject(request),
                               .address = from,
                               .until = {now.ns + kChallengeLifeNs}},
-                             tpm.endorsement_key(), *name));
+                             *key, *name));
     return outcome;
   }
 
@@ -111,11 +113,10 @@ void TpmChallenges::MakeRoom(const AddressKey& from) {
   open_.erase(oldest != open_.end() ? oldest : open_.begin());
 }
 
-absl::StatusOr<proto::NodeChallenge> TpmChallenges::Make(Open open, std::string_view public_area,
+absl::StatusOr<proto::NodeChallenge> TpmChallenges::Make(Open open, const tpm::EndorsementKey& key,
                                                          std::string_view name) {
   OB_ASSIGN_OR_RETURN(open.id, RandomBytes(kIdBytes));
   OB_ASSIGN_OR_RETURN(open.secret, RandomBytes(tpm::kSecretBytes));
-  OB_ASSIGN_OR_RETURN(const auto key, tpm::EndorsementKey::Parse(public_area));
   OB_ASSIGN_OR_RETURN(const auto credential, tpm::MakeCredential(key, name, open.secret));
   proto::NodeChallenge challenge;
   challenge.set_id(open.id);

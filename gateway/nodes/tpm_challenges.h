@@ -19,6 +19,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/doors/address_key.h"
 #include "proto/fleet.pb.h"
+#include "wire/tpm/tpm_keys.h"
 
 namespace outboard::gateway {
 
@@ -31,9 +32,9 @@ inline constexpr size_t kChallengesMax = 4096, kChallengesPerAddressMax = 64;
 class TpmChallenges {
  public:
   struct Outcome {
-    std::string proved;                             // the endorsement key, "sha256:..."; or
-    std::optional<proto::NodeChallenge> challenge;  // what it is to answer first
-    std::string issuer = {};                        // of the key's certificate, unchecked; "": none
+    std::string proved;  // the endorsement key, "sha256:..."; "": there is a challenge
+    std::optional<proto::NodeChallenge> challenge;  // the node must answer it before it is let in
+    std::string issuer = {};  // of the key's certificate, unchecked; "": it sent none
   };
   // Of a request that shows a TPM.
   // Errors: INVALID_ARGUMENT    tpm_refused
@@ -49,8 +50,9 @@ class TpmChallenges {
     AddressKey address;
     MonoTime until;
   };
+  // Forgets one challenge where there are too many to add another of this address.
   void MakeRoom(const AddressKey& from);
-  absl::StatusOr<proto::NodeChallenge> Make(Open open, std::string_view endorsement_key,
+  absl::StatusOr<proto::NodeChallenge> Make(Open open, const tpm::EndorsementKey& key,
                                             std::string_view name);
 
   std::vector<Open> open_;  // the oldest first

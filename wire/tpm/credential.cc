@@ -15,13 +15,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sha256.h"
+#include "wire/tpm/openssl_key.h"
 
 namespace outboard::tpm {
 namespace {
 
 constexpr size_t kDigestBytes = SHA256_DIGEST_LENGTH;
 constexpr size_t kAesKeyBytes = 16;  // of the templates' AES-128
-constexpr size_t kCoordinateBytes = 32;
 // With the zero at its end, which counts (part 1, 11.4.10).
 constexpr std::string_view kIdentity("IDENTITY", 9);
 constexpr std::string_view kStorage("STORAGE", 8), kIntegrity("INTEGRITY", 10);
@@ -62,19 +63,14 @@ std::string KdfE(std::string_view z, std::string_view label, std::string_view pa
                  std::string_view party_v) {
   const std::string text = BigEndian(1, 4) + std::string(z) + std::string(label) +
                            std::string(party_u) + std::string(party_v);
-  std::string digest(kDigestBytes, '\0');
-  SHA256(Data(std::string_view(text)), text.size(), Data(digest));
-  return digest;
+  const Sha256Digest digest = Sha256(text);
+  return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
 }
 
 struct ContextFree {
   void operator()(EVP_PKEY_CTX* context) const { EVP_PKEY_CTX_free(context); }
 };
 using Context = std::unique_ptr<EVP_PKEY_CTX, ContextFree>;
-struct PkeyFree {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Pkey = std::unique_ptr<EVP_PKEY, PkeyFree>;
 
 struct Seed {
   std::string plain;      // kDigestBytes

@@ -12,7 +12,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "wire/tls/certificate.h"
+#include "wire/tpm/openssl_key.h"
 
 namespace outboard::tpm {
 namespace {
@@ -27,12 +29,7 @@ constexpr char kEndorsementAttributes[] = "000300b2";
 // fixedTPM, fixedParent, sensitiveDataOrigin, userWithAuth, noDA, restricted, sign
 constexpr char kAttestationAttributes[] = "00050472";
 
-constexpr size_t kRsaBytes = 256, kCoordinateBytes = 32;
-
-struct PkeyFree {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Pkey = std::unique_ptr<EVP_PKEY, PkeyFree>;
+constexpr size_t kRsaBytes = 256;
 
 std::string Bytes(std::initializer_list<const char*> hex) {
   std::string all;
@@ -194,11 +191,10 @@ absl::StatusOr<std::string> AttestationKeyName(std::string_view public_area) {
     return absl::InvalidArgumentError(
         "the TPM's attestation key is not ECC P-256 that stays in its TPM and signs only what that "
         "has written");
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(public_area.data()), public_area.size(), digest);
+  const Sha256Digest digest = Sha256(public_area);
   // The algorithm of the digest, then the digest (part 1, 16).
   return std::string("\x00\x0b", 2) +
-         std::string(reinterpret_cast<const char*>(digest), sizeof digest);
+         std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
 }
 
 }  // namespace outboard::tpm

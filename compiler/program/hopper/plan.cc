@@ -70,7 +70,6 @@ class ShapeFinder {
       return NoViewOf("an operand's index is no sum of its loops");
     HopperOperand operand;
     operand.along_rows = stride(row) == 1 && stride(step) != 1;
-    constexpr int64_t kTurnedBytes = 2;
     if (operand.along_rows && width != kTurnedBytes)
       return NoViewOf("an operand of ", width,
                       " bytes is stored by columns; the unit reads such of ", kTurnedBytes);

@@ -18,7 +18,6 @@ namespace {
 int64_t DepthOf(DType dtype) { return MappedTensor::kSwizzleBytes / ByteWidth(dtype); }
 constexpr int64_t kProducts = MappedTensor::kSwizzleBytes / kWgmmaDepthBytes;  // of a stage
 constexpr int64_t kWide = 64;  // rows that are consecutive where an operand is stored by columns
-constexpr int kTurnedBytes = 2;  // the unit reads operands by columns of 16 bits alone
 constexpr int64_t kConsumers = 2;
 constexpr int64_t kThreads = (1 + kConsumers) * kWarpgroupThreads;
 // 65,536 registers are 168 for each of 384 threads. What the first warpgroup gives up, the others

@@ -29,6 +29,9 @@
 
 namespace outboard::program {
 
+// The unit reads operands that are stored by columns where their elements have so many bytes.
+inline constexpr int kTurnedBytes = 2;
+
 struct HopperTile {
   int64_t rows = 128;     // of C: 64 for each of two warpgroups
   int64_t columns = 128;  // a multiple of 64, up to 256; of 8-bit floats up to 128

@@ -1,4 +1,4 @@
-// Long work that is only wanted where a condition holds, behind a branch.
+// Lets a branch skip long arithmetic that is needed only where a condition holds.
 //
 // WHERE (condition, work, other) computes both operands in every lane. Where `work` is long, and
 // wanted by WHEREs of this condition alone, it moves into an IF of "the condition holds in some
