@@ -27,6 +27,9 @@ class ClientEndpoint {
   // violation), ABORTED (resumed elsewhere), UNAVAILABLE (the gateway stops) and those of EndClient
   // (events.h).
   virtual void End(absl::Status why) = 0;
+  // Send and End as one: a client that hangs up as soon as it has `frame` cannot end the stream
+  // between the two, with CANCELLED in place of `why`.
+  virtual void SendLast(proto::ServerFrame frame, absl::Status why) = 0;
   // Returns true if too many bytes are queued. Then the caller pauses the peer that produces them,
   // and ClientPort::OnDrained follows.
   virtual bool AskDrained() = 0;

@@ -265,8 +265,7 @@ void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill&
     failed.set_retryable(absl::IsUnavailable(why));
     failed.set_state_is_kept(is_kept);
   }
-  client.Send(std::move(frame));
-  client.End(why);
+  client.SendLast(std::move(frame), why);
 }
 
 // ---- client to executor -------------------------------------------------------------------------

@@ -65,15 +65,26 @@ class SendingStream : public Reactor {
   void Send(Out message) {
     {
       std::lock_guard lock(mutex_);
-      if (ending_ || broken_) return;
-      const size_t before = queue_.bytes();
-      queue_.Push(std::move(message));
-      OnQueued(queue_.bytes() - before);
-      if (writing_) return;
-      writing_ = true;
-      out_ = queue_.Pop();
+      if (!Enqueue(std::move(message))) return;
     }
     Write();
+  }
+
+  // Sends `message`, then ends the stream with `status`, as one: no OnCancel comes between the two.
+  void SendLast(Out message, absl::Status status) {
+    bool write = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (ending_) return;
+      write = Enqueue(std::move(message));
+      ending_ = true;
+      status_ = std::move(status);
+    }
+    if (write) {
+      Write();
+    } else {
+      FinishIfIdle();
+    }
   }
 
   // Ends the stream after the queued messages. The first status counts.
@@ -124,6 +135,18 @@ class SendingStream : public Reactor {
   virtual void OnGone() = 0;  // the stream is deleted next: drop all pointers to it
 
  private:
+  // Under the lock. True: nothing is being written, so the caller calls Write after it.
+  bool Enqueue(Out message) {
+    if (ending_ || broken_) return false;
+    const size_t before = queue_.bytes();
+    queue_.Push(std::move(message));
+    OnQueued(queue_.bytes() - before);
+    if (writing_) return false;
+    writing_ = true;
+    out_ = queue_.Pop();
+    return true;
+  }
+
   void Write() {
     if (writes_ != nullptr) writes_->Waits();
     if constexpr (std::is_same_v<Written, Out>) {

@@ -38,6 +38,9 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
 
   void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
+  void SendLast(proto::ServerFrame frame, absl::Status why) override {
+    Stream::SendLast(std::move(frame), std::move(why));
+  }
   bool AskDrained() override { return Stream::AskDrained(); }
   void ResumeReading() override { Stream::ResumeReading(); }
   bool Hold() override { return Stream::Hold(); }

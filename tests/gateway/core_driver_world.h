@@ -128,6 +128,10 @@ class ClientEnd final : public ClientEndpoint {
  public:
   void Send(proto::ServerFrame frame) override { sent.push_back(std::move(frame)); }
   void End(absl::Status why) override { ends.push_back(std::move(why)); }
+  void SendLast(proto::ServerFrame frame, absl::Status why) override {
+    Send(std::move(frame));
+    End(std::move(why));
+  }
   bool AskDrained() override { return false; }
   void ResumeReading() override {}
   bool Hold() override { return true; }

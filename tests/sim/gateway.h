@@ -280,6 +280,10 @@ class Gateway {
       connection->acceptor.open = false;
       Unhold();
     }
+    void SendLast(proto::ServerFrame frame, absl::Status why) override {
+      Send(std::move(frame));
+      End(std::move(why));
+    }
     bool AskDrained() override {
       return Inbox<proto::ClientFrame>::AskDrained(
           host_, drain_asked_, weak_from_this(), [](ClientSide& self) { self.port_.OnDrained(); });

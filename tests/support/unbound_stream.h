@@ -23,6 +23,9 @@ class UnboundClient final : public gateway::ClientEndpoint, public gateway::Valu
  public:
   void Send(proto::ServerFrame frame) override { stream_.Send(std::move(frame)); }
   void End(absl::Status why) override { stream_.End(std::move(why)); }
+  void SendLast(proto::ServerFrame frame, absl::Status why) override {
+    stream_.SendLast(std::move(frame), std::move(why));
+  }
   bool AskDrained() override { return stream_.AskDrained(); }
   void ResumeReading() override {}
   bool Hold() override { return stream_.Hold(); }
