@@ -31,11 +31,11 @@
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "worker/init/node_init.h"
-#include "worker/node/core_sets.h"
-#include "worker/node/identity.h"
-#include "worker/receipts/lease_counter.h"
-#include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
+#include "worker/receipts/lease_counter.h"
+#include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/identity.h"
+#include "worker/supervisor/supervisor.h"
 
 namespace outboard::cli {
 

@@ -8,7 +8,7 @@
 namespace outboard::limits {
 
 inline constexpr size_t kObjectBytesMax =
-    size_t{64} << 20;  // of one kernel's object: the largest reply of a compile box
+    size_t{64} << 20;  // of one kernel's object: the largest reply of a compile process
 inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector
 // What an array takes beside its bytes: its entry in the session's tables, its shape, what the
 // allocator keeps of it. Measured: 1,000,000 arrays of one byte take 305 MB, 64 of each 305 bytes

@@ -41,11 +41,11 @@ inline constexpr size_t kInlinePutBytesMax = size_t{1} << 20;
 // A larger value is sent on the stream for large values (Values in cloud.proto).
 inline constexpr size_t kInlineValueBytesMax = size_t{64} << 10;
 
-// Credit: the most that a client may have in flight. Its send window
+// The window: the most that a client may have in flight. Its send window
 // (client/session/core/send_window.h) is normally far below. Steps of 20 us over 200 ms need
 // 10,000.
-inline constexpr uint32_t kCreditItems = 16'384;
-inline constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
+inline constexpr uint32_t kWindowItems = 16'384;
+inline constexpr uint64_t kWindowBytes = uint64_t{64} << 20;
 
 // With this much not yet in a snapshot, the executor takes one ahead of schedule. A client buffers
 // up to twice that for replay.

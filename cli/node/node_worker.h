@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "proto/fleet.grpc.pb.h"
 #include "worker/init/log_sender.h"
-#include "worker/node/enrolment.h"
+#include "worker/supervisor/enrolment.h"
 
 namespace outboard::cli {
 

@@ -466,7 +466,7 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
     bound.push_back({run.variables[slot].variable, value});
   }
   // The last wait that may be cut short: after it the values name what the Run will have made.
-  ThrowIfError(session_->AwaitCredit(), sending.at);
+  ThrowIfError(session_->AwaitWindow(), sending.at);
   request.rekept.clear();
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const Result& result = results_[run.first_result + i];

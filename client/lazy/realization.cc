@@ -60,7 +60,7 @@ void Realization::Run() {
   request_.graph = encoded.bytes;
   if (repeats()) Repeat(encoded);
   // The last wait that may be cut short: after it the values name what the Run will have made.
-  ThrowIfError(session_->AwaitCredit(), at_);
+  ThrowIfError(session_->AwaitWindow(), at_);
   MakeResults();
   Settle();
   Send();

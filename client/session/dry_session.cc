@@ -26,7 +26,7 @@ class DrySession final : public Session {
     uploaded.names.resize(sources.size());
     return uploaded;
   }
-  absl::Status AwaitCredit() override { return absl::OkStatus(); }
+  absl::Status AwaitWindow() override { return absl::OkStatus(); }
   absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override {
     ++runs_;
     steps_ += request.repeat;

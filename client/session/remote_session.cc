@@ -175,7 +175,7 @@ absl::Status RemoteSession::Put(uint64_t handle, DType dtype, std::span<const in
     }
     auto copy = std::make_shared<const std::string>(bytes);
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(AwaitCredit(lock, bytes.size()));
+    OB_RETURN_IF_ERROR(AwaitWindow(lock, bytes.size()));
     core_.Put(handle, static_cast<uint32_t>(dtype), dims, std::move(copy));
     Flush();
     return absl::OkStatus();
@@ -193,7 +193,7 @@ absl::Status RemoteSession::SendPutBlob(uint64_t handle, DType dtype, std::span<
   if (root.size() != wire::kHashBytes)
     return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", root.size(), " bytes"));
   std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+  OB_RETURN_IF_ERROR(AwaitWindow(lock, 0));
   core_.PutBlob(handle, static_cast<uint32_t>(dtype), dims, total_bytes, root);
   Flush();
   return absl::OkStatus();
@@ -212,16 +212,16 @@ absl::StatusOr<wire::Uploaded> RemoteSession::Upload(std::span<const wire::BlobS
   return uploaded;
 }
 
-absl::Status RemoteSession::AwaitCredit() {
+absl::Status RemoteSession::AwaitWindow() {
   if (!here()) return ForkedError();
   std::unique_lock lock(mutex_);
-  return AwaitCredit(lock, 0);
+  return AwaitWindow(lock, 0);
 }
 
 absl::StatusOr<uint64_t> RemoteSession::Run(const RunRequest& request) {
   return Traced("run", [&]() -> absl::StatusOr<uint64_t> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0, Interruptible::kNo));
+    OB_RETURN_IF_ERROR(AwaitWindow(lock, 0, Interruptible::kNo));
     if (measured_) return absl::CancelledError("enough steps are measured for an estimate");
     auto seq = core_.Run(request);
     if (seq.ok()) {
@@ -236,7 +236,7 @@ absl::StatusOr<uint64_t> RemoteSession::Run(const RunRequest& request) {
 absl::StatusOr<uint64_t> RemoteSession::Fetch(std::span<const uint64_t> handles) {
   return Traced("fetch", [&]() -> absl::StatusOr<uint64_t> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    OB_RETURN_IF_ERROR(AwaitWindow(lock, 0));
     auto seq = core_.Fetch(handles);
     Flush();
     return seq;
@@ -247,7 +247,7 @@ absl::StatusOr<uint64_t> RemoteSession::Save(std::string_view name,
                                              std::span<const SaveEntry> entries) {
   return Traced("save", [&]() -> absl::StatusOr<uint64_t> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    OB_RETURN_IF_ERROR(AwaitWindow(lock, 0));
     auto seq = core_.Save(name, entries);
     Flush();
     return seq;
@@ -277,7 +277,7 @@ absl::StatusOr<std::vector<StoredArray>> RemoteSession::Stored(const std::string
 absl::Status RemoteSession::Keep(std::span<const KeepEntry> entries) {
   const auto call = [&]() -> absl::StatusOr<uint64_t> {
     std::unique_lock lock(mutex_);
-    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    OB_RETURN_IF_ERROR(AwaitWindow(lock, 0));
     auto seq = core_.Keep(entries);
     Flush();
     return seq;
@@ -388,7 +388,7 @@ Stats RemoteSession::stats() const {
   std::lock_guard lock(mutex_);
   core_.FillStats(stats);
   stats.blocking_round_trips = round_trips_ + blob_round_trips_;
-  stats.credit_waits = credit_waits_;
+  stats.window_waits = window_waits_;
   stats.frames_up = frames_up_;
   if (link_ != nullptr) {
     stats.bytes_up = bytes_up_before_ + link_->bytes_up();
@@ -504,13 +504,13 @@ absl::Status RemoteSession::Wait(std::unique_lock<std::mutex>& lock,
   return Sleep(lock, Clock::time_point::max(), condition);
 }
 
-absl::Status RemoteSession::AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
+absl::Status RemoteSession::AwaitWindow(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                         Interruptible interruptible) {
-  const auto may = [&] { return core_.HasCredit(bytes) || ended(); };
+  const auto may = [&] { return core_.HasWindow(bytes) || ended(); };
   const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
   if (!may()) {
     const trace::Scope scope(options_.trace, "window full", trace_session_);
-    ++credit_waits_;
+    ++window_waits_;
     do {
       OB_RETURN_IF_ERROR(Sleep(
           lock, Clock::time_point::max(), [&] { return may() || snapshot(); }, interruptible));

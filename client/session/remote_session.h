@@ -64,7 +64,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                        uint64_t total_bytes, std::string_view root) override;
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
-  absl::Status AwaitCredit() override;
+  absl::Status AwaitWindow() override;
   absl::StatusOr<uint64_t> Run(const RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries) override;
@@ -126,7 +126,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   // As Sleep, for an answer of the other side.
   absl::Status Wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
   // Sleeps until an item with this many bytes may be sent.
-  absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
+  absl::Status AwaitWindow(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                            Interruptible interruptible = Interruptible::kYes);
 
   // PutBlob without a span of its own.
@@ -189,7 +189,7 @@ class RemoteSession final : public Session, public Estimated, private LinkListen
   std::deque<std::pair<uint64_t, uint64_t>> steps_by_seq_;  // in flight: seq, steps up to there
   Clock::duration slept_{};  // of callers, in Sleep
   bool measured_ = false;    // `outboard estimate --measure` has what it wants
-  uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
+  uint64_t round_trips_ = 0, window_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
   std::unique_ptr<ConsoleProgress> progress_;  // from Open to Close

@@ -12,7 +12,7 @@
 // Put of more than wire::kInlinePutBytesMax (also an upload) wait for the other side, and so does
 // any call that finds the window full (client/session/core/send_window.h).
 // Stats::blocking_round_trips counts how often a caller slept for an answer. Sleeping because the
-// cloud is busy is no round trip; it is counted as credit_waits. Maximum waits:
+// cloud is busy is no round trip; it is counted as window_waits. Maximum waits:
 //     Connect   connect_timeout to reach the target, open_timeout to be given a device
 //     Await, AwaitSaved, Sync, Upload, a Put, a full window
 //               as long as the session lives. It lives while its gateway answers: a connection
@@ -28,7 +28,7 @@
 //     Close     10 s; 1 s where there is no connection
 // A hook (client/session/waiting.h) can interrupt every wait except those of Run, Close and Stored,
 // which are bounded. An interrupted call has taken and sent nothing, and the session continues. To
-// make the wait of a Run interruptible, call AwaitCredit before it.
+// make the wait of a Run interruptible, call AwaitWindow before it.
 //
 // Errors. A call fails only for reasons known locally: an invalid argument, a session that has
 // ended. A failed computation fails Await of each value that depends on it, with the first cause
@@ -106,7 +106,7 @@ class Session {
   virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
 
   // Waits until the window has space for a Run.
-  virtual absl::Status AwaitCredit() = 0;
+  virtual absl::Status AwaitWindow() = 0;
   // Returns the Run's sequence number.
   virtual absl::StatusOr<uint64_t> Run(const session::RunRequest& request) = 0;
 

@@ -13,7 +13,7 @@ struct Stats {
   uint64_t runs = 0;
   uint64_t steps = 0;                 // as runs, but a Run repeated K times counts K
   uint64_t blocking_round_trips = 0;  // a caller slept for an answer
-  uint64_t credit_waits = 0;  // a caller slept because the window was full: the cloud was busy
+  uint64_t window_waits = 0;  // a caller slept because the window was full: the cloud was busy
   uint64_t window_items = 0;  // how many items may be in flight now (core/send_window.h)
   double round_trip_ms = 0;   // the recent minimum: the network and one step; 0: unknown
   uint64_t frames_up = 0;

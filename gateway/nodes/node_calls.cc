@@ -10,8 +10,8 @@
 #include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_logs.h"
 #include "gateway/server/authenticator.h"
-#include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
+#include "gateway/streams/work_queues.h"
 #include "gateway/tls/fleet_door.h"
 #include "gateway/tls/worker_admission.h"
 #include "telemetry/log.h"
@@ -43,7 +43,7 @@ void AddDriver(DriverRows& drivers, const proto::NodeFacts& facts, proto::EnrolR
 }  // namespace
 
 grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
-    grpc::CallbackServerContext* context, const Nodes& nodes, FleetDoor* door, Turns* turns) {
+    grpc::CallbackServerContext* context, const Nodes& nodes, FleetDoor* door, WorkQueues* queues) {
   using Call = UnaryCall<proto::EnrolNodeRequest, proto::EnrolReply>;
   const std::string peer = Authenticator::CredentialsOf(*context).peer;
   const auto let_in = [nodes, door, peer](CallRecord&, const Call::Then& then) {
@@ -54,7 +54,7 @@ grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolN
   };
   const auto enrol = [=](const Admitted&, const proto::EnrolNodeRequest* request,
                          proto::EnrolReply* reply, const Call::Done& done) {
-    turns->pool.Post(kNoAccount, [=] {  // signs, writes files
+    queues->pool.Post(kNoAccount, [=] {  // signs, writes files
       // A claim is good once: it is not spent on a node that has given up waiting.
       if (context->IsCancelled()) return done(absl::CancelledError("the node has hung up"));
       const auto answer =
@@ -73,12 +73,12 @@ grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolN
       done(absl::OkStatus());
     });
   };
-  return new Call(CallMethod::kEnrolNode, context, &turns->requests, let_in, enrol);
+  return new Call(CallMethod::kEnrolNode, context, &queues->requests, let_in, enrol);
 }
 
 grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
     grpc::CallbackServerContext* context, const Nodes& nodes, WorkerAdmission* admission,
-    Turns* turns) {
+    WorkQueues* queues) {
   using Call = UnaryCall<proto::NodeLogRequest, proto::NodeLogReply>;
   const std::string serial =
       admission == nullptr ? "" : admission->NodeOf(*context->auth_context());
@@ -87,17 +87,17 @@ grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLo
     if (!serial.empty()) return then(Admitted{});
     then(absl::PermissionDeniedError("only a node that has enrolled has a log here"));
   };
-  const auto keep = [nodes, serial, turns](const Admitted&, const proto::NodeLogRequest* request,
+  const auto keep = [nodes, serial, queues](const Admitted&, const proto::NodeLogRequest* request,
                                            proto::NodeLogReply*, const Call::Done& done) {
     if (request->lines_size() > kNodeLogLinesMax)
       return done(absl::InvalidArgumentError(
           absl::StrCat("NodeLog: ", request->lines_size(), " lines; limit ", kNodeLogLinesMax)));
-    turns->pool.Post(kNoAccount, [nodes, serial, request, done] {
+    queues->pool.Post(kNoAccount, [nodes, serial, request, done] {
       std::vector<std::string_view> lines(request->lines().begin(), request->lines().end());
       done(nodes.logs->Append(serial, lines));
     });
   };
-  return new Call(CallMethod::kNodeLog, context, &turns->requests, let_in, keep);
+  return new Call(CallMethod::kNodeLog, context, &queues->requests, let_in, keep);
 }
 
 }  // namespace outboard::gateway

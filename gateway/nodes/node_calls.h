@@ -16,7 +16,7 @@ class NodeEnrolment;
 class NodeKeeper;
 class NodeLogs;
 class WorkerAdmission;
-struct Turns;
+struct WorkQueues;
 
 // Null where the port has no TLS: then both calls are FAILED_PRECONDITION.
 struct Nodes {
@@ -27,10 +27,10 @@ struct Nodes {
 };
 
 grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* ServeEnrolNode(
-    grpc::CallbackServerContext* context, const Nodes& nodes, FleetDoor* door, Turns* turns);
+    grpc::CallbackServerContext* context, const Nodes& nodes, FleetDoor* door, WorkQueues* queues);
 
 grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* ServeNodeLog(
     grpc::CallbackServerContext* context, const Nodes& nodes, WorkerAdmission* admission,
-    Turns* turns);
+    WorkQueues* queues);
 
 }  // namespace outboard::gateway

@@ -89,7 +89,7 @@ UnaryCall<Request, Reply>* BlobService::Answer(
     std::function<absl::Status(TenantId, const Request*, Reply*)> body) {
   using Call = UnaryCall<Request, Reply>;
   return new Call(
-      method, context, &turns_->requests,
+      method, context, &queues_->requests,
       [this, caller = Caller::Of(*context)](CallRecord& record, typename Call::Then then) {
         if (caller.session.has_value()) record.SetSession(*caller.session);
         record.SetPeer(PeerOf(caller));

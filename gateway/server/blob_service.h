@@ -18,8 +18,8 @@
 #include "gateway/server/caller.h"
 #include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
-#include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
+#include "gateway/streams/work_queues.h"
 #include "proto/cloud.grpc.pb.h"
 #include "telemetry/metric.h"
 
@@ -36,13 +36,13 @@ class BlobService final
     : public StreamedService<proto::Blobs::WithRawCallbackMethod_Upload<proto::Blobs::Service>> {
  public:
   BlobService(BlobCallers callers, BlobStore* store, BlobRetention* blob_retention, KeyDoor* door,
-              CoreDriver* driver, Turns* turns)
+              CoreDriver* driver, WorkQueues* queues)
       : callers_(callers),
         store_(store),
         blob_retention_(blob_retention),
         door_(door),
         driver_(driver),
-        turns_(turns) {
+        queues_(queues) {
     Serve(0, &BlobService::ServeMissing);
     Serve(2, &BlobService::ServeCommit);
     Serve(3, &BlobService::ServeList);
@@ -75,7 +75,7 @@ class BlobService final
       telemetry::CallMethod method, grpc::CallbackServerContext* context,
       std::function<absl::Status(TenantId, const Request*, Reply*)> body);
   void Post(TenantId tenant, std::function<void()> job) {
-    turns_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
+    queues_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
 
   const BlobCallers callers_;
@@ -83,7 +83,7 @@ class BlobService final
   BlobRetention* const blob_retention_;
   KeyDoor* const door_;
   CoreDriver* const driver_;
-  Turns* const turns_;
+  WorkQueues* const queues_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
   KeyWatch watch_{door_};

@@ -33,8 +33,8 @@
 #include "gateway/doors/refusals.h"
 #include "gateway/groups/group_snapshots.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/driver_rows.h"
+#include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_keeper.h"
 #include "gateway/nodes/node_logs.h"
 #include "gateway/nodes/power_hook.h"
@@ -78,24 +78,24 @@ constexpr std::chrono::seconds kFirstAuditWithin{2};
 // Threads: any.
 class ProcessHost final : public DriverHost {
  public:
-  explicit ProcessHost(Turns* turns) : turns_(turns) {}
+  explicit ProcessHost(WorkQueues* queues) : queues_(queues) {}
   void SetDoor(KeyDoor* door) { door_ = door; }
   MonoTime Now() override { return MonoNow(); }
   WallTime WallNow() override { return gateway::WallNow(); }
   Token DrawToken() override { return Draw<Token>(); }
-  void Post(std::function<void()> job) override { turns_->pool.Post(kOwnTurn, std::move(job)); }
+  void Post(std::function<void()> job) override { queues_->pool.Post(kOwnTurn, std::move(job)); }
   void PostFor(TenantId tenant, std::function<void()> job) override {
-    turns_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
+    queues_->pool.Post(static_cast<uint64_t>(tenant.value), std::move(job));
   }
   void PostKeys(std::function<void()> job) override { door_->Post(std::move(job)); }
   void StepPasses(TenantId tenant) override {
-    turns_->steps.Note(tenant, StepTimes::Clock::now());
+    queues_->steps.Note(tenant, StepTimes::Clock::now());
   }
 
  private:
   static constexpr uint64_t kOwnTurn = 0;  // no account has this number
 
-  Turns* const turns_;
+  WorkQueues* const queues_;
   KeyDoor* door_ = nullptr;
 };
 
@@ -341,23 +341,23 @@ class Gateway::Impl {
                       node_drivers_.get()};
     if (node_keeper_ != nullptr) node_keeper_->Start();
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            fleet_door_.get(), admission_.get(), nodes, &turns_);
+                                            fleet_door_.get(), admission_.get(), nodes, &queues_);
     if (!options_.no_auth)
       own_fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                                  door_.get(), &turns_);
+                                                  door_.get(), &queues_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
-                                           door_.get(), driver_.get(), &turns_);
+                                           door_.get(), driver_.get(), &queues_);
     };
     blob_service_ = blobs_for(BlobCallers::kClients);
     fleet_blobs_ = blobs_for(BlobCallers::kExecutors);
-    store_service_ = std::make_unique<StoreService>(blob_retention_.get(), door_.get(), &turns_);
+    store_service_ = std::make_unique<StoreService>(blob_retention_.get(), door_.get(), &queues_);
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
                                                 heads_.get(), receipts_.get(), driver_.get(),
                                                 options_.core.price_per_hour,
-                                                door_.get(), &turns_);
+                                                door_.get(), &queues_);
     ConnectionLimits limits = DefaultConnectionLimits();
     limits.per_address = options_.connections_per_address;
     limits.proxies = options_.proxies;
@@ -492,7 +492,7 @@ class Gateway::Impl {
     local_.reset();
     ticker_.reset();
     figures_.reset();
-    turns_.Stop();
+    queues_.Stop();
     if (door_ != nullptr) door_->Stop();
     if (fleet_door_ != nullptr) fleet_door_->Stop();
     clients_.reset();
@@ -504,8 +504,8 @@ class Gateway::Impl {
   GatewayOptions options_;
   FolderLock folder_lock_;
   Refusals refusals_;
-  Turns turns_;
-  ProcessHost host_{&turns_};
+  WorkQueues queues_;
+  ProcessHost host_{&queues_};
   std::unique_ptr<Accounts> accounts_, keys_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;

@@ -42,12 +42,12 @@ void LetIn(grpc::CallbackServerContext* context, KeyDoor* door, Scopes any_of, C
 // Answers in the account's turn, when its key is good.
 template <typename Request, typename Reply>
 UnaryCall<Request, Reply>* AnswerInTurn(
-    CallMethod method, grpc::CallbackServerContext* context, KeyDoor* door, Turns* turns,
+    CallMethod method, grpc::CallbackServerContext* context, KeyDoor* door, WorkQueues* queues,
     FairQueue& queue, Scopes any_of,
     std::function<absl::Status(const Identity&, const Request*, Reply*)> body) {
   using Call = UnaryCall<Request, Reply>;
   return new Call(
-      method, context, &turns->requests,
+      method, context, &queues->requests,
       [context, door, any_of](CallRecord& record, typename Call::Then then) {
         LetIn(context, door, any_of, record, std::move(then));
       },
@@ -111,7 +111,7 @@ grpc::ServerBidiReactor<proto::ValuesRequest, proto::ServerFrame>* CloudService:
 grpc::ServerBidiReactor<proto::CreateKeyRequest, proto::CreateKeyReply>*
 AccountService::ServeCreateKey(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::CreateKeyRequest, proto::CreateKeyReply>(
-      CallMethod::kCreateKey, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      CallMethod::kCreateKey, context, door_, queues_, queues_->books, KeyScope::kAdmin,
       [this](const Identity& who, const proto::CreateKeyRequest* request,
              proto::CreateKeyReply* reply) {
         auto rights = RightsOf(*request, who.rights);
@@ -128,7 +128,7 @@ AccountService::ServeCreateKey(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::ListKeysRequest, proto::ListKeysReply>*
 AccountService::ServeListKeys(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::ListKeysRequest, proto::ListKeysReply>(
-      CallMethod::kListKeys, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      CallMethod::kListKeys, context, door_, queues_, queues_->books, KeyScope::kAdmin,
       [this](const Identity& who, const proto::ListKeysRequest* request,
              proto::ListKeysReply* reply) {
         auto keys = accounts_->ListKeys(who.tenant);
@@ -141,7 +141,7 @@ AccountService::ServeListKeys(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::RevokeKeyRequest, proto::RevokeKeyReply>*
 AccountService::ServeRevokeKey(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::RevokeKeyRequest, proto::RevokeKeyReply>(
-      CallMethod::kRevokeKey, context, door_, turns_, turns_->books, KeyScope::kAdmin,
+      CallMethod::kRevokeKey, context, door_, queues_, queues_->books, KeyScope::kAdmin,
       [this](const Identity& who, const proto::RevokeKeyRequest* request,
              proto::RevokeKeyReply* reply) {
         return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
@@ -151,7 +151,7 @@ AccountService::ServeRevokeKey(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::UsageRequest, proto::UsageReply>* AccountService::ServeUsage(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::UsageRequest, proto::UsageReply>(
-      CallMethod::kUsage, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      CallMethod::kUsage, context, door_, queues_, queues_->reports, KeyScope::kUsage,
       [this](const Identity& who, const proto::UsageRequest* request, proto::UsageReply* reply) {
         const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
         absl::StatusOr<UsagePage> page = [&] {
@@ -226,7 +226,7 @@ void AddClasses(const CoreDriver& driver, MicroUsd price_per_hour,
 grpc::ServerBidiReactor<proto::ListSessionsRequest, proto::ListSessionsReply>*
 AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::ListSessionsRequest, proto::ListSessionsReply>(
-      CallMethod::kListSessions, context, door_, turns_, turns_->reports,
+      CallMethod::kListSessions, context, door_, queues_, queues_->reports,
       Scopes{KeyScope::kRun, KeyScope::kUsage},
       [this](const Identity& who, const proto::ListSessionsRequest* request,
              proto::ListSessionsReply* reply) {
@@ -251,7 +251,7 @@ AccountService::ServeListSessions(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::StopSessionRequest, proto::StopSessionReply>*
 AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StopSessionRequest, proto::StopSessionReply>(
-      CallMethod::kStopSession, context, door_, turns_, turns_->reports, KeyScope::kRun,
+      CallMethod::kStopSession, context, door_, queues_, queues_->reports, KeyScope::kRun,
       [this](const Identity& who, const proto::StopSessionRequest* request,
              proto::StopSessionReply* reply) {
         const auto stopped = driver_->StopSession(who.tenant, request->session());
@@ -266,7 +266,7 @@ AccountService::ServeStopSession(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::InvoiceRequest, proto::InvoiceReply>* AccountService::ServeInvoice(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::InvoiceRequest, proto::InvoiceReply>(
-      CallMethod::kInvoice, context, door_, turns_, turns_->reports, KeyScope::kUsage,
+      CallMethod::kInvoice, context, door_, queues_, queues_->reports, KeyScope::kUsage,
       [this](const Identity& who, const proto::InvoiceRequest* request,
              proto::InvoiceReply* reply) {
         return InvoicePage(*ledger_, *heads_, *receipts_, who.tenant, request->after(), *reply);
@@ -338,13 +338,13 @@ FleetDoor* FleetService::DoorFor(const grpc::CallbackServerContext& context) con
 grpc::ServerBidiReactor<proto::EnrolNodeRequest, proto::EnrolReply>* FleetService::ServeEnrolNode(
     grpc::CallbackServerContext* context) {
   if (keys_ != nullptr) return new Refusal<proto::EnrolNodeRequest, proto::EnrolReply>(*context);
-  return gateway::ServeEnrolNode(context, nodes_, door_, turns_);
+  return gateway::ServeEnrolNode(context, nodes_, door_, queues_);
 }
 
 grpc::ServerBidiReactor<proto::NodeLogRequest, proto::NodeLogReply>* FleetService::ServeNodeLog(
     grpc::CallbackServerContext* context) {
   if (keys_ != nullptr) return new Refusal<proto::NodeLogRequest, proto::NodeLogReply>(*context);
-  return gateway::ServeNodeLog(context, nodes_, admission_, turns_);
+  return gateway::ServeNodeLog(context, nodes_, admission_, queues_);
 }
 
 grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::ServeEnrol(
@@ -361,7 +361,7 @@ grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::S
   const auto enrol = [this, context](const Admitted&, const proto::EnrolRequest* request,
                                      proto::EnrolReply* reply, const Call::Done& done) {
     constexpr uint64_t kNoAccount = 0;                                     // accounts count from 1
-    turns_->pool.Post(kNoAccount, [this, context, request, reply, done] {  // signs, writes a file
+    queues_->pool.Post(kNoAccount, [this, context, request, reply, done] {  // signs, writes a file
       // A token is good once: it is not spent on a worker that has given up waiting.
       if (context->IsCancelled()) return done(absl::CancelledError("the worker has hung up"));
       const auto chain = admission_->Enrol(*context->auth_context(), request->certificate_request(),
@@ -372,7 +372,7 @@ grpc::ServerBidiReactor<proto::EnrolRequest, proto::EnrolReply>* FleetService::S
       done(chain.status());
     });
   };
-  return new Call(CallMethod::kEnrol, context, &turns_->requests, let_in, enrol);
+  return new Call(CallMethod::kEnrol, context, &queues_->requests, let_in, enrol);
 }
 
 grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::ServeKeep(
@@ -398,11 +398,11 @@ grpc::ServerBidiReactor<proto::KeepRequest, proto::KeepReply>* FleetService::Ser
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return done(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const TenantId tenant = admitted.identity.tenant;
-    turns_->pool.Post(AccountOf(admitted), [=, this] {
+    queues_->pool.Post(AccountOf(admitted), [=, this] {
       KeepFor(tenant, caller, *manifest, *request, done);
     });
   };
-  return new Call(CallMethod::kKeep, context, &turns_->requests, let_in, keep);
+  return new Call(CallMethod::kKeep, context, &queues_->requests, let_in, keep);
 }
 
 void FleetService::KeepFor(TenantId tenant, const Caller& caller, const wire::Hash& manifest,
@@ -475,7 +475,7 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 grpc::ServerBidiReactor<proto::StoreListRequest, proto::StoreListReply>* StoreService::ServeList(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StoreListRequest, proto::StoreListReply>(
-      CallMethod::kStoreList, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      CallMethod::kStoreList, context, door_, queues_, queues_->pool, KeyScope::kStore,
       [this](const Identity& who, const proto::StoreListRequest* request,
              proto::StoreListReply* reply) {
         auto rows = blob_retention_->names().List(who.tenant, request->prefix(), request->after(),
@@ -491,7 +491,7 @@ grpc::ServerBidiReactor<proto::StoreListRequest, proto::StoreListReply>* StoreSe
 grpc::ServerBidiReactor<proto::StoreGetRequest, proto::StoreGetReply>* StoreService::ServeGet(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StoreGetRequest, proto::StoreGetReply>(
-      CallMethod::kStoreGet, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      CallMethod::kStoreGet, context, door_, queues_, queues_->pool, KeyScope::kStore,
       [this](const Identity& who, const proto::StoreGetRequest* request,
              proto::StoreGetReply* reply) {
         auto stored = blob_retention_->Get(who.tenant, request->name());
@@ -508,7 +508,7 @@ grpc::ServerBidiReactor<proto::StoreSetRequest, proto::StoreSetReply>* StoreServ
     grpc::CallbackServerContext* context) {
   using Call = UnaryCall<proto::StoreSetRequest, proto::StoreSetReply>;
   return new Call(
-      CallMethod::kStoreSet, context, &turns_->requests,
+      CallMethod::kStoreSet, context, &queues_->requests,
       [context, door = door_](CallRecord& record, Call::Then then) {
         LetIn(context, door, KeyScope::kStore, record, std::move(then));
       },
@@ -520,7 +520,7 @@ grpc::ServerBidiReactor<proto::StoreSetRequest, proto::StoreSetReply>* StoreServ
           if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
           done(std::move(status));
         };
-        turns_->pool.Post(AccountOf(caller), [this, tenant, request, written] {
+        queues_->pool.Post(AccountOf(caller), [this, tenant, request, written] {
           blob_retention_->Set(tenant, request->name(), request->checkpoint(), written);
         });
       });
@@ -529,7 +529,7 @@ grpc::ServerBidiReactor<proto::StoreSetRequest, proto::StoreSetReply>* StoreServ
 grpc::ServerBidiReactor<proto::StoreRemoveRequest, proto::StoreRemoveReply>*
 StoreService::ServeRemove(grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StoreRemoveRequest, proto::StoreRemoveReply>(
-      CallMethod::kStoreRemove, context, door_, turns_, turns_->books, KeyScope::kStore,
+      CallMethod::kStoreRemove, context, door_, queues_, queues_->books, KeyScope::kStore,
       [this](const Identity& who, const proto::StoreRemoveRequest* request,
              proto::StoreRemoveReply* reply) {
         auto freed_bytes = blob_retention_->Remove(who.tenant, request->name());
@@ -541,7 +541,7 @@ StoreService::ServeRemove(grpc::CallbackServerContext* context) {
 grpc::ServerBidiReactor<proto::StorePinRequest, proto::StorePinReply>* StoreService::ServePin(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StorePinRequest, proto::StorePinReply>(
-      CallMethod::kStorePin, context, door_, turns_, turns_->books, KeyScope::kStore,
+      CallMethod::kStorePin, context, door_, queues_, queues_->books, KeyScope::kStore,
       [this](const Identity& who, const proto::StorePinRequest* request,
              proto::StorePinReply* reply) {
         return blob_retention_->Pin(who.tenant, request->name(), request->pinned());
@@ -551,7 +551,7 @@ grpc::ServerBidiReactor<proto::StorePinRequest, proto::StorePinReply>* StoreServ
 grpc::ServerBidiReactor<proto::StoreUsageRequest, proto::StoreUsageReply>* StoreService::ServeUsage(
     grpc::CallbackServerContext* context) {
   return AnswerInTurn<proto::StoreUsageRequest, proto::StoreUsageReply>(
-      CallMethod::kStoreUsage, context, door_, turns_, turns_->pool, KeyScope::kStore,
+      CallMethod::kStoreUsage, context, door_, queues_, queues_->pool, KeyScope::kStore,
       [this](const Identity& who, const proto::StoreUsageRequest* request,
              proto::StoreUsageReply* reply) {
         auto usage = blob_retention_->UsageOf(who.tenant);

@@ -2,7 +2,7 @@
 // in (gateway/doors/key_door.h), starts a stream or a job in its account's turn, and makes no
 // decisions.
 //
-// Threads: any. Disk and SQL on those of Turns.
+// Threads: any. Disk and SQL on those of WorkQueues.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@
 #include "gateway/server/authenticator.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/stall_watch.h"
-#include "gateway/streams/turns.h"
 #include "gateway/streams/unary_call.h"
+#include "gateway/streams/work_queues.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
@@ -64,7 +64,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
                  HeadSigner* heads, ReceiptRows* receipts, CoreDriver* driver,
-                 MicroUsd price_per_hour, KeyDoor* door, Turns* turns)
+                 MicroUsd price_per_hour, KeyDoor* door, WorkQueues* queues)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
@@ -73,7 +73,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
         driver_(driver),
         price_per_hour_(price_per_hour),
         door_(door),
-        turns_(turns) {
+        queues_(queues) {
     Serve(0, &AccountService::ServeCreateKey);
     Serve(1, &AccountService::ServeListKeys);
     Serve(2, &AccountService::ServeRevokeKey);
@@ -107,7 +107,7 @@ class AccountService final : public StreamedService<proto::Account::Service> {
   CoreDriver* const driver_;
   const MicroUsd price_per_hour_;  // where there is no price file
   KeyDoor* const door_;
-  Turns* const turns_;
+  WorkQueues* const queues_;
 };
 
 // FleetService (fleet.proto): workers and their executors. Blobs that an executor stores become the
@@ -122,24 +122,24 @@ class FleetService final : public StreamedFleet {
  public:
   // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
-               WorkerAdmission* admission, const Nodes& nodes, Turns* turns)
-      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, nodes, turns) {}
+               WorkerAdmission* admission, const Nodes& nodes, WorkQueues* queues)
+      : FleetService(driver, blob_retention, door, admission, /*keys=*/nullptr, nodes, queues) {}
   // Where clients connect: of machines of an account's own, which show its key. Whoever shows
   // something else is refused, the fleet secret included.
-  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, Turns* turns)
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, KeyDoor* keys, WorkQueues* queues)
       : FleetService(driver, blob_retention, /*door=*/nullptr, /*admission=*/nullptr, keys, Nodes{},
-                     turns) {}
+                     queues) {}
 
  private:
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, FleetDoor* door,
-               WorkerAdmission* admission, KeyDoor* keys, const Nodes& nodes, Turns* turns)
+               WorkerAdmission* admission, KeyDoor* keys, const Nodes& nodes, WorkQueues* queues)
       : driver_(driver),
         blob_retention_(blob_retention),
         door_(door),
         keys_(keys),
         admission_(admission),
         nodes_(nodes),
-        turns_(turns) {
+        queues_(queues) {
     Serve(0, &FleetService::ServeEnrol);
     Serve(3, &FleetService::ServeKeep);
     Serve(4, &FleetService::ServeEnrolNode);
@@ -174,7 +174,7 @@ class FleetService final : public StreamedFleet {
   KeyDoor* const keys_;
   WorkerAdmission* const admission_;
   const Nodes nodes_;
-  Turns* const turns_;
+  WorkQueues* const queues_;
 };
 
 // In FleetService's place where clients connect without keys: whoever tries to join there is
@@ -205,8 +205,8 @@ class NoFleetService final : public StreamedFleet {
 // of BlobRetention, which decides. Threads: any; disk and SQL on the pool.
 class StoreService final : public StreamedService<proto::Store::Service> {
  public:
-  StoreService(BlobRetention* blob_retention, KeyDoor* door, Turns* turns)
-      : blob_retention_(blob_retention), door_(door), turns_(turns) {
+  StoreService(BlobRetention* blob_retention, KeyDoor* door, WorkQueues* queues)
+      : blob_retention_(blob_retention), door_(door), queues_(queues) {
     Serve(0, &StoreService::ServeList);
     Serve(1, &StoreService::ServeGet);
     Serve(2, &StoreService::ServeSet);
@@ -230,7 +230,7 @@ class StoreService final : public StreamedService<proto::Store::Service> {
  private:
   BlobRetention* const blob_retention_;
   KeyDoor* const door_;
-  Turns* const turns_;
+  WorkQueues* const queues_;
 };
 
 }  // namespace outboard::gateway

@@ -1,6 +1,6 @@
 // Loads a relocatable x86-64 object into this process, without a linker and without LLVM.
 //
-// An object comes from a compile box, which is not trusted, since malicious input may have
+// An object comes from a compile process, which is not trusted, since malicious input may have
 // compromised it: every offset in the file is checked, and a kernel can call only the functions
 // that symbols.h lists. (The code itself is not checked: the executor that runs it holds one
 // session and nothing else.)

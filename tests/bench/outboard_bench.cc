@@ -239,7 +239,7 @@ void Overhead() {
   const session::Stats stats = loopback->stats();
   Report("registered_steps_per_s", there, "1/s", absl::StrFormat("in process: %.0f", here),
          absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for credit, a window of %d",
-                         stats.credit_waits, stats.window_items));
+                         stats.window_waits, stats.window_items));
   OB_CHECK_OK(loopback->Close());
   OB_CHECK_OK(in_process->Close());
 }

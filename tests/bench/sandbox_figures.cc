@@ -19,8 +19,8 @@
 #include "tests/bench/report.h"
 #include "tests/support/port_alone.h"
 #include "tests/support/step.h"
-#include "worker/node/supervisor.h"
 #include "worker/sandbox/granted_parts.h"
+#include "worker/supervisor/supervisor.h"
 
 namespace outboard::bench {
 namespace {

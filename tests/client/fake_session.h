@@ -24,7 +24,7 @@ class FakeSession : public Session {
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                        uint64_t size_bytes, std::string_view root) override;
-  absl::Status AwaitCredit() override { return credit; }
+  absl::Status AwaitWindow() override { return credit; }
   absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::StatusOr<uint64_t> Save(std::string_view name,

@@ -1,5 +1,6 @@
 // The client library brings no compiler along: a program of ours loads no LLVM, and links none of
-// the libraries that make or run kernels. Both checks are tried on the compile box, which has them.
+// the libraries that make or run kernels. Both checks are tried on the compile process, which has
+// them.
 #include <gtest/gtest.h>
 
 #include <array>

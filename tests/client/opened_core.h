@@ -19,8 +19,8 @@ inline proto::ServerFrame OpenedFrame(uint64_t epoch, uint64_t applied = 0, uint
   opened.set_applied_seq(applied);
   opened.set_protocol(wire::kProtocolVersion);
   if (items > 0) {
-    opened.mutable_credit()->set_items_in_flight_max(items);
-    opened.mutable_credit()->set_bytes_in_flight_max(100);
+    opened.mutable_window()->set_items_in_flight_max(items);
+    opened.mutable_window()->set_bytes_in_flight_max(100);
   }
   return frame;
 }

@@ -272,19 +272,19 @@ TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {
   core.Get(Recoverable(2, 0));
   const uint64_t most = 2 * wire::kNotDurableItemsMax;
   for (uint64_t seq = 1; seq <= most; ++seq) {
-    ASSERT_TRUE(core.HasCredit(0)) << seq;
+    ASSERT_TRUE(core.HasWindow(0)) << seq;
     ASSERT_TRUE(core.Run(OfGraph('a')).ok());
     core.TakeFrames();
     core.Get(DoneFrame(2, seq));
   }
-  EXPECT_FALSE(core.HasCredit(0));
+  EXPECT_FALSE(core.HasWindow(0));
   EXPECT_TRUE(core.AwaitsSnapshot(0));
   core.Get(DurableFrame(2, most, 1));
-  EXPECT_TRUE(core.HasCredit(0));
+  EXPECT_TRUE(core.HasWindow(0));
   ASSERT_TRUE(core.Run(OfGraph('a')).ok());
   EXPECT_TRUE(core.AwaitsSnapshot(0));
   core.GiveUpRecovery();
-  EXPECT_TRUE(core.HasCredit(0));
+  EXPECT_TRUE(core.HasWindow(0));
   core.Get(Recoverable(3, 5));
   EXPECT_EQ(core.state(), SessionCore::State::kEnded);
   test::ExpectAsDocumented(
@@ -502,15 +502,15 @@ TEST(SessionCore, ARunThatNoGatewayAcceptsIsRefused) {
 TEST(SessionCore, CreditBoundsItemsAndBytes) {
   Opened core(/*items=*/3);
   auto bytes = std::make_shared<const std::string>(80, 'x');
-  EXPECT_TRUE(core.HasCredit(1000));  // alone, anything may go
+  EXPECT_TRUE(core.HasWindow(1000));  // alone, anything may go
   core.Put(1, 0, kTwo, bytes);
-  EXPECT_TRUE(core.HasCredit(20));
-  EXPECT_FALSE(core.HasCredit(21));
+  EXPECT_TRUE(core.HasWindow(20));
+  EXPECT_FALSE(core.HasWindow(21));
   ASSERT_TRUE(core.Run(OfGraph('a')).ok());
   ASSERT_TRUE(core.Run(OfGraph('a')).ok());
-  EXPECT_FALSE(core.HasCredit(0));
+  EXPECT_FALSE(core.HasWindow(0));
   core.Get(DoneFrame(1, 1));
-  EXPECT_TRUE(core.HasCredit(100));
+  EXPECT_TRUE(core.HasWindow(100));
 }
 
 TEST(SessionCore, AServerThatLiesHarmsNothing) {

@@ -50,8 +50,8 @@ class QuietLink : public Link {
         Answer([](proto::ServerFrame& frame) {
           proto::Opened& opened = *frame.add_items()->mutable_opened();
           opened.set_protocol(wire::kProtocolVersion);
-          opened.mutable_credit()->set_items_in_flight_max(2);
-          opened.mutable_credit()->set_bytes_in_flight_max(1000);
+          opened.mutable_window()->set_items_in_flight_max(2);
+          opened.mutable_window()->set_bytes_in_flight_max(1000);
         });
       if (item.has_close()) threads_.emplace_back([this] { listener_->OnEnd(absl::OkStatus()); });
     }
@@ -166,7 +166,7 @@ TEST_F(WaitingTest, CreditIsAwaitedInterruptiblyAndARunIsNot) {
     if (i == 0) first = seq;
   }
   stop = true;
-  EXPECT_EQ(session_->AwaitCredit().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(session_->AwaitWindow().code(), absl::StatusCode::kCancelled);
   const int64_t dims[] = {2};
   EXPECT_EQ(session_->Put(9, DType::kBool, dims, "ab").code(), absl::StatusCode::kCancelled);
   const int before = begun;

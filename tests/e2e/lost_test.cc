@@ -53,7 +53,7 @@ TEST_F(LostTest, AKilledExecutorCostsItsSessionOnly) {
   EXPECT_TRUE(Step(*next).ok());
 }
 
-TEST_F(LostTest, AKilledCompileBoxIsNotNoticed) {
+TEST_F(LostTest, AKilledCompileProcessIsNotNoticed) {
   cluster_.StartUp(1);
   auto session = cluster_.Connect();
   ASSERT_NE(session, nullptr);

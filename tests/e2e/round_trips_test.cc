@@ -29,15 +29,15 @@ class RoundTripsTest : public test::CloudTrainingTest, public ::testing::WithPar
   }
 
   static uint64_t RoundTrips() { return SessionIfConnected()->stats().blocking_round_trips; }
-  static uint64_t CreditWaits() { return SessionIfConnected()->stats().credit_waits; }
+  static uint64_t WindowWaits() { return SessionIfConnected()->stats().window_waits; }
 
   // Calls `work`. However slow this thread is, no answer arrives before it waits for one.
   void AnsweredOnceItWaits(const std::function<void()>& work) {
     proxy_->Stall(Way::kDown);
-    const uint64_t waits = RoundTrips() + CreditWaits();
+    const uint64_t waits = RoundTrips() + WindowWaits();
     std::atomic<bool> done = false;
     std::thread watch([&] {
-      test::Eventually([&] { return done || RoundTrips() + CreditWaits() != waits; });
+      test::Eventually([&] { return done || RoundTrips() + WindowWaits() != waits; });
       proxy_->Resume(Way::kDown);
     });
     work();
@@ -66,13 +66,13 @@ TEST_P(RoundTripsTest, OneForSeveralValuesOfAStep) {
   // After a step that took unusually long, one item alone may be in flight for a moment
   // (client/session/core/send_window.h). The second step then waits, and that is not measured here.
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const uint64_t round_trips = RoundTrips(), credit_waits = CreditWaits();
+    const uint64_t round_trips = RoundTrips(), window_waits = WindowWaits();
     AnsweredOnceItWaits([&] {
       const Tensor first = training.Step(), second = training.Step();
       second.item();
       first.item();  // came with it
     });
-    if (CreditWaits() != credit_waits) continue;
+    if (WindowWaits() != window_waits) continue;
     EXPECT_EQ(RoundTrips(), round_trips + 1);
     return;
   }

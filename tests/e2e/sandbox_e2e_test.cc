@@ -14,8 +14,8 @@
 #include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/processes.h"
-#include "worker/node/core_sets.h"
 #include "worker/sandbox/granted_parts.h"
+#include "worker/supervisor/core_sets.h"
 
 namespace outboard {
 namespace {

@@ -47,7 +47,7 @@ class Program {
  private:
   // As Session allows it: with credit, and while there is a session.
   bool CanSend() const {
-    return core_.state() != State::kEnded && core_.state() != State::kClosing && core_.HasCredit(0);
+    return core_.state() != State::kEnded && core_.state() != State::kClosing && core_.HasWindow(0);
   }
   bool HasLink() const {
     return core_.state() == State::kOpen || core_.state() == State::kOpening ||
@@ -133,14 +133,14 @@ class Program {
         item.mutable_opened()->set_applied_seq(bytes_.Byte());
         item.mutable_opened()->set_recoverable(bytes_.OneIn(2));
         if (!bytes_.OneIn(4)) return;
-        item.mutable_opened()->mutable_credit()->set_items_in_flight_max(bytes_.Byte());
-        item.mutable_opened()->mutable_credit()->set_bytes_in_flight_max(bytes_.Byte());
+        item.mutable_opened()->mutable_window()->set_items_in_flight_max(bytes_.Byte());
+        item.mutable_opened()->mutable_window()->set_bytes_in_flight_max(bytes_.Byte());
         return;
       case kDone:
         item.mutable_done()->set_through_seq(core_.last_seq() + 1 - bytes_.Below(8));
         if (bytes_.OneIn(4)) item.mutable_done()->set_durable_seq(bytes_.Byte());
         if (bytes_.OneIn(4)) item.mutable_need()->add_graph_ids(std::string(32, bytes_.Below(4)));
-        if (bytes_.OneIn(8)) item.mutable_credit()->set_bytes_in_flight_max(bytes_.Byte());
+        if (bytes_.OneIn(8)) item.mutable_window()->set_bytes_in_flight_max(bytes_.Byte());
         return;
       case kFail:
         item.mutable_failed()->set_seq(bytes_.OneIn(32) ? 0 : 1 + bytes_.Byte());

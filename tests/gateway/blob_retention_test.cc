@@ -385,7 +385,7 @@ TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
 TEST_F(SessionsTest, WhatIsNoSnapshotIsNotKept) {
   proto::SessionSnapshot good;
   good.add_held()->set_blob_root(std::string(32, 'h'));
-  good.add_kept()->set_blob_root(std::string(32, 'k'));
+  good.add_unacknowledged()->set_blob_root(std::string(32, 'k'));
   good.add_kernel_uses()->set_seq(3);
   good.set_seq(7);
   const std::string bytes = good.SerializeAsString();

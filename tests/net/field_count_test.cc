@@ -28,7 +28,7 @@ TEST(FieldCount, Messages_AreCountedAtEveryDepth) {
 }
 
 TEST(FieldCount, WhatIsRepeated_CountsEachTime) {
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   for (int i = 0; i < 10; ++i) event.mutable_store()->add_pieces();
   EXPECT_EQ(Check(event, event.SerializeAsString(), 11), StatusCode::kOk);
   EXPECT_EQ(Check(event, event.SerializeAsString(), 10), StatusCode::kResourceExhausted);
@@ -44,8 +44,8 @@ TEST(FieldCount, WhatIsRepeated_CountsEachTime) {
 TEST(FieldCount, FieldsThatNobodyKnows_CountToo) {
   std::string unknown;
   for (int i = 0; i < 10; ++i) unknown += std::string("\xfa\x01\0", 3);  // number 31, no bytes
-  EXPECT_EQ(Check(proto::NodeEvent(), unknown, 10), StatusCode::kOk);
-  EXPECT_EQ(Check(proto::NodeEvent(), unknown, 9), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Check(proto::FromExecutor(), unknown, 10), StatusCode::kOk);
+  EXPECT_EQ(Check(proto::FromExecutor(), unknown, 9), StatusCode::kResourceExhausted);
 }
 
 TEST(FieldCount, WhatIsNoMessage_IsRefused) {
@@ -54,7 +54,8 @@ TEST(FieldCount, WhatIsNoMessage_IsRefused) {
         std::string("\x0a\x01\x0a", 3),
         std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11), std::string("\x0d\0\0", 3),
         std::string("\x09\0\0\0\0", 5)})
-    EXPECT_EQ(Check(proto::NodeEvent(), bytes, 1000), StatusCode::kInvalidArgument) << bytes.size();
+    EXPECT_EQ(Check(proto::FromExecutor(), bytes, 1000), StatusCode::kInvalidArgument)
+        << bytes.size();
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "tests/support/fake_worker.h"
-#include "worker/node/grpc_attach.h"
 #include "worker/process/message_io.h"
+#include "worker/supervisor/grpc_attach.h"
 
 namespace outboard {
 namespace {

@@ -370,7 +370,7 @@ class Client {
   }
 
   void Make() {
-    if (entering_ || !core_.HasCredit(kLargeBytes)) return;
+    if (entering_ || !core_.HasWindow(kLargeBytes)) return;
     if (!name_.empty() && values_.size() > 2 && core_.opened().keeps() && world_->OneIn(6))
       return KeepSome();
     if (++made_ == items_) return FetchAll();

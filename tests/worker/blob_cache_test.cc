@@ -1,6 +1,6 @@
 // The worker's blobs on disk: one pull for several who want it, nothing half-written is seen, the
 // least recently used go, another boot's are not believed.
-#include "worker/node/blob_cache.h"
+#include "worker/supervisor/blob_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // An executor that does not read: nobody waits for it, and it is found out.
-#include "worker/node/command_queue.h"
+#include "worker/supervisor/command_queue.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -44,14 +44,14 @@ class CommandQueueTest : public ::testing::Test {
                                              why_ = why;
                                            }});
   }
-  static proto::NodeCommand Stored(uint64_t id, size_t bytes = 0) {
-    proto::NodeCommand command;
+  static proto::ToExecutor Stored(uint64_t id, size_t bytes = 0) {
+    proto::ToExecutor command;
     command.mutable_stored()->set_id(id);
     command.mutable_stored()->set_message(std::string(bytes, 'x'));
     return command;
   }
-  static proto::NodeCommand Begin(const std::string& session) {
-    proto::NodeCommand command;
+  static proto::ToExecutor Begin(const std::string& session) {
+    proto::ToExecutor command;
     command.mutable_begin()->set_session_id(session);
     return command;
   }
@@ -59,8 +59,8 @@ class CommandQueueTest : public ::testing::Test {
   void FillSocket() {
     for (uint64_t id = 1; id <= 4; ++id) queue_->Push(Stored(id, 512 << 10), -1);
   }
-  proto::NodeCommand Read(int* passed) {
-    proto::NodeCommand command;
+  proto::ToExecutor Read(int* passed) {
+    proto::ToExecutor command;
     EXPECT_TRUE(ReadMessageWithDescriptor(theirs_, &command, passed).ok());
     return command;
   }
@@ -178,7 +178,7 @@ TEST_F(CommandQueueTest, ABegin_ReplacesOneThatIsStillQueued) {
   int begins = 0;
   while (session != "199") {
     int passed = -1;
-    const proto::NodeCommand command = Read(&passed);
+    const proto::ToExecutor command = Read(&passed);
     if (!command.has_begin()) continue;
     session = command.begin().session_id();
     EXPECT_GE(passed, 0);

@@ -1,4 +1,4 @@
-#include "worker/node/core_sets.h"
+#include "worker/supervisor/core_sets.h"
 
 #include <gtest/gtest.h>
 

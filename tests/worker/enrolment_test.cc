@@ -1,6 +1,6 @@
 // A worker's certificate: an answer that is lost, a gateway that knows it no more, and what is kept
 // for the next start.
-#include "worker/node/enrolment.h"
+#include "worker/supervisor/enrolment.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

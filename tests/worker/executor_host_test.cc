@@ -1,5 +1,5 @@
 // What an executor that may be hostile can make its supervisor hold.
-#include "worker/node/executor_host.h"
+#include "worker/supervisor/executor_host.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ TEST_F(ExecutorHostTest, ALongEvent_EndsTheSessionUnread) {
 // Ranks count over the workers of a session, devices of an Assign are this worker's: the second one
 // here of a session whose first two ranks are elsewhere.
 TEST_F(ExecutorHostTest, ARankOfSeveralWorkers_WorksOnItsDevice) {
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   event.mutable_activity()->set_working(true);
   const std::string bytes = event.SerializeAsString();
   const auto length = static_cast<uint32_t>(bytes.size());
@@ -143,7 +143,7 @@ class DeviceEndTest : public ExecutorHostTest,
 
 TEST_P(DeviceEndTest, SaysWhatBecomesOfTheSessionAndOfTheDevice) {
   const DeviceEnd& row = GetParam();
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   event.mutable_trouble()->set_kind(row.kind);
   event.mutable_trouble()->set_seq(41);
   event.mutable_trouble()->set_message("kernel k was\nnot done");

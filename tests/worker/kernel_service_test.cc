@@ -26,7 +26,7 @@
 #include "proto/kernels.pb.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 #include "worker/compile/rewrite_log.h"
 #include "worker/kernels/kernel_client.h"
 #include "worker/kernels/kernel_messages.h"
@@ -403,7 +403,7 @@ TEST_F(KernelServiceTest, CompilesOnTheCoresOfTheDevice) {
   EXPECT_EQ(entries[0].key.hardware, target.Fingerprint()) << "not as the process says";
   service->MoveTo(other);
   EXPECT_TRUE(client->compiler()->Compile(Plain({SquareKernel(9)}))[0].ok());
-  EXPECT_EQ(CoresOfCompiler(), other) << "the box that was warm";
+  EXPECT_EQ(CoresOfCompiler(), other) << "the process that was warm";
 }
 
 TEST_F(KernelServiceTest, RequestsAreBounded) {

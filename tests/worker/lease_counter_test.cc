@@ -6,8 +6,8 @@
 
 #include "tests/support/temp_folder.h"
 #include "wire/proof/receipt.h"
-#include "worker/node/identity.h"
 #include "worker/receipts/lease_counter.h"
+#include "worker/supervisor/identity.h"
 
 namespace outboard::worker {
 namespace {

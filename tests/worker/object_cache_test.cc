@@ -231,7 +231,7 @@ TEST_F(ObjectCacheTest, WhoIsStopped_WaitsForNobody) {
       begun = true;
       while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return std::vector<absl::StatusOr<CompiledKernel>>(kernels.size(),
-                                                         absl::UnavailableError("no box"));
+                                                         absl::UnavailableError("no process"));
     }
     std::atomic<bool> begun = false, may_end = false;
   };

@@ -85,7 +85,7 @@ void CountMemory() {
 void FillFile() {
   Tell("ready", 0);
   signal(SIGXFSZ, SIG_IGN);
-  proto::NodeCommand command;
+  proto::ToExecutor command;
   int file = -1;
   if (!worker::ReadMessageWithDescriptor(worker::kChildSocket, &command, &file).ok()) return;
   constexpr off_t kPiece = 16 << 20;

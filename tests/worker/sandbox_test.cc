@@ -209,7 +209,7 @@ TEST_P(SandboxTest, ItsFile_HasALimit) {
   ChildProcess child = Start("file");
   Hear(child, "ready");
   ASSERT_TRUE(LimitSessionMemory(child.pid(), kSessionBytes).ok());
-  proto::NodeCommand command;
+  proto::ToExecutor command;
   command.mutable_store_file();
   ASSERT_TRUE(WriteMessageWithDescriptor(child.fd(), command, file).ok());
   const auto heard = Hear(child);

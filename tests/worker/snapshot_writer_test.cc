@@ -127,12 +127,12 @@ TEST_F(SnapshotWriterTest, MorePiecesThanAMessageMayHaveGoInSeveral) {
                                    wire::ToHex(written.blobs->manifest_root())}));
   EXPECT_EQ(written.roots.size(), arrays.size());
   for (const proto::StoreBlobs& part : {written.before[0], *written.blobs}) {
-    proto::NodeEvent event;
+    proto::FromExecutor event;
     *event.mutable_store() = part;
     const std::string bytes = event.SerializeAsString();
     EXPECT_LT(bytes.size(), kNodeEventBytesMax);
     EXPECT_TRUE(
-        wire::CheckFieldCount(bytes, *proto::NodeEvent::descriptor(), kNodeEventFieldsMax).ok());
+        wire::CheckFieldCount(bytes, *proto::FromExecutor::descriptor(), kNodeEventFieldsMax).ok());
   }
 }
 

@@ -1,6 +1,6 @@
 // What a hostile executor may do with the file of what is to be stored: name other bytes than there
 // are, grow it, change it while it is read. None of it is sent.
-#include "worker/node/stored_file.h"
+#include "worker/supervisor/stored_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

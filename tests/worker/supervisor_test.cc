@@ -1,5 +1,5 @@
 // A supervisor with executors as processes, before a gateway that the test plays.
-#include "worker/node/supervisor.h"
+#include "worker/supervisor/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -474,7 +474,7 @@ TEST_F(SupervisorTest, ARefusedWorkerSaysSoAndEnds) {
 // An executor that asks for blobs, one after the other, and reads nothing.
 int DeafExecutorMain() {
   BeginAsChild();
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   event.mutable_want_blob()->set_root(std::string(32, 'r'));
   while (WriteMessage(kChildSocket, event).ok()) usleep(3000);
   pause();

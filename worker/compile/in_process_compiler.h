@@ -1,5 +1,5 @@
-// Compiles kernels in the calling process: used inside a compile box, and instead of one in tests
-// and benchmarks.
+// Compiles kernels in the calling process: used inside a compile process, and instead of one in
+// tests and benchmarks.
 #pragma once
 
 #include "compiler/compile.h"

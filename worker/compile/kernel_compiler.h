@@ -1,6 +1,6 @@
 // Where an engine gets objects for kernels. In an executor: from its supervisor, over a socket
 // (worker/kernels/kernel_client.h), which looks into the cache of objects (object_cache.h) and asks
-// a compile process (compile_box.h). In tests and benchmarks: the compiler in this process
+// a compile process (compile_process.h). In tests and benchmarks: the compiler in this process
 // (in_process_compiler.h).
 #pragma once
 

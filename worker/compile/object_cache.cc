@@ -14,7 +14,7 @@
 #include "base/environment.h"
 #include "compiler/ir/encoding.h"
 #include "telemetry/counters.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 
 namespace outboard::worker {
 namespace {

@@ -19,7 +19,7 @@
 #include "compiler/ir/encoding.h"
 #include "runtime/device.h"
 #include "runtime/devices.h"
-#include "worker/compile/compile_box.h"
+#include "worker/compile/compile_process.h"
 #include "worker/devices/device_rates.h"
 #include "worker/devices/join_test.h"
 #include "worker/engine/compiled_engine.h"
@@ -78,7 +78,7 @@ absl::StatusOr<double> Fastest(Engine& engine, const UOp* sink, int inputs,
 absl::StatusOr<proto::DeviceRates> Measure(bool test, bool rates_too) {
   const std::string kind = ExecutorOptionsFromEnvironment().device;
   OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Device> device, runtime::MakeDevice(kind, {}));
-  CompileBox compiler({.target = TargetOfDevice(device->properties())});
+  CompileProcess compiler({.target = TargetOfDevice(device->properties())});
   const std::unique_ptr<Engine> engine = MakeCompiledEngine(&compiler, std::move(device), {});
   if (test) OB_RETURN_IF_ERROR(TestDevice(*engine));
   proto::DeviceRates rates;

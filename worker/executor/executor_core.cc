@@ -33,8 +33,8 @@ namespace outboard::worker {
 
 namespace {
 
-// What waits for a graph is bounded by the credit the client was given; this holds if it lies.
-constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
+// What waits for a graph is bounded by the window that the client was given; this holds if it lies.
+constexpr size_t kWaitingItemsMax = 2 * wire::kWindowItems;
 // Arrays are bounded by their memory; this is for those of no bytes and for poison.
 constexpr size_t kHandlesMax = size_t{1} << 22;
 
@@ -206,8 +206,8 @@ void ExecutorCore::SendOpened() {
   opened.mutable_device()->set_name(options_.device_name);
   opened.mutable_device()->set_hardware_class(options_.hardware_class);
   opened.mutable_device()->set_memory_bytes(static_cast<uint64_t>(engine_->memory_bytes_max()));
-  opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
-  opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
+  opened.mutable_window()->set_items_in_flight_max(wire::kWindowItems);
+  opened.mutable_window()->set_bytes_in_flight_max(wire::kWindowBytes);
   opened.set_keeps(true);
   out_.Write(std::move(item));
   KnowKernelUses();
@@ -297,9 +297,9 @@ void ExecutorCore::OnClose() {
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
   if (item.seq() <= kept_seq_) return;  // KeepWaiting: it is here, or applied
   waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
-  if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
+  if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kWindowBytes)
     return EndSession(
-        absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
+        absl::ResourceExhaustedError("more items are in flight than the session's window allows"));
   if (state_.handle_count() > kHandlesMax)
     return EndSession(absl::ResourceExhaustedError(absl::StrCat(
         "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));

@@ -17,6 +17,7 @@
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "worker/compile/rewrite_log.h"
+#include "worker/devices/device_info.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/engine/device_target.h"
 #include "worker/executor/executor_core.h"
@@ -26,7 +27,6 @@
 #include "worker/executor/supervisor_client.h"
 #include "worker/groups/group_sockets.h"
 #include "worker/kernels/kernel_client.h"
-#include "worker/devices/device_info.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_limits.h"
 #include "worker/sandbox/granted_parts.h"
@@ -99,7 +99,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     device = DescribeGpu(properties);
   else if (!host_kernels)
     device.name = properties.name;
-  proto::NodeCommand command;
+  proto::ToExecutor command;
   int kernel_socket = -1;
   if (sockets.FirstCommand(command, kernel_socket) != ExecutorSockets::Came::kCommand ||
       !command.has_kernel_socket() || kernel_socket < 0)
@@ -114,7 +114,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const auto tell_trouble = [&sockets](proto::DeviceTrouble::Kind kind, std::string_view line,
                                        uint64_t seq) {
     std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(line.size()), line.data());
-    proto::NodeEvent event;
+    proto::FromExecutor event;
     event.mutable_trouble()->set_kind(kind);
     event.mutable_trouble()->set_message(std::string(line.substr(0, kTroubleTextBytesMax)));
     event.mutable_trouble()->set_seq(seq);
@@ -151,7 +151,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     return static_cast<uint64_t>(
         std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
   };
-  SupervisorClient requests([&sockets](const proto::NodeEvent& event) { sockets.Tell(event); });
+  SupervisorClient requests([&sockets](const proto::FromExecutor& event) { sockets.Tell(event); });
   ExecutorCore core(engine.get(), {.device_name = device.name,
                                    .hardware_class = device.hardware_class,
                                    .let_go = [&requests] { requests.LetGo(); },
@@ -178,7 +178,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   bool tells_costs = uses_idle_time;
   enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
   const auto tell_activity = [&sockets](bool working) {
-    proto::NodeEvent event;
+    proto::FromExecutor event;
     event.mutable_activity()->set_working(working);
     sockets.Tell(event);
   };

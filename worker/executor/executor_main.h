@@ -32,7 +32,7 @@ struct ExecutorMainOptions {
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;
   bool beam_cold = false;        // BEAM_COLD: those searches time kernels with cold caches
   int beam = 0;                  // BEAM: width of searches for Opts within a step; 0: none
-  bool no_opt = false;           // NOOPT=1 (also read by the compile box): no tuning
+  bool no_opt = false;           // NOOPT=1 (also read by the compile process): no tuning
   bool record_rewrites = false;  // VIZ: the supervisor writes them into a file (rewrite_log.h)
 };
 

@@ -48,7 +48,7 @@ void ExecutorSockets::DropData() {
   reader_.Clear();
 }
 
-ExecutorSockets::Came ExecutorSockets::Next(proto::ClientFrame& frame, proto::NodeCommand& command,
+ExecutorSockets::Came ExecutorSockets::Next(proto::ClientFrame& frame, proto::ToExecutor& command,
                                             int& passed, std::optional<milliseconds> patience) {
   passed = -1;
   for (;;) {
@@ -67,7 +67,7 @@ ExecutorSockets::Came ExecutorSockets::Next(proto::ClientFrame& frame, proto::No
   }
 }
 
-ExecutorSockets::Came ExecutorSockets::ReadCommand(proto::NodeCommand& command, int& passed) {
+ExecutorSockets::Came ExecutorSockets::ReadCommand(proto::ToExecutor& command, int& passed) {
   if (!ReadMessageWithDescriptor(kChildSocket, &command, &passed).ok()) return Came::kEnd;
   if (command.has_begin() && passed >= 0) {
     OB_CHECK(dup3(passed, kDataSocket, O_CLOEXEC) == kDataSocket);
@@ -85,7 +85,7 @@ void ExecutorSockets::Send(const proto::ServerFrame& frame) {
   if (has_data_ && !WriteMessage(kDataSocket, frame).ok()) DropData();
 }
 
-void ExecutorSockets::Tell(const proto::NodeEvent& event) {
+void ExecutorSockets::Tell(const proto::FromExecutor& event) {
   std::lock_guard lock(tell_mutex_);
   WriteMessage(kChildSocket, event).IgnoreError();  // Next sees the end
 }

@@ -26,12 +26,12 @@ class ExecutorSockets {
 
   enum class Came { kFrame, kCommand, kNothing, kEnd };
   // Waits for the supervisor's first command: it comes before any frame.
-  Came FirstCommand(proto::NodeCommand& command, int& passed) {
+  Came FirstCommand(proto::ToExecutor& command, int& passed) {
     return ReadCommand(command, passed);
   }
   // Returns the next message of either socket; kNothing after `patience`. A descriptor that comes
   // with a command, and is no data socket, is then `passed`, else -1; it belongs to the caller.
-  Came Next(proto::ClientFrame& frame, proto::NodeCommand& command, int& passed,
+  Came Next(proto::ClientFrame& frame, proto::ToExecutor& command, int& passed,
             std::optional<std::chrono::milliseconds> patience);
   // True if Next would return a message or kEnd within `patience`.
   bool Knocked(std::chrono::milliseconds patience);
@@ -39,10 +39,10 @@ class ExecutorSockets {
   // Sends a frame. A frame that cannot be sent is lost, as on any broken connection; it is sent
   // again when the session resumes.
   void Send(const proto::ServerFrame& frame);
-  void Tell(const proto::NodeEvent& event);  // any thread; messages are not interleaved
+  void Tell(const proto::FromExecutor& event);  // any thread; messages are not interleaved
 
  private:
-  Came ReadCommand(proto::NodeCommand& command, int& passed);
+  Came ReadCommand(proto::ToExecutor& command, int& passed);
   void DropData();
 
   wire::MessageReader reader_;

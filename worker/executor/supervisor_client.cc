@@ -71,7 +71,7 @@ proto::Stored NotStored(uint64_t id, const absl::Status& why) {
 
 }  // namespace
 
-void SupervisorClient::OnCommand(const proto::NodeCommand& command, int passed, ExecutorCore& core,
+void SupervisorClient::OnCommand(const proto::ToExecutor& command, int passed, ExecutorCore& core,
                                  Engine& engine, const ExecutorCore::SendFrame& send) {
   if (command.has_store_file()) {
     if (writer_ == nullptr && passed >= 0)
@@ -115,7 +115,7 @@ void SupervisorClient::OnStored(proto::Stored stored, ExecutorCore& core,
 }
 
 void SupervisorClient::TellPart() {
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   *event.mutable_store() = std::move(parts_.front());
   parts_.pop_front();
   tell_(event);
@@ -134,7 +134,7 @@ void SupervisorClient::NotWritten(uint64_t id, const absl::Status& why, Executor
 void SupervisorClient::TellCounts() {
   may_count_ = false;
   counted_ms_ = NowMs();
-  proto::NodeEvent event;
+  proto::FromExecutor event;
   for (const telemetry::CellCount& count : telemetry::TakeCounts()) {
     proto::Counts::Cell& cell = *event.mutable_counts()->add_cells();
     cell.set_metric(count.metric);
@@ -151,7 +151,7 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
     may_count_ = true;
   for (BlobWant& want : core.TakeBlobWants()) wants_.push_back(std::move(want));
   for (; !wants_.empty() && wants_in_flight_ < kBlobWantsMax; ++wants_in_flight_) {
-    proto::NodeEvent event;
+    proto::FromExecutor event;
     event.mutable_want_blob()->set_root(wants_.front().root);
     event.mutable_want_blob()->set_size_bytes(wants_.front().size_bytes);
     tell_(event);

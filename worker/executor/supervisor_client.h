@@ -21,12 +21,12 @@ namespace outboard::worker {
 
 class SupervisorClient {
  public:
-  using Tell = std::function<void(const proto::NodeEvent&)>;
+  using Tell = std::function<void(const proto::FromExecutor&)>;
 
   explicit SupervisorClient(Tell tell) : tell_(std::move(tell)) {}
 
   // `passed`: the descriptor that came with the command, which is closed; -1: none.
-  void OnCommand(const proto::NodeCommand& command, int passed, ExecutorCore& core, Engine& engine,
+  void OnCommand(const proto::ToExecutor& command, int passed, ExecutorCore& core, Engine& engine,
                  const ExecutorCore::SendFrame& send);
   // Carries out the core's pending requests. Call after every event of the core, and when
   // `patience` has passed.

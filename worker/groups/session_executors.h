@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "proto/fleet.grpc.pb.h"
 #include "worker/groups/group_links.h"
-#include "worker/node/executor_host.h"
 #include "worker/process/child_process.h"
+#include "worker/supervisor/executor_host.h"
 
 namespace outboard::worker {
 

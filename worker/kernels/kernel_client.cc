@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "proto/kernels.pb.h"
 #include "wire/status_code.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 #include "worker/kernels/kernel_messages.h"
 #include "worker/process/message_io.h"
 

@@ -24,9 +24,9 @@
 #include "compiler/target.h"
 #include "proto/executor.pb.h"
 #include "telemetry/counters.h"
-#include "worker/compile/box_messages.h"
-#include "worker/compile/compile_box.h"
-#include "worker/compile/compile_boxes.h"
+#include "worker/compile/compile_messages.h"
+#include "worker/compile/compile_process.h"
+#include "worker/compile/compile_processes.h"
 #include "worker/compile/object_cache.h"
 #include "worker/compile/object_folder.h"
 #include "worker/compile/rewrite_log.h"
@@ -145,7 +145,7 @@ class ServedCompilers {
   }
 
   void StartBox() {
-    box_ = std::make_unique<CompileBox>(CompileBoxOptions{
+    box_ = std::make_unique<CompileProcess>(CompileProcessOptions{
         .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
   }
 
@@ -233,7 +233,7 @@ class ServedCompilers {
   }
 
   KernelCompiler& CompilerFor(proto::CompileKernels::Purpose purpose) {
-    const CompileBoxesOptions options{
+    const CompileProcessesOptions options{
         .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_};
     switch (purpose) {
       case proto::CompileKernels::CANDIDATES:
@@ -241,7 +241,7 @@ class ServedCompilers {
         return *candidates_;
       case proto::CompileKernels::IDLE:
         if (!idle_.has_value()) {
-          CompileBoxesOptions one = options;
+          CompileProcessesOptions one = options;
           one.count = 1;
           idle_.emplace(one);
         }
@@ -264,10 +264,10 @@ class ServedCompilers {
   bool names_target_ = false;  // the process has
   std::string target_bytes_;   // as it did
   AccountFiles files_;
-  std::unique_ptr<CompileBox> box_;
+  std::unique_ptr<CompileProcess> box_;
   std::unique_ptr<ObjectCache> cache_;  // before box_
   std::optional<ObjectFolder> linked_;
-  std::optional<CompileBoxes> candidates_, idle_;
+  std::optional<CompileProcesses> candidates_, idle_;
   std::map<Sha256Digest, int> searched_;  // candidates of each kernel
 };
 
@@ -504,7 +504,7 @@ std::unique_ptr<KernelService> KernelService::StartFor(const ChildProcess& proce
   if (!service.ok()) return nullptr;
   (*service)->Serve(files);
   const int socket = (*service)->TakeSocket();
-  proto::NodeCommand command;
+  proto::ToExecutor command;
   command.mutable_kernel_socket()->set_tunes(tunes);
   const absl::Status sent = WriteMessageWithDescriptor(process.fd(), command, socket);
   close(socket);

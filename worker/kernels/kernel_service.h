@@ -13,11 +13,11 @@
 //   widely (SearchRights).
 // Cores. Compile processes use those of the session's device, like its executor.
 // Stop. Whatever makes the socket readable while a compilation is in flight ends that compilation:
-//   CancelCompile, the end of the process, and the destructor. Its boxes are then killed.
+//   CancelCompile, the end of the process, and the destructor. Its processes are then killed.
 //
-// Threads. Each service has a thread of its own, which starts the boxes (Linux kills a box when the
-//   thread that started it ends), reads and writes the account's files, and ends in the destructor.
-//   The owner's calls may come from any one thread.
+// Threads. Each service has a thread of its own, which starts the compile processes (Linux kills one
+//   when the thread that started it ends), reads and writes the account's files, and ends in the
+//   destructor. The owner's calls may come from any one thread.
 #pragma once
 
 #include <memory>
@@ -40,7 +40,7 @@ struct SearchRights {
 
 struct KernelServiceOptions {
   std::string compiler;     // a program; empty: "outboard-compiler" beside this one
-  bool warm = true;         // a box is started at once, before a kernel comes
+  bool warm = true;         // a compile process is started at once, before a kernel comes
   bool background = false;  // compiles with the processor time that nobody else wants
   std::string rewrite_log;  // a folder (worker/compile/rewrite_log.h); empty: none
   SearchRights rights = {};

@@ -23,7 +23,7 @@ void AnswerLog::AddSave(SaveAnswer answer) {
 
 void AnswerLog::AddTo(PersistRequest& request) const {
   for (const auto& [seq, kept] : kept_) {
-    proto::SessionSnapshot::Kept& out = *request.snapshot.add_kept();
+    proto::SessionSnapshot::Unacknowledged& out = *request.snapshot.add_unacknowledged();
     out.set_seq(seq);
     out.set_index(kept.index);
     out.set_handle(kept.handle);
@@ -35,7 +35,7 @@ void AnswerLog::AddTo(PersistRequest& request) const {
     request.arrays.push_back(kept.array);
   }
   for (const SaveAnswer& answer : saves_) {
-    proto::SessionSnapshot::Kept& out = *request.snapshot.add_kept();
+    proto::SessionSnapshot::Unacknowledged& out = *request.snapshot.add_unacknowledged();
     out.set_seq(answer.seq);
     *out.mutable_saved() = answer.item.saved();
     if (answer.item.has_failed()) *out.mutable_failed() = answer.item.failed();

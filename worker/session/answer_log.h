@@ -18,7 +18,7 @@
 
 namespace outboard::worker {
 
-inline constexpr size_t kKeptItemsMax = 4 * wire::kCreditItems;
+inline constexpr size_t kKeptItemsMax = 4 * wire::kWindowItems;
 // Answer values share the memory of their arrays, which has its limit; failures name handles.
 inline constexpr size_t kKeptFailedBytesMax = size_t{16} << 20;
 

@@ -57,7 +57,7 @@ absl::Status Restoration::ReadManifest(absl::StatusOr<runtime::DeviceBuffer> man
       manifest->device().Download(manifest->address(), manifest->bytes(), bytes.data()));
   if (!snapshot_.ParseFromString(bytes) || snapshot_.seq() == 0) return NoSense("its manifest");
   for (const auto& held : snapshot_.held()) OB_RETURN_IF_ERROR(Ask(held));
-  for (const auto& kept : snapshot_.kept()) OB_RETURN_IF_ERROR(Ask(kept));
+  for (const auto& answer : snapshot_.unacknowledged()) OB_RETURN_IF_ERROR(Ask(answer));
   return absl::OkStatus();
 }
 
@@ -94,7 +94,7 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
       status = AboutNode(std::move(status), FailedNode{held.node(), held.op()});
     state.Poison(held.handle(), std::move(status), held.cause_seq());
   }
-  for (const proto::SessionSnapshot::Kept& kept : snapshot_.kept()) {
+  for (const proto::SessionSnapshot::Unacknowledged& answer : snapshot_.unacknowledged()) {
     if (kept.has_saved()) {
       SaveAnswer answer{kept.seq(), {}};
       if (kept.has_failed())

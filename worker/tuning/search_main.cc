@@ -20,7 +20,7 @@ namespace outboard::worker {
 namespace {
 
 absl::Status SearchAll(const SearchMainOptions& options) {
-  proto::NodeCommand command;
+  proto::ToExecutor command;
   int socket = -1;
   OB_RETURN_IF_ERROR(ReadMessageWithDescriptor(kChildSocket, &command, &socket));
   if (!command.has_kernel_socket() || socket < 0)

@@ -121,7 +121,7 @@ void SessionCore::Open(uint32_t devices) {
   out_.Add(std::move(item));
 }
 
-bool SessionCore::HasCredit(uint64_t bytes) const {
+bool SessionCore::HasWindow(uint64_t bytes) const {
   if (AwaitsSnapshot(bytes)) return false;
   if (InFlight() == 0) return true;  // whatever the window, one item may always go
   return InFlight() + (releases_.empty() ? 0 : 1) <
@@ -294,9 +294,9 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
       case proto::ServerItem::kFailed: OnFailed(item.failed()); break;
       case proto::ServerItem::kNeed: OnNeed(item.need()); break;
       case proto::ServerItem::kSaved: pending_answers_.OnSaved(item.saved()); break;
-      case proto::ServerItem::kCredit:
-        items_max_ = std::max(1u, item.credit().items_in_flight_max());
-        bytes_max_ = item.credit().bytes_in_flight_max();
+      case proto::ServerItem::kWindow:
+        items_max_ = std::max(1u, item.window().items_in_flight_max());
+        bytes_max_ = item.window().bytes_in_flight_max();
         break;
       case proto::ServerItem::kNotice: OnNotice(item.notice()); break;
       case proto::ServerItem::kKept: OnKept(item.kept()); break;
@@ -329,9 +329,9 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
     return End(absl::FailedPreconditionError(
         "the gateway does not know classes of devices: it is of an older version, or the address "
         "is not a gateway's; unset CLOUD_CLASS to take any device"));
-  if (opened.has_credit()) {
-    items_max_ = std::max(1u, opened.credit().items_in_flight_max());
-    bytes_max_ = opened.credit().bytes_in_flight_max();
+  if (opened.has_window()) {
+    items_max_ = std::max(1u, opened.window().items_in_flight_max());
+    bytes_max_ = opened.window().bytes_in_flight_max();
   }
   out_.Restart(epoch);
   graphs_sent_.clear();

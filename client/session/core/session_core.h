@@ -1,6 +1,6 @@
 // The client's side of a session, without I/O. Numbers the items, stores those that may have to be
 // sent again (ResendBuffer), and tracks which graphs the server has, how much may be in flight
-// (send_window.h and the server's credit), which answers are awaited (pending_answers.h), which
+// (send_window.h and the server's window), which answers are awaited (pending_answers.h), which
 // items failed and which lines of the program sent them (failure.h).
 //
 // Methods are called for events of the program and of the stream; resulting frames collect inside
@@ -74,8 +74,8 @@ class SessionCore {
     device_memory_bytes_ = memory_bytes;
   }
   // True if an item with `bytes` bytes of Put data may be sent now.
-  bool HasCredit(uint64_t bytes) const;
-  // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
+  bool HasWindow(uint64_t bytes) const;
+  // True if HasWindow is false because the resend buffer is full and only a snapshot can free space
   // in it, which may take long. GiveUpRecovery frees the space at once; until the next snapshot a
   // lost worker cannot be replaced then.
   bool AwaitsSnapshot(uint64_t bytes) const;
@@ -202,8 +202,8 @@ class SessionCore {
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
   uint64_t bytes_in_flight_ = 0;  // of Puts above done_seq_
-  uint32_t items_max_ = wire::kCreditItems;
-  uint64_t bytes_max_ = wire::kCreditBytes;
+  uint32_t items_max_ = wire::kWindowItems;
+  uint64_t bytes_max_ = wire::kWindowBytes;
   SendWindow window_;
 
   ResendBuffer resend_buffer_;

@@ -122,7 +122,7 @@ class RecordingSession final : public Session, public Estimated {
     uploaded.names.resize(sources.size());
     return uploaded;
   }
-  absl::Status AwaitCredit() override { return status(); }
+  absl::Status AwaitWindow() override { return status(); }
 
   absl::StatusOr<uint64_t> Run(const RunRequest& request) override {
     OB_RETURN_IF_ERROR(status());

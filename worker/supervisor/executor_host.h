@@ -21,11 +21,11 @@
 #include "proto/fleet.grpc.pb.h"
 #include "worker/devices/devices_in_service.h"
 #include "worker/kernels/kernel_service.h"
-#include "worker/node/blob_cache.h"
-#include "worker/node/stored_file.h"
 #include "worker/process/child_output.h"
 #include "worker/process/child_process.h"
 #include "worker/receipts/lease_counter.h"
+#include "worker/supervisor/blob_cache.h"
+#include "worker/supervisor/stored_file.h"
 #include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {

@@ -1,4 +1,4 @@
-#include "worker/node/identity.h"
+#include "worker/supervisor/identity.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,10 +1,10 @@
-#include "worker/compile/compile_box.h"
+#include "worker/compile/compile_process.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/cores.h"
 #include "telemetry/counters.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
 #include "worker/sandbox/session_share.h"
@@ -18,46 +18,46 @@ Sha256Digest NameOf(const KernelSource& kernel) {
 
 }  // namespace
 
-CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options)) {
+CompileProcess::CompileProcess(CompileProcessOptions options) : options_(std::move(options)) {
   if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
-  EnsureBox().IgnoreError();  // said by Compile
+  EnsureStarted().IgnoreError();  // said by Compile
 }
 
-void CompileBox::SetTarget(Target target) {
+void CompileProcess::SetTarget(Target target) {
   options_.target = std::move(target);
   refused_.clear();
 }
 
-void CompileBox::MoveTo(std::vector<int> cores) {
+void CompileProcess::MoveTo(std::vector<int> cores) {
   options_.cores = std::move(cores);
-  if (!box_.running()) return;
+  if (!process_.running()) return;
   const std::vector<int> all = options_.cores.empty() ? UsableCores() : options_.cores;
-  if (!MoveToCores(box_.pid(), all).ok()) box_.Stop();  // the next one is started there
+  if (!MoveToCores(process_.pid(), all).ok()) process_.Stop();  // the next one is started there
 }
 
-absl::Status CompileBox::EnsureBox() {
-  if (box_.running()) return absl::OkStatus();
+absl::Status CompileProcess::EnsureStarted() {
+  if (process_.running()) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-  OB_ASSIGN_OR_RETURN(
-      box_, ChildProcess::Start({options_.program}, {.cores = options_.cores, .output = output}));
+  OB_ASSIGN_OR_RETURN(process_, ChildProcess::Start({options_.program}, {.cores = options_.cores,
+                                                                         .output = output}));
   return absl::OkStatus();
 }
 
-absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
+absl::Status CompileProcess::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
-  OB_RETURN_IF_ERROR(EnsureBox());
+  OB_RETURN_IF_ERROR(EnsureStarted());
   const auto begin = std::chrono::steady_clock::now();
   proto::CompileReply reply;
   IoLimits limits = IoLimits::Within(DeadlineOf(kernels.size()));
   limits.stop_fd = options_.stop_fd;
   limits.bytes_max = kCompileMessageBytesMax;
   limits.fields_max = kernels.size() * kCompiledKernelFieldsMax;
-  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target), limits);
-  if (status.ok()) status = ReadMessage(box_.fd(), &reply, limits);
+  absl::Status status = WriteMessage(process_.fd(), ToRequest(kernels, options_.target), limits);
+  if (status.ok()) status = ReadMessage(process_.fd(), &reply, limits);
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
-    status = absl::InternalError("the compile box answered another question");
+    status = absl::InternalError("the compile process answered another question");
   if (absl::IsCancelled(status)) {
-    box_.Stop();
+    process_.Stop();
     return status;
   }
   telemetry::ObserveNs(
@@ -69,7 +69,7 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
       kernels.size());
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
-    const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
+    const std::string end = late ? process_.Stop() : process_.Wait(/*milliseconds=*/1000);
     return absl::ResourceExhaustedError(
         late
             ? absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms")
@@ -80,7 +80,7 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
   return absl::OkStatus();
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
+std::vector<absl::StatusOr<CompiledKernel>> CompileProcess::Compile(
     std::span<const KernelSource> kernels) {
   std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
                                                       absl::InternalError("not compiled"));
@@ -94,7 +94,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
     if (together.ok()) return results;
   }
 
-  // Somebody in the batch brought the box down, or is known to: one by one.
+  // Somebody in the batch brought the process down, or is known to: one by one.
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (const auto refused = refused_.find(NameOf(kernels[i])); refused != refused_.end()) {
       results[i] = refused->second;

@@ -1,4 +1,4 @@
-#include "worker/node/enrolment.h"
+#include "worker/supervisor/enrolment.h"
 
 #include <grpcpp/client_context.h>
 #include <unistd.h>

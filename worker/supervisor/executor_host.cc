@@ -4,7 +4,7 @@
 //   R2  All frames that the executor wrote before its end reach the gateway.
 //   R3  Messages on the control socket are not interleaved: one writer at a time. Nobody who has a
 //       message waits for the executor to read it (command_queue.h).
-#include "worker/node/executor_host.h"
+#include "worker/supervisor/executor_host.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -34,11 +34,11 @@
 #include "worker/executor/executor_main.h"
 #include "worker/executor/launch_watchdog.h"
 #include "worker/executor/step_watchdog.h"
-#include "worker/node/command_queue.h"
-#include "worker/node/grpc_attach.h"
-#include "worker/node/session_blobs.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
+#include "worker/supervisor/command_queue.h"
+#include "worker/supervisor/grpc_attach.h"
+#include "worker/supervisor/session_blobs.h"
 
 namespace outboard::worker {
 namespace {
@@ -138,13 +138,13 @@ class ExecutorHost::Impl {
                 .owner = options_.files.owner,
                 .file = options_.stored_file.get(),
                 .store_bytes_max = options_.memory_bytes_max + kManifestBytesMax,
-                .answer = [this](const proto::NodeCommand& command, int passed) {
+                .answer = [this](const proto::ToExecutor& command, int passed) {
                   commands_.Push(command, passed);
                 }}) {
     if (options_.output != nullptr) options_.output->BelongsTo(SessionText());
     if (options_.kernels != nullptr) options_.kernels->Serve(options_.files);
     if (options_.stored_file != nullptr) {
-      proto::NodeCommand command;
+      proto::ToExecutor command;
       command.mutable_store_file();
       commands_.PushLent(command, options_.stored_file->fd());
     }
@@ -187,7 +187,7 @@ class ExecutorHost::Impl {
       ours = pair[0];
       passed = pair[1];
     }
-    proto::NodeCommand command;
+    proto::ToExecutor command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
     *command.mutable_begin()->mutable_refused() = options_.assign.refused();
@@ -201,7 +201,7 @@ class ExecutorHost::Impl {
   }
 
   void PassGroupSocket(uint32_t rank, int fd) {
-    proto::NodeCommand command;
+    proto::ToExecutor command;
     command.mutable_group_socket()->set_rank(rank);
     commands_.Push(command, fd);
   }
@@ -260,7 +260,7 @@ class ExecutorHost::Impl {
 
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
-    proto::NodeEvent event;
+    proto::FromExecutor event;
     while (ReadMessage(executor_.fd(), &event,
                        {.bytes_max = kNodeEventBytesMax, .fields_max = kNodeEventFieldsMax})
                .ok()) {

@@ -1,4 +1,4 @@
-#include "worker/node/stored_file.h"
+#include "worker/supervisor/stored_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 //           <--events---            (register, heartbeat, session ended)
 //   gateway <--frames---> executor                     one for each device of a session
 //
-// One spare executor is always running, in its sandbox and with its compile box warm, so that a
+// One spare executor is always running, in its sandbox and with its compile process warm, so that a
 // session opens at once.
 // Executors end with this process, even if it crashes.
 #pragma once
@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "wire/proof/signing_key.h"
 #include "worker/groups/group_links.h"
-#include "worker/node/enrolment.h"
+#include "worker/supervisor/enrolment.h"
 
 namespace outboard::worker {
 

@@ -15,7 +15,7 @@
 
 namespace outboard::gateway {
 
-struct Turns {
+struct WorkQueues {
   StepTimes steps;
   // Graphs, hashing, chunks: they let the threads go first that pass steps on.
   FairQueue pool{{.threads = kPoolThreads,

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/environment.h"
-#include "worker/compile/box_messages.h"
-#include "worker/compile/compile_box.h"
+#include "worker/compile/compile_messages.h"
+#include "worker/compile/compile_process.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_io.h"
@@ -25,7 +25,7 @@ constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
 constexpr rlim_t kMemoryBytesMax = limits::kCompilerAddressBytes;
 #endif
 
-// For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.
+// For tests of what happens when a process fails; only with OUTBOARD_BOX_FAULTS set.
 void ObeyFault(const std::string& kernel) {
   if (std::getenv("OUTBOARD_BOX_FAULTS") == nullptr) return;
   if (kernel == "!abort") std::abort();
@@ -50,7 +50,7 @@ proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& 
 
 }  // namespace
 
-int CompileBoxMain() {
+int CompileProcessMain() {
   const rlimit memory{kMemoryBytesMax, kMemoryBytesMax}, no_core{0, 0};
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &no_core);
@@ -70,7 +70,7 @@ int CompileBoxMain() {
 
 // Not by cli/arguments.h: nothing but a compiler is linked into what reads a tenant's kernels.
 int main(int argc, char** argv) {
-  if (argc == 1) return outboard::worker::CompileBoxMain();
+  if (argc == 1) return outboard::worker::CompileProcessMain();
   const std::string argument = argv[1];
   if (argc == 2 && (argument == "--help" || argument == "-h")) {
     std::puts(

@@ -1,4 +1,4 @@
-#include "worker/node/session_blobs.h"
+#include "worker/supervisor/session_blobs.h"
 
 #include <set>
 #include <string_view>
@@ -13,8 +13,8 @@
 #include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 #include "wire/status.h"
-#include "worker/node/grpc_attach.h"
 #include "worker/session/blob_inbox.h"
+#include "worker/supervisor/grpc_attach.h"
 
 namespace outboard::worker {
 namespace {
@@ -71,7 +71,7 @@ absl::Status SessionBlobs::Want(const proto::WantBlob& want) {
         absl::StrCat("more than ", kBlobWantsMax, " requests for blobs in flight"));
   Post([this, want] {
     const absl::StatusOr<int> file = Pull(want);
-    proto::NodeCommand command;
+    proto::ToExecutor command;
     proto::BlobHere& here = *command.mutable_blob_here();
     here.set_root(want.root());
     here.set_code(static_cast<uint32_t>(file.status().code()));
@@ -91,7 +91,7 @@ absl::Status SessionBlobs::Store(const proto::StoreBlobs& store) {
     // What was not stored the executor writes again.
     const bool goes_on = store.more() && sent.ok();
     if (options_.file != nullptr && !goes_on) options_.file->Clear();
-    proto::NodeCommand command;
+    proto::ToExecutor command;
     proto::Stored& stored = *command.mutable_stored();
     stored.set_id(store.id());
     stored.set_code(static_cast<uint32_t>(sent.status().code()));

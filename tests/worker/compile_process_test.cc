@@ -1,5 +1,5 @@
-// The compile box as a process: what comes back, and what its death or silence costs.
-#include "worker/compile/compile_box.h"
+// The compile process as a process: what comes back, and what its death or silence costs.
+#include "worker/compile/compile_process.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "telemetry/log.h"
 #include "tests/support/temp_folder.h"
 #include "tests/worker/square_kernel.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 #include "worker/engine/device_target.h"
 #include "worker/sandbox/granted_parts.h"
 
@@ -38,16 +38,16 @@ struct Sources : std::vector<KernelSource> {
   }
 };
 
-class CompileBoxTest : public ::testing::Test {
+class CompileProcessTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
-  CompileBoxOptions Options() { return {.program = COMPILER}; }
+  CompileProcessOptions Options() { return {.program = COMPILER}; }
 };
 
-TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
-  CompileBox box(Options());
+TEST_F(CompileProcessTest, ObjectsThatRunAndErrorsByKernel) {
+  CompileProcess process(Options());
   const Sources kernels = {SquareKernel(1000), "no kernel", SquareKernel(7)};
-  const auto results = box.Compile(kernels);
+  const auto results = process.Compile(kernels);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kInvalidArgument);
   const auto device =
@@ -63,11 +63,11 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
     ASSERT_TRUE(device->Launch(**program, buffers, {}).ok());
     for (int j = 0; j < count; ++j) ASSERT_EQ(out[j], in[j] * in[j]);
   }
-  EXPECT_TRUE(box.Compile({}).empty());
+  EXPECT_TRUE(process.Compile({}).empty());
 }
 
 // A kernel that takes the compiler over must not write into its supervisor's log as it likes.
-TEST_F(CompileBoxTest, WhatABoxPrints_IsALineOfTheLog) {
+TEST_F(CompileProcessTest, WhatItPrints_IsALineOfTheLog) {
   if (kIsSanitizersBuild) GTEST_SKIP() << "a sanitizer's build prints to its supervisor's stderr";
   std::mutex mutex;
   std::vector<std::string> log;
@@ -80,8 +80,8 @@ TEST_F(CompileBoxTest, WhatABoxPrints_IsALineOfTheLog) {
     const std::string program = folder / "prints";
     std::ofstream(program) << "#!/bin/sh\nprintf 'level=error\\033[2J\\n' >&2\nexit 1\n";
     chmod(program.c_str(), 0700);
-    CompileBox box({.program = program});
-    EXPECT_FALSE(box.Compile(Sources{SquareKernel(7)})[0].ok());
+    CompileProcess process({.program = program});
+    EXPECT_FALSE(process.Compile(Sources{SquareKernel(7)})[0].ok());
   }
   telemetry::StopLogging();
   EXPECT_NE(
@@ -94,34 +94,34 @@ TEST_F(CompileBoxTest, WhatABoxPrints_IsALineOfTheLog) {
       << absl::StrJoin(log, "\n");
 }
 
-// The box compiles for the target that the request carries, not for what it runs on; one that says
-// what its processor does not have is an error of the request, and the box lives.
-TEST_F(CompileBoxTest, TargetOfTheRequest_DecidesTheCode) {
+// The process compiles for the target that the request carries, not for what it runs on; one that
+// says what its processor does not have is an error of the request, and the process lives.
+TEST_F(CompileProcessTest, TargetOfTheRequest_DecidesTheCode) {
   const Sources kernels = {SquareKernel(1000)};
-  CompileBoxOptions old = Options();
+  CompileProcessOptions old = Options();
   old.target.arch = "x86-64";
   old.target.features.clear();
   old.target.vector_bytes = 16;
   old.target.vector_registers = 16;
   old.target.bf16 = Bf16Products::kNone;
-  CompileBox box(old), host(Options());
-  const auto plain = box.Compile(kernels), wide = host.Compile(kernels);
+  CompileProcess process(old), host(Options());
+  const auto plain = process.Compile(kernels), wide = host.Compile(kernels);
   ASSERT_TRUE(plain[0].ok() && wide[0].ok()) << plain[0].status() << wide[0].status();
   if (HostTarget().vector_bytes > 16) {
     EXPECT_NE(plain[0]->object, wide[0]->object);
   }
   old.target.bf16 = Bf16Products::kTiles;
-  CompileBox wrong(old);
-  const int pid = wrong.box_pid();
+  CompileProcess wrong(old);
+  const int pid = wrong.process_pid();
   EXPECT_EQ(wrong.Compile(kernels)[0].status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(wrong.box_pid(), pid);
+  EXPECT_EQ(wrong.process_pid(), pid);
 }
 
-TEST_F(CompileBoxTest, TargetOfAGpu_GivesPtx) {
-  CompileBoxOptions options = Options();
+TEST_F(CompileProcessTest, TargetOfAGpu_GivesPtx) {
+  CompileProcessOptions options = Options();
   options.target = CudaTarget("sm_90", 132);
-  CompileBox box(options);
-  const auto compiled = box.Compile(Sources{SquareKernel(1000)});
+  CompileProcess process(options);
+  const auto compiled = process.Compile(Sources{SquareKernel(1000)});
   ASSERT_TRUE(compiled[0].ok()) << compiled[0].status();
   EXPECT_EQ(compiled[0]->form, CompiledKernel::Form::kPtx);
   EXPECT_EQ(compiled[0]->threads[0], 256);
@@ -175,15 +175,15 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
 }
 
 // A large batch is shared by threads: every result in its place, and the same bytes as one by one.
-TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
-  CompileBox box(Options());
+TEST_F(CompileProcessTest, BatchesKeepTheirOrder) {
+  CompileProcess process(Options());
   std::vector<KernelSource> kernels;
   for (int i = 0; i < 40; ++i)
     kernels.push_back({i % 7 == 3 ? "no kernel" : SquareKernel(100 + i), std::nullopt});
-  const auto results = box.Compile(kernels);
+  const auto results = process.Compile(kernels);
   ASSERT_EQ(results.size(), kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i) {
-    const auto alone = box.Compile(std::span(kernels).subspan(i, 1));
+    const auto alone = process.Compile(std::span(kernels).subspan(i, 1));
     ASSERT_EQ(results[i].status().code(), alone[0].status().code()) << i;
     if (results[i].ok()) {
       ASSERT_EQ(results[i]->object, alone[0]->object) << i;
@@ -191,10 +191,10 @@ TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
   }
 }
 
-TEST_F(CompileBoxTest, OptsGoWithTheKernel) {
-  CompileBox box(Options());
+TEST_F(CompileProcessTest, OptsGoWithTheKernel) {
+  CompileProcess process(Options());
   const std::string kernel = SquareKernel(1000);
-  const auto results = box.Compile(std::vector<KernelSource>{{kernel, std::nullopt},
+  const auto results = process.Compile(std::vector<KernelSource>{{kernel, std::nullopt},
                                                              {kernel, ""},
                                                              {kernel, "VECTOR:0:4 UPCAST:0:2"},
                                                              {kernel, "VECTOR:0:3"},
@@ -206,66 +206,67 @@ TEST_F(CompileBoxTest, OptsGoWithTheKernel) {
     EXPECT_EQ(results[i].status().code(), absl::StatusCode::kInvalidArgument) << i;
 }
 
-TEST_F(CompileBoxTest, CrashCostsTheKernelThatDidIt) {
-  CompileBox box(Options());
-  const auto results = box.Compile(Sources{SquareKernel(8), "!abort", SquareKernel(9)});
+TEST_F(CompileProcessTest, CrashCostsTheKernelThatDidIt) {
+  CompileProcess process(Options());
+  const auto results = process.Compile(Sources{SquareKernel(8), "!abort", SquareKernel(9)});
   EXPECT_TRUE(results[0].ok()) << results[0].status();
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(results[1].status().message()).find("signal 6"), std::string::npos)
       << results[1].status();
   EXPECT_TRUE(results[2].ok()) << results[2].status();
-  // Remembered: the box that runs now is not asked, and lives on.
-  const int pid = box.box_pid();
-  EXPECT_EQ(box.Compile(Sources{"!abort"})[0].status().code(),
+  // Remembered: the process that runs now is not asked, and lives on.
+  const int pid = process.process_pid();
+  EXPECT_EQ(process.Compile(Sources{"!abort"})[0].status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(box.box_pid(), pid);
+  EXPECT_EQ(process.process_pid(), pid);
 }
 
-TEST_F(CompileBoxTest, HangIsCutAtTheDeadline) {
-  CompileBoxOptions options = Options();
+TEST_F(CompileProcessTest, HangIsCutAtTheDeadline) {
+  CompileProcessOptions options = Options();
   options.deadline = std::chrono::milliseconds(1500);
-  CompileBox box(options);
-  ASSERT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());  // LLVM is warm now
-  const auto results = box.Compile(Sources{"!hang"});
+  CompileProcess process(options);
+  ASSERT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());  // LLVM is warm now
+  const auto results = process.Compile(Sources{"!hang"});
   EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(box.Compile(Sources{SquareKernel(10)})[0].ok());
+  EXPECT_TRUE(process.Compile(Sources{SquareKernel(10)})[0].ok());
 }
 
-TEST_F(CompileBoxTest, AStopEndsItAndIsNotHeldAgainstTheKernels) {
+TEST_F(CompileProcessTest, AStopEndsItAndIsNotHeldAgainstTheKernels) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-  CompileBoxOptions options = Options();
+  CompileProcessOptions options = Options();
   options.stop_fd = pair[0];
-  CompileBox box(options);
-  const int pid = box.box_pid();
+  CompileProcess process(options);
+  const int pid = process.process_pid();
   std::thread stopper([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(write(pair[1], "!", 1), 1);
   });
-  for (const auto& result : box.Compile(Sources{"!hang", SquareKernel(8), SquareKernel(9)}))
+  for (const auto& result : process.Compile(Sources{"!hang", SquareKernel(8), SquareKernel(9)}))
     EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
   stopper.join();
-  EXPECT_NE(box.box_pid(), pid) << "a box that hangs is killed";
+  EXPECT_NE(process.process_pid(), pid) << "a process that hangs is killed";
   char ignored;
   ASSERT_EQ(read(pair[0], &ignored, 1), 1);
-  EXPECT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());
+  EXPECT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
   close(pair[1]);  // whoever asked has gone
-  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(process.Compile(Sources{SquareKernel(8)})[0].status().code(),
+            absl::StatusCode::kCancelled);
   close(pair[0]);
 }
 
-TEST_F(CompileBoxTest, KilledFromOutsideIsReplaced) {
-  CompileBox box(Options());
-  ASSERT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());
-  const int pid = box.box_pid();
+TEST_F(CompileProcessTest, KilledFromOutsideIsReplaced) {
+  CompileProcess process(Options());
+  ASSERT_TRUE(process.Compile(Sources{SquareKernel(8)})[0].ok());
+  const int pid = process.process_pid();
   kill(pid, SIGKILL);
-  EXPECT_TRUE(box.Compile(Sources{SquareKernel(11)})[0].ok());
-  EXPECT_NE(box.box_pid(), pid);
+  EXPECT_TRUE(process.Compile(Sources{SquareKernel(11)})[0].ok());
+  EXPECT_NE(process.process_pid(), pid);
 }
 
-TEST_F(CompileBoxTest, NoProgram) {
-  CompileBox box({.program = "/nowhere/outboard-compiler"});
-  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(),
+TEST_F(CompileProcessTest, NoProgram) {
+  CompileProcess process({.program = "/nowhere/outboard-compiler"});
+  EXPECT_EQ(process.Compile(Sources{SquareKernel(8)})[0].status().code(),
             absl::StatusCode::kUnavailable);
 }
 

@@ -1,4 +1,4 @@
-#include "worker/compile/compile_boxes.h"
+#include "worker/compile/compile_processes.h"
 
 #include <poll.h>
 
@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "telemetry/counters.h"
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 #include "worker/process/message_io.h"
 #include "worker/process/message_limits.h"
 
@@ -18,9 +18,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kEndWaitMs = 1000;  // for a box that has closed its socket to say how it ended
+constexpr int kEndWaitMs = 1000;  // for a process that has closed its socket to say how it ended
 
-CompileBoxesOptions Completed(CompileBoxesOptions options) {
+CompileProcessesOptions Completed(CompileProcessesOptions options) {
   if (options.program.empty()) options.program = ProgramBeside("outboard-compiler");
   if (options.count <= 0)
     options.count =
@@ -30,35 +30,36 @@ CompileBoxesOptions Completed(CompileBoxesOptions options) {
 
 }  // namespace
 
-CompileBoxes::CompileBoxes(CompileBoxesOptions options)
-    : options_(Completed(std::move(options))), boxes_(options_.count) {}
+CompileProcesses::CompileProcesses(CompileProcessesOptions options)
+    : options_(Completed(std::move(options))), processes_(options_.count) {}
 
-absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
-  if (!box.child.running()) {
+absl::Status CompileProcesses::Send(Process& process, const KernelSource& kernel) {
+  if (!process.child.running()) {
     OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
-    OB_ASSIGN_OR_RETURN(box.child, ChildProcess::Start({options_.program}, {.cores = options_.cores,
-                                                                            .output = output}));
+    OB_ASSIGN_OR_RETURN(process.child,
+                        ChildProcess::Start({options_.program},
+                                            {.cores = options_.cores, .output = output}));
   }
-  box.due = Clock::now() + options_.deadline;
-  // A box that does not take it has ended or hangs, and Receive says how.
-  WriteMessage(box.child.fd(), ToRequest({&kernel, 1}, options_.target), LimitsOf(box))
+  process.due = Clock::now() + options_.deadline;
+  // A process that does not take it has ended or hangs, and Receive says how.
+  WriteMessage(process.child.fd(), ToRequest({&kernel, 1}, options_.target), LimitsOf(process))
       .IgnoreError();
   return absl::OkStatus();
 }
 
-IoLimits CompileBoxes::LimitsOf(const Box& box) const {
-  return {.deadline = box.due,
+IoLimits CompileProcesses::LimitsOf(const Process& process) const {
+  return {.deadline = process.due,
           .stop_fd = options_.stop_fd,
           .bytes_max = kCompileMessageBytesMax,
           .fields_max = kCompiledKernelFieldsMax};
 }
 
-absl::StatusOr<CompiledKernel> CompileBoxes::Receive(Box& box) {
-  box.kernel = kNone;
+absl::StatusOr<CompiledKernel> CompileProcesses::Receive(Process& process) {
+  process.kernel = kNone;
   proto::CompileReply reply;
-  absl::Status status = ReadMessage(box.child.fd(), &reply, LimitsOf(box));
+  absl::Status status = ReadMessage(process.child.fd(), &reply, LimitsOf(process));
   if (absl::IsCancelled(status)) {
-    box.child.Stop();
+    process.child.Stop();
     return status;
   }
   telemetry::CountAs(
@@ -66,25 +67,25 @@ absl::StatusOr<CompiledKernel> CompileBoxes::Receive(Box& box) {
       status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed);
   if (status.ok() && reply.results_size() == 1) return FromResult(*reply.mutable_results(0));
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
-    box.child.Stop();
+    process.child.Stop();
     return absl::ResourceExhaustedError(
         absl::StrCat("compiling took longer than ", options_.deadline.count(), " ms"));
   }
-  const std::string how = box.child.Wait(kEndWaitMs);
-  box.child.Stop();
+  const std::string how = process.child.Wait(kEndWaitMs);
+  process.child.Stop();
   return absl::ResourceExhaustedError(absl::StrCat("the compiler ", how));
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileBoxes::Compile(
+std::vector<absl::StatusOr<CompiledKernel>> CompileProcesses::Compile(
     std::span<const KernelSource> kernels) {
   std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
                                                       absl::CancelledError("not compiled"));
   size_t next = 0, busy = 0;
   while (true) {
-    for (Box& box : boxes_)
-      while (box.kernel == kNone && next < kernels.size()) {
-        if (absl::Status status = Send(box, kernels[next]); status.ok()) {
-          box.kernel = next++;
+    for (Process& process : processes_)
+      while (process.kernel == kNone && next < kernels.size()) {
+        if (absl::Status status = Send(process, kernels[next]); status.ok()) {
+          process.kernel = next++;
           ++busy;
         } else {
           results[next++] = std::move(status);
@@ -94,22 +95,23 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBoxes::Compile(
 
     std::vector<pollfd> waited{{options_.stop_fd, POLLIN, 0}};  // a negative one is left out
     Clock::time_point due = Clock::time_point::max();
-    for (const Box& box : boxes_) {
-      waited.push_back({box.kernel == kNone ? -1 : box.child.fd(), POLLIN, 0});
-      if (box.kernel != kNone) due = std::min(due, box.due);
+    for (const Process& process : processes_) {
+      waited.push_back({process.kernel == kNone ? -1 : process.child.fd(), POLLIN, 0});
+      if (process.kernel != kNone) due = std::min(due, process.due);
     }
     const auto left = std::chrono::ceil<milliseconds>(due - Clock::now());
     poll(waited.data(), waited.size(), static_cast<int>(std::max<int64_t>(0, left.count())));
     if (waited[0].revents != 0) {
-      for (Box& box : boxes_)
-        if (std::exchange(box.kernel, kNone) != kNone) box.child.Stop();
+      for (Process& process : processes_)
+        if (std::exchange(process.kernel, kNone) != kNone) process.child.Stop();
       return results;
     }
-    for (size_t i = 0; i < boxes_.size(); ++i) {
-      Box& box = boxes_[i];
-      if (box.kernel == kNone || (waited[i + 1].revents == 0 && Clock::now() < box.due)) continue;
-      const size_t kernel = box.kernel;
-      results[kernel] = Receive(box);
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      Process& process = processes_[i];
+      if (process.kernel == kNone) continue;
+      if (waited[i + 1].revents == 0 && Clock::now() < process.due) continue;
+      const size_t kernel = process.kernel;
+      results[kernel] = Receive(process);
       --busy;
     }
   }

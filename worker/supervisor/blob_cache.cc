@@ -1,4 +1,4 @@
-#include "worker/node/blob_cache.h"
+#include "worker/supervisor/blob_cache.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// Several boxes: results in their places, and what one candidate's death, silence or a preempt
+// Several processes: results in their places, and what one candidate's death, silence or a preempt
 // costs.
-#include "worker/compile/compile_boxes.h"
+#include "worker/compile/compile_processes.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-class CompileBoxesTest : public ::testing::Test {
+class CompileProcessesTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
   static std::vector<KernelSource> Plain(std::initializer_list<std::string> encodings) {
@@ -27,14 +27,15 @@ class CompileBoxesTest : public ::testing::Test {
   }
 };
 
-TEST_F(CompileBoxesTest, ResultsAreInTheirPlaces) {
-  CompileBoxes boxes({.program = COMPILER, .count = 3}), one({.program = COMPILER, .count = 1});
+TEST_F(CompileProcessesTest, ResultsAreInTheirPlaces) {
+  CompileProcesses processes({.program = COMPILER, .count = 3});
+  CompileProcesses one({.program = COMPILER, .count = 1});
   std::vector<KernelSource> kernels;
   for (int i = 0; i < 12; ++i)
     kernels.push_back({i == 5 ? "no kernel" : test::SquareKernel(100 + i), std::nullopt});
   kernels.push_back({test::SquareKernel(64), "VECTOR:0:4"});
   kernels.push_back({test::SquareKernel(64), "VECTOR:0:3"});
-  const auto results = boxes.Compile(kernels), alone = one.Compile(kernels);
+  const auto results = processes.Compile(kernels), alone = one.Compile(kernels);
   ASSERT_EQ(results.size(), kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i) {
     ASSERT_EQ(results[i].status().code(), alone[i].status().code()) << i;
@@ -43,15 +44,15 @@ TEST_F(CompileBoxesTest, ResultsAreInTheirPlaces) {
       ASSERT_EQ(results[i]->object, alone[i]->object) << i;
     }
   }
-  EXPECT_TRUE(boxes.Compile({}).empty());
+  EXPECT_TRUE(processes.Compile({}).empty());
 }
 
-TEST_F(CompileBoxesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
-  CompileBoxes boxes({.program = COMPILER, .count = 2, .deadline = milliseconds(1500)});
+TEST_F(CompileProcessesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
+  CompileProcesses processes({.program = COMPILER, .count = 2, .deadline = milliseconds(1500)});
   const auto kernels = Plain({test::SquareKernel(8), "!hang", test::SquareKernel(9), "!abort",
                               test::SquareKernel(10), test::SquareKernel(11)});
   for (int round = 0; round < 2; ++round) {
-    const auto results = boxes.Compile(kernels);
+    const auto results = processes.Compile(kernels);
     for (const size_t i : {0, 2, 4, 5}) EXPECT_TRUE(results[i].ok()) << i << results[i].status();
     for (const size_t i : {1, 3})
       EXPECT_EQ(results[i].status().code(), absl::StatusCode::kResourceExhausted) << i;
@@ -61,26 +62,26 @@ TEST_F(CompileBoxesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
 }
 
 // Without the stop this would wait for a minute.
-TEST_F(CompileBoxesTest, AKnockEndsIt) {
+TEST_F(CompileProcessesTest, AKnockEndsIt) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  CompileBoxes boxes(
+  CompileProcesses processes(
       {.program = COMPILER, .count = 1, .deadline = milliseconds(60'000), .stop_fd = pair[0]});
-  ASSERT_TRUE(boxes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
+  ASSERT_TRUE(processes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
   ASSERT_EQ(write(pair[1], "!", 1), 1);
-  const auto results = boxes.Compile(Plain({"!hang", test::SquareKernel(9)}));
+  const auto results = processes.Compile(Plain({"!hang", test::SquareKernel(9)}));
   for (const auto& result : results)
     EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
   char preempt;
   ASSERT_EQ(read(pair[0], &preempt, 1), 1);
-  EXPECT_TRUE(boxes.Compile(Plain({test::SquareKernel(9)}))[0].ok());
+  EXPECT_TRUE(processes.Compile(Plain({test::SquareKernel(9)}))[0].ok());
   close(pair[0]);
   close(pair[1]);
 }
 
-TEST_F(CompileBoxesTest, NoProgram) {
-  CompileBoxes boxes({.program = "/nowhere/outboard-compiler", .count = 2});
-  for (const auto& result : boxes.Compile(Plain({"a", "b", "c"})))
+TEST_F(CompileProcessesTest, NoProgram) {
+  CompileProcesses processes({.program = "/nowhere/outboard-compiler", .count = 2});
+  for (const auto& result : processes.Compile(Plain({"a", "b", "c"})))
     EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
 }
 

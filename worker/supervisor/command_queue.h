@@ -1,4 +1,4 @@
-// The commands of a supervisor to one executor (NodeCommand in proto/executor.proto). Whoever has a
+// The commands of a supervisor to one executor (ToExecutor in proto/executor.proto). Whoever has a
 // command does not wait for the executor to read it: a thread of this class sends what is queued.
 //
 // An honest executor has at most kBlobWantsMax answers and one to StoreBlobs outstanding, and reads
@@ -46,9 +46,9 @@ class CommandQueue {
   // Queues the command and returns at once. Takes the descriptor `passed` over (-1: none): a copy
   // would need another, and a worker may have none left. A Begin replaces one that is still queued:
   // its socket is that of an earlier connection.
-  void Push(const proto::NodeCommand& command, int passed);
+  void Push(const proto::ToExecutor& command, int passed);
   // The same, but the descriptor stays the caller's, and open as long as the queue lives.
-  void PushLent(const proto::NodeCommand& command, int lent);
+  void PushLent(const proto::ToExecutor& command, int lent);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_messages.h"
 
 #include <algorithm>
 #include <bit>

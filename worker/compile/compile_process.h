@@ -1,7 +1,7 @@
-// The compile box: LLVM in a process of its own, with limits, since it may abort or run away on
+// The compile process: LLVM in a process of its own, with limits, since it may abort or run away on
 // input it cannot handle.
 //
-// The box is a child of the supervisor and serves one executor: it ends with it, and is killed and
+// It is a child of the supervisor and serves one executor: it ends with it, and is killed and
 // replaced after a crash or a deadline. It reads requests (proto/compiler.proto) one at a time and
 // keeps nothing of a session.
 #pragma once
@@ -20,55 +20,55 @@
 
 namespace outboard::worker {
 
-// main of the box: answers on descriptor kChildSocket until that is closed.
-int CompileBoxMain();
+// main of the process: answers on descriptor kChildSocket until that is closed.
+int CompileProcessMain();
 
-struct CompileBoxOptions {
+struct CompileProcessOptions {
   std::string program;           // empty: "outboard-compiler" beside this program
   Target target = HostTarget();  // to compile for
   // For one kernel; each further kernel of a batch adds a fifth of it. LLVM normally takes
   // milliseconds.
   std::chrono::milliseconds deadline{20000};
   // If not -1: when this descriptor becomes readable, or its other side has closed, the compilation
-  // in flight is given up and its box killed.
+  // in flight is given up and its process killed.
   int stop_fd = -1;
-  std::vector<int> cores = {};  // that the box may use; empty: the caller's
+  std::vector<int> cores = {};  // that the process may use; empty: the caller's
 };
 
-// Kernels that brought a box down and are remembered; more of them, and all are forgotten.
+// Kernels that brought a process down and are remembered; more of them, and all are forgotten.
 inline constexpr size_t kRefusedKernelsMax = 4096;
 
-// The supervisor's side. The first box is started at once, so that LLVM is warm when the first
-// graph comes. Threads: one, which must stay: boxes end with it.
-class CompileBox final : public KernelCompiler {
+// The supervisor's side. The first process is started at once, so that LLVM is warm when the first
+// graph comes. Threads: one, which must stay: processes end with it.
+class CompileProcess final : public KernelCompiler {
  public:
-  explicit CompileBox(CompileBoxOptions options = {});
+  explicit CompileProcess(CompileProcessOptions options = {});
 
-  // If a box crashes or misses its deadline, the kernel that caused it fails with
+  // If a process crashes or misses its deadline, the kernel that caused it fails with
   // RESOURCE_EXHAUSTED, which is remembered, so that the kernel is not tried again. UNAVAILABLE if
-  // no box can be started. CANCELLED if stop_fd ended it.
+  // no process can be started. CANCELLED if stop_fd ended it.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
   const Target& target() const override { return options_.target; }
   // Compiles for `target` from now on.
   void SetTarget(Target target);
-  // Uses these cores from now on, also in the box that runs.
+  // Uses these cores from now on, also in the process that runs.
   void MoveTo(std::vector<int> cores);
 
-  int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
+  int process_pid() const { return process_.pid(); }  // of the process that runs now; for tests
 
  private:
-  absl::Status EnsureBox();
+  absl::Status EnsureStarted();
   std::chrono::milliseconds DeadlineOf(size_t kernels) const {
     return options_.deadline + options_.deadline * (kernels - 1) / 5;
   }
-  // One request. Not OK: the box is gone, and so is every kernel of the batch.
+  // One request. Not OK: the process is gone, and so is every kernel of the batch.
   absl::Status Ask(std::span<const KernelSource> kernels,
                    std::vector<absl::StatusOr<CompiledKernel>>* results);
 
-  CompileBoxOptions options_;
-  std::unique_ptr<ChildOutput> output_;  // of one box after the other
-  ChildProcess box_;
+  CompileProcessOptions options_;
+  std::unique_ptr<ChildOutput> output_;  // of one process after the other
+  ChildProcess process_;
   std::map<Sha256Digest, absl::Status> refused_;  // by encoding and Opts
 };
 

@@ -5,10 +5,10 @@
 
 #include "base/cores.h"
 #include "runtime/devices.h"
-#include "worker/kernels/account_kernels.h"
-#include "worker/node/core_sets.h"
 #include "worker/devices/device_info.h"
-#include "worker/node/supervisor.h"
+#include "worker/kernels/account_kernels.h"
+#include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/supervisor.h"
 
 namespace outboard::worker {
 

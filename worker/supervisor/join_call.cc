@@ -1,4 +1,4 @@
-#include "worker/node/join_call.h"
+#include "worker/supervisor/join_call.h"
 
 #include <condition_variable>
 #include <thread>

@@ -24,9 +24,9 @@
 #include "proto/executor.pb.h"
 #include "proto/fleet.pb.h"
 #include "wire/blobs/transfer.h"
-#include "worker/node/blob_cache.h"
-#include "worker/node/stored_file.h"
 #include "worker/process/orphan.h"
+#include "worker/supervisor/blob_cache.h"
+#include "worker/supervisor/stored_file.h"
 
 namespace outboard::worker {
 
@@ -41,7 +41,7 @@ struct SessionBlobsOptions {
   const StoredFile* file = nullptr;
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
   // Sends a command, with a descriptor, which it takes over, or -1; any thread.
-  std::function<void(const proto::NodeCommand&, int passed)> answer;
+  std::function<void(const proto::ToExecutor&, int passed)> answer;
 };
 
 class SessionBlobs {

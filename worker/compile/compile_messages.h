@@ -1,4 +1,4 @@
-// Converts the messages of a compile box (proto/compiler.proto) from and to the types of
+// Converts the messages of a compile process (proto/compiler.proto) from and to the types of
 // kernel_compiler.h. Objects on disk use the same format. Threads: pure.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "worker/node/spare_executor.h"
+#include "worker/supervisor/spare_executor.h"
 
 #include <utility>
 

@@ -13,7 +13,7 @@
 //             orphaned --Welcome names it, Attach--> running
 //             running --the executor ends | ReleaseSession--> ended
 //             orphaned --Welcome does not name it | kOrphanMost--> ended
-#include "worker/node/supervisor.h"
+#include "worker/supervisor/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -47,18 +47,18 @@
 #include "worker/kernels/account_kernels.h"
 #include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
-#include "worker/node/blob_cache.h"
-#include "worker/node/core_sets.h"
-#include "worker/node/executor_host.h"
-#include "worker/node/identity.h"
-#include "worker/node/join_call.h"
-#include "worker/node/kernels_of_accounts.h"
-#include "worker/node/spare_executor.h"
-#include "worker/node/stored_file.h"
 #include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/session_share.h"
+#include "worker/supervisor/blob_cache.h"
+#include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/executor_host.h"
+#include "worker/supervisor/identity.h"
+#include "worker/supervisor/join_call.h"
+#include "worker/supervisor/kernels_of_accounts.h"
+#include "worker/supervisor/spare_executor.h"
+#include "worker/supervisor/stored_file.h"
 #include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {

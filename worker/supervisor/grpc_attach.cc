@@ -1,4 +1,4 @@
-#include "worker/node/grpc_attach.h"
+#include "worker/supervisor/grpc_attach.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "worker/node/command_queue.h"
+#include "worker/supervisor/command_queue.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -36,11 +36,11 @@ CommandQueue::~CommandQueue() {
   close(wake_);
 }
 
-void CommandQueue::Push(const proto::NodeCommand& command, int passed) {
+void CommandQueue::Push(const proto::ToExecutor& command, int passed) {
   Add({wire::Framed(command), passed, /*is_lent=*/false, command.has_begin()});
 }
 
-void CommandQueue::PushLent(const proto::NodeCommand& command, int lent) {
+void CommandQueue::PushLent(const proto::ToExecutor& command, int lent) {
   Add({wire::Framed(command), lent, /*is_lent=*/true, command.has_begin()});
 }
 
