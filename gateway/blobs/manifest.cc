@@ -131,7 +131,7 @@ absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes) 
   // Decodes one entry at a time: all of them as one message could take a hundred times their bytes.
   while (const uint32_t tag = in.ReadTag()) {
     const bool is_held = tag == tag_of(Snapshot::kHeldFieldNumber);
-    if (!is_held && tag != tag_of(Snapshot::kKeptFieldNumber)) {
+    if (!is_held && tag != tag_of(Snapshot::kUnacknowledgedFieldNumber)) {
       if (!WireFormatLite::SkipField(&in, tag)) return none;
       continue;
     }
@@ -140,10 +140,10 @@ absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes) 
     const std::string_view entry = bytes.substr(static_cast<size_t>(in.CurrentPosition()), size);
     if (!in.Skip(static_cast<int>(size))) return none;
     Snapshot::Held held;
-    Snapshot::Kept kept;
+    Snapshot::Unacknowledged answer;
     const int entry_bytes = static_cast<int>(entry.size());
     const bool good = is_held ? held.ParseFromArray(entry.data(), entry_bytes) && add(held)
-                              : kept.ParseFromArray(entry.data(), entry_bytes) && add(kept);
+                              : answer.ParseFromArray(entry.data(), entry_bytes) && add(answer);
     if (!good) return none;
   }
   if (!in.ConsumedEntireMessage()) return none;

@@ -20,7 +20,7 @@ std::string PersistRequest::ManifestBytes(std::span<const std::string> roots) co
   for (proto::SessionSnapshot::Held& held : *named.mutable_held())
     if (held.dtype() != 0) held.set_blob_root(roots[next++]);
   for (proto::SessionSnapshot::Unacknowledged& answer : *named.mutable_unacknowledged())
-    if (kept.dtype() != 0) kept.set_blob_root(roots[next++]);
+    if (answer.dtype() != 0) answer.set_blob_root(roots[next++]);
   return named.SerializeAsString();
 }
 

@@ -95,17 +95,17 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
     state.Poison(held.handle(), std::move(status), held.cause_seq());
   }
   for (const proto::SessionSnapshot::Unacknowledged& answer : snapshot_.unacknowledged()) {
-    if (kept.has_saved()) {
-      SaveAnswer answer{kept.seq(), {}};
-      if (kept.has_failed())
-        *answer.item.mutable_failed() = kept.failed();
+    if (answer.has_saved()) {
+      SaveAnswer save{answer.seq(), {}};
+      if (answer.has_failed())
+        *save.item.mutable_failed() = answer.failed();
       else
-        *answer.item.mutable_saved() = kept.saved();
-      unacknowledged.AddSave(std::move(answer));
-    } else if (kept.seq() > received_seq) {
-      DeviceArrayPtr array = kept.dtype() != 0 ? arrays_.at(KeyOf(kept)) : nullptr;
+        *save.item.mutable_saved() = answer.saved();
+      unacknowledged.AddSave(std::move(save));
+    } else if (answer.seq() > received_seq) {
+      DeviceArrayPtr array = answer.dtype() != 0 ? arrays_.at(KeyOf(answer)) : nullptr;
       OB_RETURN_IF_ERROR(unacknowledged.Add(
-          kept.seq(), Answer{std::move(array), kept.index(), kept.handle(), kept.failed()}));
+          answer.seq(), Answer{std::move(array), answer.index(), answer.handle(), answer.failed()}));
     }
   }
   std::vector<KernelUseRecord> uses;
