@@ -45,8 +45,8 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
   return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
-// A worker is told of a lease once that is on disk: a gateway which starts after a crash numbers the
-// next lease as the last one that was not, and one number must not stand for two.
+// A worker is told of a lease once that is on disk: a gateway which starts after a crash numbers
+// the next lease as the last one that was not, and one number must not stand for two.
 void CoreDriver::Do(WriteLease& action) {
   if (!action.end.empty()) {
     device_time_.End(action.lease, action.at);

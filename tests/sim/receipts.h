@@ -219,8 +219,9 @@ class Receipts final : public gateway::WorkerQuarantine {
     const bool counts_less = is_later ? usable_ms < last_usable_ms || busy_ms < last_busy_ms
                                       : usable_ms > last_usable_ms || busy_ms > last_busy_ms;
     if (counts_less || (number == last_number && counts(receipt) != counts(before->second))) {
-      if (!std::exchange(signer->second.contradicts, true)) signer->second.caught_at = world_->now();
-      signer->second.known_to = turn;
+      Worker& liar = signer->second;
+      if (!std::exchange(liar.contradicts, true)) liar.caught_at = world_->now();
+      liar.known_to = turn;
       return absl::StatusCode::kAborted;
     }
     if (is_later) before->second = receipt;

@@ -3,8 +3,9 @@
 // so long that their sessions are put away for the next. In every seeded world each session ends in
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
-// (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h). All of this holds for sessions on several devices, too,
-// each of whose ranks holds a state of its own; they alone end with their gateway.
+// (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h).
+// All of this holds for sessions on several devices, too, each of whose ranks holds a state of its
+// own; they alone end with their gateway.
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.
