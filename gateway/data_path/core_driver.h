@@ -264,6 +264,7 @@ class CoreDriver {
   WallTime WallAt(MonoTime at) const;
 
   void TellLease(const WriteLease& action, const Seat& seat);
+  void TellLeaseOnceWritten(const WriteLease& action);
   void NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is_good);
   void KeepReceipts();
   void KeepReceiptsInTime();
@@ -278,6 +279,7 @@ class CoreDriver {
   void ForgetOldSuspicions();
   std::vector<WorkerId> WorkersOfNode(const std::string& serial) const;  // under mutex_
   void SetAside(WorkerId id, const std::string& why);
+  void SetAside(const std::string& identity, std::string_view name, const std::string& why);
   void Cut(Worker& worker, const absl::Status& why);
   void BeginAllowances(Worker& worker);
   bool MayName(WorkerId id, size_t sessions);
@@ -359,8 +361,9 @@ class CoreDriver {
   std::map<SessionId, uint64_t> holds_asked_;  // the number of the last TakeHold without an answer
   DeviceTime device_time_;
   struct Receipts;
-  std::map<LeasedDevice, Receipts> receipts_;  // that are not on disk yet
-  bool keep_receipts_soon_ = false;            // the last one of a lease is among them
+  // That are not on disk yet, by who sent them: anybody may send some of any device.
+  std::map<std::pair<LeasedDevice, WorkerId>, Receipts> receipts_;
+  bool keep_receipts_soon_ = false;  // the last one of a lease is among them
   // What accounts' own machines may send, by account. Outlives their connections: who was cut off
   // comes back at once.
   std::map<TenantId, std::shared_ptr<Allowance>> own_receipts_;

@@ -94,9 +94,12 @@ struct CoreDriver::Session {
   bool is_restored = false;      // others may have been given it by the gateway before this one
 };
 
+inline constexpr std::string_view kContradictsItself =
+    "it signed two receipts that contradict each other";
 struct CoreDriver::Receipts {
-  WorkerId from;
-  std::vector<proto::Receipt> receipts;  // the last two
+  std::string identity, name;  // of the worker, which may have left since
+  bool is_own = false;         // of an account
+  std::vector<proto::Receipt> receipts = {};  // the last two
 };
 
 struct CoreDriver::Aside {

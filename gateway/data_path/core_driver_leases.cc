@@ -44,11 +44,13 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
   return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
+// A worker is told of a lease once that is on disk: a gateway which starts after a crash numbers
+// the next lease as the last one that was not, and one number must not stand for two.
 void CoreDriver::Do(WriteLease& action) {
-  for (const Seat& seat : action.seats) TellLease(action, seat);
   if (!action.end.empty()) {
     device_time_.End(action.lease, action.at);
-    return writes_->EndLease(action.lease, action.end);
+    writes_->EndLease(action.lease, action.end);
+    return TellLeaseOnceWritten(action);
   }
   LeaseRow row;
   row.lease = action.lease;
@@ -64,7 +66,7 @@ void CoreDriver::Do(WriteLease& action) {
     for (uint32_t i = 0; i < action.devices; ++i)
       states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
     device_time_.Begin(action.lease, states, action.at);
-    return writes_->Grant(std::move(row));
+    return writes_->Grant(std::move(row));  // no worker counts it
   }
   for (const Seat& seat : action.seats) {
     const Worker* const worker = FindWorker(seat.worker);
@@ -76,6 +78,16 @@ void CoreDriver::Do(WriteLease& action) {
   }
   device_time_.Begin(action.lease, row.physical_devices, action.at);
   writes_->Grant(std::move(row));
+  TellLeaseOnceWritten(action);
+}
+
+void CoreDriver::TellLeaseOnceWritten(const WriteLease& action) {
+  if (!HoldsDevice(action.use)) return;
+  writes_->Then([this, action](const absl::Status& written) {
+    if (!written.ok()) return;
+    std::lock_guard lock(mutex_);
+    for (const Seat& seat : action.seats) TellLease(action, seat);
+  });
 }
 
 // To a worker that counts, of its own devices.
@@ -181,39 +193,53 @@ void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is
                        "the worker is refused: it sent a receipt that it did not sign"));
     return;
   }
-  const LeasedDevice leased{{*session, receipt.grant()}, receipt.device()};
+  const std::pair from(LeasedDevice{{*session, receipt.grant()}, receipt.device()}, id);
   // Sent again with the next beat.
-  if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(leased)) return;
-  Receipts& waiting = receipts_[leased];
-  waiting.from = id;
+  if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(from)) return;
+  Receipts& sender = receipts_[from];
+  sender.identity = worker->identity;
+  sender.name = worker->name;
+  sender.is_own = worker->owner.has_value();
+  std::vector<proto::Receipt>& waiting = sender.receipts;
   // The last one stands for those before it, unless one of them contradicts another.
-  if (waiting.receipts.size() == 2) waiting.receipts.erase(waiting.receipts.begin());
-  if (waiting.receipts.empty() || waiting.receipts.back().signature() != receipt.signature())
-    waiting.receipts.push_back(receipt);
+  if (waiting.size() == 2) waiting.erase(waiting.begin());
+  if (waiting.empty() || waiting.back().signature() != receipt.signature())
+    waiting.push_back(receipt);
 }
 
 void CoreDriver::KeepReceipts() {
   if (receipts_.empty()) return;
   std::vector<proto::Receipt> all;
-  std::map<std::string, WorkerId> from;  // by key
-  for (auto& [device, waiting] : receipts_)
+  struct Sender {
+    WorkerId worker;
+    std::string identity, name;
+    bool is_own = false;
+  };
+  std::map<std::string, Sender> from;  // by key; of one that came back, its last connection
+  for (auto& [device_and_worker, waiting] : receipts_)
     for (proto::Receipt& receipt : waiting.receipts) {
-      from[receipt.key()] = waiting.from;
+      Sender& sender = from[receipt.key()];
+      if (sender.worker <= device_and_worker.second)
+        sender = {device_and_worker.second, waiting.identity, waiting.name, waiting.is_own};
       all.push_back(std::move(receipt));
     }
   receipts_.clear();
   writes_->KeepReceipts(std::move(all), [this, from](const proto::Receipt& receipt,
                                                      const absl::Status& why) {
     std::lock_guard lock(mutex_);
-    const auto worker = from.find(receipt.key());
+    const auto sender = from.find(receipt.key());
     const auto session = SessionId::FromBytes(receipt.session_id());
-    if (stopping_ || worker == from.end() || !session.has_value()) return;
-    telemetry::LogError("receipt_refused", {{"worker", NameOf(worker->second)},
+    if (stopping_ || sender == from.end() || !session.has_value()) return;
+    const auto& [worker, identity, name, is_own] = sender->second;
+    telemetry::LogError("receipt_refused", {{"worker", name},
                                             {"session", session->Hex()},
                                             {"message", why.ToString()}});
-    OnOffence(worker->second, *session,
-              absl::IsAborted(why) ? telemetry::WorkerOffence::kReceiptConflict
-                                   : telemetry::WorkerOffence::kReceipt);
+    if (FindWorker(worker) != nullptr)
+      return OnOffence(worker, *session,
+                       absl::IsAborted(why) ? telemetry::WorkerOffence::kReceiptConflict
+                                            : telemetry::WorkerOffence::kReceipt);
+    if (absl::IsAborted(why) && !is_own)
+      SetAside(identity, name, std::string(kContradictsItself));
   });
 }
 
