@@ -31,7 +31,8 @@ namespace outboard::worker {
 
 using GroupTensors = std::vector<std::vector<HostTensor>>;
 
-inline constexpr int64_t kAdd = static_cast<int64_t>(Op::kAdd), kMax = static_cast<int64_t>(Op::kMax);
+inline constexpr int64_t kAdd = static_cast<int64_t>(Op::kAdd);
+inline constexpr int64_t kMax = static_cast<int64_t>(Op::kMax);
 
 inline const UOp* Make(Graph& g, Op op, const UOp* x, std::vector<int64_t> arg = {}) {
   return g.MakeChecked(op, DType::kVoid, {x}, arg);
@@ -167,8 +168,8 @@ class Group {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-inline GroupTensors ParamsFor(const Group& group, DType dtype, const std::vector<int64_t>& dims, int count,
-                       uint64_t seed) {
+inline GroupTensors ParamsFor(const Group& group, DType dtype, const std::vector<int64_t>& dims,
+                              int count, uint64_t seed) {
   GroupTensors params(group.ranks());
   for (size_t rank = 0; rank < params.size(); ++rank)
     for (int i = 0; i < count; ++i)

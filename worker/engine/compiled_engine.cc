@@ -537,7 +537,7 @@ class CompiledEngine final : public Engine {
   KnownPlans plans_;
   // In a group.
   uint64_t epoch_ = 0;      // that the plans are of
-  SimplerKernels simpler_;  // as all ranks make them, since one cannot make them as they were chosen
+  SimplerKernels simpler_;  // as all ranks make them, since one cannot as they were chosen
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise
   // Since the last wait, with a watch only.
