@@ -119,6 +119,7 @@ class GatewayCore {
     bool has_collectives = false;
     bool groups_recover = false;
     bool spans = false;  // WorkerJoined::spans
+    std::string build;   // WorkerJoined::build
     std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
   };

@@ -153,6 +153,8 @@ struct WorkerJoined {
   bool has_collectives = false;       // these share a session's work, and hold parts of its state
   bool groups_recover = false;        // and take snapshots of an item that they are told
   bool spans = false;  // these exchange data with those of other workers that span
+  // Of its programs: groups are of one. Empty: not reported, which counts as one.
+  std::string build = {};
   std::optional<TenantId> owner = {};  // the one account that sees it; nothing: it is rented out
 };
 struct DeviceWentOut {  // gets no session any more; the one that it has stays

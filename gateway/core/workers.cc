@@ -21,6 +21,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.serves_groups = event.serves_groups;
   worker.has_collectives = event.has_collectives;
   worker.groups_recover = event.groups_recover;
+  worker.build = event.build;
   worker.owner = event.owner;
   worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();
