@@ -104,8 +104,8 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
       unacknowledged.AddSave(std::move(save));
     } else if (answer.seq() > received_seq) {
       DeviceArrayPtr array = answer.dtype() != 0 ? arrays_.at(KeyOf(answer)) : nullptr;
-      OB_RETURN_IF_ERROR(unacknowledged.Add(
-          answer.seq(), Answer{std::move(array), answer.index(), answer.handle(), answer.failed()}));
+      Answer value{std::move(array), answer.index(), answer.handle(), answer.failed()};
+      OB_RETURN_IF_ERROR(unacknowledged.Add(answer.seq(), std::move(value)));
     }
   }
   std::vector<KernelUseRecord> uses;
