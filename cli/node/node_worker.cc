@@ -44,6 +44,11 @@ int64_t MemoryAvailableMib() {
   return 0;
 }
 
+std::string BootServer() {
+  const char* const address = std::getenv("OUTBOARD_NODE_BOOT");
+  return address != nullptr ? address : "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
@@ -104,6 +109,7 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
                          std::string node_folder, std::function<void()> on_ready)
     : kernel_(start.facts.kernel()),
       node_folder_(std::move(node_folder)),
+      boot_server_(BootServer()),
       on_ready_(std::move(on_ready)) {
   if (!worker::DriverLibraries(node_folder_).empty()) return;  // an earlier start has brought it
   const std::string kept = node_folder_ + "/" + kNamedFile;
@@ -122,16 +128,20 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
 }
 
 uint64_t DriverFetch::memory_bytes() const {
-  return worker::DriverMemoryBytes(node_folder_, named_.has_value() ? &*named_ : nullptr);
+  const bool may_come =
+      named_.has_value() && worker::CheckDriver(*named_, boot_server_, kernel_).ok();
+  return worker::DriverMemoryBytes(node_folder_, may_come ? &*named_ : nullptr);
 }
 
-void DriverFetch::Begin() {
+void DriverFetch::Begin(std::function<void()> on_none) {
   if (named_.has_value())
-    thread_ = std::jthread([this](std::stop_token stop) { Fetch(std::move(stop)); });
+    thread_ = std::jthread([this, on_none = std::move(on_none)](std::stop_token stop) {
+      Fetch(std::move(stop), on_none);
+    });
 }
 
-void DriverFetch::Fetch(std::stop_token stop) {
-  const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
+void DriverFetch::Fetch(std::stop_token stop, const std::function<void()>& on_none) {
+  const bool is_reserved = memory_bytes() > 0;
   std::string said;  // once for each reason
   const auto on_pause = [&said](const absl::Status& why) {
     if (std::exchange(said, std::string(why.message())) == why.message()) return;
@@ -139,10 +149,14 @@ void DriverFetch::Fetch(std::stop_token stop) {
                           {{"message", said},
                            {"effect", "it is tried again; this machine serves with its CPUs"}});
   };
-  const absl::Status used = worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_,
-                                              node_folder_, stop, on_pause);
+  const absl::Status used = worker::UseDriver(*named_, boot_server_, kernel_, node_folder_,
+                                              stop, on_pause);
   if (stop.stop_requested()) return;  // whoever is started next fetches it
-  if (!used.ok()) return SayWithout(std::string(used.message()));
+  if (!used.ok()) {
+    SayWithout(std::string(used.message()));
+    if (is_reserved) on_none();
+    return;
+  }
   telemetry::LogInfo("node_driver", {{"driver", named_->digest()}, {"kernel", kernel_}});
   if (!worker::HasCuda(worker::DriverLibraries(node_folder_)))
     return SayWithout("the driver has no lib/libcuda.so.1");

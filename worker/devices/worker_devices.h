@@ -4,6 +4,7 @@
 // Threads: any, but Measure and Describe on one.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -36,6 +37,8 @@ class WorkerDevices {
   // Of a session on the device, there and on the host.
   int64_t MemoryOn(uint32_t device) const;
   int64_t host_memory_bytes() const { return host_memory_bytes_; }
+  // Sessions that begin from now on share what was reserved, too. Any thread.
+  void ReleaseReserved();
   // With which an executor has the device.
   std::vector<std::string> EnvironmentOf(uint32_t device) const;
 
@@ -61,7 +64,7 @@ class WorkerDevices {
   const WorkerDevicesOptions options_;
   const std::vector<runtime::ListedDevice> gpus_;
   const int count_;
-  const int64_t host_memory_bytes_;
+  std::atomic<int64_t> host_memory_bytes_;
   std::vector<proto::DeviceRates> rates_;  // empty: not measured
   DevicesInService in_service_;
   bool tested_ = false;  // all devices have passed the join test since this process started

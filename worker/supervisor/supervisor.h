@@ -89,6 +89,10 @@ class Supervisor {
   // here, or after `limit`, or at once where no gateway is joined.
   void Drain(std::chrono::milliseconds limit);
 
+  // Any thread. Sessions may have the memory that was reserved (memory_bytes_reserved): joins anew,
+  // so that the gateway hears of it; sessions that run here stay, as when a certificate is renewed.
+  void ReleaseReserved();
+
   // Any thread, before a gateway in this process stops: does not join again once its connection has
   // ended. A call to a server of gRPC in this process crashes while that shuts down (1.51:
   // inproc_transport.cc calls the server's accept_stream_cb, which is null then).
