@@ -99,7 +99,8 @@ class NodeEnrolment {
   // By what it was issued before.
   absl::StatusOr<std::optional<Proof>> ProveAgain(const grpc::AuthContext& caller,
                                                   const NodeRow& node, const NodeRow* before);
-  // By the TPM that it has proved, node.facts.endorsement_key: it is expected, of any serial number.
+  // By the TPM that it has proved, node.facts.endorsement_key: it is expected, whoever it says that
+  // it is.
   absl::StatusOr<std::optional<Proof>> ProveByTpm(const NodeRow& node, const NodeRow* before);
   // Of a TPM that is neither expected nor a node's.
   absl::Status CheckMaker(const proto::EnrolNodeRequest& request,

@@ -48,7 +48,8 @@ absl::StatusOr<MakerRoots> MakerRoots::Parse(std::string_view what, std::string_
   OB_CHECK(store != nullptr);
   // One between a root and its TPMs is trusted without its root.
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
-  for (const tls::Certificate& one : all) OB_CHECK(X509_STORE_add_cert(store.get(), one.get()) == 1);
+  for (const tls::Certificate& one : all)
+    OB_CHECK(X509_STORE_add_cert(store.get(), one.get()) == 1);
   return MakerRoots(store, all.size());
 }
 

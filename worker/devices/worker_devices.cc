@@ -76,9 +76,18 @@ proto::Measured WorkerDevices::Measure(
   proto::Measured measured;
   const std::string what =
       !asked.test() ? "" : asked.without_rates() ? kTestAlone : kTestAndRates;
+  EarlyJoinTest::Results early;
+  if (asked.test() && options_.early_test != nullptr) early = options_.early_test->Take();
+  // One that did not end says nothing of the device: it is tested now.
+  const auto is_known = [&](uint32_t i) {
+    return i < early.size() && (early[i].ok() || absl::IsFailedPrecondition(early[i].status()));
+  };
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i),
-                                     asked.test() ? kTestWithin : kMeasureWithin, what);
+    auto rates = is_known(i) ? early[i]
+                             : MeasureDevice(command, EnvironmentOf(i), cores(i),
+                                             asked.test() ? kTestWithin : kMeasureWithin, what);
+    if (is_known(i) && rates.ok() && !asked.without_rates())
+      rates = MeasureDevice(command, EnvironmentOf(i), cores(i), kMeasureWithin);
     if (!rates.ok()) {
       telemetry::LogError("device_not_measured",
                           {{"device", i}, {"message", rates.status().ToString()}});

@@ -71,7 +71,8 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
 bool Enrolment::CanRenew() {
   if (!options_.node.has_value() || !options_.tpm.has_value()) return true;
   if (!opening_tpm_.valid())
-    opening_tpm_ = std::async(std::launch::async, [where = *options_.tpm] { return OpenTpm(where); });
+    opening_tpm_ =
+        std::async(std::launch::async, [where = *options_.tpm] { return OpenTpm(where); });
   return opening_tpm_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
