@@ -58,6 +58,7 @@ struct ServerFlags {
   std::string token_file;                          // worker
   std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
   std::string node_power_hook;                     // gateway; empty: none
+  std::string tpm_roots_file;                      // gateway; empty: any maker's TPM
   int node_joins_within_s = 0;                     // gateway; 0: as it decides
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses

@@ -158,6 +158,9 @@ void AddServerCommands(Arguments& app) {
   gateway.Add("--node-power-hook", &server.node_power_hook,
               "Program that switches a node off and on: it is started as FILE cycle SERIAL where a "
               "rollout finds one that does not answer (docs/fleet.md)");
+  gateway.Add("--tpm-roots", &server.tpm_roots_file,
+              "PEM file with the certificates of the makers whose TPMs machines may prove "
+              "themselves by (default: any maker's; docs/fleet.md)");
   gateway.Add("--node-joins-within", &server.node_joins_within_s).Between(1, 3600).Hidden();
   AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30", "60");
