@@ -33,7 +33,8 @@ Tensor GptAttention::operator()(const Tensor& x) const {
   };
   const auto projected = [&](const nn::Linear& layer) { return split(Times(x, layer, products)); };
   const Tensor q = projected(query), k = projected(key), v = projected(value);
-  const Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(static_cast<double>(head)));
+  const double scale = 1 / std::sqrt(static_cast<double>(head));
+  const Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * scale;
   const Tensor place = Tensor::arange(time);
   const Tensor later = place > place.reshape({time, 1});
   const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);
