@@ -429,7 +429,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.has_collectives = reg.has_collectives();
   event.groups_recover = reg.groups_recover();
   event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
-  event.build = Printable(reg.version());
+  event.build = NameToldBy(reg.version());
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   workers_.at(id)->speeds = SpeedsOf(reg);
   for (const proto::Device& device : reg.devices()) {

@@ -1,8 +1,10 @@
 #include "gateway/queue/device_pools.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace outboard::gateway {
 
@@ -278,35 +280,43 @@ bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHin
   for (const auto& it : ClassesFor(wish, hints)) {
     const auto& [name, of_class] = *it;
     if (of_class.total < wish.devices) continue;
-    // One request has a worker that has it all, or several that span, of the build that has most.
-    const auto most = std::max_element(
-        of_class.spanning.begin(), of_class.spanning.end(),
-        [](const auto& a, const auto& b) { return a.second < b.second; });
-    const bool together = wish.workers_max != 1 && most != of_class.spanning.end() &&
-                          most->second >= wish.devices;
-    std::vector<const DevicePool*> pools;
-    for (const auto& [worker, pool] : of_class.pools) {
-      if (is_one && (together ? !pool.spans || pool.build != most->first
-                              : pool.total < wish.devices))
-        continue;
-      if (pool.total >= each && pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
-    }
-    std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {
-      return std::tuple(b->free, b->total, a->worker) < std::tuple(a->free, a->total, b->worker);
-    });
-    Reservation made{owner, name, {}};
-    uint64_t devices = 0;
-    for (const DevicePool* pool : pools) {
-      if (devices >= wish.devices) break;
-      devices += pool->total / each * each;
-      made.workers.insert(pool->worker);
-    }
-    if (devices < wish.devices || (wish.workers_max != 0 && made.workers.size() > wish.workers_max))
+    const auto reserve = [&](const auto& may) {
+      std::vector<const DevicePool*> pools;
+      for (const auto& [worker, pool] : of_class.pools)
+        if (may(pool) && pool.total >= each && pool.total > 0 && Fits(pool, wish, hints))
+          pools.push_back(&pool);
+      std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {
+        return std::tuple(b->free, b->total, a->worker) < std::tuple(a->free, a->total, b->worker);
+      });
+      Reservation made{owner, name, {}};
+      uint64_t devices = 0;
+      for (const DevicePool* pool : pools) {
+        if (devices >= wish.devices) break;
+        devices += pool->total / each * each;
+        made.workers.insert(pool->worker);
+      }
+      if (devices < wish.devices ||
+          (wish.workers_max != 0 && made.workers.size() > wish.workers_max))
+        return false;
+      ClassPools& changed = classes_.at(name);
+      for (const WorkerId worker : made.workers) Unlist(changed, changed.pools.at(worker));
+      reservation_ = std::move(made);
+      return true;
+    };
+    if (!is_one) {
+      if (reserve([](const DevicePool&) { return true; })) return true;
       continue;
-    ClassPools& changed = classes_.at(name);
-    for (const WorkerId worker : made.workers) Unlist(changed, changed.pools.at(worker));
-    reservation_ = std::move(made);
-    return true;
+    }
+    // One request has several workers that span, of one build, the one with the most devices
+    // first; or a worker that has it all.
+    std::vector<std::pair<uint64_t, std::string>> builds;
+    for (const auto& [build, total] : of_class.spanning)
+      if (wish.workers_max != 1 && total >= wish.devices) builds.emplace_back(total, build);
+    std::sort(builds.rbegin(), builds.rend());
+    for (const auto& [total, build] : builds)
+      if (reserve([&](const DevicePool& pool) { return pool.spans && pool.build == build; }))
+        return true;
+    if (reserve([&](const DevicePool& pool) { return pool.total >= wish.devices; })) return true;
   }
   return false;
 }

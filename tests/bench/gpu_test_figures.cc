@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +30,7 @@ constexpr char kFaultTests[] = "ptx_faults_test$";
 constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repeat_test",
                                       "reference_op_test", "ops_test",    "operator_table_test",
                                       "random_graph_test"};
-constexpr int kSecondsOfAProgram = 150;
+constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 450;
 
 struct TestResults {
   bool ran = false;
@@ -108,14 +110,26 @@ TestsOnDevice RunTestsOnDevice(const std::string& only) {
   const std::string folder = named != nullptr ? named : OUTBOARD_BENCH_BUILD "/tests";
   const test::TempFolder results_folder;
   TestsOnDevice all;
+  const auto begin = std::chrono::steady_clock::now();
   for (const std::string test : kOnADevice) {
+    if (!only.empty() && only != test) continue;
     const std::string program = absl::StrCat(folder, "/", test);
-    if ((!only.empty() && only != test) || access(program.c_str(), X_OK) != 0) continue;
+    const auto left = std::chrono::seconds(kSecondsOfAll) -
+                      (std::chrono::steady_clock::now() - begin);
+    const int seconds = std::min(
+        kSecondsOfAProgram,
+        static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(left).count()));
+    // A program that is not there, or for which no time is left, counts as one test that failed.
+    if (seconds <= 0 || access(program.c_str(), X_OK) != 0) {
+      ++all.ran;
+      absl::StrAppend(&all.failed, test, seconds <= 0 ? " (no time was left) " : " (not built) ");
+      continue;
+    }
     const std::string file = absl::StrCat(results_folder / test, ".json");
     OutputOf(absl::StrCat(
         "OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 OUTBOARD_TEST_CLOUD=1 "
         "CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
-        Beside("outboard"), " GTEST_OUTPUT=json:", file, " timeout ", kSecondsOfAProgram, " ",
+        Beside("outboard"), " GTEST_OUTPUT=json:", file, " timeout --foreground ", seconds, " ",
         program, " >/dev/null 2>&1 || true"));
     TestResults results;
     AddTests(file, results);

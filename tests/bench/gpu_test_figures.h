@@ -12,7 +12,7 @@ void GpuTestFigures();
 
 struct TestsOnDevice {
   int64_t ran = 0, passed = 0;  // those that skip themselves by name count in neither
-  std::string failed;           // names, and programs that ended without telling their tests
+  std::string failed;  // names, and programs that were not there or ended without a word
 };
 
 // The same tests of operators, graphs, engine and device on the CUDA device that is there, program

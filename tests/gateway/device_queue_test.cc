@@ -249,6 +249,28 @@ TEST(DevicePools, OnlyThoseOfOneBuildWorkTogether) {
   EXPECT_TRUE(pools.Pick(sixteen, {}).has_value());
 }
 
+TEST(DevicePools, AReservationIsOfABuildThatWillDo) {
+  DevicePools pools;
+  const auto set = [&](uint64_t worker, const std::string& build, uint32_t devices) {
+    DevicePool pool = Pool(worker, devices);
+    pool.build = build;
+    pool.free = 0;
+    pools.Set(pool);
+  };
+  // The build with the most devices has them on too many workers.
+  for (uint64_t worker = 1; worker <= 8; ++worker) set(worker, "small", 2);
+  for (uint64_t worker = 9; worker <= 10; ++worker) set(worker, "large", 4);
+  const DeviceWish eight{.devices = 8, .workers_max = 2};
+  ASSERT_TRUE(pools.Reserve(1, eight, {}));
+  for (uint64_t worker = 9; worker <= 10; ++worker) {
+    DevicePool pool = Pool(worker, 4);
+    pool.build = "large";
+    pools.Set(pool);
+  }
+  EXPECT_TRUE(pools.PickReserved(eight, {}).has_value());
+  EXPECT_FALSE(pools.Pick({}, {}).has_value()) << "they are kept for it";
+}
+
 TEST(DevicePools, AReservationKeepsOthersOutAndEndsWithItsWorker) {
   DevicePools pools;
   DevicePool half = Pool(1, 4);
