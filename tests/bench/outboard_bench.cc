@@ -187,7 +187,7 @@ void Overhead() {
                there = MeasureRegisteredSteps(*loopback);
   const session::Stats stats = loopback->stats();
   Report("registered_steps_per_s", there, "1/s", absl::StrFormat("in process: %.0f", here),
-         absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for credit, a window of %d",
+         absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for the cloud, a window of %d",
                          stats.window_waits, stats.window_items));
   OB_CHECK_OK(loopback->Close());
   OB_CHECK_OK(in_process->Close());
