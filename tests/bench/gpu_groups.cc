@@ -107,7 +107,7 @@ class Group {
 
   const std::vector<std::string> names_;
   std::set<std::string> reported_;
-  std::string why_ = "not measured";
+  std::string why_ = "this program has no measurement of it";
   runtime::DeviceProperties device_;
 };
 
@@ -121,7 +121,8 @@ void GpuDeviceGroup() {
        "cuda_stream_ratio_elementwise", "cuda_stream_ratio_reduce", "cuda_stream_ratio_softmax",
        "cuda_stream_ratio_layer_norm", "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel",
        "cuda_host_us_per_step", "cuda_beam_matmul_8192_s", "cuda_matmul_bf16_8192_vs_torch",
-       "cuda_matmul_fp32_8192_vs_torch_nobeam", "cuda_matmul_fp8_8192_vs_torch_nobeam"});
+       "cuda_matmul_fp32_8192_vs_torch_nobeam", "cuda_matmul_fp8_8192_vs_torch_nobeam",
+       "cuda_matmul_fp32_8192_vs_torch", "cuda_matmul_fp8_8192_vs_torch"});
   auto device = group.Open();
   if (device == nullptr) return;
   const auto measured = MeasureGpuDevice(*device, {});
