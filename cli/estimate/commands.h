@@ -1,4 +1,5 @@
-// `outboard estimate`: what a program takes and costs, without a device (docs/estimates.md).
+// `outboard estimate`: what a program takes and costs, without a device (docs/estimates.md). The
+// options, and what they do, are in estimate.cc.
 #pragma once
 
 #include "cli/arguments.h"
