@@ -28,13 +28,12 @@ GptAttention::GptAttention(const GptOptions& options)
 
 Tensor GptAttention::operator()(const Tensor& x) const {
   const int64_t batch = x.shape(0), time = x.shape(1), width = x.shape(2), head = width / heads;
-  const auto split = [&](const Tensor& t) {  // [batch, heads, time, head]
-    return t.reshape({batch, time, heads, head}).permute({0, 2, 1, 3});
+  const auto projected = [&](const nn::Linear& layer) {  // [batch, heads, time, head]
+    return Times(x, layer, products).reshape({batch, time, heads, head}).permute({0, 2, 1, 3});
   };
-  const auto projected = [&](const nn::Linear& layer) { return split(Times(x, layer, products)); };
   const Tensor q = projected(query), k = projected(key), v = projected(value);
-  const double scale = 1 / std::sqrt(static_cast<double>(head));
-  const Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * scale;
+  const Tensor scores =
+      q.matmul(k.transpose()).cast(DType::kF32) * (1 / std::sqrt(static_cast<double>(head)));
   const Tensor place = Tensor::arange(time);
   const Tensor later = place > place.reshape({time, 1});
   const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);

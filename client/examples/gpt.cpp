@@ -116,8 +116,8 @@ int Main(Flags flags) {
     return 1;
   }
   const Characters characters(text);
-  const auto letters = static_cast<int64_t>(characters.letters.size());
-  flags.net.vocabulary = std::max(letters, flags.vocabulary);
+  flags.net.vocabulary =
+      std::max(static_cast<int64_t>(characters.letters.size()), flags.vocabulary);
   if (flags.bf16) flags.net.products = DType::kBF16;
   const absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   if (!session.ok()) {

@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -109,11 +111,28 @@ class Group {
 
   const std::vector<std::string> names_;
   std::set<std::string> reported_;
-  std::string why_ = "not measured";
+  std::string why_ = "this program has no measurement of it";
   runtime::DeviceProperties device_;
 };
 
 constexpr char kNoBeam[] = "_nobeam";
+
+void ReportConformance(Group& group, runtime::Device& device) {
+  if (device.properties().compute_capability != 90)
+    return group.Lacks("the forms of instructions are those of sm_90a");
+  auto conformance = CompareForms(device, ptx::InstructionForms(), /*seed=*/1);
+  const auto products = conformance.ok() ? CompareProducts(device, test::HopperCases())
+                                         : absl::StatusOr<Conformance>(conformance.status());
+  if (!products.ok()) return group.Failed(products.status());
+  conformance->compared += products->compared;
+  conformance->differences.insert(conformance->differences.end(), products->differences.begin(),
+                                  products->differences.end());
+  for (const std::string& difference : conformance->differences)
+    std::fprintf(stderr, "conformance: %s\n", difference.c_str());
+  group.Add("cuda_emulator_conformance", conformance->ratio(), "", "",
+            absl::StrCat(conformance->compared, " forms of instructions and products, ",
+                         conformance->differences.size(), " differ"));
+}
 
 }  // namespace
 
@@ -123,7 +142,8 @@ void GpuDeviceGroup() {
        "cuda_stream_ratio_elementwise", "cuda_stream_ratio_reduce", "cuda_stream_ratio_softmax",
        "cuda_stream_ratio_layer_norm", "cuda_stream_ratio_adamw", "cuda_graph_us_per_kernel",
        "cuda_host_us_per_step", "cuda_beam_matmul_8192_s", "cuda_matmul_bf16_8192_vs_torch",
-       "cuda_matmul_fp32_8192_vs_torch_nobeam", "cuda_matmul_fp8_8192_vs_torch_nobeam"});
+       "cuda_matmul_fp32_8192_vs_torch_nobeam", "cuda_matmul_fp8_8192_vs_torch_nobeam",
+       "cuda_matmul_fp32_8192_vs_torch", "cuda_matmul_fp8_8192_vs_torch"});
   auto device = group.Open();
   if (device == nullptr) return;
   const auto measured = MeasureGpuDevice(*device, {});
@@ -218,42 +238,19 @@ void GpuServiceGroup() {
   group.Add(*figures);
 }
 
-namespace {
-
-// Leaves the device to others when it returns.
-void AddConformance(Group& group) {
-  auto device = group.Open();
-  if (device == nullptr) return;
-  if (device->properties().compute_capability != 90)
-    return group.Lacks("the forms of instructions are those of sm_90a");
-  auto conformance = CompareForms(*device, ptx::InstructionForms(), /*seed=*/1);
-  if (!conformance.ok()) return group.Failed(conformance.status());
-  const auto products = CompareProducts(*device, test::HopperCases());
-  if (!products.ok()) return group.Failed(products.status());
-  conformance->compared += products->compared;
-  conformance->differences.insert(conformance->differences.end(), products->differences.begin(),
-                                  products->differences.end());
-  for (const std::string& difference : conformance->differences)
-    std::fprintf(stderr, "conformance: %s\n", difference.c_str());
-  group.Add("cuda_emulator_conformance", conformance->ratio(), "", "",
-            absl::StrCat(conformance->compared, " forms of instructions and products, ",
-                         conformance->differences.size(), " differ"));
-}
-
-}  // namespace
-
 void GpuTestsGroup() {
   Group group({"cuda_device_tests_ratio", "cuda_emulator_conformance"});
-  if (!group.HasDevice()) return;
-  AddConformance(group);  // first: it takes seconds, the tests minutes
+  auto device = group.Open();
+  if (device == nullptr) return;
+  // First: it takes half a minute, and the tests may take all that is left of a group's time.
+  ReportConformance(group, *device);
+  device.reset();
   const TestsOnDevice tests = RunTestsOnDevice();
-  if (tests.ran > 0)
-    group.Add(
-        "cuda_device_tests_ratio",
-        static_cast<double>(tests.passed) / static_cast<double>(tests.ran), "", "",
-        absl::StrCat(tests.ran, " tests; failed: ", tests.failed.empty() ? "none" : tests.failed));
-  else
-    group.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
+  if (tests.ran == 0) return group.Lacks("there are no tests in this build (OUTBOARD_TESTS)");
+  group.Add("cuda_device_tests_ratio",
+            static_cast<double>(tests.passed) / static_cast<double>(tests.ran), "", "",
+            absl::StrCat(tests.ran,
+                         " tests; failed: ", tests.failed.empty() ? "none" : tests.failed));
 }
 
 }  // namespace outboard::bench

@@ -1,5 +1,6 @@
 #include "tests/bench/gpu_step_figures.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>

@@ -28,8 +28,8 @@ constexpr char kFaultTests[] = "ptx_faults_test$";
 
 // Those of kOnTheMachine whose entries end with cuda, as programs.
 constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repeat_test",
-                                      "reference_op_test", "ops_test",    "operator_table_test",
-                                      "random_graph_test"};
+                                      "reference_op_test", "ops_test",    "random_graph_test",
+                                      "operator_table_test"};
 constexpr int kSecondsOfAProgram = 150, kSecondsOfAll = 450;
 
 struct TestResults {

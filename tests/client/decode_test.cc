@@ -44,6 +44,23 @@ TEST_F(DecodeTest, SameTokensAsWithoutACache) {
   EXPECT_EQ(GptDecoder(again, Small()).Write(kPrompt, kCount), written);
 }
 
+// The same weights: only products and what lies between them are rounded.
+TEST_F(DecodeTest, ProductsOfBf16_HaveNearlyTheSameLogits) {
+  const auto logits = [](DType products) {
+    Tensor::manual_seed(11);
+    GptOptions options = Small();
+    options.products = products;
+    const Gpt net(options);
+    const Tensor result = net(Tensor::from<int64_t>(kPrompt, {1, 3}));
+    EXPECT_EQ(result.dtype(), DType::kF32);
+    return result.to_vector<float>();
+  };
+  const std::vector<float> whole = logits(DType::kF32), rounded = logits(DType::kBF16);
+  ASSERT_EQ(whole.size(), rounded.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], rounded[i], 0.1) << i;
+  EXPECT_NE(whole, rounded) << "nothing was rounded";
+}
+
 TEST_F(DecodeTest, OneGraph) {
   const Gpt net = Net();
   GptDecoder decoder(net, Small());

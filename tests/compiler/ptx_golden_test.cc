@@ -1,7 +1,7 @@
-// The PTX text of products by warpgroups, one of each kind of operands, in
-// tests/compiler/golden_ptx: what the printer writes of TMA, barriers and wgmma, reviewed as a
-// diff. The text is as LLVM's version writes it, which the files' first line names; with another
-// one the test is skipped. Where a change is meant, OUTBOARD_UPDATE=1 writes the texts anew.
+// The PTX text of products by warpgroups, one of each kind of operands, in golden_ptx: what the
+// printer writes of TMA, barriers and wgmma, reviewed as a diff. The text is as LLVM's version
+// writes it, which the files' first line names; with another one the test is skipped. Where a
+// change is meant, OUTBOARD_UPDATE=1 writes the texts anew.
 #include <gtest/gtest.h>
 #include <llvm/Config/llvm-config.h>
 
