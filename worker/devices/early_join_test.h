@@ -22,7 +22,9 @@ class EarlyJoinTest {
   // `command`: the measuring process; `cores`: of each device.
   EarlyJoinTest(std::vector<std::string> command, std::vector<std::vector<int>> cores);
 
-  // What MeasureDevice has found with kTestAlone, once; waits for it. Nothing from then on.
+  // What MeasureDevice has found with kTestAlone, once, or why it has not; waits for
+  // it. Nothing from then on. Errors of each: those of MeasureDevice (device_rates.h), among them
+  // DEADLINE_EXCEEDED.
   Results Take();
   bool is_there() const { return results_.valid(); }
 
