@@ -247,7 +247,8 @@ absl::StatusOr<WorkerJoin> JoinOfFleet(const ServerFlags& flags,
 int RunWorker(const ServerFlags& given) {
   ServerFlags flags = given;
   RaiseDescriptorLimit();  // each session has some, and some for each blob that is on its way
-  if (!flags.node_folder.empty()) StartWithDriver(flags.node_folder);
+  if (!flags.node_folder.empty())
+    StartWithDriver(flags.node_folder, {flags.life_fd, flags.ready.fd});
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   const absl::StatusOr<int> devices = DevicesOf(flags, /*otherwise=*/1);
   if (!devices.ok()) return Report(devices.status());

@@ -1,5 +1,6 @@
 #include "cli/node/node_worker.h"
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -93,7 +94,7 @@ void NoteJoined(const std::string& node_folder) {
   std::ofstream(node_folder + "/" + worker::kJoinedFile) << "joined\n";
 }
 
-void StartWithDriver(const std::string& node_folder) {
+void StartWithDriver(const std::string& node_folder, const std::vector<int>& kept) {
   const std::string libraries = worker::DriverLibraries(node_folder);
   if (!worker::HasCuda(libraries) || std::getenv(kHasDriver) != nullptr) return;
   if (const std::string why = worker::FileText(node_folder + "/" + kLeavesGpus); !why.empty()) {
@@ -109,6 +110,9 @@ void StartWithDriver(const std::string& node_folder) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  // Else their numbers would be those of other files there, which it would watch.
+  for (const int fd : kept)
+    if (fd >= 0) fcntl(fd, F_SETFD, 0);
   execv("/proc/self/exe", argv.data());
   telemetry::LogWarning("node_driver", {{"message", "the worker cannot start again with it"}});
 }
