@@ -27,7 +27,6 @@ namespace {
 constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
 // Of leased devices; a worker may name some that there are not.
 constexpr size_t kReceiptsWaitingMax = 1 << 16;
-constexpr int64_t kNsPerMs = 1'000'000;
 }  // namespace
 
 void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
@@ -45,11 +44,13 @@ WallTime CoreDriver::WallAt(MonoTime at) const {
   return {now.unix_ms - (ago_ns + kNsPerMs - 1) / kNsPerMs};
 }
 
+// A worker is told of a lease once that is on disk: a gateway which starts after a crash numbers
+// the next lease as the last one that was not, and one number must not stand for two.
 void CoreDriver::Do(WriteLease& action) {
-  for (const Seat& seat : action.seats) TellLease(action, seat);
   if (!action.end.empty()) {
     device_time_.End(action.lease, action.at);
-    return writes_->EndLease(action.lease, action.end);
+    writes_->EndLease(action.lease, action.end);
+    return TellLeaseOnceWritten(action);
   }
   LeaseRow row;
   row.lease = action.lease;
@@ -65,7 +66,7 @@ void CoreDriver::Do(WriteLease& action) {
     for (uint32_t i = 0; i < action.devices; ++i)
       states.push_back(absl::StrCat("state/", action.lease.session.Hex(), "/", i));
     device_time_.Begin(action.lease, states, action.at);
-    return writes_->Grant(std::move(row));
+    return writes_->Grant(std::move(row));  // no worker counts it
   }
   for (const Seat& seat : action.seats) {
     const Worker* const worker = FindWorker(seat.worker);
@@ -77,6 +78,16 @@ void CoreDriver::Do(WriteLease& action) {
   }
   device_time_.Begin(action.lease, row.physical_devices, action.at);
   writes_->Grant(std::move(row));
+  TellLeaseOnceWritten(action);
+}
+
+void CoreDriver::TellLeaseOnceWritten(const WriteLease& action) {
+  if (!HoldsDevice(action.use)) return;
+  writes_->Then([this, action](const absl::Status& written) {
+    if (!written.ok()) return;
+    std::lock_guard lock(mutex_);
+    for (const Seat& seat : action.seats) TellLease(action, seat);
+  });
 }
 
 // To a worker that counts, of its own devices.
@@ -182,39 +193,53 @@ void CoreDriver::NoteReceipt(WorkerId id, const proto::Receipt& receipt, bool is
                        "the worker is refused: it sent a receipt that it did not sign"));
     return;
   }
-  const LeasedDevice leased{{*session, receipt.grant()}, receipt.device()};
+  const std::pair from(LeasedDevice{{*session, receipt.grant()}, receipt.device()}, id);
   // Sent again with the next beat.
-  if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(leased)) return;
-  Receipts& waiting = receipts_[leased];
-  waiting.from = id;
+  if (receipts_.size() >= kReceiptsWaitingMax && !receipts_.contains(from)) return;
+  Receipts& sender = receipts_[from];
+  sender.identity = worker->identity;
+  sender.name = worker->name;
+  sender.is_own = worker->owner.has_value();
+  std::vector<proto::Receipt>& waiting = sender.receipts;
   // The last one stands for those before it, unless one of them contradicts another.
-  if (waiting.receipts.size() == 2) waiting.receipts.erase(waiting.receipts.begin());
-  if (waiting.receipts.empty() || waiting.receipts.back().signature() != receipt.signature())
-    waiting.receipts.push_back(receipt);
+  if (waiting.size() == 2) waiting.erase(waiting.begin());
+  if (waiting.empty() || waiting.back().signature() != receipt.signature())
+    waiting.push_back(receipt);
 }
 
 void CoreDriver::KeepReceipts() {
   if (receipts_.empty()) return;
   std::vector<proto::Receipt> all;
-  std::map<std::string, WorkerId> from;  // by key
-  for (auto& [device, waiting] : receipts_)
+  struct Sender {
+    WorkerId worker;
+    std::string identity, name;
+    bool is_own = false;
+  };
+  std::map<std::string, Sender> from;  // by key; of one that came back, its last connection
+  for (auto& [device_and_worker, waiting] : receipts_)
     for (proto::Receipt& receipt : waiting.receipts) {
-      from[receipt.key()] = waiting.from;
+      Sender& sender = from[receipt.key()];
+      if (sender.worker <= device_and_worker.second)
+        sender = {device_and_worker.second, waiting.identity, waiting.name, waiting.is_own};
       all.push_back(std::move(receipt));
     }
   receipts_.clear();
   writes_->KeepReceipts(std::move(all), [this, from](const proto::Receipt& receipt,
                                                      const absl::Status& why) {
     std::lock_guard lock(mutex_);
-    const auto worker = from.find(receipt.key());
+    const auto sender = from.find(receipt.key());
     const auto session = SessionId::FromBytes(receipt.session_id());
-    if (stopping_ || worker == from.end() || !session.has_value()) return;
-    telemetry::LogError("receipt_refused", {{"worker", NameOf(worker->second)},
+    if (stopping_ || sender == from.end() || !session.has_value()) return;
+    const auto& [worker, identity, name, is_own] = sender->second;
+    telemetry::LogError("receipt_refused", {{"worker", name},
                                             {"session", session->Hex()},
                                             {"message", why.ToString()}});
-    OnOffence(worker->second, *session,
-              absl::IsAborted(why) ? telemetry::WorkerOffence::kReceiptConflict
-                                   : telemetry::WorkerOffence::kReceipt);
+    if (FindWorker(worker) != nullptr)
+      return OnOffence(worker, *session,
+                       absl::IsAborted(why) ? telemetry::WorkerOffence::kReceiptConflict
+                                            : telemetry::WorkerOffence::kReceipt);
+    if (absl::IsAborted(why) && !is_own)
+      SetAside(identity, name, std::string(kContradictsItself));
   });
 }
 
@@ -251,7 +276,7 @@ std::shared_ptr<const PriceList> CoreDriver::prices() const {
 }
 
 DeviceSlot CoreDriver::SlotOf(const proto::Device& device, bool is_own) const {
-  DeviceSlot slot{Printable(device.hardware_class()), device.memory_bytes(),
+  DeviceSlot slot{NameToldBy(device.hardware_class()), device.memory_bytes(),
                   options_.price_per_hour};
   if (is_own) {
     slot.price_class = kOwnMachines;
@@ -286,7 +311,7 @@ shard::DeviceSpeeds CoreDriver::SpeedsOf(const proto::Register& reg) const {
     const PriceClass* const of =
         gflops > 0 || prices_ == nullptr
             ? nullptr
-            : prices_->ClassOf(Printable(device.hardware_class()), device.memory_bytes());
+            : prices_->ClassOf(NameToldBy(device.hardware_class()), device.memory_bytes());
     if (of != nullptr) gflops = of->rates.gflops;
     if (gflops > 0) least_gflops = least_gflops == 0 ? gflops : std::min(least_gflops, gflops);
   }
@@ -303,7 +328,7 @@ absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
   bool measure = false;
   for (int i = 0; i < reg.devices_size(); ++i) {
     const proto::Device& device = reg.devices(i);
-    const std::string hardware = Printable(device.hardware_class());
+    const std::string hardware = NameToldBy(device.hardware_class());
     const PriceClass* const of = prices_->ClassOf(hardware, device.memory_bytes());
     if (of == nullptr)
       return absl::FailedPreconditionError(
@@ -329,14 +354,14 @@ std::set<std::string> CoreDriver::NodesHere() const {
   std::lock_guard lock(mutex_);
   std::set<std::string> here;
   for (const auto& [id, worker] : workers_)
-    if (!worker->node.empty()) here.insert(worker->node);
+    if (!worker->node_serial.empty()) here.insert(worker->node_serial);
   return here;
 }
 
 std::vector<WorkerId> CoreDriver::WorkersOfNode(const std::string& serial) const {
   std::vector<WorkerId> those;
   for (const auto& [id, worker] : workers_)
-    if (!serial.empty() && worker->node == serial) those.push_back(id);
+    if (!serial.empty() && worker->node_serial == serial) those.push_back(id);
   return those;
 }
 
@@ -368,7 +393,7 @@ bool CoreDriver::SetNodeAside(const std::string& serial, const std::string& why)
 }
 
 void CoreDriver::OnJoinRefused(const std::string& name, const absl::Status& why) {
-  observer_->OnWorkerRefused(Printable(name), why);
+  observer_->OnWorkerRefused(NameToldBy(name), why);
 }
 
 absl::Status CoreDriver::CheckClass(const proto::Open& open) const {

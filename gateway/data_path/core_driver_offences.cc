@@ -138,8 +138,7 @@ void CoreDriver::OnOffence(WorkerId id, const SessionId& session, telemetry::Wor
   telemetry::CountAs(telemetry::Metric::kWorkerOffences, kind);
   observer_->OnWorkerOffence({session, tenant, ""}, worker->name, telemetry::NameOf(kind));
   if (kind == kOtherSession) return SetAside(id, "it spoke for a session that it was never given");
-  if (kind == kReceiptConflict)
-    return SetAside(id, "it signed two receipts that contradict each other");
+  if (kind == kReceiptConflict) return SetAside(id, std::string(kContradictsItself));
   if (kind == kReceipt) return;     // of a lease that the books name otherwise, or forgot
   if (kind == kClaim) return;       // its file may be a copy, of a worker that had the session
   if (kind == kDeviceTime) return;  // where this machine slept, all of its workers seem too quick
@@ -179,12 +178,17 @@ void CoreDriver::SetAside(WorkerId id, const std::string& why) {
     Cut(worker, absl::PermissionDeniedError(absl::StrCat("the worker is refused: ", why)));
     return Tell(WorkerSetAside{id, /*aside=*/true});
   }
-  if (aside_.contains(worker.identity)) return;
-  const std::string identity = worker.identity;
+  SetAside(worker.identity, worker.name, why);
+}
+
+// Also one that has left: it is what it was when it comes back.
+void CoreDriver::SetAside(const std::string& identity, std::string_view name,
+                          const std::string& why) {
+  if (aside_.contains(identity)) return;
   aside_[identity] = std::make_unique<Aside>(
-      Aside{{identity, worker.name.substr(0, worker.name.rfind('#')), why, host_->WallNow()}});
+      Aside{{identity, std::string(name.substr(0, name.rfind('#'))), why, host_->WallNow()}});
   suspects_.erase(identity);
-  observer_->OnWorkerSetAside(worker.name, identity, why);
+  observer_->OnWorkerSetAside(name, identity, why);
   TellAside(identity, true);
   LookAtQuarantine();
 }

@@ -92,7 +92,7 @@ absl::Status ReceiptRows::NameDevices(const LeaseId& lease,
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(Statement add,
                         db_->Prepare("INSERT INTO lease_device VALUES(?, ?, ?, ?) "
-                                     "ON CONFLICT DO NOTHING"));
+                                     "ON CONFLICT DO UPDATE SET physical = excluded.physical"));
     for (size_t i = 0; i < physical_devices.size(); ++i) {
       add.Reset();
       OB_RETURN_IF_ERROR(

@@ -40,8 +40,8 @@ class ReceiptRows {
   static absl::StatusOr<std::unique_ptr<ReceiptRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
 
-  // Which physical devices a lease has, by their places in the session. Idempotent; the first
-  // names stay.
+  // Which physical devices a lease has, by their places in the session; before its row is written.
+  // Idempotent; the last names count, since a lease whose row a crash prevented was no worker's.
   absl::Status NameDevices(const LeaseId& lease, std::span<const std::string> physical_devices);
 
   // Keeps receipts, which have been checked (wire/proof/receipt.h), in one transaction; says of

@@ -1,5 +1,5 @@
 // Writes the accounts file on one thread: postings, session and lease rows, in the order of the
-// calls, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
+// calls, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
 //
 // A posting that cannot be written (disk full, file locked) is retried every second, and all later
 // writes wait for it: the ledger never skips a millisecond. One that the ledger refuses is of one

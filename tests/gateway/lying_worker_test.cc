@@ -303,7 +303,31 @@ TEST_F(ReceiptsTest, WorkerIsToldOfItsLeases_AndTheyNameTheirDevices) {
   close.add_items()->mutable_close();
   client_port_.OnFrame(std::move(close));
   RunAll(host_.jobs);
+  RunAll(writes_.jobs);
   EXPECT_TRUE(LastChange()->ends());
+}
+
+// A gateway that starts after a crash would give the number again.
+TEST_F(ReceiptsTest, WorkerIsToldOfALeaseOnceThatIsOnDisk) {
+  ClientEnd other;
+  ClientPort other_port(&driver_, &host_, &auth_, &other, {});
+  WorkerEnd second;
+  WorkerPort second_port(&driver_, &second);
+  Join(second_port, 's', signing::SigningKey::Make().public_key());
+  Open(other_port, OpenFrame());
+  ASSERT_NE(second.assign(), nullptr);
+  const auto is_told = [&] {
+    return std::any_of(second.sent.begin(), second.sent.end(),
+                       [](const auto& command) { return command.has_lease_change(); });
+  };
+  ASSERT_TRUE(Attach(next_port_, *second.assign()).ok());
+  Jobs writes = std::exchange(writes_.jobs, {});  // of the hold, and what follows from it
+  for (const auto& write : writes) write();
+  EXPECT_FALSE(is_told());
+  RunAll(writes_.jobs);
+  EXPECT_TRUE(is_told());
+  other_port.OnGone();
+  second_port.OnGone();
 }
 
 TEST_F(ReceiptsTest, ReceiptsOfBeats_AreKeptEveryFewSeconds_TheLastOfALeaseWithTheNextTick) {
@@ -462,7 +486,56 @@ TEST_F(ReceiptsTest, WhoContradictsItsReceipts_IsSetAside) {
   Tell(ReceiptOf(1, 1000));
   EXPECT_EQ(watcher_.offences, std::vector<std::string>{"receipt_conflict"});
   EXPECT_EQ(watcher_.set_aside.size(), 1u);
+  RunAll(writes_.jobs);
   EXPECT_TRUE(LastChange()->ends());  // its leases stop
+}
+
+TEST_F(ReceiptsTest, WhoContradictsItsReceiptsAndLeaves_IsSetAsideAllTheSame) {
+  writes_.receipts_refused = absl::AbortedError("came before with other content");
+  proto::WorkerEvent event;
+  *event.mutable_receipt() = ReceiptOf(1, 1000);
+  counting_port_.OnEvent(event);
+  RunAll(host_.jobs);
+  counting_port_.OnGone();
+  driver_.OnTick();
+  RunAll(writes_.jobs);
+  EXPECT_EQ(watcher_.set_aside.size(), 1u);
+  RunAll(host_.jobs);
+  EXPECT_EQ(quarantine_.rows.size(), 1u);
+}
+
+// It waits for the disk beside that of the worker which has the device.
+TEST_F(ReceiptsTest, ALiarsReceiptOfAnothersDevice_DisplacesNothing_AndIsItsOwnFault) {
+  const signing::SigningKey rogues = signing::SigningKey::Make();
+  Join(rogue_port_, 'r', rogues.public_key());
+  proto::WorkerEvent lie;
+  for (uint64_t number = 1; number <= 3; ++number) {
+    *lie.mutable_receipt() = ReceiptOf(number, 1000);
+    lie.mutable_receipt()->set_physical_device(signing::PhysicalDevice(rogues.public_key(), 0));
+    signing::Sign(rogues, *lie.mutable_receipt());
+    rogue_port_.OnEvent(lie);
+    if (number == 2) {
+      lie.Clear();
+      *lie.mutable_receipt() = ReceiptOf(7, 7000);
+      counting_port_.OnEvent(lie);
+    }
+  }
+  RunAll(host_.jobs);
+  driver_.OnTick();
+  ASSERT_EQ(writes_.receipts.size(), 3u);  // the liar's last two, and the other's
+  EXPECT_EQ(writes_.receipts[0].number(), 7u);
+  writes_.jobs.clear();
+  writes_.receipts_refused = absl::AbortedError("came before with other content");
+  rogue_port_.OnEvent(lie);  // and then what is true, and good
+  proto::WorkerEvent truth;
+  *truth.mutable_receipt() = ReceiptOf(8, 8000);
+  counting_port_.OnEvent(truth);
+  RunAll(host_.jobs);
+  driver_.OnTick();
+  writes_.jobs.erase(writes_.jobs.begin());  // the honest one is the first, and was not refused
+  RunAll(writes_.jobs);
+  ASSERT_EQ(watcher_.set_aside.size(), 1u);
+  EXPECT_TRUE(watcher_.set_aside[0].starts_with("gpu#3")) << watcher_.set_aside[0];
 }
 
 TEST_F(ReceiptsTest, ReceiptOfAnotherKeyOrContent_IsDropped) {

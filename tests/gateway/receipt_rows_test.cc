@@ -68,6 +68,22 @@ TEST_F(ReceiptRowsTest, Shortfalls_AreLeasesChargedForMoreThanWasSigned) {
   EXPECT_TRUE(ValueOrDie(rows_->Shortfalls(10)).empty());
 }
 
+// The gateway crashed before the lease's row was there, and the number is used again.
+TEST_F(ReceiptRowsTest, NameDevices_TheLastNamesCount) {
+  const signing::SigningKey before = signing::SigningKey::Make();
+  const LeaseId lease = DeviceOf(2).lease;
+  for (const signing::SigningKey* key : {&before, &key_})
+    ASSERT_TRUE(rows_
+                    ->NameDevices(lease, std::vector<std::string>{signing::PhysicalDevice(
+                                             key->public_key(), 0)})
+                    .ok());
+  proto::Receipt receipt = ReceiptOf(1, 1000);
+  receipt.set_session_id(lease.session.Bytes());
+  receipt.set_grant(lease.grant);
+  signing::Sign(key_, receipt);
+  EXPECT_TRUE(Keep(receipt).ok());
+}
+
 TEST_F(ReceiptRowsTest, Keep_KeepsTheLast) {
   EXPECT_TRUE(Keep(ReceiptOf(1, 1000)).ok());
   EXPECT_TRUE(Keep(ReceiptOf(4, 4000, 3000)).ok());  // two were lost

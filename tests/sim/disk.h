@@ -17,13 +17,14 @@
 #include "tests/sim/host.h"
 #include "tests/sim/keys.h"
 #include "tests/sim/planted.h"
+#include "tests/sim/receipts.h"
 #include "tests/sim/world.h"
 
 namespace outboard::sim {
 
 class Disk {
  public:
-  Disk(World* world, KeyRing* keys) : books(world), keys(keys), world_(world) {}
+  Disk(World* world, KeyRing* keys) : books(world), receipts(world), keys(keys), world_(world) {}
 
   void Put(const gateway::SessionRow& row) {
     const auto [known, is_new] = rows_.try_emplace(row.session, row);
@@ -49,6 +50,7 @@ class Disk {
   }
 
   Books books;
+  Receipts receipts;
   KeyRing* const keys;
   uint64_t turn = 0;  // of gateways (gateway/accounts/folder_turn.h)
 
@@ -89,6 +91,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
       if (IsOver()) continue;  // it will not arrive
       disk_->books.Charged(charge);
       disk_->keys->Charged(charge);
+      disk_->receipts.Charged(charge, turn_);
     }
     AddWrite([disk = disk_, charges = std::move(charges)] { disk->books.Post(charges); });
   }
@@ -96,11 +99,28 @@ class SimulatedWrites final : public gateway::WriteQueue {
     AddWrite([disk = disk_, row = std::move(row)] { disk->Put(row); });
   }
   void Grant(gateway::LeaseRow row) override {
-    if (!IsOver()) disk_->books.LeaseBegins(row.lease, row.worker);
-    AddWrite([disk = disk_, row = std::move(row)] { disk->Grant(row); });
+    if (!IsOver()) {
+      disk_->books.LeaseBegins(row.lease, row.worker);
+      disk_->receipts.LeaseBegins(row, turn_);
+    }
+    AddWrite([disk = disk_, row = std::move(row)] {
+      disk->receipts.Name(row);
+      disk->Grant(row);
+    });
   }
   void EndLease(gateway::LeaseId lease, std::string why) override {
-    if (!IsOver()) disk_->books.LeaseEnds(lease, why);
+    if (IsOver()) return;
+    disk_->books.LeaseEnds(lease, why);
+    disk_->receipts.LeaseEnds(lease);
+  }
+  void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override {
+    AddWrite([this, receipts = std::move(receipts), refused = std::move(refused)] {
+      const std::vector<absl::Status> kept = disk_->receipts.Keep(receipts, turn_);
+      for (size_t i = 0; i < kept.size(); ++i)
+        if (!kept[i].ok() &&
+            !(absl::IsAborted(kept[i]) && planted_ == Planted::kBelievesConflict))
+          refused(receipts[i], kept[i]);
+    });
   }
   void Then(std::function<void(absl::Status)> job) override {
     Add([this, job = std::move(job)] {

@@ -40,6 +40,13 @@ class Fleet {
     for (int i = 0; i < workers; ++i)
       workers_.push_back(std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i),
                                                   has_groups ? 3 : 2, planted));
+    if (seed % 12 == 5 || seed % 24 == 9) {
+      gateway_.receipts().Begin();
+      // At most one lies, so that others have its sessions.
+      const int64_t liar = workers > 1 ? Between(0, workers - 1) : -1;
+      for (int i = 0; i < workers; ++i)
+        workers_[i]->CountLeases(i == liar ? static_cast<Lie>(Between(1, kLies - 1)) : Lie::kNone);
+    }
     const int64_t clients = size.clients > 0 ? size.clients : world_.Between(1, 4);
     for (int i = 0; i < clients; ++i) {
       const auto devices = static_cast<uint32_t>(has_groups ? world_.Between(1, 3) : 1);
@@ -109,6 +116,7 @@ class Fleet {
     while (world_.broken().empty() && world_.Step(until)) {
     }
     if (world_.broken().empty()) gateway_.books().CheckAtEnd();
+    if (world_.broken().empty()) gateway_.receipts().CheckAtEnd();
   }
 
   // Small credits, so that sessions come to the end of them again and again; in the end, enough.

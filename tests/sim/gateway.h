@@ -111,6 +111,7 @@ class Gateway {
   void Start() {
     ++starts_;
     ++disk_.turn;
+    disk_.receipts.GatewayStarts(disk_.turn);
     process_ = std::make_unique<Process>(this);
     disk_.books.EndAllHolds();
     done_.clear();
@@ -192,6 +193,7 @@ class Gateway {
   }
   const test::MemoryStore& blobs() const { return blobs_; }
   Books& books() { return disk_.books; }
+  Receipts& receipts() { return disk_.receipts; }
   ExpectedResults& expected() { return expected_; }
   // Returns the bytes of the checkpoint saved under `name`.
   std::map<std::string, std::string> Checkpoint(const std::string& name) const {
@@ -433,12 +435,13 @@ class Gateway {
     explicit Process(Gateway* gateway)
         : number(gateway->starts_),
           host(gateway->world_),
-          honest(gateway, this),
+          observer(gateway, this),
           writes(gateway->world_, &host, &gateway->disk_, gateway->planted_),
           auth(&host, &gateway->keys_, gateway->planted_),
           driver(Options(gateway->disk_.books.price_per_hour()), &host, &writes, &blobs, &auth,
                  PlantedIn(gateway->planted_)) {
-      driver.SetObserver(&honest);
+      driver.SetObserver(&observer);
+      OB_CHECK_OK(driver.SetQuarantine(&gateway->disk_.receipts));
       writes.on_replaced = [gateway, this] {
         gateway->world_->After(kMs, [gateway, number = number] {
           const auto& before = gateway->before_;
@@ -447,27 +450,28 @@ class Gateway {
       };
     }
 
-    // Everybody in this world is honest, whatever breaks.
-    struct HonestWorkers final : gateway::DriverObserver {
-      HonestWorkers(Gateway* of, const Process* process)
-          : gateway(of), process(process), world(of->world_) {}
+    struct Observer final : gateway::DriverObserver {
+      Observer(Gateway* of, const Process* process) : gateway(of), process(process) {}
       void OnStored(const gateway::ObservedSession& session, bool is_saved) override {
         if (gateway->on_stored && !process->replaced)
           gateway->on_stored(session.session, is_saved);
       }
-      void OnWorkerOffence(const gateway::ObservedSession&, std::string_view,
+      void OnWorkerOffence(const gateway::ObservedSession&, std::string_view name,
                            std::string_view kind) override {
-        world->Broken("an honest worker is taken for a liar: ", std::string(kind));
+        gateway->receipts().Offence(name, kind);
+      }
+      void OnWorkerSetAside(std::string_view name, std::string_view,
+                            std::string_view why) override {
+        gateway->receipts().SetAside(name, why);
       }
       Gateway* const gateway;
       const Process* const process;
-      World* const world;
     };
 
     const uint64_t number;
     bool replaced = false;  // another one has begun; nobody hears it any more
     SimulatedHost host;
-    HonestWorkers honest;
+    Observer observer;
     SimulatedWrites writes;
     NoBlobs blobs;
     KeyDoor auth;

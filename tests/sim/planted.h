@@ -28,6 +28,7 @@ enum class Planted {
   kNeverIdle,              // a session without work seems to have some
   kWrongLimit,             // a client that meets a cap is told: no credit is left
   kFailedRankGoesOn,       // a rank applies items after its group has ended
+  kBelievesConflict,       // what contradicts a receipt is taken for good
 };
 
 }  // namespace outboard::sim

@@ -3,8 +3,9 @@
 // so long that their sessions are put away for the next. In every seeded world each session ends in
 // order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md); whatever is put
 // away was saved, or had its time (G13 of gateway/core/core.cc); and its money is exact, M1 to M8
-// (docs/testing.md, tests/sim/books.h). All of this holds for sessions on several devices, too,
-// each of whose ranks holds a state of its own; they alone end with their gateway.
+// (docs/testing.md, tests/sim/books.h), also where a worker lies (W1 to W4, receipts.h).
+// All of this holds for sessions on several devices, too, each of whose ranks holds a state of its
+// own; they alone end with their gateway.
 //
 // OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
 // says how many sessions to simulate.
@@ -14,10 +15,19 @@
 #include <map>
 #include <string>
 
+#include "telemetry/log.h"
 #include "tests/sim/fleet.h"
 
 namespace outboard::sim {
 namespace {
+
+// Each receipt of a liar would be a line.
+class NoLog final : public ::testing::Environment {
+  void SetUp() override { telemetry::StartLogging({.level = telemetry::LogLevel::kOff}); }
+  void TearDown() override { telemetry::StopLogging(); }
+};
+[[maybe_unused]] ::testing::Environment* const kNoLog =
+    ::testing::AddGlobalTestEnvironment(new NoLog);
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* const value = std::getenv(name);
@@ -52,6 +62,12 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
                            "key revoked", "gateway replaced"}) {
     std::printf("%s: %d\n", what, counts[what]);
     EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
+  }
+  // Few of the worlds have receipts, since each of those is signed.
+  for (const char* what : {"signed for", "lies", "caught: receipt", "caught: receipt_conflict",
+                           "set aside"}) {
+    std::printf("%s: %d\n", what, counts[what]);
+    EXPECT_GT(counts[what], static_cast<int>(wanted / 500)) << what;
   }
 }
 
@@ -97,7 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
                       PlantedCase("TwoWriters", Planted::kTwoWriters),
                       PlantedCase("SnapshotsDiffer", Planted::kSnapshotsDiffer),
                       PlantedCase("OldPlacement", Planted::kOldPlacement),
-                      PlantedCase("FailedRankGoesOn", Planted::kFailedRankGoesOn)),
+                      PlantedCase("FailedRankGoesOn", Planted::kFailedRankGoesOn),
+                      PlantedCase("BelievesConflict", Planted::kBelievesConflict, "W2: ")),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(PlantedBug, IsFound) {

@@ -14,6 +14,7 @@
 #include "runtime/collective/loopback.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/gateway.h"
+#include "tests/sim/receipt_writer.h"
 #include "wire/version.h"
 #include "worker/executor/executor_core.h"
 
@@ -31,8 +32,13 @@ class Worker {
         devices_(devices),
         planted_(planted) {}
 
+  // It writes receipts. Call first.
+  void CountLeases(Lie lie) {
+    receipts_.emplace(world_, &gateway_->receipts(), node_, lie);
+  }
   void Start() {
     up_ = true;
+    if (receipts_.has_value()) receipts_->Restart();
     Join();
   }
   void Crash() {
@@ -90,6 +96,8 @@ class Worker {
 
   // ---- the gateway's commands
   void OnCommand(const proto::GatewayCommand& command) {
+    if (receipts_.has_value())
+      for (proto::WorkerEvent& event : receipts_->On(command)) control_->SendUp(std::move(event));
     if (command.has_welcome()) OnWelcome(command.welcome());
     if (command.has_assign()) OnAssign(command.assign());
     if (command.has_release())
@@ -137,6 +145,8 @@ class Worker {
     executor->core = std::make_unique<worker::ExecutorCore>(&executor->engine, options);
     executor->core->SetRank(key.second);
     executor->alive = std::make_shared<bool>(true);
+    if (receipts_.has_value())
+      receipts_->Works(key.first.Bytes(), executor->devices[key.second - executor->first_rank]);
     executors_[key] = std::move(executor);
     world_->After(world_->Between(1, 500) * kMs, Alive(key, [this, key] { Attach(key); }));
   }
@@ -174,6 +184,9 @@ class Worker {
   void EndExecutor(Key key) {
     const auto executor = executors_.find(key);
     if (executor->second->connection != nullptr) Leave(*executor->second->connection);
+    if (receipts_.has_value())
+      receipts_->Gone(key.first.Bytes(), executor->second->devices[
+                                             key.second - executor->second->first_rank]);
     executors_.erase(executor);
   }
   template <typename Any>
@@ -211,10 +224,12 @@ class Worker {
       control_.reset();
       const uint64_t joined = joined_;
       world_->After(90 * kSecond, [this, joined] {
-        if (joined_ == joined) executors_.clear();  // the worker has not rejoined
+        while (joined_ == joined && !executors_.empty())  // the worker has not rejoined
+          EndExecutor(executors_.begin()->first);
       });
       world_->After(500 * kMs, [this] { Join(); });
     };
+    beat_ = 0;
     gateway_->Accept(control_);
     control_->SendUp(Register());
     Beat(joined_);
@@ -228,6 +243,7 @@ class Worker {
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
     reg.set_serves_groups(true);
     reg.set_groups_recover(true);
+    if (receipts_.has_value()) receipts_->AddTo(reg);
     for (uint32_t i = 0; i < devices_; ++i) {
       proto::Device& device = *reg.add_devices();
       device.set_hardware_class("simulated");
@@ -258,6 +274,8 @@ class Worker {
         event.mutable_heartbeat()->add_sessions(key.first.Bytes());
         event.mutable_heartbeat()->add_memory_bytes(kExecutorBytes);
       }
+      event.mutable_heartbeat()->set_beat(++beat_);
+      if (receipts_.has_value()) receipts_->AddTo(*event.mutable_heartbeat());
       control_->SendUp(std::move(event));
       Beat(joined);
     });
@@ -352,7 +370,8 @@ class Worker {
   const uint32_t devices_;
   const Planted planted_;
   bool up_ = false;
-  uint64_t joined_ = 0;
+  uint64_t joined_ = 0, beat_ = 0;
+  std::optional<ReceiptWriter> receipts_;
   std::shared_ptr<ControlConnection> control_;
   std::map<Key, std::unique_ptr<Executor>> executors_;
 };

@@ -159,7 +159,7 @@ absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective&
     return absl::InvalidArgumentError("what rank 0 tells of kernels cannot be read");
   std::vector<KernelVersion> versions;
   for (const proto::KernelUse& use : message.kernels()) {
-    OB_ASSIGN_OR_RETURN(KernelUseRecord record, PlanLogEntryFromWire(use));
+    OB_ASSIGN_OR_RETURN(KernelUseRecord record, KernelUseFromWire(use));
     versions.push_back(std::move(record.version));
   }
   return versions;
