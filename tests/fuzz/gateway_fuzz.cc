@@ -68,7 +68,7 @@ class World {
       case 0: {
         WorkerJoined join{WorkerId{++last_worker_}, "w", {}, "node", {}};
         join.devices.resize(1u + bytes_.Below(3));
-        if (bytes_.OneIn(4)) join.node = "other";
+        if (bytes_.OneIn(4)) join.worker_identity = "other";
         join.one_account = bytes_.OneIn(3);
         for (int i = bytes_.Below(3); i > 0; --i)
           join.held.push_back({SomeSession(), {static_cast<uint32_t>(bytes_.Below(3))}, 1});

@@ -27,7 +27,10 @@ TEST(Census, OfAQueue_SaysWhoWaitsAndHowLong) {
   GatewayCore core;
   const uint64_t refused =
       telemetry::CountOf(Metric::kRefused, static_cast<size_t>(telemetry::Refusal::kNoDevice));
-  core.On(WorkerJoined{.worker = {1}, .name = "w", .devices = {DeviceSlot{}}, .node = "w@1"},
+  core.On(WorkerJoined{.worker = {1},
+                       .name = "w",
+                       .devices = {DeviceSlot{}},
+                       .worker_identity = "w@1"},
           At(1));
   for (uint64_t i = 1; i <= 3; ++i)
     core.On(ClientOpen{.conn = {i},
@@ -62,7 +65,10 @@ TEST(Census, OfAQueue_SaysWhoWaitsAndHowLong) {
 
 TEST(Census, OfASessionThatWorks_SaysHowOldItsSnapshotIs) {
   GatewayCore core({.snapshot_ns = kSecondNs});
-  core.On(WorkerJoined{.worker = {1}, .name = "w", .devices = {DeviceSlot{}}, .node = "w@1"},
+  core.On(WorkerJoined{.worker = {1},
+                       .name = "w",
+                       .devices = {DeviceSlot{}},
+                       .worker_identity = "w@1"},
           At(1));
   core.On(ClientOpen{.conn = {1}, .tenant = {7}, .session = {1, 1}, .resume_hash = {1, 1}}, At(1));
   core.On(HoldAnswered{.session = {1, 1}, .number = 1, .answer = {.funded_ms = 60'000}}, At(1));
