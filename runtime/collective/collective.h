@@ -58,7 +58,7 @@ struct BlockTransfer {
   int64_t count = 1;   // of the group
   int64_t stride = 1;  // likewise
   int64_t root = 0;    // place of the sender, for kBroadcast
-  // Host memory. The two do not overlap.
+  // Host memory, or the device's where the Collective takes that. The two do not overlap.
   std::span<const char> send;
   std::span<char> receive;
 
@@ -90,6 +90,11 @@ class Collective {
   virtual void Abort(const absl::Status& cause) = 0;
   // OK, or what ended the group. A rank of a group that has ended computes nothing more for it.
   virtual absl::Status status() const = 0;
+
+  // Whether the memory of its transfers is that of the rank's device.
+  virtual bool takes_device_memory() const { return false; }
+  // What moves bytes of the host's memory between the same ranks: this, or what ends with it.
+  virtual Collective& of_host() { return *this; }
 
  private:
   const Member member_;

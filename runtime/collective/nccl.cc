@@ -29,7 +29,7 @@ class NcclCollective final : public Collective {
       : Collective(options.control->member()),
         api_(options.api),
         control_(std::move(options.control)),
-        stream_(options.stream),
+        stream_(std::move(options.stream)),
         patience_(options.patience) {}
 
   ~NcclCollective() override { AbortComm(); }
@@ -81,6 +81,8 @@ class NcclCollective final : public Collective {
   }
 
   absl::Status status() const override { return control_->status(); }
+  bool takes_device_memory() const override { return true; }
+  Collective& of_host() override { return *control_; }
 
  private:
   struct Started {
@@ -193,7 +195,7 @@ class NcclCollective final : public Collective {
 
   const NcclApi api_;
   const std::unique_ptr<Collective> control_;
-  NcclStream* const stream_;
+  const std::shared_ptr<NcclStream> stream_;
   const std::chrono::milliseconds patience_;
   std::mutex mutex_;
   ncclComm_t comm_ = nullptr;

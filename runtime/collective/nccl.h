@@ -10,7 +10,7 @@
 // of every mesh axis. Ranks that start different transfers are not noticed by NCCL: they run into
 // the watchdog.
 //
-// Not used by workers yet, which copy through the host: docs/decisions/149-*.md.
+// An executor uses it where it is told of a library (OUTBOARD_NCCL): docs/decisions/149-*.md.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class NcclStream {
 struct NcclOptions {
   NcclApi api;
   std::unique_ptr<Collective> control;  // between the same ranks; its Member is this one's
-  NcclStream* stream = nullptr;         // outlives the Collective
+  std::shared_ptr<NcclStream> stream;
   // For all to come, and for a transfer, computing of slower partners included.
   std::chrono::milliseconds patience = std::chrono::minutes(10);
 };

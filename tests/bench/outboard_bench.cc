@@ -224,6 +224,7 @@ int Main(int argc, char** argv) {
                                         ManyDevicesFigures();
                                         ShelfFigures();
                                       }},
+                                     {"spread", SpreadFigures, true},  // of devices
                                      {"nodes", NodeFigures, true},
                                      {"queue", QueueFigures},
                                      {"rewrites", RewriteFigures},

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/nccl_stream.h"
 #include "tests/runtime/fake_cuda_driver.h"
 
 namespace outboard::cuda {
@@ -437,6 +438,36 @@ TEST_F(CudaTest, ListedDevices_NameTheVariableByWhichAProcessHasOneAlone) {
   EXPECT_EQ(listed[1].properties.compute_capability, 90);
   listed = ListDevicesOf(*api);
   EXPECT_EQ(listed[2].environment, std::vector<std::string>{"CUDA_VISIBLE_DEVICES=2"});
+}
+
+// ---- a stream for transfers ---------------------------------------------------------------------
+
+TEST_F(CudaTest, MarksOfATransferStream_AreDoneInTheirOrder) {
+  const std::unique_ptr<runtime::Device> device = Make();
+  const absl::StatusOr<DriverApi> api = LoadApiFrom(FAKE_DRIVER);
+  ASSERT_TRUE(api.ok()) << api.status();
+  absl::StatusOr<std::unique_ptr<collective::NcclStream>> stream = MakeNcclStreamOf(*api);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const runtime::DeviceBuffer buffer = Holding(*device, std::string(8, 'a'));
+  const auto queue = [&] {
+    EXPECT_EQ(api->cuMemsetD8Async(static_cast<CUdeviceptr>(buffer.address()), 'b', 8,
+                                   static_cast<CUstream>((*stream)->handle())),
+              CUDA_SUCCESS);
+    return (*stream)->Mark();
+  };
+  EXPECT_TRUE((*stream)->IsDone(0).value_or(false)) << "nothing is queued";
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<uint64_t> first = queue(), second = queue();
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_LT(*first, *second);
+    EXPECT_FALSE((*stream)->IsDone(*first).value_or(true));
+    EXPECT_FALSE((*stream)->IsDone(*second).value_or(true));
+    api->cuStreamSynchronize(static_cast<CUstream>((*stream)->handle()));
+    EXPECT_TRUE((*stream)->IsDone(*second).value_or(false));
+    EXPECT_TRUE((*stream)->IsDone(*first).value_or(false));
+  }
+  stream->reset();
+  EXPECT_TRUE(device->Synchronize().ok()) << "its context is still there";
 }
 
 }  // namespace

@@ -52,16 +52,16 @@ inline std::vector<absl::StatusOr<std::unique_ptr<collective::Collective>>> TryN
   std::vector<absl::StatusOr<std::unique_ptr<collective::Collective>>> ranks;
   for (size_t rank = 0; rank < controls.size(); ++rank)
     ranks.emplace_back(absl::UnknownError("not made"));
-  static auto* const streams = new std::vector<std::unique_ptr<FakeNcclStream>>;
+  static auto* const streams = new std::vector<std::shared_ptr<FakeNcclStream>>;
   for (size_t rank = 0; rank < controls.size(); ++rank)
-    streams->push_back(std::make_unique<FakeNcclStream>());
+    streams->push_back(std::make_shared<FakeNcclStream>());
   const size_t first = streams->size() - controls.size();
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < controls.size(); ++rank)
     threads.emplace_back([&, rank] {
       ranks[rank] = collective::MakeNccl({.api = NcclOfTests(),
                                           .control = std::move(controls[rank]),
-                                          .stream = (*streams)[first + rank].get(),
+                                          .stream = (*streams)[first + rank],
                                           .patience = patience});
     });
   for (std::thread& thread : threads) thread.join();

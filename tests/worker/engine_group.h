@@ -106,11 +106,14 @@ class Group {
   const std::vector<int64_t>& mesh() const { return mesh_; }
   Engine& engine(size_t rank) { return *engines_[rank]; }
   MoodyCompiler& compiler(size_t rank) { return compilers_[rank]; }
-  // A new life after an abort.
-  void Renew(uint64_t epoch) {
-    auto collectives = collective::MakeLoopback(mesh_, epoch);
+  // From now on they exchange data so.
+  void Join(std::vector<std::unique_ptr<collective::Collective>> collectives) {
     for (size_t rank = 0; rank < ranks(); ++rank)
       engines_[rank]->JoinGroup(std::move(collectives[rank]));
+  }
+  // A new life after an abort.
+  void Renew(uint64_t epoch) {
+    Join(collective::MakeLoopback(mesh_, epoch));
   }
 
   void OnAll(const std::function<void(size_t rank)>& body) {
@@ -175,6 +178,22 @@ inline GroupTensors ParamsFor(const Group& group, DType dtype, const std::vector
     for (int i = 0; i < count; ++i)
       params[rank].push_back(Random(dtype, dims, seed * 1000 + rank * 10 + i));
   return params;
+}
+
+// One of each collective, and the rank.
+inline const UOp* Everything(Graph& g, DType dtype, int64_t ranks, int64_t count, int64_t stride) {
+  const UOp* const x = Param(g, 0, dtype, Shape{12, 6});
+  const UOp* const begin = Mul(g, Rank(g, ranks), ConstIndex(g, 2));
+  const UOp* const row =
+      Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 2))), 0, 6});
+  return Sink(g, {Make(g, Op::kAllReduce, Add(g, x, x), {kAdd, count, stride}),
+                  Make(g, Op::kAllReduce, x, {kMax, count, stride}),
+                  Make(g, Op::kReduceScatter, Flip(g, x, {1}), {kAdd, 1, count, stride}),
+                  Make(g, Op::kUnshard, row, {1, count, stride}),
+                  Make(g, Op::kAllToAll, x, {0, 1, count, stride}),
+                  Make(g, Op::kCopy, row, {count - 1, count, stride}),
+                  Add(g, Make(g, Op::kUnshard, x, {0, count, stride}),
+                      Make(g, Op::kUnshard, Add(g, x, x), {0, count, stride}))});
 }
 
 }  // namespace outboard::worker

@@ -21,22 +21,6 @@
 namespace outboard::worker {
 namespace {
 
-// One of each collective, and the rank.
-const UOp* Everything(Graph& g, DType dtype, int64_t ranks, int64_t count, int64_t stride) {
-  const UOp* const x = Param(g, 0, dtype, Shape{12, 6});
-  const UOp* const begin = Mul(g, Rank(g, ranks), ConstIndex(g, 2));
-  const UOp* const row =
-      Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 2))), 0, 6});
-  return Sink(g, {Make(g, Op::kAllReduce, Add(g, x, x), {kAdd, count, stride}),
-                  Make(g, Op::kAllReduce, x, {kMax, count, stride}),
-                  Make(g, Op::kReduceScatter, Flip(g, x, {1}), {kAdd, 1, count, stride}),
-                  Make(g, Op::kUnshard, row, {1, count, stride}),
-                  Make(g, Op::kAllToAll, x, {0, 1, count, stride}),
-                  Make(g, Op::kCopy, row, {count - 1, count, stride}),
-                  Add(g, Make(g, Op::kUnshard, x, {0, count, stride}),
-                      Make(g, Op::kUnshard, Add(g, x, x), {0, count, stride}))});
-}
-
 TEST(GroupEngines, EveryCollective_HasTheInterpretersBits) {
   for (const bool reference : {false, true})
     for (const std::vector<int64_t>& mesh :

@@ -27,13 +27,18 @@ collective::TransferPattern PatternOf(Op op) {
                              : collective::TransferPattern::kBroadcast;
 }
 
+// For those who know what is there: the host does not.
+char* PointerTo(runtime::DeviceAddress address) {
+  return reinterpret_cast<char*>(static_cast<uintptr_t>(address));
+}
+
 // From rank 0 to all ranks. `send` is looked at there alone, and is as long everywhere.
 absl::Status Broadcast(collective::Collective& group, std::span<const char> send,
                        std::span<char> receive) {
   const collective::BlockTransfer transfer{collective::TransferPattern::kBroadcast,
                                            group.member().ranks(), 1, 0, send, receive};
-  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.Start({&transfer, 1}));
-  return group.Wait(id);
+  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.of_host().Start({&transfer, 1}));
+  return group.of_host().Wait(id);
 }
 
 // Of `send`, as long on all ranks, from all to all.
@@ -41,8 +46,8 @@ absl::Status AllGather(collective::Collective& group, std::span<const char> send
                        std::span<char> receive) {
   const collective::BlockTransfer transfer{collective::TransferPattern::kAllGather,
                                            group.member().ranks(), 1, 0, send, receive};
-  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.Start({&transfer, 1}));
-  return group.Wait(id);
+  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.of_host().Start({&transfer, 1}));
+  return group.of_host().Wait(id);
 }
 
 // A SimplerKernel on its way.
@@ -66,9 +71,12 @@ absl::Status Transfers::Start(int bucket) {
     const schedule::ScheduledTransfer& transfer = schedule_->transfers[transfers[i]];
     const int64_t sent = schedule_->buffers[transfer.send].bytes(),
                   received = schedule_->buffers[transfer.receive].bytes();
-    const char* from = device_->HostBytes((*memory_)[transfer.send]);
-    char* to = device_->HostBytes((*memory_)[transfer.receive]);
-    if (from == nullptr || to == nullptr) {
+    const bool is_direct = group_->takes_device_memory();
+    const char* from = is_direct ? PointerTo((*memory_)[transfer.send])
+                                 : device_->HostBytes((*memory_)[transfer.send]);
+    char* to = is_direct ? PointerTo((*memory_)[transfer.receive])
+                         : device_->HostBytes((*memory_)[transfer.receive]);
+    if (!is_direct && (from == nullptr || to == nullptr)) {
       std::string &send = now.staged[i], &receive = now.staged[transfers.size() + i];
       send.resize(static_cast<size_t>(sent));
       receive.resize(static_cast<size_t>(received));

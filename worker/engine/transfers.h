@@ -1,4 +1,5 @@
-// The transfers of a schedule: between the buffers of a Run on this device and the other ranks.
+// The transfers of a schedule: between the buffers of a Run on this device and the other ranks; and
+// what ranks tell each other before they run it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace outboard::worker {
 
-// Of one Run. Where the host cannot read the device's memory, bytes are copied to the host before a
-// transfer and back after it.
+// Of one Run. Where the host cannot read the device's memory, and `group` does not take that
+// (Collective::takes_device_memory), bytes are copied to the host before a transfer and back.
 class Transfers {
  public:
   // `memory` has the address of each of schedule.buffers. All outlive this.

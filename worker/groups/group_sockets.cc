@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "runtime/collective/sockets.h"
 #include "wire/limits.h"
+#include "worker/groups/device_transfers.h"
 
 namespace outboard::worker {
 
@@ -31,6 +32,9 @@ absl::Status GroupSockets::Join(const proto::Begin& begin, Engine& engine) {
   by_rank_.resize(static_cast<size_t>(std::max<int64_t>(member.ranks(), 1)), -1);
   OB_ASSIGN_OR_RETURN(std::unique_ptr<collective::Collective> collective,
                       collective::MakeOverSockets(std::move(member), std::exchange(by_rank_, {})));
+  if (const DeviceTransfers* const transfers = DeviceTransfersOf(engine.kind())) {
+    OB_ASSIGN_OR_RETURN(collective, WithDeviceTransfers(std::move(collective), *transfers));
+  }
   engine.JoinGroup(std::move(collective));
   return absl::OkStatus();
 }

@@ -23,7 +23,8 @@ class GroupSockets {
   void Take(const proto::GroupSocket& socket, int fd);
   // Makes `engine` a rank of the group, at the first Begin of a session on several devices; a later
   // one, of a new connection to the gateway, finds it there.
-  // Errors: INVALID_ARGUMENT, UNAVAILABLE of collective::MakeOverSockets
+  // Errors: INVALID_ARGUMENT, UNAVAILABLE of collective::MakeOverSockets; those of
+  //         WithDeviceTransfers (device_transfers.h)
   absl::Status Join(const proto::Begin& begin, Engine& engine);
 
  private:

@@ -52,6 +52,7 @@ constexpr const char* kDriver[] = {
     "CUDA_DEVICE_ORDER",  // which the ordinals in the next one are of
     "CUDA_VISIBLE_DEVICES",
     "OUTBOARD_CUDA_DRIVER",
+    "OUTBOARD_NCCL",
 };
 
 void Add(std::span<const char* const> names, std::vector<std::string>& environment) {
