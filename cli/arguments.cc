@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/check.h"
 
 namespace outboard::cli {
 namespace {
@@ -195,23 +198,38 @@ Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::s
   return Option(AppOf(app_)->add_option(names, *bytes, help)->transform(size));
 }
 
+struct Command::Actions {
+  std::map<const void*, std::function<int()>> of;  // by the CLI::App of a command
+};
+
 Command Command::Subcommand(const std::string& name, const std::string& help) {
-  return Command(AppOf(app_)->add_subcommand(name, help));
+  return Command(AppOf(app_)->add_subcommand(name, help), actions_);
 }
 Command Command::ListSubcommand(const std::string& help) {
-  return Command(AppOf(app_)->add_subcommand("ls", help)->alias("list"));
+  return Command(AppOf(app_)->add_subcommand("ls", help)->alias("list"), actions_);
 }
+void Command::Runs(std::function<int()> run) { actions_->of[app_] = std::move(run); }
 void Command::RequireSubcommand() { AppOf(app_)->require_subcommand(1); }
 bool Command::Given() const { return AppOf(app_)->parsed(); }
 
 Arguments::Arguments(const std::string& name, const std::string& about)
-    : Command(new CLI::App(about, name)) {
+    : Command(new CLI::App(about, name), nullptr), owned_actions_(std::make_unique<Actions>()) {
+  actions_ = owned_actions_.get();
   AppOf(app_)->formatter(std::make_shared<HelpFormatter>());
 }
 Arguments::~Arguments() { delete AppOf(app_); }
 
 void Arguments::SetVersion(const std::string& text) {
   AppOf(app_)->set_version_flag("--version", text, "Print the version and exit");
+}
+
+int Arguments::Run(int argc, const char* const* argv) {
+  if (const std::optional<int> exit_code = Parse(argc, argv)) return *exit_code;
+  const CLI::App* at = AppOf(app_);
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  const auto action = actions_->of.find(at);
+  OB_CHECK(action != actions_->of.end());
+  return action->second();
 }
 
 std::optional<int> Arguments::Parse(int argc, const char* const* argv) {

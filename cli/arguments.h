@@ -6,12 +6,15 @@
 //   arguments.Add("--delay-ms", &delay_ms, "Delay each way").NotNegative();
 //   if (const std::optional<int> exit_code = arguments.Parse(argc, argv)) return *exit_code;
 //
+// A program with subcommands says at each what it Runs, and calls Run instead of Parse.
+//
 // Only arguments.cc includes CLI11, which does the work: it takes a compiler seconds to read.
 // The variables that are pointed to must live until Parse has returned; they hold the defaults.
 // Threads: one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,10 +70,15 @@ class Command {
   Command ListSubcommand(const std::string& help);
   void RequireSubcommand();  // exactly one
   bool Given() const;        // after Parse: whether this subcommand was asked for
+  // What Arguments::Run does when this subcommand, and none below it, is asked for; returns the
+  // exit code.
+  void Runs(std::function<int()> run);
 
  protected:
-  explicit Command(void* app) : app_(app) {}
+  struct Actions;
+  Command(void* app, Actions* actions) : app_(app), actions_(actions) {}
   void* app_;
+  Actions* actions_;
 };
 
 class Arguments : public Command {
@@ -86,6 +94,11 @@ class Arguments : public Command {
   // Returns nothing when the program can go on, else its exit code: 0 after --help and --version, 2
   // after one line on stderr that says what is wrong and which help to read.
   std::optional<int> Parse(int argc, const char* const* argv);
+  // Parses, and does what the subcommand that was asked for `Runs`. Returns the exit code.
+  int Run(int argc, const char* const* argv);
+
+ private:
+  std::unique_ptr<Actions> owned_actions_;
 };
 
 }  // namespace outboard::cli

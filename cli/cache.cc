@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -16,6 +17,13 @@
 
 namespace outboard::cli {
 namespace {
+
+struct CacheFlags {
+  std::string store;   // the tuning store; empty: where workers store it
+  std::string kernel;  // the first digits of an id
+  std::string file;    // of export and import; empty: stdout, stdin
+  bool all = false;
+};
 
 using search::Trial;
 using worker::Tuning;
@@ -137,12 +145,40 @@ absl::Status Remove(const CacheFlags& flags) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 int RunCacheList(const CacheFlags& flags) { return Report(List(flags)); }
 int RunCacheExplain(const CacheFlags& flags) { return Report(Explain(flags)); }
 int RunCacheExport(const CacheFlags& flags) { return Report(Export(flags)); }
 int RunCacheImport(const CacheFlags& flags) { return Report(Import(flags)); }
 int RunCacheRemove(const CacheFlags& flags) { return Report(Remove(flags)); }
+
+}  // namespace
+
+void AddTuningCommands(Arguments& app) {
+  const auto flags = std::make_shared<CacheFlags>();
+  CacheFlags& tuned = *flags;
+  Command cache = app.Subcommand("cache", "Manage the kernel timings measured on this machine");
+  cache.RequireSubcommand();
+  Command cache_list = cache.ListSubcommand("List kernels with their baseline and best time");
+  Command explain = cache.Subcommand("explain", "Show every measured variant of a kernel");
+  explain.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it")
+      .Required();
+  Command cache_export = cache.Subcommand("export", "Export all results, one line per kernel");
+  cache_export.Add("file", &tuned.file, "File to write (default: standard output)");
+  Command cache_import = cache.Subcommand("import", "Import another machine's export");
+  cache_import.Add("file", &tuned.file, "File to read (default: standard input)");
+  Command forget =
+      cache.Subcommand("rm", "Remove a kernel's results, so that it is searched again");
+  forget.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it");
+  forget.Add("--all", &tuned.all, "Remove all results");
+  for (Command command : {cache_list, explain, cache_export, cache_import, forget})
+    command.Add("--store", &tuned.store,
+                "Tuning store (default: $OUTBOARD_KERNEL_STORE, else "
+                "kernels.db in ~/.cache/outboard)");
+  cache_list.Runs([flags] { return RunCacheList(*flags); });
+  explain.Runs([flags] { return RunCacheExplain(*flags); });
+  cache_export.Runs([flags] { return RunCacheExport(*flags); });
+  cache_import.Runs([flags] { return RunCacheImport(*flags); });
+  forget.Runs([flags] { return RunCacheRemove(*flags); });
+}
 
 }  // namespace outboard::cli

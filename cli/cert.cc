@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,18 @@
 namespace outboard::cli {
 
 namespace {
+
+struct CertFlags {
+  std::string data;
+  std::string file;                // renew, show: a certificate's; empty: the gateway's own
+  std::string output;              // issue: the files' name without its ending
+  std::string serial;              // revoke: a serial number, or a worker's name
+  std::vector<std::string> names;  // init, issue, renew
+  int days = 90;
+  bool fingerprint = false;  // show: nothing else
+  bool force = false;
+  bool json = false;
+};
 
 using tls::Certificate;
 using tls::KeyAndChain;
@@ -254,13 +267,61 @@ absl::Status MakeToken(const CertFlags& flags) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 int RunCertToken(const CertFlags& flags) { return Report(MakeToken(flags)); }
 int RunCertInit(const CertFlags& flags) { return Report(Init(flags)); }
 int RunCertIssue(const CertFlags& flags) { return Report(Issue(flags)); }
 int RunCertRenew(const CertFlags& flags) { return Report(Renew(flags)); }
 int RunCertShow(const CertFlags& flags) { return Report(Show(flags)); }
 int RunCertRevoke(const CertFlags& flags) { return Report(RevokeWorker(flags)); }
+
+}  // namespace
+
+void AddCertificateCommands(Arguments& app) {
+  const auto flags = std::make_shared<CertFlags>();
+  CertFlags& certified = *flags;
+  Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
+  cert.RequireSubcommand();
+  Command cert_init = cert.Subcommand("init", "Make a CA and the gateway's certificate");
+  cert_init.Add(
+      "--name", &certified.names,
+      "A name or address of this machine as clients write it; may be given several times");
+  Command cert_issue =
+      cert.Subcommand("issue", "Issue a certificate for a server, a proxy for example");
+  cert_issue
+      .Add("name", &certified.names, "Names and addresses of the server, as clients write them")
+      .Required();
+  cert_issue.Add("-o,--output", &certified.output,
+                 "Write OUTPUT.pem and OUTPUT.key (default: the first name)");
+  Command cert_renew =
+      cert.Subcommand("renew", "Replace a certificate by a new one with the same names");
+  cert_renew.Add("file", &certified.file, "What `issue` wrote (default: the gateway's own)");
+  cert_renew.Add("--name", &certified.names, "A name to add; may be given several times");
+  Command cert_show =
+      cert.Subcommand("show", "Show the CA, the gateway's certificate and those of its workers");
+  cert_show.Add("file", &certified.file, "Show what is in this PEM file instead");
+  cert_show.Add("--fingerprint", &certified.fingerprint,
+                "Only the fingerprint of the CA, for CLOUD_FINGERPRINT");
+  cert_show.Add("--json", &certified.json, "Print JSON");
+  Command cert_revoke = cert.Subcommand("revoke", "Refuse a worker's certificate");
+  cert_revoke.Add("worker", &certified.serial, "Its serial number or name, as `show` prints it")
+      .Required();
+  Command cert_token = cert.Subcommand(
+      "token", "Make a token with which one new worker enrols (--worker-tokens), for 15 minutes");
+  cert_token.Add("name", &certified.names, "The worker's --name: its serial number, for example")
+      .Required()
+      .Once();
+  for (Command command : {cert_init, cert_issue, cert_renew, cert_show, cert_revoke, cert_token})
+    command.Add("--data", &certified.data, kDataHelp);
+  for (Command command : {cert_init, cert_issue, cert_renew})
+    command.Add("--days", &certified.days, "Days that the certificate is valid").Between(1, 3650);
+  for (Command command : {cert_init, cert_issue})
+    command.Add("--force", &certified.force, "Replace what is there already");
+  cert_init.Runs([flags] { return RunCertInit(*flags); });
+  cert_issue.Runs([flags] { return RunCertIssue(*flags); });
+  cert_renew.Runs([flags] { return RunCertRenew(*flags); });
+  cert_show.Runs([flags] { return RunCertShow(*flags); });
+  cert_revoke.Runs([flags] { return RunCertRevoke(*flags); });
+  cert_token.Runs([flags] { return RunCertToken(*flags); });
+}
 
 }  // namespace outboard::cli

@@ -1,5 +1,6 @@
-// The commands of the `outboard` program: for each its flags and the function that runs it, which
-// returns the exit code (ExitCodeFor in cli/common.h). cli/main.cc declares their options.
+// The commands of the `outboard` program. Those whose options are declared in one file and which
+// run in another have their flags here, and the functions that run them, which return the exit
+// code (ExitCodeFor in cli/common.h).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@
 #include "gateway/core/events.h"
 
 namespace outboard::cli {
+
+inline constexpr char kDataHelp[] =
+    "Folder of accounts and blobs (default: $OUTBOARD_DATA, else ~/.local/share/outboard)";
 
 // `outboard up`, `gateway`, `worker` and `serve`: the long-running processes. `up` and `serve` are
 // a gateway with its workers on one machine.
@@ -54,6 +58,7 @@ struct ServerFlags {
   std::string token_file;                          // worker
   std::string node_folder;                         // worker: of a node (worker/init/node_init.h)
   std::string node_power_hook;                     // gateway; empty: none
+  std::string tpm_roots_file;                      // gateway; empty: any maker's TPM
   int node_joins_within_s = 0;                     // gateway; 0: as it decides
   std::string proxy_secret_file;                   // gateway, serve
   std::vector<std::string> proxies;                // gateway, serve, up: ranges of addresses
@@ -141,16 +146,6 @@ int RunInvoice(const AccountFlags& flags);
 int RunAudit(const AccountFlags& flags);  // of all accounts
 int RunArchive(const AccountFlags& flags);  // moves the closed month `month` to its file
 
-// `outboard ps` and `stop`: sessions of the account of $CLOUD_KEY at a gateway.
-
-struct SessionFlags {
-  std::string gateway;  // empty: $CLOUD_HOST
-  std::vector<std::string> sessions;  // stop: names or ids
-  bool json = false;
-};
-
-int RunPs(const SessionFlags& flags);
-int RunStop(const SessionFlags& flags);
 // What an operator looks at (cli/books/watch.cc): of the gateway that runs in the data folder.
 int RunPriceShow(const AccountFlags& flags);
 int RunDeviceList(const AccountFlags& flags);
@@ -158,97 +153,27 @@ int RunTop(const AccountFlags& flags);  // until SIGINT or SIGTERM
 // `usage --by`: of the accounts file. INVALID_ARGUMENT names the flag.
 absl::Status PrintUsageBy(const AccountFlags& flags, gateway::WallTime since);
 
-// `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
+// ---- the others
 
-struct CertFlags {
-  std::string data;
-  std::string file;                // renew, show: a certificate's; empty: the gateway's own
-  std::string output;              // issue: the files' name without its ending
-  std::string serial;              // revoke: a serial number, or a worker's name
-  std::vector<std::string> names;  // init, issue, renew
-  int days = 90;
-  bool fingerprint = false;  // show: nothing else
-  bool force = false;
-  bool json = false;
-};
+// Each declares its commands, with what they do.
+void AddServerCommands(Arguments& app);       // up, gateway, worker, serve
+void AddAccountCommands(Arguments& app);      // all that take AccountFlags
+void AddSessionCommands(Arguments& app);      // ps, stop
+void AddCertificateCommands(Arguments& app);  // cert (docs/tls.md)
+void AddQuarantineCommands(Arguments& app);   // quarantine (docs/fleet.md)
+void AddStoreCommands(Arguments& app);        // push, pull, store (docs/store.md)
+void AddTuningCommands(Arguments& app);       // cache (docs/tuning.md)
+void AddMetricsCommands(Arguments& app);      // metrics (docs/metrics.md)
+void AddTraceCommand(Arguments& app);         // trace (docs/latency.md)
+void AddShardCommands(Arguments& app);        // shard (docs/many-devices.md)
+void AddVizCommand(Arguments& app);           // viz (docs/viz.md)
 
-int RunCertInit(const CertFlags& flags);
-int RunCertIssue(const CertFlags& flags);
-int RunCertRenew(const CertFlags& flags);
-int RunCertShow(const CertFlags& flags);
-int RunCertRevoke(const CertFlags& flags);
-int RunCertToken(const CertFlags& flags);  // for the worker names.front()
-
-// `outboard quarantine`: workers and machines that the gateway of a data folder has set
-// aside (docs/fleet.md).
-
-struct QuarantineFlags {
-  std::string data;
-  std::string worker;  // lift: an identity, name or serial number, as ls prints them
-  bool json = false;
-};
-
-int RunQuarantineList(const QuarantineFlags& flags);
-int RunQuarantineLift(const QuarantineFlags& flags);  // a running gateway follows within 5 s
-
-// `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
-// $CLOUD_KEY.
-
-struct StoreFlags {
-  std::string gateway;             // empty: $CLOUD_HOST, else this machine's
-  std::vector<std::string> files;  // push
-  std::vector<std::string> names;  // rm; pull, pin, unpin: one
-  std::string name;                // push: of one file
-  std::string output;              // pull
-  bool force = false;              // pull
-  std::string prefix;              // ls
-  bool json = false;
-};
-
-// Each returns the exit code: 0, 1, 2, or 130 if Ctrl-C interrupted a transfer; repeating the same
-// command resumes it.
-int RunPush(const StoreFlags& flags);
-int RunPull(const StoreFlags& flags);
-int RunStoreList(const StoreFlags& flags);
-int RunStoreRemove(const StoreFlags& flags);
-int RunStorePin(const StoreFlags& flags, bool pinned);
-int RunStoreUsage(const StoreFlags& flags);
-
-// `outboard cache`: lists, explains, exports, imports and removes the tuning results of this
-// machine's workers (worker/tuning/tuning_store.h).
-
-struct CacheFlags {
-  std::string store;   // the tuning store; empty: where workers store it
-  std::string kernel;  // the first digits of an id
-  std::string file;    // of export and import; empty: stdout, stdin
-  bool all = false;
-};
-
-// Each returns the exit code.
-int RunCacheList(const CacheFlags& flags);
-// Prints all measured choices of Opts for one kernel, the fastest first.
-int RunCacheExplain(const CacheFlags& flags);
-int RunCacheExport(const CacheFlags& flags);
-// Adds the file's entries to the store. Entries of other hardware are stored but not used here.
-int RunCacheImport(const CacheFlags& flags);
-int RunCacheRemove(const CacheFlags& flags);
-
-// `outboard metrics ls`: prints the table of metrics as docs/metrics.md has it.
-int RunMetricsList();
-
-// `outboard trace`: summarises a trace (PROFILE=out.json, docs/latency.md) in a page of text: the
-// share of time spent waiting, and the spans that took the most.
-
-// Summarises `json`, a file as client/trace/perfetto.h writes it. Shares are of the time from the
-// first Run's call to the end of the last span, in whole percents that add up to 100 for each of
-// client, gateway and worker.
+// Summarises `json`, a file as client/trace/perfetto.h writes it, in a page of text: the share of
+// time spent waiting, and the spans that took the most. Shares are of the time from the first Run's
+// call to the end of the last span, in whole percents that add up to 100 for each of client,
+// gateway and worker.
 // Errors: INVALID_ARGUMENT  not such a file
 absl::StatusOr<std::string> TraceSummary(std::string_view json);
-
-// Returns the exit code.
-int RunTrace(const std::string& file);
-
-// `outboard shard explain`: how a graph would be spread over devices (docs/many-devices.md).
 
 struct ShardFlags {
   std::string file;  // a graph, as GRAPHS=FOLDER writes it
@@ -259,25 +184,12 @@ struct ShardFlags {
   bool measures = false;      // this machine's links, as a worker does
 };
 
-// Explains the encoded graph. Errors: INVALID_ARGUMENT, UNIMPLEMENTED for flags or a graph that are
-// none; the message names them.
+// Explains how the encoded graph would be spread over devices. Errors: INVALID_ARGUMENT,
+// UNIMPLEMENTED for flags or a graph that are none; the message names them.
 absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const ShardFlags& flags);
-int RunShardExplain(const ShardFlags& flags);
 
-// `outboard viz`: serves a page that shows the effect of rewrite rules on each kernel, from a file
-// written with VIZ=1 (docs/viz.md).
-
-struct VizFlags {
-  std::string file;  // or a folder, whose newest file is shown; empty: the folder of VIZ=1
-  int port = 0;      // 0 takes a free one
-  int life_fd = -1;
-  ReadyOptions ready;
-};
-
-// Runs until SIGINT or SIGTERM; returns the exit code.
-int RunViz(const VizFlags& flags);
-
-// Returns the page at "/" and the file at "/rewrites"; the file is read at each request.
+// Returns the page of `outboard viz` at "/" and the file at "/rewrites"; the file is read at each
+// request.
 std::vector<Resource> VizResources(const std::string& file);
 
 }  // namespace outboard::cli

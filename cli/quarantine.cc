@@ -13,6 +13,12 @@ namespace outboard::cli {
 
 namespace {
 
+struct QuarantineFlags {
+  std::string data;
+  std::string worker;  // lift: an identity, name or serial number, as ls prints them
+  bool json = false;
+};
+
 using gateway::QuarantineRows;
 using gateway::SetAsideWorker;
 
@@ -49,9 +55,29 @@ absl::Status Lift(const QuarantineFlags& flags) {
       "quarantine ls` lists them");
 }
 
-}  // namespace
-
 int RunQuarantineList(const QuarantineFlags& flags) { return Report(List(flags)); }
 int RunQuarantineLift(const QuarantineFlags& flags) { return Report(Lift(flags)); }
+
+}  // namespace
+
+void AddQuarantineCommands(Arguments& app) {
+  const auto flags = std::make_shared<QuarantineFlags>();
+  QuarantineFlags& quarantined = *flags;
+  Command quarantine = app.Subcommand(
+      "quarantine", "Manage the workers and machines that a gateway has set aside (docs/fleet.md)");
+  quarantine.RequireSubcommand();
+  Command quarantine_list =
+      quarantine.ListSubcommand("List them: identity, name, since when, and why");
+  quarantine_list.Add("--json", &quarantined.json, "Print JSON");
+  Command quarantine_lift =
+      quarantine.Subcommand("lift", "Give a worker or a machine sessions again, within seconds");
+  quarantine_lift
+      .Add("worker", &quarantined.worker, "Its identity, name or serial number, as ls prints it")
+      .Required();
+  for (Command command : {quarantine_list, quarantine_lift})
+    command.Add("--data", &quarantined.data, kDataHelp);
+  quarantine_list.Runs([flags] { return RunQuarantineList(*flags); });
+  quarantine_lift.Runs([flags] { return RunQuarantineLift(*flags); });
+}
 
 }  // namespace outboard::cli

@@ -94,6 +94,7 @@ class SupervisorThread {
     if (thread_.joinable()) thread_.join();
   }
   void StayAway() { supervisor_.StayAway(); }
+  void ReleaseReserved() { supervisor_.ReleaseReserved(); }
   void Drain(milliseconds limit) { supervisor_.Drain(limit); }
   bool failed() const { return failed_; }
   const absl::Status& failure() const { return failure_; }  // after Stop
@@ -180,6 +181,7 @@ int RunGateway(const ServerFlags& flags) {
   options->worker_tokens = flags.worker_tokens;
   options->node_power_hook = flags.node_power_hook;
   options->node_joins_within_s = flags.node_joins_within_s;
+  options->tpm_roots_file = flags.tpm_roots_file;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInGateway, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -263,6 +265,7 @@ int RunWorker(const ServerFlags& given) {
     return Report(status);
   auto links = LinksOf(flags);
   if (!links.ok()) return Report(links.status());
+  auto early_test = is_node ? BeginJoinTest(flags.node_folder, *devices) : nullptr;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -326,16 +329,18 @@ int RunWorker(const ServerFlags& given) {
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags),
                                .memory_bytes_reserved = is_node ? driver->memory_bytes() : 0,
+                               .early_test = std::move(early_test),
                                .links = *std::move(links)},
                               [&] {
                                 if (is_node) {
                                   NoteJoined(flags.node_folder);
-                                  driver->Begin();
+                                  driver->Begin([&] { supervisor.ReleaseReserved(); });
                                 }
                                 return TellReady(flags.ready, target, "", "",
                                                  (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
+  if (is_node) driver->End();  // it calls the supervisor
   if (status.ok() && !supervisor.failed()) supervisor.Drain(seconds(flags.worker_drain_s));
   supervisor.Stop();
   if (is_node && supervisor.restarts()) return worker::kExitRestartMachine;

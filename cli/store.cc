@@ -22,6 +22,17 @@ namespace outboard::cli {
 
 namespace {
 
+struct StoreFlags {
+  std::string gateway;             // empty: $CLOUD_HOST, else this machine's
+  std::vector<std::string> files;  // push
+  std::vector<std::string> names;  // rm; pull, pin, unpin: one
+  std::string name;                // push: of one file
+  std::string output;              // pull
+  bool force = false;              // pull
+  std::string prefix;              // ls
+  bool json = false;
+};
+
 using files::StoreClient;
 
 constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
@@ -72,8 +83,6 @@ void Print(const files::Pushed& pushed, bool json) {
               pushed.arrays > 0 ? absl::StrCat(" in ", Plural(pushed.arrays, "array")).c_str() : "",
               Bytes(pushed.sent_bytes).c_str());
 }
-
-}  // namespace
 
 int RunPush(const StoreFlags& flags) {
   if (!flags.name.empty() && flags.files.size() > 1)
@@ -204,6 +213,46 @@ int RunStoreUsage(const StoreFlags& flags) {
       Plural(static_cast<int>(usage->names()), "name").c_str(),
       Bytes(usage->pinned_bytes()).c_str(), Bytes(usage->unnamed_bytes()).c_str());
   return 0;
+}
+
+}  // namespace
+
+void AddStoreCommands(Arguments& app) {
+  const auto flags = std::make_shared<StoreFlags>();
+  StoreFlags& stored = *flags;
+  Command push = app.Subcommand("push", "Upload files and store them under names");
+  push.Add("file", &stored.files, "Files to upload: safetensors array by array, others as a whole")
+      .Required();
+  push.Add("--name", &stored.name, "Name for a single file (default: the file's own)");
+  Command pull = app.Subcommand("pull", "Download what is stored under a name");
+  pull.Add("name", &stored.names, "The name, as `store ls` prints it").Required().Once();
+  pull.Add("-o,--output", &stored.output, "Output file (default: the original name)");
+  pull.Add("--force", &stored.force, "Replace a file that is there already");
+  Command store = app.Subcommand("store", "List and manage stored names");
+  store.RequireSubcommand();
+  Command store_list = store.ListSubcommand("List names with size and date");
+  store_list.Add("prefix", &stored.prefix, "Only names with this prefix");
+  Command store_remove =
+      store.Subcommand("rm", "Remove names, and the data that no other name uses");
+  store_remove.Add("name", &stored.names, "Names, as `store ls` prints them").Required();
+  Command pin = store.Subcommand("pin", "Protect a name from replacement and removal");
+  Command unpin = store.Subcommand("unpin", "Undo pin");
+  for (Command command : {pin, unpin})
+    command.Add("name", &stored.names, "The name, as `store ls` prints it").Required().Once();
+  Command store_usage = store.Subcommand("du", "Show the bytes used and the quota");
+  for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage}) {
+    command.Add("--gateway", &stored.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+  }
+  for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage})
+    command.Add("--json", &stored.json, "Print JSON");
+  push.Runs([flags] { return RunPush(*flags); });
+  pull.Runs([flags] { return RunPull(*flags); });
+  store_list.Runs([flags] { return RunStoreList(*flags); });
+  store_remove.Runs([flags] { return RunStoreRemove(*flags); });
+  pin.Runs([flags] { return RunStorePin(*flags, true); });
+  unpin.Runs([flags] { return RunStorePin(*flags, false); });
+  store_usage.Runs([flags] { return RunStoreUsage(*flags); });
 }
 
 }  // namespace outboard::cli

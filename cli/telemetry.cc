@@ -105,9 +105,15 @@ std::string ServerTelemetry::Announce() const {
   return server_ == nullptr ? "" : server_->address();
 }
 
-int RunMetricsList() {
-  std::fputs(telemetry::MetricsPage().c_str(), stdout);
-  return 0;
+void AddMetricsCommands(Arguments& app) {
+  Command metrics = app.Subcommand("metrics", "What /metrics shows");
+  metrics.RequireSubcommand();
+  Command metrics_list =
+      metrics.ListSubcommand("Print the table of metrics, as docs/metrics.md has it");
+  metrics_list.Runs([] {
+    std::fputs(telemetry::MetricsPage().c_str(), stdout);
+    return 0;
+  });
 }
 
 }  // namespace outboard::cli

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
@@ -50,6 +51,25 @@ std::vector<Span> SpansOf(const nlohmann::json& trace) {
 
 // Gives each moment from `first_us` to `last_us` to the span of the process that began last among
 // those which have not ended; "(nothing)" has the others. So the parts add up to the whole.
+namespace {
+
+int RunTrace(const std::string& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  const absl::StatusOr<std::string> summary =
+      in.good() ? TraceSummary(text.str()) : absl::NotFoundError("it cannot be read");
+  if (!summary.ok()) {
+    std::fprintf(stderr, "outboard: %s: %s\n", file.c_str(),
+                 std::string(summary.status().message()).c_str());
+    return 1;
+  }
+  std::fputs(summary->c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
 void AddOwnTimes(const std::vector<Span>& spans, int process, double first_us, double last_us,
                  Totals& totals) {
   struct Edge {
@@ -194,19 +214,15 @@ absl::StatusOr<std::string> TraceSummary(std::string_view json) {
   }
 }
 
-int RunTrace(const std::string& file) {
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  const absl::StatusOr<std::string> summary =
-      in.good() ? TraceSummary(text.str()) : absl::NotFoundError("it cannot be read");
-  if (!summary.ok()) {
-    std::fprintf(stderr, "outboard: %s: %s\n", file.c_str(),
-                 std::string(summary.status().message()).c_str());
-    return 1;
-  }
-  std::fputs(summary->c_str(), stdout);
-  return 0;
+void AddTraceCommand(Arguments& app) {
+  const auto file = std::make_shared<std::string>();
+  Command trace = app.Subcommand(
+      "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
+  trace.Add("file", file.get(), "The trace file").Required();
+  trace.Runs([file] {
+    BlockSignals();
+    return RunTrace(*file);
+  });
 }
 
 }  // namespace outboard::cli

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "wire/status_code.h"
 
 namespace outboard::wire {
@@ -63,12 +64,13 @@ inline bool IsOfGrpc(absl::StatusCode code) {
 inline absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::StatusCode code = CodeFromWire(static_cast<uint32_t>(status.error_code()));
-  if (code == absl::StatusCode::kUnauthenticated &&
-      status.error_message().starts_with(kRefusalMark))
-    return absl::Status(code, status.error_message().substr(sizeof kRefusalMark - 1));
+  // It ends on somebody's terminal.
+  const std::string message = PrintableLines(status.error_message());
+  if (code == absl::StatusCode::kUnauthenticated && message.starts_with(kRefusalMark))
+    return absl::Status(code, message.substr(sizeof kRefusalMark - 1));
   if (status.error_details() != kStatusMark && IsOfGrpc(code))
     return absl::Status(code, WordsForGrpc(code));
-  return absl::Status(code, status.error_message());
+  return absl::Status(code, message);
 }
 
 inline grpc::Status ToGrpc(const absl::Status& status) {

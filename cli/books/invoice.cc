@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
@@ -151,7 +152,7 @@ void PrintEntry(const proto::InvoiceEntry& entry, int64_t account, bool json) {
                 ToString(amount).c_str());
   else
     std::printf("%8lld  %s  %-40s  %s\n", static_cast<long long>(entry.number()), at.c_str(),
-                entry.memo().c_str(), ToString(amount).c_str());
+                Printable(entry.memo()).c_str(), ToString(amount).c_str());
 }
 
 void PrintChecked(const gateway::InvoiceReport& report, bool json) {

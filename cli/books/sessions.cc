@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
@@ -20,6 +21,12 @@
 namespace outboard::cli {
 
 namespace {
+
+struct SessionFlags {
+  std::string gateway;  // empty: $CLOUD_HOST
+  std::vector<std::string> sessions;  // stop: names or ids
+  bool json = false;
+};
 
 constexpr std::chrono::seconds kAnswersWithin{30};
 
@@ -89,13 +96,6 @@ std::string Age(uint64_t ms) {
   return absl::StrCat(s / 86'400, " d ", s / 3600 % 24, " h");
 }
 
-// What a gateway says is shown on a terminal.
-std::string Shown(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 void PrintAsJson(const proto::SessionInfo& session) {
   absl::PrintF(
       "{\"session\": %s, \"name\": %s, \"state\": %s, \"devices\": %d, \"age_s\": %.1f, "
@@ -105,8 +105,6 @@ void PrintAsJson(const proto::SessionInfo& session) {
       session.billed_ms(), session.cost_micro_usd(), session.has_client() ? "true" : "false",
       session.stopped().empty() ? "null" : Quoted(session.stopped()));
 }
-
-}  // namespace
 
 int RunPs(const SessionFlags& flags) {
   auto sessions = Sessions::Connect(flags);
@@ -126,10 +124,10 @@ int RunPs(const SessionFlags& flags) {
       continue;
     }
     absl::PrintF("%-*s  %-8s  %7d  %-12s  %12s  %s\n", name,
-                 session.name().empty() ? "-" : Shown(session.name()), Shown(session.state()),
-                 session.devices(), Age(session.age_ms()), Cost(session.cost_micro_usd()),
-                 Shown(session.session_id()));
-    if (!session.stopped().empty()) absl::PrintF("  stopped: %s\n", Shown(session.stopped()));
+                 session.name().empty() ? "-" : Printable(session.name()),
+                 Printable(session.state()), session.devices(), Age(session.age_ms()),
+                 Cost(session.cost_micro_usd()), Printable(session.session_id()));
+    if (!session.stopped().empty()) absl::PrintF("  stopped: %s\n", Printable(session.stopped()));
   }
   return 0;
 }
@@ -144,9 +142,26 @@ int RunStop(const SessionFlags& flags) {
       absl::PrintF("{\"session\": %s, \"cost_micro_usd\": %d}\n", Quoted(reply->session_id()),
                    reply->cost_micro_usd());
     else
-      absl::PrintF("%s  ended, about %s\n", Shown(session), Cost(reply->cost_micro_usd()));
+      absl::PrintF("%s  ended, about %s\n", Printable(session), Cost(reply->cost_micro_usd()));
   }
   return 0;
+}
+
+}  // namespace
+
+void AddSessionCommands(Arguments& app) {
+  const auto flags = std::make_shared<SessionFlags>();
+  SessionFlags& listed = *flags;
+  Command ps = app.Subcommand("ps", "List the account's sessions: name, state, age, cost");
+  Command stop = app.Subcommand("stop", "End sessions of the account, with their state");
+  stop.Add("session", &listed.sessions, "Names or ids, as `ps` prints them").Required();
+  for (Command command : {ps, stop}) {
+    command.Add("--gateway", &listed.gateway,
+                "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+    command.Add("--json", &listed.json, "Print JSON");
+  }
+  ps.Runs([flags] { return RunPs(*flags); });
+  stop.Runs([flags] { return RunStop(*flags); });
 }
 
 }  // namespace outboard::cli

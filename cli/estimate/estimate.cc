@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +24,15 @@
 namespace outboard::cli {
 
 namespace {
+
+struct EstimateFlags {
+  std::vector<std::string> command;
+  int64_t steps = 0;    // 0: to the program's end
+  std::string gateway;  // empty: as the environment says
+  std::string prices;   // a price file, instead of a gateway's classes
+  bool measure = false;
+  bool json = false;
+};
 
 using session::ClassEstimate;
 using session::DeviceClass;
@@ -156,37 +167,42 @@ absl::StatusOr<int> Estimate(const EstimateFlags& flags, const Source& source) {
   return !run.stopped && run.exit_code != 0 && run.exit_code != kInterruptedCode ? 1 : 0;
 }
 
-}  // namespace
-
-EstimateCommand::EstimateCommand(Command app)
-    : estimate_(app.Subcommand("estimate",
-                               "What a program will take and cost, without a device: estimate "
-                               "--steps 100 -- ./train (docs/estimates.md)")) {
-  estimate_
-      .Add("--steps", &flags_.steps,
-           "End the program after so many steps; the estimate is of these (default: to its end)")
-      .Positive()
-      .ShowDefault("");
-  estimate_.Add("--gateway", &flags_.gateway,
-                "HOST:PORT or unix:/path whose classes are priced (default: $CLOUD_HOST with "
-                "CLOUD=1, else this machine); the key is $CLOUD_KEY");
-  estimate_.Add("--prices", &flags_.prices,
-                "A price file (docs/prices.md), instead of a gateway's classes");
-  estimate_.Add("--measure", &flags_.measure,
-                "Also run steps on a device, at their cost: measures a second of them, or 200, "
-                "behind the first 10");
-  estimate_.Add("--json", &flags_.json, "Print JSON");
-  estimate_.Add("command", &flags_.command, "Behind --: the program");
-}
-
-int EstimateCommand::Run() {
-  const absl::StatusOr<Source> source = SourceOf(flags_);
+// Returns the exit code: 0; 1 where the program computed nothing, failed or could not be started,
+// or was not measured; 2 for wrong usage, or where the gateway cannot be reached.
+int Run(const EstimateFlags& flags) {
+  const absl::StatusOr<Source> source = SourceOf(flags);
   if (!source.ok()) {
     Report(source.status());
     return kWrongUsage;
   }
-  const absl::StatusOr<int> code = Estimate(flags_, *source);
+  const absl::StatusOr<int> code = Estimate(flags, *source);
   return code.ok() ? *code : Report(code.status());
+}
+
+}  // namespace
+
+void AddEstimateCommand(Arguments& app) {
+  const auto given = std::make_shared<EstimateFlags>();
+  EstimateFlags& flags = *given;
+  Command estimate = app.Subcommand("estimate",
+                                    "What a program will take and cost, without a device: estimate "
+                                    "--steps 100 -- ./train (docs/estimates.md)");
+  estimate
+      .Add("--steps", &flags.steps,
+           "End the program after so many steps; the estimate is of these (default: to its end)")
+      .Positive()
+      .ShowDefault("");
+  estimate.Add("--gateway", &flags.gateway,
+                "HOST:PORT or unix:/path whose classes are priced (default: $CLOUD_HOST with "
+                "CLOUD=1, else this machine); the key is $CLOUD_KEY");
+  estimate.Add("--prices", &flags.prices,
+                "A price file (docs/prices.md), instead of a gateway's classes");
+  estimate.Add("--measure", &flags.measure,
+                "Also run steps on a device, at their cost: measures a second of them, or 200, "
+                "behind the first 10");
+  estimate.Add("--json", &flags.json, "Print JSON");
+  estimate.Add("command", &flags.command, "Behind --: the program");
+  estimate.Runs([given] { return Run(*given); });
 }
 
 }  // namespace outboard::cli

@@ -2,7 +2,6 @@
 // Errors go to stderr; the exit code says whether there was one.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,20 +69,7 @@ struct BootFlags {  // of `outboard boot`
 // Runs until SIGINT or SIGTERM; returns the exit code.
 int RunBoot(const BootFlags& flags);
 
-class NodeCommands {  // on the command line: declares both, and runs the one that is given
- public:
-  explicit NodeCommands(Arguments& app);
-  ~NodeCommands();
-  bool Given() const;
-  // Requires Given. Returns the exit code.
-  int Run();
-
- private:
-  struct Declared;
-  NodeFlags node_;
-  ImageFlags image_;
-  BootFlags boot_;
-  std::unique_ptr<Declared> declared_;
-};
+// Declares `outboard node`, `image` and `boot`.
+void AddNodeCommands(Arguments& app);
 
 }  // namespace outboard::cli

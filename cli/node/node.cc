@@ -73,7 +73,7 @@ absl::Status Expect(const NodeFlags& flags) {
       const auto key,
       tls::Fingerprint::Parse("--ek", (is_bare ? "sha256:" : "") + flags.endorsement_key));
   OB_ASSIGN_OR_RETURN(const auto tpms, OpenTpms(flags));
-  return tpms->Expect(key.ToString(), flags.serial, gateway::WallNow());
+  return tpms->Bind(key.ToString(), flags.serial, gateway::WallNow());
 }
 
 // Nodes, with those that are expected by their TPM and have not come yet.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
@@ -22,6 +23,8 @@
 #include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_init.h"
+#include "worker/supervisor/core_sets.h"
+#include "worker/supervisor/supervisor.h"
 #include "worker/tpm/node_tpm.h"
 
 namespace outboard::cli {
@@ -31,6 +34,7 @@ namespace {
 constexpr std::chrono::seconds kSentWithin{5};
 constexpr size_t kCommandBytesMax = 64 << 10;
 constexpr char kHasDriver[] = "OUTBOARD_NODE_DRIVER";  // of a worker that was started with it
+constexpr char kTestBegun[] = "join-test-begun";  // in the node's folder: by an earlier start
 constexpr char kLeavesGpus[] = "leaves-gpus";  // in the node's folder: why
 constexpr char kNamedFile[] = "driver-named";  // in the node's folder: NodeDriver; empty: none
 
@@ -42,6 +46,11 @@ int64_t MemoryAvailableMib() {
     if (name == "MemAvailable:" && std::sscanf(rest.c_str(), "%ld", &kib) == 1) return kib >> 10;
   }
   return 0;
+}
+
+std::string BootServer() {
+  const char* const address = std::getenv("OUTBOARD_NODE_BOOT");
+  return address != nullptr ? address : "";
 }
 
 }  // namespace
@@ -65,6 +74,17 @@ absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
   if (claim.ok()) start.claim = std::string(absl::StripAsciiWhitespace(*claim));
   if (flags.identity_file.empty()) flags.identity_file = flags.node_folder + "/identity";
   return start;
+}
+
+std::shared_ptr<worker::EarlyJoinTest> BeginJoinTest(const std::string& node_folder,
+                                                     int devices) {
+  if (worker::ExecutorOptionsFromEnvironment().device != runtime::kCpu) return nullptr;
+  // One that is not let in is started again and again.
+  const std::string begun = absl::StrCat(node_folder, "/", kTestBegun);
+  if (access(begun.c_str(), F_OK) == 0) return nullptr;
+  std::ofstream(begun) << "begun\n";
+  return std::make_shared<worker::EarlyJoinTest>(
+      worker::SupervisorOptions().measure, worker::DivideCores(UsableCores(), devices));
 }
 
 void NoteJoined(const std::string& node_folder) {
@@ -104,6 +124,7 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
                          std::string node_folder, std::function<void()> on_ready)
     : kernel_(start.facts.kernel()),
       node_folder_(std::move(node_folder)),
+      boot_server_(BootServer()),
       on_ready_(std::move(on_ready)) {
   if (!worker::DriverLibraries(node_folder_).empty()) return;  // an earlier start has brought it
   const std::string kept = node_folder_ + "/" + kNamedFile;
@@ -122,16 +143,20 @@ DriverFetch::DriverFetch(const worker::Enrolment& enrolment, const NodeStart& st
 }
 
 uint64_t DriverFetch::memory_bytes() const {
-  return worker::DriverMemoryBytes(node_folder_, named_.has_value() ? &*named_ : nullptr);
+  const bool may_come =
+      named_.has_value() && worker::CheckDriver(*named_, boot_server_, kernel_).ok();
+  return worker::DriverMemoryBytes(node_folder_, may_come ? &*named_ : nullptr);
 }
 
-void DriverFetch::Begin() {
+void DriverFetch::Begin(std::function<void()> on_none) {
   if (named_.has_value())
-    thread_ = std::jthread([this](std::stop_token stop) { Fetch(std::move(stop)); });
+    thread_ = std::jthread([this, on_none = std::move(on_none)](std::stop_token stop) {
+      Fetch(std::move(stop), on_none);
+    });
 }
 
-void DriverFetch::Fetch(std::stop_token stop) {
-  const char* const boot = std::getenv("OUTBOARD_NODE_BOOT");
+void DriverFetch::Fetch(std::stop_token stop, const std::function<void()>& on_none) {
+  const bool is_reserved = memory_bytes() > 0;
   std::string said;  // once for each reason
   const auto on_pause = [&said](const absl::Status& why) {
     if (std::exchange(said, std::string(why.message())) == why.message()) return;
@@ -139,10 +164,14 @@ void DriverFetch::Fetch(std::stop_token stop) {
                           {{"message", said},
                            {"effect", "it is tried again; this machine serves with its CPUs"}});
   };
-  const absl::Status used = worker::UseDriver(*named_, boot != nullptr ? boot : "", kernel_,
-                                              node_folder_, stop, on_pause);
+  const absl::Status used = worker::UseDriver(*named_, boot_server_, kernel_, node_folder_,
+                                              stop, on_pause);
   if (stop.stop_requested()) return;  // whoever is started next fetches it
-  if (!used.ok()) return SayWithout(std::string(used.message()));
+  if (!used.ok()) {
+    SayWithout(std::string(used.message()));
+    if (is_reserved) on_none();
+    return;
+  }
   telemetry::LogInfo("node_driver", {{"driver", named_->digest()}, {"kernel", kernel_}});
   if (!worker::HasCuda(worker::DriverLibraries(node_folder_)))
     return SayWithout("the driver has no lib/libcuda.so.1");

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cli/commands.h"
 #include "proto/fleet.grpc.pb.h"
+#include "worker/devices/early_join_test.h"
 #include "worker/init/log_sender.h"
 #include "worker/supervisor/enrolment.h"
 
@@ -29,6 +30,10 @@ struct NodeStart {
 // they are for a node.
 // Errors: INVALID_ARGUMENT  the machine has no serial number; a claim that cannot be read
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags);
+
+// Begins the join test of the machine's processor beside what else its worker's first start has to
+// do (worker/devices/early_join_test.h). Null: this is a later start, or the device is another.
+std::shared_ptr<worker::EarlyJoinTest> BeginJoinTest(const std::string& node_folder, int devices);
 
 // Tells process 1 that the node has joined: one that boots an image on trial then stays.
 void NoteJoined(const std::string& node_folder);
@@ -55,19 +60,20 @@ class DriverFetch {
   // none comes, a line says why, and that the machine serves with its CPUs.
   DriverFetch(const worker::Enrolment& enrolment, const NodeStart& start, std::string node_folder,
               std::function<void()> on_ready);
-  // The destructor ends a fetch.
-
-  // Of the driver that is here or comes: sessions are not to have it. Before Begin.
+  // Of the driver that is here or may come: sessions are not to have it. Before Begin.
   uint64_t memory_bytes() const;
-  // The node has joined.
-  void Begin();
+  // The node has joined. `on_none` is called on a thread of this one's once it is certain that no
+  // driver comes before the next start of the worker: sessions may have its memory.
+  void Begin(std::function<void()> on_none);
+  // Ends a fetch; neither function is called after it.
+  void End() { thread_ = {}; }
   bool IsReady() const { return is_ready_; }
 
  private:
-  void Fetch(std::stop_token stop);
+  void Fetch(std::stop_token stop, const std::function<void()>& on_none);
   static void SayWithout(const std::string& why);
 
-  const std::string kernel_, node_folder_;
+  const std::string kernel_, node_folder_, boot_server_;  // that it has booted from; "": unknown
   const std::function<void()> on_ready_;
   std::optional<proto::NodeDriver> named_;
   std::atomic<bool> is_ready_{false};

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,8 @@ absl::StatusOr<std::string> ShardExplanation(std::string_view encoding, const Sh
   return out;
 }
 
+namespace {
+
 int RunShardExplain(const ShardFlags& flags) {
   std::ifstream in(flags.file, std::ios::binary);
   std::string bytes(static_cast<size_t>(limits::kGraphBytesMax) + 1, '\0');
@@ -138,6 +141,27 @@ int RunShardExplain(const ShardFlags& flags) {
   }
   std::fputs(text->c_str(), stdout);
   return 0;
+}
+
+}  // namespace
+
+void AddShardCommands(Arguments& app) {
+  const auto flags = std::make_shared<ShardFlags>();
+  ShardFlags& sharded = *flags;
+  Command shard = app.Subcommand("shard", "How a graph is spread over devices");
+  shard.RequireSubcommand();
+  Command shard_explain = shard.Subcommand(
+      "explain", "Show layouts, bytes and predicted time of a graph (docs/many-devices.md)");
+  shard_explain.Add("graph", &sharded.file, "A graph that a program wrote with GRAPHS=FOLDER")
+      .Required();
+  shard_explain.Add("--devices", &sharded.devices, "How many devices").Positive();
+  shard_explain.Add("--mesh", &sharded.mesh, "How they are arranged, as 2x4 (default: one axis)");
+  shard_explain.Add("--spread", &sharded.spread, "auto, data, fsdp or tensor").ShowDefault();
+  shard_explain.Add("--measure", &sharded.measures,
+                    "Predict by this machine's links, measured as a worker does it");
+  shard_explain.AddBytes("--memory", &sharded.memory_bytes,
+                         "What a device has (default: enough for any spread)");
+  shard_explain.Runs([flags] { return RunShardExplain(*flags); });
 }
 
 }  // namespace outboard::cli

@@ -9,14 +9,19 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -32,6 +37,23 @@ extern char** environ;
 
 namespace outboard::cli {
 namespace {
+
+struct SweepFlags {
+  std::vector<std::string> command, parameters;
+  std::string strategy;
+  int trials = 0;
+  int at_once = 0;  // 0: kTrialsAtOnce; without CLOUD=1 one
+  uint64_t seed = 0;
+  std::string metric = "loss";
+  bool larger_is_better = false;
+  std::string max_cost;  // US dollars
+  int64_t first_rung = 0;
+  int64_t warm_up = 0;
+  int keep_one_of = 3;
+  bool detach = false;
+  std::string id;  // of the subcommands; empty: the newest
+  bool json = false, csv = false;
+};
 
 constexpr int kWrongUsage = 2, kInterrupted = 130;
 constexpr std::chrono::milliseconds kLookEvery{250}, kStartsWithin{5000};
@@ -330,79 +352,84 @@ std::atomic<bool> stop_trials{false};
 
 }  // namespace
 
-SweepCommand::SweepCommand(Command app)
-    : sweep_(app.Subcommand(
-          "sweep",
-          "Run a program with many settings: sweep -p lr=1e-4..1e-2:log -n 8 -- ./train "
-          "--lr {lr} (docs/sweeps.md)")),
-      resume_(sweep_.Subcommand("resume", "Go on with a sweep that was interrupted")),
-      watch_(sweep_.Subcommand("watch", "Show the table of a sweep that runs")),
-      stop_(sweep_.Subcommand("stop", "End the trials that run; resume goes on with them")),
-      list_(sweep_.ListSubcommand("List sweeps, the newest first")),
-      show_(sweep_.Subcommand("show", "Print the results of a sweep")) {
-  sweep_
-      .Add("-p,--parameter", &flags_.parameters,
+void AddSweepCommands(Arguments& app) {
+  const auto given = std::make_shared<SweepFlags>();
+  SweepFlags& flags = *given;
+  Command sweep = app.Subcommand(
+      "sweep",
+      "Run a program with many settings: sweep -p lr=1e-4..1e-2:log -n 8 -- ./train "
+      "--lr {lr} (docs/sweeps.md)");
+  Command resume = sweep.Subcommand("resume", "Go on with a sweep that was interrupted");
+  Command watch = sweep.Subcommand("watch", "Show the table of a sweep that runs");
+  Command stop = sweep.Subcommand("stop", "End the trials that run; resume goes on with them");
+  Command list = sweep.ListSubcommand("List sweeps, the newest first");
+  Command show = sweep.Subcommand("show", "Print the results of a sweep");
+  sweep
+      .Add("-p,--parameter", &flags.parameters,
            "NAME=64,128 is a list, NAME=1e-4..1e-2 a range; :log draws its logarithm evenly, and "
            ":5 is the number of points in a grid; may be given several times")
       .OneEach();
-  sweep_
-      .Add("-n,--trials", &flags_.trials,
+  sweep
+      .Add("-n,--trials", &flags.trials,
              "How many trials to draw; a grid has all of its combinations")
       .Between(1, 1'000'000'000)
       .ShowDefault("");
-  sweep_.Add("--strategy", &flags_.strategy,
+  sweep.Add("--strategy", &flags.strategy,
              "grid, random, or halving, which stops trials that fall behind (default: a grid if "
              "every parameter is a list and there is no -n, else random)");
-  sweep_
-      .Add("-j,--at-once", &flags_.at_once,
+  sweep
+      .Add("-j,--at-once", &flags.at_once,
            "Trials at a time; at a gateway those without a free device wait for one, at no cost")
       .Between(1, kTrialsAtOnceMax)
       .ShowDefault(absl::StrCat(kTrialsAtOnce, "; without CLOUD=1: 1"));
-  sweep_.Add("--seed", &flags_.seed, "Of the random draws: the same seed draws the same values")
+  sweep.Add("--seed", &flags.seed, "Of the random draws: the same seed draws the same values")
       .ShowDefault("0");
-  sweep_.Add("--metric", &flags_.metric, "What is compared, by the name that trials report")
+  sweep.Add("--metric", &flags.metric, "What is compared, by the name that trials report")
       .ShowDefault();
-  sweep_.Add("--larger", &flags_.larger_is_better, "A larger metric is better");
-  sweep_
-      .Add("--first-rung", &flags_.first_rung,
+  sweep.Add("--larger", &flags.larger_is_better, "A larger metric is better");
+  sweep
+      .Add("--first-rung", &flags.first_rung,
            "halving, which needs it: the step at which trials are compared first")
       .Positive()
       .ShowDefault("");
-  sweep_
-      .Add("--keep-one-of", &flags_.keep_one_of,
+  sweep
+      .Add("--keep-one-of", &flags.keep_one_of,
            "halving: of so many trials at a rung one goes on, and the next rung is so many times "
            "as far")
       .Between(2, 100);
-  sweep_
-      .Add("--warm-up", &flags_.warm_up,
+  sweep
+      .Add("--warm-up", &flags.warm_up,
            "Do so many steps once, with the first trial's values, and begin every trial with what "
            "the program has kept by then (docs/sweeps.md); needs CLOUD=1")
       .Positive()
       .ShowDefault("");
-  sweep_.Add("command", &flags_.command, "Behind --: the program, with {NAME} where a value goes");
-  for (Command command : {sweep_, resume_}) {
-    command.Add("--max-cost", &flags_.max_cost,
+  sweep.Add("command", &flags.command, "Behind --: the program, with {NAME} where a value goes");
+  for (Command command : {sweep, resume}) {
+    command.Add("--max-cost", &flags.max_cost,
                 "US dollars that all trials together may cost, what they cost before a resume "
                 "included; needs CLOUD=1 (default: any amount)");
-    command.Add("--detach", &flags_.detach, "Print the sweep's id and let it run");
+    command.Add("--detach", &flags.detach, "Print the sweep's id and let it run");
   }
-  for (Command command : {resume_, watch_, stop_, show_})
-    command.Add("id", &flags_.id, "The sweep, as `sweep ls` prints it (default: the newest)");
-  show_.Add("--csv", &flags_.csv, "Print CSV");
-  show_.Add("--json", &flags_.json, "Print a line of JSON for each trial");
-}
+  for (Command command : {resume, watch, stop, show})
+    command.Add("id", &flags.id, "The sweep, as `sweep ls` prints it (default: the newest)");
+  show.Add("--csv", &flags.csv, "Print CSV");
+  show.Add("--json", &flags.json, "Print a line of JSON for each trial");
 
-int SweepCommand::Run() {
-  BlockSignals();
-  if (resume_.Given()) return RunResume(flags_);
-  if (stop_.Given()) return RunStop(flags_);
-  if (list_.Given()) return RunList();
-  if (show_.Given()) return RunShow(flags_);
-  if (watch_.Given()) {
-    const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(flags_.id);
+  const auto runs = [given](Command command, std::function<int(const SweepFlags&)> run) {
+    command.Runs([given, run = std::move(run)] {
+      BlockSignals();
+      return run(*given);
+    });
+  };
+  runs(sweep, RunSweep);
+  runs(resume, RunResume);
+  runs(watch, [](const SweepFlags& of) {
+    const absl::StatusOr<SweepFolder> folder = SweepFolder::Open(of.id);
     return folder.ok() ? Watch(*folder) : Report(folder.status());
-  }
-  return RunSweep(flags_);
+  });
+  runs(stop, RunStop);
+  runs(list, [](const SweepFlags&) { return RunList(); });
+  runs(show, RunShow);
 }
 
 int SweepTrialsMain(const std::string& id) {

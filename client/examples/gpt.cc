@@ -7,9 +7,20 @@
 #include "absl/strings/str_cat.h"
 
 namespace outboard::examples {
+namespace {
+
+// x times the weights, plus the bias: [..., in] -> [..., out] of `products`.
+Tensor Times(const Tensor& x, const nn::Linear& layer, DType products) {
+  if (products == DType::kF32) return layer(x);
+  return x.cast(products).linear(layer.weight.cast(products).transpose(),
+                                 layer.bias.cast(products));
+}
+
+}  // namespace
 
 GptAttention::GptAttention(const GptOptions& options)
     : heads(options.heads),
+      products(options.products),
       query(options.width, options.width),
       key(options.width, options.width),
       value(options.width, options.width),
@@ -20,13 +31,15 @@ Tensor GptAttention::operator()(const Tensor& x) const {
   const auto split = [&](const Tensor& t) {  // [batch, heads, time, head]
     return t.reshape({batch, time, heads, head}).permute({0, 2, 1, 3});
   };
-  const Tensor q = split(query(x)), k = split(key(x)), v = split(value(x));
-  const Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(head)));
+  const auto projected = [&](const nn::Linear& layer) { return split(Times(x, layer, products)); };
+  const Tensor q = projected(query), k = projected(key), v = projected(value);
+  const double scale = 1 / std::sqrt(static_cast<double>(head));
+  const Tensor scores = q.matmul(k.transpose()).cast(DType::kF32) * scale;
   const Tensor place = Tensor::arange(time);
   const Tensor later = place > place.reshape({time, 1});
   const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);
-  const Tensor mixed = masked.softmax().matmul(v);
-  return out(mixed.permute({0, 2, 1, 3}).reshape({batch, time, width}));
+  const Tensor mixed = masked.softmax().cast(products).matmul(v);
+  return Times(mixed.permute({0, 2, 1, 3}).reshape({batch, time, width}), out, products);
 }
 
 void GptAttention::Collect(nn::StateDict& state, const std::string& prefix) const {
@@ -37,15 +50,16 @@ void GptAttention::Collect(nn::StateDict& state, const std::string& prefix) cons
 }
 
 GptBlock::GptBlock(const GptOptions& options)
-    : norm1(options.width),
+    : products(options.products),
+      norm1(options.width),
       norm2(options.width),
       attention(options),
       up(options.width, 4 * options.width),
       down(4 * options.width, options.width) {}
 
 Tensor GptBlock::operator()(const Tensor& x) const {
-  const Tensor y = x + attention(norm1(x));
-  return y + down(up(norm2(y)).gelu());
+  const Tensor y = x + attention(norm1(x)).cast(DType::kF32);
+  return y + Times(Times(norm2(y), up, products).gelu(), down, products).cast(DType::kF32);
 }
 
 void GptBlock::Collect(nn::StateDict& state, const std::string& prefix) const {
@@ -57,7 +71,8 @@ void GptBlock::Collect(nn::StateDict& state, const std::string& prefix) const {
 }
 
 Gpt::Gpt(const GptOptions& options)
-    : tokens(options.vocabulary, options.width),
+    : products(options.products),
+      tokens(options.vocabulary, options.width),
       positions(options.context, options.width),
       norm(options.width) {
   for (int64_t i = 0; i < options.layers; ++i) blocks.emplace_back(options);
@@ -66,7 +81,9 @@ Gpt::Gpt(const GptOptions& options)
 Tensor Gpt::operator()(const Tensor& text) const {
   Tensor x = tokens(text) + positions.weight.slice(0, 0, text.shape(1));
   for (const GptBlock& block : blocks) x = block(x);
-  return norm(x).matmul(tokens.weight.transpose());
+  const Tensor logits =
+      norm(x).cast(products).matmul(tokens.weight.cast(products).transpose());
+  return logits.cast(DType::kF32);
 }
 
 void Gpt::Collect(nn::StateDict& state, const std::string& prefix) const {

@@ -5,6 +5,7 @@
 // Exit codes: 0 done; 1 the text cannot be used, or an error; 2 no gateway can be reached.
 #include "client/examples/gpt.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -28,6 +29,8 @@ struct Flags {
   double lr = 5e-4;
   std::optional<uint64_t> seed;
   bool json = false;
+  bool bf16 = false;
+  int64_t vocabulary = 0;  // 0: as many as the text has
   GptOptions net;
 };
 
@@ -63,9 +66,11 @@ std::string Write(const Gpt& net, const Flags& flags, const std::string& letters
   std::string out;
   for (int64_t i = 0; i < flags.write; ++i) {
     // The window is full from the first character on, so that every step is the same graph.
-    const Tensor logits = net(Tensor::from<uint8_t>(window, {1, context}))
-                              .slice(1, context - 1, context)
-                              .reshape({static_cast<int64_t>(letters.size())});
+    Tensor logits = net(Tensor::from<uint8_t>(window, {1, context}))
+                        .slice(1, context - 1, context)
+                        .reshape({flags.net.vocabulary});
+    const auto known = static_cast<int64_t>(letters.size());
+    if (known < flags.net.vocabulary) logits = logits.slice(0, 0, known);
     // The largest of logits with Gumbel noise falls on each letter with its probability.
     const Tensor noise = -(-Tensor::uniform(logits.shape(), 1e-9, 1).log()).log();
     const auto next = static_cast<uint8_t>((logits + noise).argmax().item());
@@ -111,7 +116,9 @@ int Main(Flags flags) {
     return 1;
   }
   const Characters characters(text);
-  flags.net.vocabulary = static_cast<int64_t>(characters.letters.size());
+  const auto letters = static_cast<int64_t>(characters.letters.size());
+  flags.net.vocabulary = std::max(letters, flags.vocabulary);
+  if (flags.bf16) flags.net.products = DType::kBF16;
   const absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   if (!session.ok()) {
     std::fprintf(stderr, "gpt: %s\n", session.status().ToString().c_str());
@@ -145,6 +152,10 @@ int main(int argc, char** argv) {
   app.Add("--width", &flags.net.width, "Numbers for each character").Positive();
   app.Add("--heads", &flags.net.heads, "Divides the width").Positive();
   app.Add("--context", &flags.net.context, "Characters in a passage").Positive();
+  app.Add("--vocabulary", &flags.vocabulary,
+          "Characters that the net can tell apart, where that is more than the text has")
+      .Positive();
+  app.Add("--bf16", &flags.bf16, "Multiply matrices of bf16; weights stay f32");
   app.Add("--lr", &flags.lr, "Learning rate");
   app.Add("--print-every", &flags.print_every, "Steps between two lines").Positive();
   app.Add("--write", &flags.write, "Characters to write at the end");

@@ -20,6 +20,10 @@ struct GptOptions {
   int64_t width = 256;
   int64_t heads = 8;  // divides width
   int64_t context = 128;
+  // The type in which matrices are multiplied and activations between products lie: f32, or bf16 or
+  // f16 as in mixed precision. Weights, norms, scores, sums of residuals and the loss are f32.
+  // GptDecoder computes in f32 alone.
+  DType products = DType::kF32;
 };
 
 // Each position looks at itself and those before it. [batch, time, width] -> the same.
@@ -29,6 +33,7 @@ struct GptAttention {
   void Collect(nn::StateDict& state, const std::string& prefix) const;
 
   int64_t heads;
+  DType products;
   nn::Linear query, key, value, out;
 };
 
@@ -38,6 +43,7 @@ struct GptBlock {
   Tensor operator()(const Tensor& x) const;
   void Collect(nn::StateDict& state, const std::string& prefix) const;
 
+  DType products;
   nn::LayerNorm norm1, norm2;
   GptAttention attention;
   nn::Linear up, down;
@@ -49,6 +55,7 @@ struct Gpt {
   Tensor operator()(const Tensor& tokens) const;
   void Collect(nn::StateDict& state, const std::string& prefix) const;
 
+  DType products;
   nn::Embedding tokens, positions;
   std::vector<GptBlock> blocks;
   nn::LayerNorm norm;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace outboard::files {
 
@@ -28,9 +29,7 @@ absl::Status Wrong(std::string_view what) {
 
 // A name for a message: bytes of a stranger, cut.
 std::string Shown(std::string_view name) {
-  std::string shown = "\"";
-  for (const char c : name.substr(0, 200)) shown.push_back(c < ' ' || c > '~' ? '?' : c);
-  return shown + "\"";
+  return absl::StrCat("\"", Printable(name, /*bytes_max=*/200), "\"");
 }
 
 class Reader {

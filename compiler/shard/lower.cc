@@ -103,7 +103,8 @@ const UOp* RankWriter::ShrinkTo(const UOp* value, int dim, const Dim& begin, con
 }
 
 absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector<int64_t> arg,
-                                            std::pair<int64_t, int64_t> group, double bytes) {
+                                            std::pair<int64_t, int64_t> group, double bytes,
+                                            bool is_late) {
   const auto [count, stride] = group;
   const double others = static_cast<double>(count - 1);
   switch (op) {                                 // what one device sends
@@ -117,7 +118,7 @@ absl::StatusOr<const UOp*> RankWriter::Emit(Op op, const UOp* value, std::vector
                              ? bytes / speeds_.inner_bytes_per_s + speeds_.inner_collective_s
                              : bytes / speeds_.link_bytes_per_s + speeds_.collective_s;
   work_.transfer_s += seconds;
-  if (is_late_) work_.late_s += seconds;
+  if (is_late) work_.late_s += seconds;
   if (graph_ == nullptr) return kNoValue;
   const auto number = number_.find(at_);
   uses_.push_back({.op = op,
@@ -160,7 +161,8 @@ int RankWriter::ScatterDim(const UOp* node, const Sharding& now, int64_t count) 
 
 absl::StatusOr<const UOp*> RankWriter::SumAndNarrow(const UOp* node, const UOp* value,
                                                     Sharding now, int dim,
-                                                    std::pair<int64_t, int64_t> group) {
+                                                    std::pair<int64_t, int64_t> group,
+                                                    bool is_late) {
   const bool write = graph_ != nullptr;
   const bool hinted = std::exchange(hinted_, true);  // the gather is half of a sum
   const int64_t length = node->shape[dim].value(), count = group.first;
@@ -168,17 +170,19 @@ absl::StatusOr<const UOp*> RankWriter::SumAndNarrow(const UOp* node, const UOp* 
   now.dims[dim] = {now.partial, count * chunk};
   if (write) value = PadTo(value, dim, count * chunk);
   OB_ASSIGN_OR_RETURN(value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim},
-                                  group, 4.0 / ByteWidth(node->dtype) * LocalBytes(now, node)));
+                                  group, 4.0 / ByteWidth(node->dtype) * LocalBytes(now, node),
+                                  is_late));
   if (write) value = Cast(*graph_, value, node->dtype);
   now.dims[dim].chunk = chunk;
-  OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, group, LocalBytes(now, node)));
+  OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, group, LocalBytes(now, node),
+                                  is_late));
   hinted_ = hinted;
   return write ? ShrinkTo(value, dim, 0, node->shape[dim]) : value;
 }
 
 absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value,
                                                const Sharding& from, const Sharding& to,
-                                               bool hinted) {
+                                               bool hinted, bool is_late) {
   OB_CHECK((to.partial & ~from.partial) == 0);
   at_ = node;
   hinted_ = hinted;
@@ -200,7 +204,7 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
     for (const auto& group : GroupsOfAxes(cut.axes)) {
       OB_ASSIGN_OR_RETURN(
           value, Emit(Op::kReduceScatter, value, {static_cast<int64_t>(Op::kAdd), dim}, group,
-                      width * LocalBytes(now, node)));
+                      width * LocalBytes(now, node), is_late));
       now.dims[dim].chunk /= group.first;
     }
     now.partial &= ~cut.axes;
@@ -211,11 +215,11 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
       const bool is_last = i + 1 == groups.size() && to.partial == 0;
       const int dim = is_last && width > 1 ? ScatterDim(node, now, groups[i].first) : -1;
       if (dim >= 0) {
-        OB_ASSIGN_OR_RETURN(value, SumAndNarrow(node, value, now, dim, groups[i]));
+        OB_ASSIGN_OR_RETURN(value, SumAndNarrow(node, value, now, dim, groups[i], is_late));
         continue;
       }
       OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(Op::kAdd)},
-                                      groups[i], width * LocalBytes(now, node)));
+                                      groups[i], width * LocalBytes(now, node), is_late));
     }
     now.partial &= ~left;
   }
@@ -234,12 +238,14 @@ absl::StatusOr<const UOp*> RankWriter::Convert(const UOp* node, const UOp* value
       const int64_t padded = to.dims[other].chunk * PartsOf(mesh_, cut.axes);
       if (write) value = PadTo(value, other, padded);
       OB_ASSIGN_OR_RETURN(
-          value, Emit(Op::kAllToAll, value, {other, dim}, groups[0], LocalBytes(now, node)));
+          value,
+          Emit(Op::kAllToAll, value, {other, dim}, groups[0], LocalBytes(now, node), is_late));
       now.dims[other] = to.dims[other];
       now.dims[dim] = {};
     } else {
       for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-        OB_ASSIGN_OR_RETURN(value, Emit(Op::kUnshard, value, {dim}, *group, LocalBytes(now, node)));
+        OB_ASSIGN_OR_RETURN(
+            value, Emit(Op::kUnshard, value, {dim}, *group, LocalBytes(now, node), is_late));
         now.dims[dim].chunk *= group->first;
       }
       now.dims[dim] = {};
@@ -336,8 +342,8 @@ absl::Status RankWriter::Step(Frame& frame, const Key& key, std::vector<Key>& ne
     const bool hinted = node->op == Op::kLayout || frame.asked.contains(key) ||
                         (moved != 0 && (moved & ~plan.home.soft) == 0);
     const int64_t before = work_.collectives;
-    is_late_ = !frame.plan->frame->feeds_product[place];
-    OB_ASSIGN_OR_RETURN(const UOp* const value, Convert(node, found->value, from, p, hinted));
+    OB_ASSIGN_OR_RETURN(const UOp* const value,
+                        Convert(node, found->value, from, p, hinted, frame.is_late(place)));
     frame.Add(key, value, Note(frame, key, {found->memory}, work_.collectives != before));
     done = true;
     return absl::OkStatus();
@@ -422,9 +428,11 @@ void RankWriter::NoteResult(Frame& frame, int place, const Sharding& p) {
   frame.memory.Keep(value, {bytes, bytes});
 }
 
-absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, bool is_gather,
+absl::StatusOr<const UOp*> RankWriter::BuildReduce(const Frame& frame, int place,
                                                    const Sharding& out, const Sharding& in,
                                                    const UOp* x) {
+  const UOp* const node = frame.node(place);
+  const bool is_gather = frame.plan->frame->is_gather[place];
   const ReduceOf reduce(node);
   const bool write = graph_ != nullptr;
   if (!is_gather)
@@ -458,7 +466,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildReduce(const UOp* node, bool is_gath
   hinted_ = true;
   for (const auto& group : GroupsOfAxes(summed)) {
     OB_ASSIGN_OR_RETURN(value, Emit(Op::kAllReduce, value, {static_cast<int64_t>(reduce.op())},
-                                    group, LocalBytes(out, node)));
+                                    group, LocalBytes(out, node), frame.is_late(place)));
   }
   return value;
 }
@@ -494,7 +502,7 @@ absl::StatusOr<const UOp*> RankWriter::BuildCall(Frame& frame, int place,
   work_.bytes_sent += body.work.bytes_sent;
   work_.collectives += body.work.collectives;
   work_.transfer_s += body.work.transfer_s;
-  if (!frame.plan->frame->feeds_product[place]) work_.late_s += body.work.late_s;
+  if (frame.is_late(place)) work_.late_s += body.work.late_s;
   if (graph_ == nullptr) return kNoValue;
   src[0] = body.function;
   return graph_->Make(Op::kCall, DType::kVoid, src);
@@ -504,8 +512,7 @@ absl::StatusOr<const UOp*> RankWriter::Build(Frame& frame, int place, const Shar
                                              const std::vector<Sharding>& wants,
                                              const std::vector<const UOp*>& sources) {
   const UOp* const node = frame.node(place);
-  if (node->op == Op::kReduce)
-    return BuildReduce(node, frame.plan->frame->is_gather[place], out, wants[0], sources[0]);
+  if (node->op == Op::kReduce) return BuildReduce(frame, place, out, wants[0], sources[0]);
   if (node->op == Op::kCall) return BuildCall(frame, place, sources);
   if (graph_ == nullptr) return kNoValue;
   Graph& g = *graph_;

@@ -81,6 +81,8 @@ class RankWriter {
       made.reserve(of->plans.size() + of->plans.size() / 4);  // most nodes are made once
     }
     const UOp* node(int place) const { return plan->frame->nodes[place]; }
+    // Whether no sum of products waits for what this node sends.
+    bool is_late(int place) const { return !plan->frame->feeds_product[place]; }
     // nullptr: it is not made yet. Valid until something is.
     const Made* Find(int place, const Sharding& p) const;
     void Add(const Key& key, const UOp* value, int traced);
@@ -102,21 +104,22 @@ class RankWriter {
   absl::StatusOr<const UOp*> Build(Frame& frame, int place, const Sharding& out,
                                    const std::vector<Sharding>& wants,
                                    const std::vector<const UOp*>& sources);
-  absl::StatusOr<const UOp*> BuildReduce(const UOp* node, bool is_gather, const Sharding& out,
+  absl::StatusOr<const UOp*> BuildReduce(const Frame& frame, int place, const Sharding& out,
                                          const Sharding& in, const UOp* x);
   absl::StatusOr<const UOp*> BuildCall(Frame& frame, int place,
                                        const std::vector<const UOp*>& arguments);
+  // `is_late`, here and below: of what is sent, as ShardWork::late_s.
   absl::StatusOr<const UOp*> Convert(const UOp* node, const UOp* value, const Sharding& from,
-                                     const Sharding& to, bool hinted);
+                                     const Sharding& to, bool hinted, bool is_late);
   // The dimension along which a sum of small floats over `count` devices is scattered, so that it
   // is gathered in its own type; -1: it is too small, or has none.
   int ScatterDim(const UOp* node, const Sharding& now, int64_t count) const;
   // Adds f32 partial sums over `group`, rounds each element once where it is whole, and gathers
   // them in the node's own type: the bits of an ALLREDUCE and a CAST, and 3/4 of its bytes.
   absl::StatusOr<const UOp*> SumAndNarrow(const UOp* node, const UOp* value, Sharding now, int dim,
-                                          std::pair<int64_t, int64_t> group);
+                                          std::pair<int64_t, int64_t> group, bool is_late);
   absl::StatusOr<const UOp*> Emit(Op op, const UOp* value, std::vector<int64_t> arg,
-                                  std::pair<int64_t, int64_t> group, double bytes);
+                                  std::pair<int64_t, int64_t> group, double bytes, bool is_late);
   // A movement of `value` along `dim`: PAD at its end to `length`, or SHRINK to [0, length).
   const UOp* PadTo(const UOp* value, int dim, int64_t length);
   const UOp* ShrinkTo(const UOp* value, int dim, const Dim& begin, const Dim& end);
@@ -136,7 +139,6 @@ class RankWriter {
   std::vector<const UOp*> sources_;
   const UOp* at_ = nullptr;  // the client's node that is being written, for the report
   bool hinted_ = false;
-  bool is_late_ = false;  // as ShardWork::late_s
 };
 
 }  // namespace outboard::shard

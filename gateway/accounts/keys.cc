@@ -1,12 +1,12 @@
 // The API keys of Accounts.
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/random_bytes.h"
 #include "base/sha256.h"
 #include "gateway/accounts/account_rows.h"
 #include "gateway/accounts/accounts.h"
@@ -40,10 +40,7 @@ std::string Hex(std::string_view bytes) {
 }
 
 absl::StatusOr<std::string> RandomHex(size_t count) {
-  std::string bytes(count, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1) {
-    return absl::UnavailableError("the system provides no random bytes");
-  }
+  OB_ASSIGN_OR_RETURN(std::string bytes, RandomBytes(count));
   std::string hex = Hex(bytes);
   OPENSSL_cleanse(bytes.data(), bytes.size());
   return hex;

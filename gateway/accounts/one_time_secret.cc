@@ -1,9 +1,9 @@
 #include "gateway/accounts/one_time_secret.h"
 
-#include <openssl/rand.h>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/random_bytes.h"
 #include "base/sha256.h"
 
 namespace outboard::gateway {
@@ -12,10 +12,7 @@ constexpr size_t kSecretBytes = 32;
 }  // namespace
 
 absl::StatusOr<Secret> MakeOneTimeSecret(std::string_view prefix) {
-  std::string bytes(kSecretBytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) !=
-      1)
-    return absl::InternalError("the system gives no random bytes");
+  OB_ASSIGN_OR_RETURN(const std::string bytes, RandomBytes(kSecretBytes));
   return Secret(absl::StrCat(std::string(prefix), absl::BytesToHexString(bytes)));
 }
 

@@ -1,4 +1,4 @@
-// Clocks and randomness that the adapters pass to the gateway core: monotonic time for leases and
+// Clocks and randomness that callers pass to the gateway core: monotonic time for leases and
 // bills, wall time for people, and 128 random bits from the kernel for values that must not be
 // guessable.
 #pragma once

@@ -22,7 +22,7 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.mesh = event.mesh;
   session.spread = event.spread;
   if (event.devices > 1) session.has_parts = event.has_parts;
-  session.node = event.node;
+  session.worker_identity = event.worker_identity;
   session.held_device = event.had_client;
   session.client_recovers = session.recoverable = event.recoverable;
   session.snapshot_root = event.snapshot_root;
@@ -35,9 +35,9 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.name = event.name;
   session.opened = now_;
   // Without a worker it was on its way to another.
-  const bool nowhere = event.recoverable && event.node.empty();
+  const bool nowhere = event.recoverable && event.worker_identity.empty();
   session.state = nowhere ? State::kStored : State::kOrphaned;
-  session.lost_how = absl::StrCat(event.node.substr(0, event.node.rfind('@')),
+  session.lost_how = absl::StrCat(event.worker_identity.substr(0, event.worker_identity.rfind('@')),
                                   " (it did not join the gateway that was started again)");
   session.orphan_until = {now_.ns + options_.orphan_ns};
   session.since = session.client_left = now_;

@@ -4,7 +4,7 @@
 //
 //   actions = core.On(event, now)
 //
-// Frames between a client and its executor do not pass through the core; the adapter connects the
+// Frames between a client and its executor do not pass through the core; the driver connects the
 // two streams on Live and cuts them on EndClient and EndExecutor.
 //
 // Threads: one owner at a time. Times are monotonic; a time earlier than the last one counts as the
@@ -104,7 +104,7 @@ class GatewayCore {
     bool free() const { return !holder.has_value() && !out; }
   };
   struct Worker {
-    std::string name, node;
+    std::string name, worker_identity;
     std::vector<Slot> slots;
     MonoTime heard;
     bool draining = false;
@@ -119,6 +119,7 @@ class GatewayCore {
     bool has_collectives = false;
     bool groups_recover = false;
     bool spans = false;  // WorkerJoined::spans
+    std::string build;   // WorkerJoined::build
     std::optional<TenantId> owner;  // WorkerJoined::owner
     uint32_t free() const;
   };
@@ -135,7 +136,7 @@ class GatewayCore {
     std::vector<uint32_t> mesh;   // empty: one axis of them
     std::string spread;
     std::vector<Seat> seats;  // of its executors
-    std::string node;         // of its worker, or of the last one
+    std::string worker_identity;  // of its worker, or of the last one
     // Of one on several devices, since its first epoch: whether they hold parts of its state, which
     // others can go on with that do, too.
     std::optional<bool> has_parts;

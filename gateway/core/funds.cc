@@ -109,7 +109,6 @@ int64_t GatewayCore::FundsLeftNs(const Session& session) const {
 // While the ledger does not answer, a session goes on at our expense: it is not charged beyond what
 // is held (M3 of the meter).
 void GatewayCore::CheckFunds(Session& session, Out& out) {
-  constexpr int64_t kNsPerMs = 1'000'000;
   const Session::Funds& funds = session.funds;
   if (!session.metered) {
     if (session.state == State::kStarting && session.attached() && funds.asked &&
@@ -218,7 +217,6 @@ void GatewayCore::BeginReplay(Session& session, Out& out) {
 // Free until the point reached before, while the client sends what it repeats, and not for ever.
 void GatewayCore::CheckReplay(Session& session, Out& out) {
   if (session.replay_until == 0) return;
-  constexpr int64_t kNsPerMs = 1'000'000;
   if (session.busy) session.replay_busy = now_;
   const int64_t since_snapshot_ms = BillOf(session.id).ms - session.ms_at_snapshot;
   const int64_t most_ns = 2 * std::max<int64_t>(0, since_snapshot_ms) * kNsPerMs + kReplaySlackNs;

@@ -39,7 +39,7 @@ void GatewayCore::StartWith(Session& session, std::vector<Slots> places) {
   session.class_before =
       PoolNameOf(DeviceAt(session.seats.front(), 0),
                  workers_.at(session.seats.front().worker).owner);
-  session.node = workers_.at(session.seats.front().worker).node;
+  session.worker_identity = workers_.at(session.seats.front().worker).worker_identity;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
   if (!IsOnOwn(session)) queue_.Took(session.tenant, session.slots_held(), now_);
@@ -289,7 +289,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id, Out& out) {
   session->state = State::kParked;
   session->done_known = false;
   session->seats = {{id, {}, std::vector<bool>(session->devices_wanted)}};
-  session->node = worker.node;
+  session->worker_identity = worker.worker_identity;
   session->since = now_;
   Touch(*session);
   if (IsSome(session->conn) && !session->sleeping) queue_.Add(RequestOf(*session), now_);

@@ -52,7 +52,6 @@ void GatewayCore::ChangeUse(Session& session, UseState use, uint32_t devices, Ou
 }
 
 void GatewayCore::CheckKept(Session& session, Out& out) {
-  constexpr int64_t kNsPerMs = 1'000'000;
   if (session.use == UseState::kStored) ConfirmKept(session, out);
   const Session::Funds& funds = session.funds;
   if (funds.asked) return;

@@ -54,6 +54,7 @@ std::vector<DevicePool> GatewayCore::PoolsOf(WorkerId id) const {
       pool.memory_bytes = slot.device.memory_bytes;
       pool.only = only;
       pool.spans = worker.spans;
+      pool.build = worker.build;
       pool.is_own = worker.owner.has_value();
     }
     pool.memory_bytes = std::min(pool.memory_bytes, slot.device.memory_bytes);

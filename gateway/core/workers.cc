@@ -13,7 +13,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   telemetry::Count(telemetry::Metric::kWorkerJoins);
   Worker& worker = workers_[event.worker];
   worker.name = event.name;
-  worker.node = event.node;
+  worker.worker_identity = event.worker_identity;
   worker.one_account = event.one_account;
   worker.set_aside = event.set_aside;
   worker.exclusive = event.exclusive;
@@ -21,6 +21,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   worker.serves_groups = event.serves_groups;
   worker.has_collectives = event.has_collectives;
   worker.groups_recover = event.groups_recover;
+  worker.build = event.build;
   worker.owner = event.owner;
   worker.spans = event.serves_groups && event.spans && !event.owner.has_value();
   worker.slots.clear();
@@ -28,7 +29,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   for (const uint32_t device : event.out)
     if (device < worker.slots.size()) worker.slots[device].out = true;
   for (auto& [id, other] : workers_)
-    if (id != event.worker && other.node == event.node && !event.node.empty())
+    if (id != event.worker && other.worker_identity == event.worker_identity &&
+        !event.worker_identity.empty())
       other.superseded = true;
   worker.heard = now_;
   stale_workers_.insert(event.worker);
@@ -43,7 +45,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   // only that executor could go on with waits for it.
   std::vector<SessionId> lost;
   for (const auto& [id, session] : sessions_) {
-    if (session.state == State::kOrphaned && session.recoverable && session.node == event.node)
+    if (session.state == State::kOrphaned && session.recoverable &&
+        session.worker_identity == event.worker_identity)
       lost.push_back(id);
   }
   for (const SessionId& id : lost)

@@ -76,16 +76,16 @@ std::string IdentityHash(const std::string& identity, DriverHost& host) {
 }
 
 // The core's name of a worker, which another one cannot have: "gpu-3@77aa...".
-std::string NodeOf(const std::string& known_as, const std::string& identity) {
+std::string KnownIdentity(const std::string& known_as, const std::string& identity) {
   return absl::StrCat(known_as, "@", identity);
 }
 
 // The same from a row, where it is "gpu-3#12@77aa...": the 12th to join.
-std::string NodeOfRow(const std::string& worker) {
+std::string IdentityOfRow(const std::string& worker) {
   const size_t at = worker.rfind('@');
   if (at == std::string::npos) return worker;  // of an older gateway: nobody can prove to be it
   const std::string name = worker.substr(0, at);
-  return NodeOf(name.substr(0, name.rfind('#')), worker.substr(at + 1));
+  return KnownIdentity(name.substr(0, name.rfind('#')), worker.substr(at + 1));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       auth_(auth),
       options_(options),
       planted_(planted),
-      gate_(std::make_unique<GraphAdmission>()),
+      graph_admission_(std::make_unique<GraphAdmission>()),
       graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
       sharder_(std::make_unique<GraphSharder>()),
       observer_(&nobody),
@@ -136,7 +136,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   event.placement = static_cast<uint64_t>(host_->WallNow().unix_ms);
   event.devices = row.devices;
   // All executors of one on several devices are new: it begins with its last snapshot.
-  if (row.devices == 1) event.node = NodeOfRow(row.worker);
+  if (row.devices == 1) event.worker_identity = IdentityOfRow(row.worker);
   event.mesh.assign(state.mesh().begin(), state.mesh().end());
   event.spread = state.spread();
   event.has_parts = state.has_parts();
@@ -402,10 +402,10 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 // ---- workers ------------------------------------------------------------------------------------
 
 WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
-                               const Identity* owner, const std::string& node) {
+                               const Identity* owner, const std::string& node_serial) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
-  const std::string known_as = Printable(reg.name());
+  const std::string known_as = NameToldBy(reg.name());
   const std::string name = absl::StrCat(known_as, "#", id.value);
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
@@ -413,9 +413,10 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
              reg.has_collectives(), reg.groups_recover(), DataAddressOf(reg)});
   if (reg.receipt_key().size() == signing::kPublicKeyBytes)
     workers_.at(id)->receipt_key = reg.receipt_key();
-  workers_.at(id)->node = node;
+  workers_.at(id)->node_serial = node_serial;
   WorkerJoined event{
-      id, name, {}, NodeOf(known_as, identity), {}, reg.one_account(), aside_.contains(identity)};
+      id, name, {}, KnownIdentity(known_as, identity), {}, reg.one_account(),
+      aside_.contains(identity)};
   event.out.assign(reg.out_of_service().begin(), reg.out_of_service().end());
   if (owner != nullptr) {
     event.owner = workers_.at(id)->owner = owner->tenant;
@@ -428,6 +429,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   event.has_collectives = reg.has_collectives();
   event.groups_recover = reg.groups_recover();
   event.spans = reg.has_collectives() && !workers_.at(id)->data_address.empty();
+  event.build = Printable(reg.version());
   event.snapshots_when_asked = workers_.at(id)->protocol >= kTakeSnapshotSinceProtocol;
   workers_.at(id)->speeds = SpeedsOf(reg);
   for (const proto::Device& device : reg.devices()) {

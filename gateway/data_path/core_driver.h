@@ -175,10 +175,10 @@ class CoreDriver {
   // ---- workers; called through WorkerPort
   // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
-  // `owner`: whose key it showed, if it is a machine of that account's own. `node`: the serial
-  // number of one that booted over the network.
+  // `owner`: whose key it showed, if it is a machine of that account's own. `node_serial`:
+  // of one that booted over the network; empty: it is none.
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg,
-                     const Identity* owner = nullptr, const std::string& node = "");
+                     const Identity* owner = nullptr, const std::string& node_serial = "");
   void RemoveWorker(WorkerId worker);
   // Call before what it says is looked at. False: nothing of it counts any more, its stream is
   // being ended; with RESOURCE_EXHAUSTED where a machine of an account's own said too much.
@@ -208,8 +208,9 @@ class CoreDriver {
   //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
   // Makes this snapshot the one that a replacement executor starts from; of a session on several
-  // devices the parts of all ranks do, together. `done` is called once the session's row names it,
-  // of a part that others are missing beside at once, or with an error:
+  // devices the parts of all ranks do, together. `done` is called once the session's row names it;
+  // of a part of several at once, since only SnapshotDurable, which waits for the row, tells the
+  // ranks that they may forget; or with an error:
   //   NOT_FOUND  the session has ended
   //   ABORTED    the caller is no longer its executor; the successor may have started from the
   //              previous snapshot
@@ -336,7 +337,7 @@ class CoreDriver {
   ClientAuth* const auth_;
   const CoreOptions options_;
   const DriverPlanted planted_;
-  const std::unique_ptr<GraphAdmission> gate_;
+  const std::unique_ptr<GraphAdmission> graph_admission_;
   const std::unique_ptr<GraphBytes> graphs_;
   const std::unique_ptr<GraphSharder> sharder_;
   std::string local_socket_;

@@ -48,7 +48,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, size_t ranks, bool re
   blobs_->BeginSession(tenant, id);
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(
-      id, tenant, blobs_, gate_.get(), [host = host_] { return host->Now(); }, observer_,
+      id, tenant, blobs_, graph_admission_.get(), [host = host_] { return host->Now(); }, observer_,
       static_cast<uint32_t>(ranks));
   session.relay->CountGraphs(graphs_.get());
   session.relay->SetRuns(session.runs);

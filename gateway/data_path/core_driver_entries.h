@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
 #include "compiler/shard/shard.h"
 #include "absl/strings/ascii.h"
 #include "gateway/accounts/accounts.h"
@@ -23,12 +24,9 @@
 
 namespace outboard::gateway {
 
-// Of a worker: shown to people, and sent on as text.
-inline std::string Printable(std::string_view told) {
-  std::string text(told.substr(0, kWorkerNameBytesMax));
-  for (char& c : text)
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  return text;
+// What a worker says of itself, which is shown to people and sent on as text.
+inline std::string NameToldBy(std::string_view worker) {
+  return Printable(worker, kWorkerNameBytesMax);
 }
 
 struct CoreDriver::Client {
@@ -58,7 +56,7 @@ struct CoreDriver::Worker {
   // Sessions that it said it holds when it joined; it may speak of them until it has ended them.
   std::set<SessionId> claimed = {};
   std::string receipt_key = {};  // verifies its receipts; empty: it writes none
-  std::string node = {};         // serial number, as its certificate proves it; empty: it is none
+  std::string node_serial = {};  // as its certificate proves it; empty: it is no node
   // Receipts that it may send; an account's own machines share one.
   std::shared_ptr<Allowance> receipts = {};
   std::optional<Allowance> events = {};  // what it may say, where it is an account's own

@@ -27,7 +27,6 @@ namespace {
 constexpr int64_t kKeepReceiptsTicks = 5'000 / kTickMs;
 // Of leased devices; a worker may name some that there are not.
 constexpr size_t kReceiptsWaitingMax = 1 << 16;
-constexpr int64_t kNsPerMs = 1'000'000;
 }  // namespace
 
 void CoreDriver::RememberUse(const std::map<TenantId, double>& used) {
@@ -277,7 +276,7 @@ std::shared_ptr<const PriceList> CoreDriver::prices() const {
 }
 
 DeviceSlot CoreDriver::SlotOf(const proto::Device& device, bool is_own) const {
-  DeviceSlot slot{Printable(device.hardware_class()), device.memory_bytes(),
+  DeviceSlot slot{NameToldBy(device.hardware_class()), device.memory_bytes(),
                   options_.price_per_hour};
   if (is_own) {
     slot.price_class = kOwnMachines;
@@ -312,7 +311,7 @@ shard::DeviceSpeeds CoreDriver::SpeedsOf(const proto::Register& reg) const {
     const PriceClass* const of =
         gflops > 0 || prices_ == nullptr
             ? nullptr
-            : prices_->ClassOf(Printable(device.hardware_class()), device.memory_bytes());
+            : prices_->ClassOf(NameToldBy(device.hardware_class()), device.memory_bytes());
     if (of != nullptr) gflops = of->rates.gflops;
     if (gflops > 0) least_gflops = least_gflops == 0 ? gflops : std::min(least_gflops, gflops);
   }
@@ -329,7 +328,7 @@ absl::StatusOr<bool> CoreDriver::CheckJoin(const proto::Register& reg) const {
   bool measure = false;
   for (int i = 0; i < reg.devices_size(); ++i) {
     const proto::Device& device = reg.devices(i);
-    const std::string hardware = Printable(device.hardware_class());
+    const std::string hardware = NameToldBy(device.hardware_class());
     const PriceClass* const of = prices_->ClassOf(hardware, device.memory_bytes());
     if (of == nullptr)
       return absl::FailedPreconditionError(
@@ -355,14 +354,14 @@ std::set<std::string> CoreDriver::NodesHere() const {
   std::lock_guard lock(mutex_);
   std::set<std::string> here;
   for (const auto& [id, worker] : workers_)
-    if (!worker->node.empty()) here.insert(worker->node);
+    if (!worker->node_serial.empty()) here.insert(worker->node_serial);
   return here;
 }
 
 std::vector<WorkerId> CoreDriver::WorkersOfNode(const std::string& serial) const {
   std::vector<WorkerId> those;
   for (const auto& [id, worker] : workers_)
-    if (!serial.empty() && worker->node == serial) those.push_back(id);
+    if (!serial.empty() && worker->node_serial == serial) those.push_back(id);
   return those;
 }
 
@@ -394,7 +393,7 @@ bool CoreDriver::SetNodeAside(const std::string& serial, const std::string& why)
 }
 
 void CoreDriver::OnJoinRefused(const std::string& name, const absl::Status& why) {
-  observer_->OnWorkerRefused(Printable(name), why);
+  observer_->OnWorkerRefused(NameToldBy(name), why);
 }
 
 absl::Status CoreDriver::CheckClass(const proto::Open& open) const {

@@ -52,6 +52,7 @@ struct MonoTime {
   int64_t ns = 0;
   auto operator<=>(const MonoTime&) const = default;
 };
+inline constexpr int64_t kNsPerMs = 1'000'000;
 
 // Milliseconds since 1970 UTC, for people: stamps on rows, expiry of keys. No cost is computed from
 // it.

@@ -24,7 +24,6 @@
 namespace outboard::gateway {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 
 absl::Status NotMetered(const LeasedDevice& device) {
   return absl::NotFoundError(absl::StrCat("device ", device.device, " of session ",

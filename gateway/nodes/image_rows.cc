@@ -424,7 +424,17 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
     OB_ASSIGN_OR_RETURN(std::optional<Rollout> last, ReadRollout());
     if (!last.has_value() || IsSettled(*last)) return absl::OkStatus();
     const Rollout before = *last;
-    const std::vector<RolloutAction> actions = Step(*last, seen, now);
+    OB_ASSIGN_OR_RETURN(Statement tried, db_->Prepare("SELECT serial FROM node_boot WHERE tried"));
+    std::map<std::string, NodeSeen> of_rollout;
+    for (const auto& [serial, node] : last->by_serial)
+      if (const auto at = seen.find(serial); at != seen.end()) of_rollout.insert(*at);
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool more, tried.Step());
+      if (!more) break;
+      if (last->by_serial.contains(std::string(tried.Text(0))))
+        of_rollout[std::string(tried.Text(0))].has_fetched = true;
+    }
+    const std::vector<RolloutAction> actions = Step(*last, of_rollout, now);
     OB_ASSIGN_OR_RETURN(
         Statement boot,
         db_->Prepare("INSERT INTO node_boot(serial, image, fallback, tried, within_ms) "

@@ -14,6 +14,7 @@
 #include "telemetry/log.h"
 #include "wire/tls/authority.h"
 #include "wire/tls/credentials.h"
+#include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
 namespace {
@@ -23,19 +24,44 @@ namespace {
 constexpr double kAsksPerAddress = 512, kAsksPerAddressPerS = 8;
 constexpr size_t kAddressesMax = 4096;
 
+// The TPM of the node of this serial number, and what this machine has proved.
+absl::Status CheckTpm(const NodeTpmRow& own, const NodeRow& node) {
+  const std::string& key = node.facts.endorsement_key();
+  if (own.endorsement_key == key) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      key.empty() ? kTpmMissing : kTpmOther, ": node ", node.serial,
+      " has a TPM, and this machine ", key.empty() ? "shows none" : "shows another",
+      "; if that was replaced, `outboard node rm ", node.serial, "` on the gateway's"));
+}
+
+std::string WordsOf(const absl::StatusOr<std::string>& issuer) {
+  return issuer.ok() ? *issuer : absl::StrCat("not known: ", issuer.status().message());
+}
+
 }  // namespace
 
-const char* NodeEnrolment::ToString(Proof proof) {
-  switch (proof) {
-    case Proof::kCertificate: return "certificate";
-    case Proof::kKey: return "key";
-    case Proof::kTpm: return "tpm";
-    case Proof::kClaim: return "claim";
-    case Proof::kExpected: return "expected";
-    case Proof::kApproved: return "approved";
+absl::StatusOr<std::optional<tpm::MakerRoots>> ReadTpmMakers(const std::string& file) {
+  if (file.empty()) {
+    telemetry::LogInfo("tpm_makers_unchecked",
+                       {{"message", "a node's TPM may be of any maker (--tpm-roots)"}});
+    return std::nullopt;
   }
-  return "";
+  OB_ASSIGN_OR_RETURN(const std::string pem, tls::ReadFile(file, /*is_secret=*/false));
+  OB_ASSIGN_OR_RETURN(auto makers, tpm::MakerRoots::Parse(file, pem));
+  telemetry::LogInfo("tpm_makers_read", {{"file", file}, {"certificates", makers.count()}});
+  return makers;
 }
+
+// clang-format off
+//                                                     word   this_node renews binds  spends
+const NodeEnrolment::Proof NodeEnrolment::kCertificate{"certificate", true,  true,  false, false};
+const NodeEnrolment::Proof NodeEnrolment::kKey        {"key",         true,  true,  false, false};
+const NodeEnrolment::Proof NodeEnrolment::kTpm        {"tpm",         true,  false, false, false};
+const NodeEnrolment::Proof NodeEnrolment::kExpectedTpm{"tpm",         false, false, true,  false};
+const NodeEnrolment::Proof NodeEnrolment::kClaim      {"claim",       false, false, true,  true};
+const NodeEnrolment::Proof NodeEnrolment::kExpected   {"expected",    false, false, true,  false};
+const NodeEnrolment::Proof NodeEnrolment::kApproved   {"approved",    false, false, true,  false};
+// clang-format on
 
 absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::Enrol(const grpc::AuthContext& caller,
                                                            const proto::EnrolNodeRequest& request,
@@ -92,27 +118,28 @@ absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::TryEnrol(
   const auto found = registry_->Find(node.serial);
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   const NodeRow* const before = found.ok() ? &*found : nullptr;
+  OB_ASSIGN_OR_RETURN(const std::optional<NodeTpmRow> own_tpm, tpms_->OfSerial(node.serial));
   OB_ASSIGN_OR_RETURN(std::optional<Proof> proof, ProveAgain(caller, node, before));
-  const bool has_certificate = proof.has_value();
-  bool is_this_node = has_certificate;
-  std::string issuer;
-  if (has_certificate) {
+  TpmChallenges::Outcome tpm;
+  // Where no TPM is the node, a certificate says enough, and binds none.
+  if (proof.has_value() && !own_tpm.has_value()) {
     node.facts.set_endorsement_key(before->facts.endorsement_key());
-  } else {
-    if (request.has_tpm()) {
-      OB_ASSIGN_OR_RETURN(TpmChallenges::Outcome outcome,
-                          challenges_.Check(request, node.address, now.mono));
-      if (outcome.challenge.has_value())
-        return Answer{.chain = {}, .challenge = std::move(outcome.challenge)};
-      node.facts.set_endorsement_key(outcome.proved);
-      issuer = std::move(outcome.issuer);
-    }
-    OB_ASSIGN_OR_RETURN(proof, ProveByTpm(node, before, is_this_node));
-    if (!proof.has_value()) {
-      OB_ASSIGN_OR_RETURN(proof, Prove(request, node, before, now.wall));
-    }
+  } else if (request.has_tpm()) {
+    OB_ASSIGN_OR_RETURN(tpm, challenges_.Check(request, node.address, now.mono));
+    if (tpm.challenge.has_value())
+      return Answer{.chain = {}, .challenge = std::move(tpm.challenge)};
+    node.facts.set_endorsement_key(tpm.proved);
   }
-  if (!is_this_node) {
+  if (own_tpm.has_value()) OB_RETURN_IF_ERROR(CheckTpm(*own_tpm, node));
+  if (!proof.has_value() && own_tpm.has_value()) proof = kTpm;
+  if (!proof.has_value()) {
+    OB_ASSIGN_OR_RETURN(proof, ProveByTpm(node, before));
+  }
+  if (!proof.has_value()) {
+    if (!tpm.proved.empty()) OB_RETURN_IF_ERROR(CheckMaker(request, tpm));
+    OB_ASSIGN_OR_RETURN(proof, Prove(request, node, before, now.wall));
+  }
+  if (!proof->is_this_node) {
     const bool was_just_let_in = before != nullptr && !before->key_id.empty() &&
                                  before->key_id != node.key_id &&
                                  now.wall.unix_ms - before->since.unix_ms < joins_within_ms_;
@@ -127,21 +154,21 @@ absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::TryEnrol(
                       admission_->IssueForNode(request.certificate_request(), node.serial));
   if (chain.front().key_id() != node.key_id)  // another spelling of the key
     return absl::InvalidArgumentError("the request's key is not written as a certificate has it");
-  if (proof == Proof::kClaim)
+  // Before the claim is spent, which is good once: there may be no room for another TPM.
+  if (proof->binds_tpm && !tpm.proved.empty())
+    OB_RETURN_IF_ERROR(tpms_->Bind(tpm.proved, node.serial, now.wall));
+  if (proof->spends_claim)
     OB_RETURN_IF_ERROR(
         registry_->SpendClaim(request.claim(), node.serial, node.key_id, now.wall));
-  if (!has_certificate && !node.facts.endorsement_key().empty())
-    OB_RETURN_IF_ERROR(tpms_->Bind(node.facts.endorsement_key(), node.serial, now.wall));
   OB_RETURN_IF_ERROR(admission_->RecordNode(chain.front()));
   OB_RETURN_IF_ERROR(registry_->Enrolled(node, now.wall));
   int replaced = 0;
-  // The certificate that renews this one stays good until it expires: calls that are open have it.
-  if (!has_certificate) {
+  if (!proof->renews) {
     OB_ASSIGN_OR_RETURN(replaced, admission_->RevokeOthers(node.serial, node.key_id));
   }
   const std::string macs = absl::StrJoin(node.facts.mac(), ",");
   telemetry::LogInfo("node_enrolled", {{"node", node.serial},
-                                       {"proof", ToString(*proof)},
+                                       {"proof", proof->word},
                                        {"address", node.address},
                                        {"key", node.key_id},
                                        {"uuid", node.facts.uuid()},
@@ -150,7 +177,7 @@ absl::StatusOr<NodeEnrolment::Answer> NodeEnrolment::TryEnrol(
                                        {"kernel", node.facts.kernel()},
                                        {"cores", node.facts.cores()},
                                        {"tpm", node.facts.endorsement_key()},
-                                       {"tpm_issuer", issuer},
+                                       {"tpm_issuer", WordsOf(tpm.issuer)},
                                        {"revoked", replaced}});
   return Answer{.chain = std::move(chain), .challenge = std::nullopt};
 }
@@ -163,7 +190,7 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveAgain(
       return absl::UnauthenticatedError(absl::StrCat(kCertificateRefused, ": ", status.message()));
     if (admission_->NodeOf(caller) == node.serial && before != nullptr &&
         before->state == NodeState::kEnrolled)
-      return Proof::kCertificate;
+      return kCertificate;
   }
   OB_ASSIGN_OR_RETURN(const WorkerAdmission::KeyIs key, admission_->FindKey(node.key_id));
   // A machine that was replaced or removed does not come back by the key that it had.
@@ -171,24 +198,13 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveAgain(
     return absl::UnauthenticatedError(absl::StrCat(
         kCertificateRefused, ": a certificate of this key was revoked; start the machine again"));
   if (key == WorkerAdmission::KeyIs::kGood && before != nullptr && before->key_id == node.key_id)
-    return Proof::kKey;
+    return kKey;
   return std::nullopt;
 }
 
 absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(
-    const NodeRow& node, const NodeRow* before, bool& is_this_node) {
+    const NodeRow& node, const NodeRow* before) {
   const std::string& key = node.facts.endorsement_key();
-  OB_ASSIGN_OR_RETURN(const auto of_serial, tpms_->OfSerial(node.serial));
-  if (of_serial.has_value() && of_serial->endorsement_key != key)
-    return absl::PermissionDeniedError(absl::StrCat(
-        key.empty() ? kTpmMissing : kTpmOther, ": node ", node.serial,
-        " has a TPM, and this machine ", key.empty() ? "shows none" : "shows another",
-        "; if that was replaced, `outboard node rm ",
-        node.serial, "` on the gateway's"));
-  if (of_serial.has_value()) {
-    is_this_node = true;
-    return Proof::kTpm;
-  }
   if (key.empty()) return std::nullopt;
   OB_ASSIGN_OR_RETURN(const auto of_key, tpms_->Find(key));
   if (!of_key.has_value()) return std::nullopt;
@@ -198,11 +214,24 @@ absl::StatusOr<std::optional<NodeEnrolment::Proof>> NodeEnrolment::ProveByTpm(
         kSerialTaken, ": there is a node ", node.serial,
         ", which has shown no TPM; if this machine is that, `outboard node expect --serial ",
         node.serial, " --ek ", key, "` on the gateway's"));
-  if (of_key->serial.empty()) return Proof::kTpm;
+  if (of_key->serial.empty()) return kExpectedTpm;
   return absl::PermissionDeniedError(absl::StrCat(
       kTpmOtherSerial, ": this TPM is node ", of_key->serial,
       "'s, and the machine says that it is ",
       node.serial, "; if that is so, `outboard node rm ", of_key->serial, "` on the gateway's"));
+}
+
+absl::Status NodeEnrolment::CheckMaker(const proto::EnrolNodeRequest& request,
+                                       const TpmChallenges::Outcome& tpm) {
+  if (!makers_.has_value()) return absl::OkStatus();
+  const absl::Status status =
+      tpm.issuer.ok() ? makers_->Check(request.tpm().endorsement_certificate())
+                      : tpm.issuer.status();
+  if (status.ok()) return status;
+  return absl::PermissionDeniedError(
+      absl::StrCat(kTpmNotTrusted, ": ", status.message(),
+                   "; if it is yours all the same, `outboard node expect --ek ",
+                   tpm.proved, "` on the gateway's"));
 }
 
 absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const proto::EnrolNodeRequest& request,
@@ -210,11 +239,11 @@ absl::StatusOr<NodeEnrolment::Proof> NodeEnrolment::Prove(const proto::EnrolNode
                                                           const NodeRow* before, WallTime now) {
   if (!request.claim().empty()) {
     OB_RETURN_IF_ERROR(registry_->CheckClaim(request.claim(), node.serial, node.key_id, now));
-    return Proof::kClaim;
+    return kClaim;
   }
-  if (before != nullptr && before->is_expected) return Proof::kExpected;
+  if (before != nullptr && before->is_expected) return kExpected;
   OB_ASSIGN_OR_RETURN(const bool is_approved, registry_->IsApproved(node.serial, node.key_id));
-  if (is_approved) return Proof::kApproved;
+  if (is_approved) return kApproved;
   OB_RETURN_IF_ERROR(registry_->NoteWaiting(node, now));
   return absl::UnavailableError(
       absl::StrCat(kWaitingForApproval, ": waiting for approval: `outboard node approve ",

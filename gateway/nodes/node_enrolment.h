@@ -15,7 +15,8 @@
 //
 // A node that shows a TPM proves it first, in a second call (tpm_challenges.h), however it is let
 // in: from then on that TPM is the node (node_tpms.h), and nobody without it is let in under its
-// serial number by anything but a certificate or key that was issued before.
+// serial number, nor is its certificate renewed. A TPM that is not known yet must have a maker that
+// is trusted, where the operator says which are.
 //
 // Threads: any; reads and writes the disk.
 #pragma once
@@ -35,6 +36,7 @@
 #include "gateway/nodes/tpm_challenges.h"
 #include "proto/fleet.pb.h"
 #include "wire/tls/certificate.h"
+#include "wire/tpm/maker_roots.h"
 
 namespace grpc {
 class AuthContext;
@@ -44,17 +46,24 @@ namespace outboard::gateway {
 
 class WorkerAdmission;
 
+// The makers whose TPMs are let in, of a PEM file; "": of any, and a line says so.
+// Errors: those of tls::ReadFile and MakerRoots::Parse
+absl::StatusOr<std::optional<tpm::MakerRoots>> ReadTpmMakers(const std::string& file);
+
 class NodeEnrolment {
  public:
   // A node that has just been let in has so long to join before another may be it.
   static constexpr int64_t kJoinsWithinMs = 20'000;
 
+  // `makers`: whose TPMs are let in; nullopt: anybody's.
   NodeEnrolment(std::unique_ptr<NodeRegistry> registry, std::unique_ptr<NodeTpms> tpms,
-                WorkerAdmission* admission, int64_t joins_within_ms = kJoinsWithinMs)
+                WorkerAdmission* admission, int64_t joins_within_ms = kJoinsWithinMs,
+                std::optional<tpm::MakerRoots> makers = std::nullopt)
       : registry_(std::move(registry)),
         tpms_(std::move(tpms)),
         admission_(admission),
-        joins_within_ms_(joins_within_ms) {}
+        joins_within_ms_(joins_within_ms),
+        makers_(std::move(makers)) {}
 
   struct Now {
     WallTime wall;
@@ -74,18 +83,28 @@ class NodeEnrolment {
                                Now now);
 
  private:
-  enum class Proof { kCertificate, kKey, kTpm, kClaim, kExpected, kApproved };
-  static const char* ToString(Proof proof);
+  // How a node is let in, and what that permits.
+  struct Proof {
+    const char* word;     // in the log
+    bool is_this_node;    // it does not wait until who has its serial number is gone
+    bool renews;          // certificates from before stay good until they expire: calls have them
+    bool binds_tpm;       // the TPM that it has proved, if any, is this node from now on
+    bool spends_claim;
+  };
+  static const Proof kCertificate, kKey, kTpm, kExpectedTpm, kClaim, kExpected, kApproved;
   absl::StatusOr<Answer> TryEnrol(const grpc::AuthContext& caller,
                                   const proto::EnrolNodeRequest& request, NodeRow& node, Now now);
   absl::Status MayAsk(const std::string& address, MonoTime now);
-  // By what it was issued before; nullopt: by nothing.
+  // Each of these: nullopt, or nothing, where the node is not let in by that.
+  // By what it was issued before.
   absl::StatusOr<std::optional<Proof>> ProveAgain(const grpc::AuthContext& caller,
                                                   const NodeRow& node, const NodeRow* before);
-  // By the TPM that it has proved, node.facts.endorsement_key; nullopt: it has none, or one that
-  // nobody expects.
-  absl::StatusOr<std::optional<Proof>> ProveByTpm(const NodeRow& node, const NodeRow* before,
-                                                  bool& is_this_node);
+  // By the TPM that it has proved, node.facts.endorsement_key: it is expected, whoever it says that
+  // it is.
+  absl::StatusOr<std::optional<Proof>> ProveByTpm(const NodeRow& node, const NodeRow* before);
+  // Of a TPM that is neither expected nor a node's.
+  absl::Status CheckMaker(const proto::EnrolNodeRequest& request,
+                          const TpmChallenges::Outcome& tpm);
   absl::StatusOr<Proof> Prove(const proto::EnrolNodeRequest& request, const NodeRow& node,
                               const NodeRow* before, WallTime now);
 
@@ -97,6 +116,7 @@ class NodeEnrolment {
   TpmChallenges challenges_;
   WorkerAdmission* const admission_;
   const int64_t joins_within_ms_;
+  const std::optional<tpm::MakerRoots> makers_;
 };
 
 }  // namespace outboard::gateway

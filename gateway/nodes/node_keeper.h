@@ -22,8 +22,8 @@
 
 namespace outboard::gateway {
 
-// The nodes that have joined, which the gateway's driver has. Each of the last three returns
-// whether the node is here.
+// The nodes that have joined, which the gateway's driver has. `drain`, `restart` and
+// `set_aside` return whether the node is here.
 struct NodeFleet {
   std::function<std::set<std::string>()> here;
   std::function<bool(const std::string& serial)> drain;

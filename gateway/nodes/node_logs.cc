@@ -10,22 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "gateway/base/node_serial.h"
 #include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
 namespace {
 
-// Bytes that are no printable ASCII as \xNN: a terminal that shows the file shows text.
+// A terminal that shows the file shows text.
 std::string Shown(std::string_view line) {
-  std::string out;
-  for (const char c : line.substr(0, kNodeLogLineBytesMax)) {
-    if (c >= ' ' && c <= '~')
-      out.push_back(c);
-    else
-      absl::StrAppend(&out, "\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-  }
-  return out + "\n";
+  return Escaped(line.substr(0, kNodeLogLineBytesMax)) + "\n";
 }
 
 }  // namespace

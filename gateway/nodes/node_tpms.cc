@@ -37,8 +37,8 @@ absl::StatusOr<std::unique_ptr<NodeTpms>> NodeTpms::Open(const std::string& path
   return std::unique_ptr<NodeTpms>(new NodeTpms(std::move(db)));
 }
 
-absl::Status NodeTpms::Expect(std::string_view endorsement_key, std::string_view serial,
-                              WallTime now) {
+absl::Status NodeTpms::Bind(std::string_view endorsement_key, std::string_view serial,
+                            WallTime now) {
   if (!serial.empty()) OB_RETURN_IF_ERROR(CheckNodeSerial(serial));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {

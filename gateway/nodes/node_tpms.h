@@ -2,8 +2,8 @@
 // proved by a node that was let in. One key is one node, and one node has one key. In the accounts
 // file.
 //
-//   Expect --> expected, of any serial number or of one --Bind--> of one --Remove--> gone
-//                                          unknown --Bind--> of one
+//   unknown --Bind without a serial number--> expected, of any --Bind--> of one --Remove--> gone
+//   unknown --Bind--> of one
 //
 // Threads: any; a mutex inside; several processes may use one file. Calls read or write the disk.
 // Errors: those of storage::Database
@@ -38,14 +38,11 @@ class NodeTpms {
   static absl::StatusOr<std::unique_ptr<NodeTpms>> Open(const std::string& path,
                                                         const storage::OpenOptions& options = {});
 
-  // Lets in whoever proves this key, from now on; `serial`: as that node alone, unless empty.
+  // Lets in whoever proves this key, from now on; `serial`: as that node alone, unless empty. For
+  // an operator who expects it, and for a node that has proved it and is let in.
   // Errors: FAILED_PRECONDITION  the key is another node's, or the node has another key
   //         INVALID_ARGUMENT     a serial number; RESOURCE_EXHAUSTED  there are kNodeTpmsMax
-  absl::Status Expect(std::string_view endorsement_key, std::string_view serial, WallTime now);
-  // The same of a node that has proved it and is let in.
-  absl::Status Bind(std::string_view endorsement_key, std::string_view serial, WallTime now) {
-    return Expect(endorsement_key, serial, now);
-  }
+  absl::Status Bind(std::string_view endorsement_key, std::string_view serial, WallTime now);
   absl::StatusOr<std::optional<NodeTpmRow>> Find(std::string_view endorsement_key);
   absl::StatusOr<std::optional<NodeTpmRow>> OfSerial(std::string_view serial);
   absl::StatusOr<std::vector<NodeTpmRow>> List();  // by key

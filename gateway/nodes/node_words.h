@@ -23,6 +23,8 @@ inline constexpr char kTpmChallengeUnknown[] = "tpm_challenge_unknown";  // used
 inline constexpr char kTpmOther[] = "tpm_other";      // the node of this serial has another TPM
 inline constexpr char kTpmMissing[] = "tpm_missing";  // it has one, and this machine shows none
 inline constexpr char kTpmOtherSerial[] = "tpm_other_serial";  // this TPM is another node's
+// No maker that the gateway trusts (--tpm-roots) vouches for this TPM.
+inline constexpr char kTpmNotTrusted[] = "tpm_not_trusted";
 inline constexpr char kCertificateRefused[] = "certificate_refused";  // expired, or revoked
 
 // "claim_used" of "claim_used: the claim ..."; "" where there is none.

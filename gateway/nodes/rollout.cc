@@ -77,15 +77,22 @@ class Stepping {
       why = absl::StrCat("it came back under ",
                          seen.image.empty() ? "an image that it does not name" : seen.image);
     else if (IsLate(node))
-      why = absl::StrCat(has_restarted ? "it does not join" : seen.is_here ? "it does not restart"
-                                                                           : "it does not boot",
-                         " within ", rollout_.within_ms / 1000, " s");
+      why = absl::StrCat(HowFar(seen, has_restarted), " within ", rollout_.within_ms / 1000, " s");
     if (why.empty()) return;
     if (rollout_.state == RolloutState::kRunning) {
       rollout_.state = RolloutState::kStopped;  // U3
       rollout_.why = absl::StrCat(serial, ": ", why);
     }
     TakeBack(serial, node, why);
+  }
+
+  // Of one that does not serve. What boots and reaches no gateway, or another one than it believes,
+  // looks like what does not boot: a node's log needs its certificate.
+  static const char* HowFar(const NodeSeen& seen, bool has_restarted) {
+    if (has_restarted) return "it has enrolled, and does not join";
+    if (seen.is_here) return "it does not restart";
+    return seen.has_fetched ? "it has fetched the image, and does not boot or does not enrol"
+                            : "it has not asked for the image";
   }
 
   void TakeBack(const std::string& serial, RolloutNode& node, const std::string& why) {

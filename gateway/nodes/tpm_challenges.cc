@@ -1,13 +1,12 @@
 #include "gateway/nodes/tpm_challenges.h"
 
-#include <openssl/rand.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/random_bytes.h"
 #include "base/sha256.h"
 #include "gateway/nodes/node_words.h"
 #include "wire/tls/limits.h"
@@ -18,13 +17,6 @@ namespace outboard::gateway {
 namespace {
 
 constexpr size_t kIdBytes = 16;
-
-absl::StatusOr<std::string> RandomBytes(size_t size) {
-  std::string bytes(size, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(size)) != 1)
-    return absl::InternalError("the system gives no random bytes");
-  return bytes;
-}
 
 std::string Digest(std::string_view text) {
   const Sha256Digest digest = Sha256(text);
@@ -57,13 +49,8 @@ absl::StatusOr<TpmChallenges::Outcome> TpmChallenges::Check(const proto::EnrolNo
   const auto name = tpm::AttestationKeyName(tpm.attestation_key());
   if (!name.ok()) return Refused(name.status());
   Outcome outcome;
-  if (!tpm.endorsement_certificate().empty()) {
-    // The certificate is only logged, since its chain is not checked; so a node whose certificate
-    // cannot be read is let in like one that has none.
-    auto issuer = key->IssuerOf(tpm.endorsement_certificate());
-    outcome.issuer = issuer.ok() ? *std::move(issuer)
-                                 : absl::StrCat("not known: ", issuer.status().message());
-  }
+  if (!tpm.endorsement_certificate().empty())
+    outcome.issuer = key->IssuerOf(tpm.endorsement_certificate());
   std::erase_if(open_, [&](const Open& open) { return open.until.ns <= now.ns; });
 
   if (tpm.challenge().empty()) {

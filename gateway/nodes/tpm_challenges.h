@@ -34,7 +34,9 @@ class TpmChallenges {
   struct Outcome {
     std::string proved;  // the endorsement key, "sha256:..."; "": there is a challenge
     std::optional<proto::NodeChallenge> challenge;  // the node must answer it before it is let in
-    std::string issuer = {};  // of the key's certificate, unchecked; "": it sent none
+    // Of the key's certificate, whose chain is not checked here; "": it sent none.
+    // INVALID_ARGUMENT: it cannot be read, or is of another key.
+    absl::StatusOr<std::string> issuer = std::string();
   };
   // Of a request that shows a TPM.
   // Errors: INVALID_ARGUMENT    tpm_refused

@@ -31,6 +31,13 @@ void DevicePools::Unlist(ClassPools& of_class, const DevicePool& pool) {
   barred_ -= pool.only.has_value();
 }
 
+void DevicePools::ClassPools::CountSpanning(const DevicePool& pool, bool comes) {
+  if (!pool.spans) return;
+  uint32_t& devices = spanning[pool.build];
+  devices = comes ? devices + pool.total : devices - pool.total;
+  if (devices == 0) spanning.erase(pool.build);
+}
+
 void DevicePools::Set(DevicePool pool) {
   ClassPools& of_class = classes_[pool.device_class];
   classes_of_[pool.worker].insert(pool.device_class);
@@ -42,10 +49,10 @@ void DevicePools::Set(DevicePool pool) {
     Unlist(of_class, it->second);
     if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
     of_class.total -= it->second.total;
-    if (it->second.spans) of_class.spanning -= it->second.total;
+    of_class.CountSpanning(it->second, false);
   }
   of_class.total += pool.total;
-  if (pool.spans) of_class.spanning += pool.total;
+  of_class.CountSpanning(pool, true);
   ++of_class.totals[pool.total];
   it->second = std::move(pool);
   List(of_class, it->second);
@@ -60,7 +67,7 @@ void DevicePools::Erase(WorkerId worker) {
     Unlist(of_class, it->second);
     if (--of_class.totals[it->second.total] == 0) of_class.totals.erase(it->second.total);
     of_class.total -= it->second.total;
-    if (it->second.spans) of_class.spanning -= it->second.total;
+    of_class.CountSpanning(it->second, false);
     of_class.pools.erase(it);
     // What was to be had there is to be had elsewhere: the owner reserves anew.
     if (IsReserved(name, worker)) EndReservation();
@@ -113,7 +120,7 @@ uint32_t DevicePools::Largest(const DeviceWish& wish, TenantId account) const {
       }
     } else {
       most = of_class.totals.rbegin()->first;
-      together = of_class.spanning;
+      for (const auto& [build, devices] : of_class.spanning) together += devices;
     }
     largest = std::max(largest, wish.workers_max == 0 ? std::max(most, together) : most);
   }
@@ -169,18 +176,39 @@ std::optional<Parts> DevicePools::PickOne(const Classes::value_type& entry, cons
   return std::nullopt;
 }
 
-// From the fullest pools down, and for the rest the smallest that has it.
+// Of the builds that have enough the one on the fewest workers.
 std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, const DeviceWish& wish,
                                            const PlaceHints& hints, bool reserved_too) const {
   const auto& [name, of_class] = entry;
+  for (const WorkerId worker : reserved_too ? reservation_->workers : std::set<WorkerId>()) {
+    const DevicePool& pool = of_class.pools.at(worker);
+    if (pool.free >= wish.devices && Fits(pool, wish, hints))
+      return Parts{{worker, name, wish.devices}};
+  }
+  std::optional<Parts> best;
+  for (const auto& [build, devices] : of_class.spanning) {
+    if (devices < wish.devices) continue;
+    std::optional<Parts> found = PickManyOf(build, entry, wish, hints, reserved_too);
+    if (found.has_value() && (!best.has_value() || found->size() < best->size()))
+      best = std::move(found);
+  }
+  return best;
+}
+
+// From the fullest pools down, and for the rest the smallest that has it.
+std::optional<Parts> DevicePools::PickManyOf(const std::string& build,
+                                             const Classes::value_type& entry,
+                                             const DeviceWish& wish, const PlaceHints& hints,
+                                             bool reserved_too) const {
+  const auto& [name, of_class] = entry;
+  const auto serves = [&](const DevicePool& pool) {
+    return pool.spans && pool.build == build && Fits(pool, wish, hints);
+  };
   std::vector<std::pair<uint32_t, WorkerId>> chosen;
   if (reserved_too) {
-    for (const WorkerId worker : reservation_->workers) {
-      const DevicePool& pool = of_class.pools.at(worker);
-      if (pool.free == 0 || !Fits(pool, wish, hints)) continue;
-      if (pool.free >= wish.devices) return Parts{{worker, name, wish.devices}};
-      if (pool.spans) chosen.emplace_back(pool.free, worker);
-    }
+    for (const WorkerId worker : reservation_->workers)
+      if (const DevicePool& pool = of_class.pools.at(worker); pool.free > 0 && serves(pool))
+        chosen.emplace_back(pool.free, worker);
     std::sort(chosen.rbegin(), chosen.rend());
   }
   uint64_t found = 0;
@@ -190,7 +218,7 @@ std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, con
     for (const WorkerId worker : bucket->second) {
       if (found >= wish.devices) break;
       const DevicePool& pool = of_class.pools.at(worker);
-      if (!pool.spans || !Fits(pool, wish, hints)) continue;
+      if (!serves(pool)) continue;
       chosen.emplace_back(bucket->first, worker);
       found += bucket->first;
     }
@@ -213,7 +241,7 @@ std::optional<Parts> DevicePools::PickMany(const Classes::value_type& entry, con
       const bool has_part = std::any_of(parts.begin(), parts.end(),
                                         [&](const auto& part) { return part.worker == worker; });
       const DevicePool& pool = of_class.pools.at(worker);
-      if (worker == last.worker || (!has_part && pool.spans && Fits(pool, wish, hints))) {
+      if (worker == last.worker || (!has_part && serves(pool))) {
         last.worker = worker;
         return parts;
       }
@@ -250,11 +278,17 @@ bool DevicePools::Reserve(uint64_t owner, const DeviceWish& wish, const PlaceHin
   for (const auto& it : ClassesFor(wish, hints)) {
     const auto& [name, of_class] = *it;
     if (of_class.total < wish.devices) continue;
-    // One request has a worker that has it all, or several that span.
-    const bool together = wish.workers_max != 1 && of_class.spanning >= wish.devices;
+    // One request has a worker that has it all, or several that span, of the build that has most.
+    const auto most = std::max_element(
+        of_class.spanning.begin(), of_class.spanning.end(),
+        [](const auto& a, const auto& b) { return a.second < b.second; });
+    const bool together = wish.workers_max != 1 && most != of_class.spanning.end() &&
+                          most->second >= wish.devices;
     std::vector<const DevicePool*> pools;
     for (const auto& [worker, pool] : of_class.pools) {
-      if (is_one && (together ? !pool.spans : pool.total < wish.devices)) continue;
+      if (is_one && (together ? !pool.spans || pool.build != most->first
+                              : pool.total < wish.devices))
+        continue;
       if (pool.total >= each && pool.total > 0 && Fits(pool, wish, hints)) pools.push_back(&pool);
     }
     std::sort(pools.begin(), pools.end(), [](const DevicePool* a, const DevicePool* b) {

@@ -2,8 +2,8 @@
 //
 // Devices of one class on one worker are a *pool*. A request gets all of its devices in one class,
 // or none; on one worker if it fits there, else on as few as will do, of those whose devices can
-// work together with another worker's. One device goes to the pool with the fewest free ones, so
-// that whole workers stay free for those who want many.
+// work together with another worker's, which has the same build. One device goes to the pool with
+// the fewest free ones, so that whole workers stay free for those who want many.
 //
 // A request that has to wait for many devices may *reserve* pools: nobody else gets a device there
 // until it has its own. So it waits for what runs there now, and not for whoever comes after it.
@@ -33,7 +33,8 @@ struct DevicePool {
   uint64_t memory_bytes = 0;     // of its smallest device; 0: not reported
   MicroUsd price_per_hour;       // of its dearest device
   std::optional<TenantId> only;  // the account that its worker serves alone just now
-  bool spans = true;             // its devices work together with those of others that span
+  bool spans = true;             // its devices work together with others that span
+  std::string build = {};        // of its worker; only devices of one build work together
   bool is_own = false;           // and always: it is a machine of that account's
   bool operator==(const DevicePool&) const = default;
 };
@@ -75,7 +76,8 @@ class DevicePools {
   void Take(const Parts& parts);
   void GiveBack(const Parts& parts);
 
-  // The most devices that a request of this account with this wish could have if all were free.
+  // The most devices that a request of this account with this wish could have if all were free, and
+  // their workers had one build: they have again once a rollout is over.
   uint32_t Largest(const DeviceWish& wish, TenantId account = {}) const;
   bool any_free() const { return free_ > 0 || reservation_.has_value(); }
   // Whether a pool with free devices is of one account: what does not fit for one may for another.
@@ -100,7 +102,8 @@ class DevicePools {
     std::map<uint32_t, std::set<WorkerId>> by_free;
     std::map<uint32_t, uint32_t> totals;  // how many pools have so many devices
     uint32_t free = 0, total = 0;         // `free`: without those that are reserved
-    uint32_t spanning = 0;                // of `total`: of pools that span
+    std::map<std::string, uint32_t> spanning;  // of `total`: of pools that span, by build
+    void CountSpanning(const DevicePool& pool, bool comes);
   };
   struct Reservation {
     uint64_t owner = 0;
@@ -122,6 +125,10 @@ class DevicePools {
                                const PlaceHints& hints) const;
   std::optional<Parts> PickMany(const Classes::value_type& of_class, const DeviceWish& wish,
                                 const PlaceHints& hints, bool reserved_too) const;
+  // The same, on workers of this build.
+  std::optional<Parts> PickManyOf(const std::string& build, const Classes::value_type& of_class,
+                                  const DeviceWish& wish, const PlaceHints& hints,
+                                  bool reserved_too) const;
 
   Classes classes_;
   std::map<WorkerId, std::set<std::string>> classes_of_;

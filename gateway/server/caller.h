@@ -14,7 +14,7 @@ namespace outboard::gateway {
 
 struct Caller {
   Credentials credentials;
-  // Both are set or neither. Hub::TenantOf checks that they belong together.
+  // Both are set or neither. CoreDriver::TenantOf checks that they belong together.
   std::optional<SessionId> session;
   Token token;
   uint32_t rank = 0;  // of that executor

@@ -406,6 +406,10 @@ class Gateway::Impl {
                           ServerCertificates::Start(options_.data_folder, options_.tls));
     }
     if (clients_have_tls_) fingerprint_ = certificates_->FingerprintForClients();
+    if (!options_.tpm_roots_file.empty() && !workers_have_tls)
+      return absl::InvalidArgumentError(
+          "--tpm-roots needs TLS where nodes enrol: --tls, or a --fleet-listen that other "
+          "machines reach");
     if (options_.worker_tokens && !workers_have_tls)
       return absl::InvalidArgumentError(
           "--worker-tokens needs TLS where workers join: --tls, or a --fleet-listen that other "
@@ -427,10 +431,12 @@ class Gateway::Impl {
       }
       OB_ASSIGN_OR_RETURN(auto nodes, NodeRegistry::Open(AccountsPath(options_.data_folder)));
       OB_ASSIGN_OR_RETURN(auto tpms, NodeTpms::Open(AccountsPath(options_.data_folder)));
+      OB_ASSIGN_OR_RETURN(auto makers, ReadTpmMakers(options_.tpm_roots_file));
       node_enrolment_ = std::make_unique<NodeEnrolment>(
           std::move(nodes), std::move(tpms), admission_.get(),
           options_.node_joins_within_s > 0 ? int64_t{1000} * options_.node_joins_within_s
-                                           : NodeEnrolment::kJoinsWithinMs);
+                                           : NodeEnrolment::kJoinsWithinMs,
+          std::move(makers));
       OB_ASSIGN_OR_RETURN(node_drivers_, DriverRows::Open(AccountsPath(options_.data_folder)));
       node_logs_ = std::make_unique<NodeLogs>(options_.data_folder);
       OB_ASSIGN_OR_RETURN(node_keeper_,

@@ -69,6 +69,8 @@ struct GatewayOptions {
   std::shared_ptr<const PriceList> prices = nullptr;
   // Switches machines of nodes off and on (gateway/nodes/power_hook.h); empty: nothing does.
   std::string node_power_hook = {};
+  // PEM: makers of TPMs, of which a node's must be (wire/tpm/maker_roots.h); empty: of any.
+  std::string tpm_roots_file = {};
   int node_joins_within_s = 0;  // 0: NodeEnrolment::kJoinsWithinMs
   CoreOptions core;
 };

@@ -1,5 +1,5 @@
 // Writes the accounts file on one thread: postings, session and lease rows, in the order of the
-// calls, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
+// calls, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
 //
 // Writes that come together wait for the disk once: before anybody is told (Then, ThenOrAtOnce, a
 // signed head), or when none is left (docs/decisions/159-one-sync-for-many-writes.md).

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace outboard::gateway {
 namespace {
@@ -190,12 +191,9 @@ absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificat
   all.push_back(issued);
   std::string text;
   for (IssuedCertificate& one : all) {
-    one.name.resize(std::min(one.name.size(), kWorkerNameShownMax));
-    for (char& c : one.name)
-      if (c < ' ' || c > '~') c = '?';
     absl::StrAppend(&text, one.serial, one.key_id.empty() ? "" : "/", one.key_id, " ",
                     absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()), " ",
-                    one.name, "\n");
+                    Printable(one.name, kWorkerNameShownMax), "\n");
   }
   return tls::WriteFile(PathIn(data_folder, "workers"), text, /*is_secret=*/true,
                         tls::Replace::kYes);

@@ -1,8 +1,9 @@
 // What a gateway's ports present: a certificate of its private CA, or one that it was given. Both
 // are followed while it runs: the first is renewed, the second is read again when its files change.
 //
-// gRPC reads the file that PathFor names (wire/tls/credentials.h). It holds key and chain together,
-// and is only replaced by a pair that fits: a port never presents half of a renewal.
+// gRPC reads the files that PathForClients and PathForWorkers name (wire/tls/credentials.h). Each
+// holds key and chain together, and is only replaced by a pair that fits: a port never presents
+// half of a renewal.
 //
 // Threads: one of its own; calls from any.
 #pragma once

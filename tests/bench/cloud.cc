@@ -47,7 +47,10 @@ std::string PythonCommand() {
 }
 
 std::string Beside(const std::string& name) {
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+  const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  if (std::filesystem::exists(folder / name)) return (folder / name).string();
+  return (folder.parent_path() / "bin" / name).string();  // of a test
 }
 
 std::string OutputOf(const std::string& command) {

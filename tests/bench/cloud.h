@@ -41,7 +41,7 @@ class Cloud {
 // A command line's start that runs a program of Python with the package as built, and a private
 // worker unless Cloud::Prefix() stands before it.
 std::string PythonCommand();
-// A program that is built beside this one.
+// A program that is built beside this one, or in bin/ where this one is a test.
 std::string Beside(const std::string& name);
 // What a command prints; exits with a message where it fails.
 std::string OutputOf(const std::string& command);

@@ -14,25 +14,30 @@ namespace {
 
 constexpr int kRepeats = 3;
 
-// Sessions end with their processes, so all that a later one finds is what is on the worker's disk.
 void Measure(const std::string& net, const Cloud& cloud, const std::string& command) {
-  const auto first_step = [&] {
-    return NumberIn(OutputOf(cloud.Prefix() + command), "first_step_from_start_s");
-  };
-  first_step();  // sends the data
-  std::vector<double> cold, warm;
-  for (int i = 0; i < kRepeats; ++i) {
-    std::filesystem::remove_all(cloud.objects());
-    cold.push_back(first_step());
-    warm.push_back(first_step());
-  }
-  Report(absl::StrCat("first_step_s_", net, "_cold"), Quantile(cold, 0.5), "s", "",
+  const FirstSteps seconds = MeasureFirstSteps(cloud, command, kRepeats);
+  Report(absl::StrCat("first_step_s_", net, "_cold"), seconds.cold, "s", "",
          "from process start; data in the cloud, no kernel known");
-  Report(absl::StrCat("first_step_s_", net, "_warm"), Quantile(warm, 0.5), "s", "",
+  Report(absl::StrCat("first_step_s_", net, "_warm"), seconds.warm, "s", "",
          "the same with its objects on the worker's disk");
 }
 
 }  // namespace
+
+// Sessions end with their processes, so all that a later one finds is what is on the worker's disk.
+FirstSteps MeasureFirstSteps(const Cloud& cloud, const std::string& command, int repeats) {
+  const auto first_step = [&] {
+    return NumberIn(OutputOf(cloud.Prefix() + command), "first_step_from_start_s");
+  };
+  first_step();
+  std::vector<double> cold, warm;
+  for (int i = 0; i < repeats; ++i) {
+    std::filesystem::remove_all(cloud.objects());
+    cold.push_back(first_step());
+    warm.push_back(first_step());
+  }
+  return {Quantile(cold, 0.5), Quantile(warm, 0.5)};
+}
 
 void FirstStepFigures() {
   const TrainingData data;

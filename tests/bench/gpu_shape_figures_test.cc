@@ -40,8 +40,8 @@ TEST(GpuShapeFigures, EachIsMeasured) {
 }
 
 TEST(GpuShapeFigures, PyTorchsSideHasTheSame) {
-  const absl::StatusOr<std::string> said =
-      test::OutputOf(absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --shapes"));
+  const absl::StatusOr<std::string> said = test::OutputOf(
+      absl::StrCat("python3 ", OUTBOARD_BENCH_SOURCES, "/torch_gpu.py --names shapes"));
   ASSERT_TRUE(said.ok()) << said.status();
   EXPECT_EQ((std::set<std::string>(absl::StrSplit(*said, '\n', absl::SkipEmpty()))), OurNames());
 }

@@ -1,5 +1,8 @@
 #include "tests/bench/gpu_test_figures.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -21,10 +24,17 @@ constexpr char kOnTheMachine[] =
     "device_test)\\.([0-9]+\\.)?cuda$|nvptx_test$|codegen_test\\.sm_";
 constexpr char kFaultTests[] = "ptx_faults_test$";
 
+// Those of kOnTheMachine whose entries end with cuda, as programs.
+constexpr const char* kOnADevice[] = {"device_test",       "engine_test", "repeat_test",
+                                      "reference_op_test", "ops_test",    "operator_table_test",
+                                      "random_graph_test"};
+constexpr int kSecondsOfAProgram = 150;
+
 struct TestResults {
   bool ran = false;
   int64_t passed = 0, failed = 0, skipped = 0;
   int64_t entries_failed = 0;  // ctest's; some may have ended without telling their tests
+  std::string failures;        // their names
   int64_t reports = 0;         // lines that the driver has written
   nlohmann::json properties = nlohmann::json::object();  // sums of what tests have recorded
 
@@ -39,6 +49,9 @@ void AddTests(const std::string& path, TestResults& results) {
       if (test.value("status", "") != "RUN") continue;
       const bool skipped = test.value("result", "") == "SKIPPED";
       ++(test.contains("failures") ? results.failed : skipped ? results.skipped : results.passed);
+      if (test.contains("failures"))
+        absl::StrAppend(&results.failures, suite.value("name", ""), ".", test.value("name", ""),
+                        " ");
       for (const auto& [name, value] : test.items()) {
         int64_t number = 0;
         if (value.is_string() && absl::SimpleAtoi(value.get<std::string>(), &number))
@@ -88,6 +101,32 @@ void GpuTestFigures() {
          "races, missing waits and the like in these tests");
   Report("cuda_planted_faults_found", static_cast<double>(faults.Sum("faults_found")), "count", "",
          absl::StrCat("of ", faults.Sum("faults_planted"), " that ptx_faults_test plants"));
+}
+
+TestsOnDevice RunTestsOnDevice(const std::string& only) {
+  const char* const named = std::getenv("OUTBOARD_TESTS_FOLDER");
+  const std::string folder = named != nullptr ? named : OUTBOARD_BENCH_BUILD "/tests";
+  const test::TempFolder results_folder;
+  TestsOnDevice all;
+  for (const std::string test : kOnADevice) {
+    const std::string program = absl::StrCat(folder, "/", test);
+    if ((!only.empty() && only != test) || access(program.c_str(), X_OK) != 0) continue;
+    const std::string file = absl::StrCat(results_folder / test, ".json");
+    OutputOf(absl::StrCat(
+        "OUTBOARD_DEVICE=cuda OUTBOARD_KERNEL_STORE= OUTBOARD_IDLE_SEARCH=0 OUTBOARD_TEST_CLOUD=1 "
+        "CLOUD=0 OUTBOARD_ROWS_TOGETHER=8 OUTBOARD_RANDOM_GRAPHS=200 OUTBOARD_BIN=",
+        Beside("outboard"), " GTEST_OUTPUT=json:", file, " timeout ", kSecondsOfAProgram, " ",
+        program, " >/dev/null 2>&1 || true"));
+    TestResults results;
+    AddTests(file, results);
+    all.passed += results.passed;
+    all.ran += results.passed + results.failed;
+    absl::StrAppend(&all.failed, results.failures);
+    if (std::filesystem::exists(file)) continue;
+    ++all.ran;  // it ended without a word
+    absl::StrAppend(&all.failed, test, " ");
+  }
+  return all;
 }
 
 }  // namespace outboard::bench

@@ -2,9 +2,22 @@
 // some minutes.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 namespace outboard::bench {
 
 // cuda_operators_ratio, cuda_random_kernels, cuda_reports, cuda_planted_faults_found.
 void GpuTestFigures();
+
+struct TestsOnDevice {
+  int64_t ran = 0, passed = 0;  // those that skip themselves by name count in neither
+  std::string failed;           // names, and programs that ended without telling their tests
+};
+
+// The same tests of operators, graphs, engine and device on the CUDA device that is there, program
+// by program. The programs are in this build's tests/, or in the folder OUTBOARD_TESTS_FOLDER.
+// `only`: one of them, for tests.
+TestsOnDevice RunTestsOnDevice(const std::string& only = "");
 
 }  // namespace outboard::bench

@@ -27,7 +27,7 @@
 #include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
-#include "worker/compile/compile_processes.h"
+#include "worker/compile/compile_pool.h"
 #include "worker/process/message_limits.h"
 #include "worker/tuning/kernel_measurer.h"
 
@@ -45,8 +45,8 @@ double Now() {
 
 // What BEAM=4 finds within `seconds`.
 search::BeamResult Searched(runtime::Device& device, const UOp* sink, double seconds) {
-  worker::CompileProcesses boxes;
-  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device,
+  worker::CompilePool compilers;
+  worker::KernelMeasurer local(ValueOrDie(EncodeGraph(sink)).bytes, &compilers, &device,
                                {.batch = worker::kBatchCandidatesMax});
   OB_CHECK_OK(local.Open());
   const double end = Now() + seconds;

@@ -11,8 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "client/examples/mnist.h"
 #include "client/session/current_session.h"
-#include "compiler/ir/build.h"
-#include "compiler/ir/encoding.h"
 #include "runtime/devices.h"
 #include "tests/bench/allreduce_figures.h"
 #include "tests/bench/blob_figures.h"
@@ -22,6 +20,7 @@
 #include "tests/bench/flood_figures.h"
 #include "tests/bench/gpu_failure_figures.h"
 #include "tests/bench/gpu_figures.h"
+#include "tests/bench/gpu_groups.h"
 #include "tests/bench/group_figures.h"
 #include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
@@ -37,6 +36,7 @@
 #include "tests/bench/shard_figures.h"
 #include "tests/bench/shelf_figures.h"
 #include "tests/bench/spread_figures.h"
+#include "tests/bench/tiny_steps.h"
 #include "tests/bench/tls_figures.h"
 #include "tests/bench/trade_figures.h"
 #include "tests/bench/training_figures.h"
@@ -51,7 +51,6 @@ constexpr int64_t kBatch = 128;
 constexpr int64_t kImages = 60000;
 constexpr int kWarmSteps = 3;
 constexpr int kSteps = 15;
-constexpr int kTinySteps = 3000;
 constexpr int kRegisteredSteps = 20'000;
 constexpr int kRegisteredRounds = 5;
 
@@ -91,49 +90,6 @@ StepFigures MeasureSteps() {
   return figures;
 }
 
-// A chain of steps of x + 1 on four numbers.
-class TinySteps {
- public:
-  explicit TinySteps(Session& session) : session_(session) {
-    Graph g;
-    const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
-    const EncodedGraph graph = ValueOrDie(
-        EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
-    request_.graph_id = graph.id.bytes;
-    request_.graph = std::make_shared<const std::string>(graph.bytes);
-    const std::vector<int64_t> dims = {4};
-    request_.outputs = {session.NewHandle()};
-    OB_CHECK_OK(session.Put(request_.outputs[0], DType::kF32, dims, std::string(16, '\0')));
-  }
-
-  uint64_t Run(bool fetch) {
-    const uint64_t last = request_.outputs[0];
-    request_.inputs = {last};
-    request_.outputs = {session_.NewHandle()};
-    request_.fetch.assign(fetch ? 1 : 0, 0);
-    const uint64_t seq = ValueOrDie(session_.Run(request_));
-    session_.Release(last);
-    return seq;
-  }
-
- private:
-  Session& session_;
-  session::RunRequest request_;
-};
-
-// Microseconds of one step with its value read.
-std::vector<double> MeasureTinySteps(Session& session) {
-  TinySteps steps(session);
-  std::vector<double> times;
-  for (int i = 0; i < kTinySteps; ++i) {
-    const Clock::time_point begin = Clock::now();
-    ValueOrDie(session.Await(steps.Run(/*fetch=*/true), 0));
-    times.push_back(Ms(begin) * 1e3);
-  }
-  times.erase(times.begin(), times.begin() + kTinySteps / 10);
-  return times;
-}
-
 // Steps of which none is read, by second: the median of several rounds.
 double MeasureRegisteredSteps(Session& session) {
   TinySteps steps(session);
@@ -149,13 +105,6 @@ double MeasureRegisteredSteps(Session& session) {
   std::memcpy(&counted, value.bytes.data(), sizeof counted);
   OB_CHECK(counted == kRegisteredRounds * kRegisteredSteps + 1);
   return Quantile(rates, 0.5);
-}
-
-std::unique_ptr<Session> ConnectTo(const Cloud& cloud) {
-  session::SessionOptions options;
-  options.target = cloud.target();
-  options.key = cloud.key();
-  return ValueOrDie(Session::Connect(options));
 }
 
 StepFigures MeasureStepsInProcess() {
@@ -238,7 +187,7 @@ void Overhead() {
                there = MeasureRegisteredSteps(*loopback);
   const session::Stats stats = loopback->stats();
   Report("registered_steps_per_s", there, "1/s", absl::StrFormat("in process: %.0f", here),
-         absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for credit, a window of %d",
+         absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for the cloud, a window of %d",
                          stats.window_waits, stats.window_items));
   OB_CHECK_OK(loopback->Close());
   OB_CHECK_OK(in_process->Close());
@@ -285,6 +234,12 @@ int Main(int argc, char** argv) {
                                      {"stream", StreamFigures},
                                      {"functions", FunctionFigures},
                                      {"gpu", GpuFigures},
+                                     {"gpu_device", GpuDeviceGroup},
+                                     {"gpu_shapes", GpuShapesGroup},
+                                     {"gpu_programs", GpuProgramsGroup},
+                                     {"gpu_steps", GpuStepsGroup},
+                                     {"gpu_service", GpuServiceGroup},
+                                     {"gpu_tests", GpuTestsGroup},
                                      {"training", TrainingFigures},
                                      {"long_training", LongTrainingFigures},
                                      {"vision", VisionFigures},

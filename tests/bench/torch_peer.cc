@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,16 @@ const TorchPeer& Torch() {
     return found;
   }();
   return peer;
+}
+
+std::string TorchPython() {
+  const char* const named = std::getenv("OUTBOARD_TORCH_PYTHON");
+  return named != nullptr ? named : Torch().python;
+}
+
+std::string BenchSources() {
+  const char* const named = std::getenv("OUTBOARD_BENCH_SOURCES");
+  return named != nullptr ? named : OUTBOARD_BENCH_SOURCES;
 }
 
 }  // namespace outboard::bench

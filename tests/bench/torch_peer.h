@@ -15,6 +15,11 @@ struct TorchPeer {
 // Asks the PyTorch that is installed, once.
 const TorchPeer& Torch();
 
+// The Python to run PyTorch with: OUTBOARD_TORCH_PYTHON where it is set, else the one of Torch().
+std::string TorchPython();
+// The folder of this folder's scripts: OUTBOARD_BENCH_SOURCES where it is set, else as built.
+std::string BenchSources();
+
 // Judges what torch_peer.py printed:
 //   {"version": "2.9.1+cpu", "mkl": true, "openblas": false, "onednn": true}
 // `text` is empty where there is no PyTorch.

@@ -27,6 +27,7 @@ namespace outboard::bench {
 namespace {
 
 using gateway::Charge;
+using gateway::kNsPerMs;
 using gateway::LeasedDevice;
 using gateway::Ledger;
 using gateway::MicroUsd;
@@ -35,7 +36,7 @@ using gateway::TenantId;
 using Clock = std::chrono::steady_clock;
 
 constexpr MicroUsd kPrice{2'000'000};
-constexpr int64_t kNsPerMs = 1'000'000;
+
 
 LeasedDevice DeviceOf(uint64_t session) { return {{{7, session}, 1}, 0}; }
 

@@ -571,10 +571,12 @@ TEST(NodeDriver, ItsFile_IsKeptFromSessions) {
   named.set_bytes(uint64_t{1} << 30);
   EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), nullptr), 0u);
   EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), &named), named.bytes());
-  // More than half of the machine's: it is not fetched.
-  proto::NodeDriver large;
+  // What is known before it is fetched, and then nothing is kept for it.
+  EXPECT_TRUE(worker::CheckDriver(named, "127.0.0.1:1", "").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(worker::CheckDriver(named, "", "")));
+  EXPECT_TRUE(absl::IsFailedPrecondition(worker::CheckDriver(named, "127.0.0.1:1", "6.1")));
+  proto::NodeDriver large;  // more than half of the machine's memory
   large.set_bytes(uint64_t{1} << 60);
-  EXPECT_EQ(worker::DriverMemoryBytes(folder.path(), &large), 0u);
   const auto never = [](const absl::Status& why) { ADD_FAILURE() << why; };
   EXPECT_EQ(worker::UseDriver(large, "127.0.0.1:1", "", folder.path(), {}, never).code(),
             absl::StatusCode::kResourceExhausted);

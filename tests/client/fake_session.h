@@ -24,7 +24,7 @@ class FakeSession : public Session {
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                        uint64_t size_bytes, std::string_view root) override;
-  absl::Status AwaitWindow() override { return credit; }
+  absl::Status AwaitWindow() override { return window; }
   absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::StatusOr<uint64_t> Save(std::string_view name,
@@ -47,7 +47,7 @@ class FakeSession : public Session {
   int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
   bool evaluate = true;        // false: results are zeros; for counting only
   bool decode = true;          // false: a Run only counts; its outputs are empty
-  absl::Status credit;         // not OK: a wait for credit is interrupted with it
+  absl::Status window;         // not OK: a wait for the window is interrupted with it
   absl::Status fail_next_run;  // the next Run's outputs are poisoned with it
   std::optional<Op> fail_op;   // the operation that it is about, if the cloud knows
   session::RunRequest last;    // the last Run

@@ -499,7 +499,7 @@ TEST(SessionCore, ARunThatNoGatewayAcceptsIsRefused) {
   EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(SessionCore, CreditBoundsItemsAndBytes) {
+TEST(SessionCore, WindowBoundsItemsAndBytes) {
   Opened core(/*items=*/3);
   auto bytes = std::make_shared<const std::string>(80, 'x');
   EXPECT_TRUE(core.HasWindow(1000));  // alone, anything may go

@@ -109,10 +109,10 @@ TEST_F(SessionScopeTest, ThreadsHaveScopesOfTheirOwn) {
 TEST_F(SessionScopeTest, AStepThatWaitsForRoomAndIsStoppedHasNotHappened) {
   Tensor w = Tensor::from<float>({1}).state_();
   w.assign(w + 1);
-  session->credit = absl::CancelledError("stopped");
+  session->window = absl::CancelledError("stopped");
   EXPECT_EQ(CodeOf([&] { w.realize(); }), absl::StatusCode::kCancelled);
   EXPECT_EQ(session->runs, 0);
-  session->credit = absl::OkStatus();
+  session->window = absl::OkStatus();
   EXPECT_EQ(w.item(), 2) << "once, not twice";
 }
 

@@ -2,6 +2,7 @@
 // has none even then is refused.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <tuple>
@@ -13,7 +14,9 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/spec.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/shard/lower.h"
 #include "compiler/shard/memory.h"
+#include "compiler/shard/plan.h"
 #include "compiler/shard/shard.h"
 #include "compiler/shard/sharding.h"
 #include "tests/compiler/schedule_programs.h"
@@ -240,6 +243,40 @@ TEST(ShardChoice, WhatBackwardHides_CostsHalf) {
     EXPECT_NEAR(report.predicted_s - report.operations / speeds.operations_per_s,
                 used ? transfers : transfers / 2, 1e-9);
   }
+}
+
+// What no product waits for is hidden behind the rest of a step, whichever was written before it.
+TEST(ShardWork, AMaximumOverDevices_IsLateWhereNoProductWaitsForIt) {
+  const Mesh mesh{{2}};
+  for (const bool waits : {false, true})
+    for (const bool comes_last : {false, true}) {
+      Graph g;
+      const UOp* const x = Param(g, 0, DType::kF32, Shape{8, 16});
+      const UOp* const w = Param(g, 1, DType::kF32, Shape{1, 16});
+      // One collective each: of a maximum and of a sum; a product waits for one of the two.
+      const UOp* const most = Reduce(g, Op::kMax, x, {0});
+      const UOp* const sum = Reduce(g, Op::kAdd, x, {0});
+      const auto product = [&](const UOp* of) {
+        return Reduce(g, Op::kAdd, Mul(g, Mul(g, of, of), w), {1});  // not of parts
+      };
+      const UOp* const a = waits ? product(most) : most;
+      const UOp* const b = waits ? sum : product(sum);
+      const UOp* const sink = Sink(g, comes_last ? std::vector<const UOp*>{b, a}
+                                                 : std::vector<const UOp*>{a, b});
+      shard::PlanInputs inputs;
+      const std::vector<shard::Sharding> params = {shard::CutSharding(mesh, x->shape, 0, 1),
+                                                   shard::WholeSharding(2)};
+      inputs.params = params;
+      inputs.results = {shard::WholeSharding(2), shard::WholeSharding(2)};
+      shard::GraphNodes nodes;
+      shard::Planner planner(mesh, sink, nodes);
+      const shard::FramePlan* const plan = ValueOrDie(planner.Plan(sink, inputs));
+      // Of seconds, so that bytes do not count.
+      shard::RankWriter writer(nullptr, mesh, sink, nullptr, {.collective_s = 1});
+      ASSERT_TRUE(writer.Run(*plan).ok());
+      EXPECT_EQ(std::lround(writer.work().transfer_s), 2) << waits << comes_last;
+      EXPECT_EQ(std::lround(writer.work().late_s), 1) << waits << comes_last;
+    }
 }
 
 }  // namespace

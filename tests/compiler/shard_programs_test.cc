@@ -238,6 +238,29 @@ TEST(ShardPrograms, ALargeSumOf16BitFloats_TravelsInItsOwnType) {
   }
 }
 
+// Parts of f16 may be beyond its range where their sum is not, as it is on one device.
+TEST(ShardPrograms, ALargeSumOfF16_IsAddedInF32) {
+  for (const int64_t devices : {2, 4}) {
+    Graph g;
+    const UOp* const x = Param(g, 0, DType::kF16, {12, 37, 1000});
+    const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, x, {0})});
+    std::vector<HostTensor> inputs = InputsOf(sink, 7);
+    const int64_t count = inputs[0].ElementCount(), row = count / 12;
+    for (int64_t i = 0; i < count; ++i)  // the parts are 180,000 or more, and as much below 0
+      StoreFloat(DType::kF16, (i < count / 2 ? 60000.0 : -60000.0) + (i % row % 7 == 0 ? 32.0 : 0),
+                 inputs[0].bytes.data() + 2 * i);
+    shard::ShardOptions options{.spread = Spread::kData, .state = {false}};
+    options.results = {Layout{}};
+    options.speeds.operations_per_s = 1;
+    const std::vector<Layout> cut = {Layout{{0}}};
+    shard::ShardedGraph sharded;
+    EXPECT_EQ(ShardDisagreement(g, sink, Mesh{{devices}}, cut, options, inputs, {}, &sharded, 0),
+              "");
+    ASSERT_NE(sharded.sink, nullptr);
+    EXPECT_FALSE(sharded.report.collectives.empty());
+  }
+}
+
 TEST(ShardPrograms, StepsComputeWhatOneDeviceDoes) {
   for (const char* name : {"softmax_backward", "cross_entropy", "layer_norm_backward",
                            "transformer_block_backward", "gpt_step_1_layer", "gpt_step_2_layers"}) {

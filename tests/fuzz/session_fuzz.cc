@@ -45,7 +45,7 @@ class Program {
   }
 
  private:
-  // As Session allows it: with credit, and while there is a session.
+  // As Session allows it: with room in the window, and while there is a session.
   bool CanSend() const {
     return core_.state() != State::kEnded && core_.state() != State::kClosing && core_.HasWindow(0);
   }

@@ -81,7 +81,8 @@ class DriverLinksTest : public CoreDriverTest {
       return nullptr;
     }
   };
-  static void JoinAs(Node& node, char letter, const std::string& address, bool measures = true) {
+  static void JoinAs(Node& node, char letter, const std::string& address, bool measures = true,
+                     const std::string& build = "") {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();
     reg.set_name("two");
@@ -92,6 +93,7 @@ class DriverLinksTest : public CoreDriverTest {
     reg.set_serves_groups(true);
     reg.set_groups_recover(true);
     reg.set_data_address(address);
+    reg.set_version(build);
     reg.set_measures_links(measures);
     reg.set_link_bytes_per_s(uint64_t{1} << 33);
     reg.set_link_message_ns(8000);
@@ -147,6 +149,18 @@ TEST_F(DriverLinksTest, TheLinkOfTwoWorkers_IsMeasuredAndUsed) {
   EXPECT_EQ(state.inner_axes(), 2u) << "the second axis is within a worker";
   EXPECT_EQ(state.inner_bytes_per_s(), uint64_t{1} << 33);
   EXPECT_NEAR(state.inner_collective_s(), 8e-6, 1e-6);
+}
+
+// Two builds may make different code of one kernel.
+TEST_F(DriverLinksTest, WorkersOfTwoBuilds_HaveNoSessionTogether) {
+  JoinAs(one_, 'b', "10.0.0.1:4000", true, "2027.1");
+  JoinAs(other_, 'c', "10.0.0.2:4000", true, "2027.2");
+  proto::ClientFrame frame = OpenFrame();
+  frame.mutable_items(0)->mutable_open()->set_devices(4);
+  Open(client_port_, std::move(frame));
+  RunAll(writes_.jobs);
+  EXPECT_EQ(one_.end.assign(), nullptr);
+  EXPECT_EQ(other_.end.assign(), nullptr);
 }
 
 TEST_F(DriverLinksTest, AWorkerThatMeasuresNothing_IsNotAskedAndAssumed) {

@@ -196,7 +196,7 @@ TEST(CoreFunds, APriceIsFrozen_ForTheSession) {
                       .resume_hash = {1, 5},
                       .epoch = 1,
                       .grant = 1,
-                      .node = "node2",
+                      .worker_identity = "node2",
                       .had_client = true,
                       .recoverable = true};
   row.price_per_hour = then;

@@ -24,7 +24,7 @@ struct GroupWorld : test::World {
         .name = "box#" + std::to_string(worker),
         .devices = std::vector<DeviceSlot>(
             devices, DeviceSlot{.device_class = device_class, .price_per_hour = kPrice}),
-        .node = "node" + std::to_string(worker % 10),
+        .worker_identity = "node" + std::to_string(worker % 10),
         .held = std::move(held),
         .snapshots_when_asked = true,
         .serves_groups = serves_groups,

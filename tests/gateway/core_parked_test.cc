@@ -199,7 +199,7 @@ TEST(GatewayCoreParked, G13AnAdoptedExecutorIsAskedOnceItAttaches) {
   restored.tenant = test::kTenant;
   restored.resume_hash = Token{1, 1};
   restored.epoch = 1;
-  restored.node = "node2";
+  restored.worker_identity = "node2";
   restored.recoverable = true;
   restored.snapshot_seq = 4;
   w.Tell(restored);

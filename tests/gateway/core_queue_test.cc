@@ -200,7 +200,7 @@ TEST(GatewayCoreQueue, AWorkerThatDrainsHandsItsSessionsOver) {
   World w(options);
   const auto join = [&](uint64_t worker) {
     WorkerJoined joined{WorkerId{worker}, "w#", std::vector<DeviceSlot>(1), "node", {}};
-    joined.node += std::to_string(worker);
+    joined.worker_identity += std::to_string(worker);
     joined.snapshots_when_asked = true;
     w.Tell(joined);
   };

@@ -27,7 +27,7 @@ SessionRestored Row(uint64_t opened, bool recoverable = false) {
   row.resume_hash = Token{1, opened};
   row.epoch = 4;
   row.grant = 2;
-  row.node = "node1";
+  row.worker_identity = "node1";
   row.had_client = true;
   row.recoverable = recoverable;
   row.past_ms = 7000;
@@ -286,7 +286,7 @@ TEST(GatewayCoreRecovery, AParkedSessionOfAnExclusiveDevice_GoesToDisk) {
   w.Tell(WorkerJoined{.worker = WorkerId{1},
                       .name = "gpu#",
                       .devices = std::vector<DeviceSlot>(1),
-                      .node = "gpu",
+                      .worker_identity = "gpu",
                       .exclusive = true});
   const SessionId id = w.OpenLive(1);
   w.Tell(ClientGone{ConnId{1}});
@@ -535,7 +535,7 @@ TEST(GatewayCoreRecovery, G11AWorkerThatJoinsSetAsideKeepsNothing) {
   WorkerJoined again{.worker = WorkerId{11},
                      .name = "node1#",
                      .devices = std::vector<DeviceSlot>(1),
-                     .node = "node1",
+                     .worker_identity = "node1",
                      .held = {{id, {0}, 1}},
                      .set_aside = true};
   w.Tell(again);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -208,6 +209,44 @@ TEST(DevicePools, OnlyThoseThatSpanWorkTogether) {
   ASSERT_TRUE(pools.Reserve(1, eight, {}));
   EXPECT_TRUE(pools.PickReserved(eight, {}).has_value());
   EXPECT_TRUE(pools.Pick({.devices = 4}, {}).has_value()) << "of the one that does not span";
+}
+
+TEST(DevicePools, OnlyThoseOfOneBuildWorkTogether) {
+  DevicePools pools;
+  const auto set = [&](uint64_t worker, const std::string& build) {
+    DevicePool pool = Pool(worker, 4);
+    pool.build = build;
+    pools.Set(pool);
+  };
+  // A rollout has come half way.
+  for (uint64_t worker = 1; worker <= 5; ++worker) set(worker, worker <= 2 ? "new" : "old");
+  const auto builds_of = [](const std::optional<Parts>& parts) {
+    std::set<bool> is_new;
+    for (const PlacedPart& part : *parts) is_new.insert(part.worker.value <= 2);
+    return is_new.size();
+  };
+  const DeviceWish eight{.devices = 8, .workers_max = 0}, twelve{.devices = 12, .workers_max = 0},
+      sixteen{.devices = 16, .workers_max = 0};
+  for (const DeviceWish& wish : {eight, twelve}) {
+    const auto parts = pools.Pick(wish, {});
+    ASSERT_TRUE(parts.has_value());
+    EXPECT_EQ(builds_of(parts), 1u);
+  }
+  EXPECT_FALSE(pools.Pick(sixteen, {}).has_value());
+  EXPECT_EQ(pools.Largest(sixteen), 20u) << "once the rollout is over";
+  EXPECT_FALSE(pools.Reserve(1, sixteen, {})) << "it would keep what it cannot have now";
+  // Of the build that has enough: one device of an old worker is in use.
+  pools.Take({{{4}, "h100", 1}});
+  ASSERT_TRUE(pools.Reserve(1, twelve, {}));
+  EXPECT_FALSE(pools.PickReserved(twelve, {}).has_value());
+  EXPECT_TRUE(pools.Pick(eight, {}).has_value()) << "the new ones are nobody's";
+  pools.GiveBack({{{4}, "h100", 1}});
+  const auto parts = pools.PickReserved(twelve, {});
+  ASSERT_TRUE(parts.has_value());
+  EXPECT_EQ(builds_of(parts), 1u);
+  pools.EndReservation();
+  for (uint64_t worker = 3; worker <= 5; ++worker) set(worker, "new");
+  EXPECT_TRUE(pools.Pick(sixteen, {}).has_value());
 }
 
 TEST(DevicePools, AReservationKeepsOthersOutAndEndsWithItsWorker) {

@@ -165,10 +165,30 @@ TEST_P(BrokenImage, IsTakenBack_AndTheRolloutStops_AndNoSessionIsLost) {
 INSTANTIATE_TEST_SUITE_P(
     Each, BrokenImage,
     ::testing::Values(Broken{"DoesNotBoot", ImageKind::kPanics, false, "it came back under"},
-                      Broken{"Hangs", ImageKind::kHangs, true, "does not boot within 60 s"},
+                      Broken{"Hangs", ImageKind::kHangs, true,
+                             "it has fetched the image, and does not boot or does not enrol"},
                       Broken{"DoesNotJoin", ImageKind::kDoesNotJoin, false, "s-0: it "},
                       Broken{"FailsItsTest", ImageKind::kFailsTest, false, "fails its join test"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(RolloutReasons, SayHowFarANodeCame) {
+  const auto why_of = [](const NodeSeen& seen) {
+    Rollout rollout{.image = kSecond, .nodes = "*", .within_ms = 60'000};
+    rollout.by_serial["s-0"] = {.from = kFirst};
+    Step(rollout, {{"s-0", {.is_here = true, .image = kFirst, .boot = "1"}}}, WallTime{0});
+    EXPECT_EQ(rollout.by_serial["s-0"].state, RolloutNodeState::kUpdating);
+    Step(rollout, {{"s-0", seen}}, WallTime{60'000});
+    return rollout.why;
+  };
+  EXPECT_EQ(why_of({.is_here = true, .image = kFirst, .boot = "1"}),
+            "s-0: it does not restart within 60 s");
+  EXPECT_EQ(why_of({.image = kFirst, .boot = "1"}),
+            "s-0: it has not asked for the image within 60 s");
+  EXPECT_EQ(why_of({.image = kFirst, .boot = "1", .has_fetched = true}),
+            "s-0: it has fetched the image, and does not boot or does not enrol within 60 s");
+  EXPECT_EQ(why_of({.image = kSecond, .boot = "2", .has_fetched = true}),
+            "s-0: it has enrolled, and does not join within 60 s");
+}
 
 // A machine that hangs, and nobody can switch it: it is told so often, then somebody has to.
 TEST_F(RolloutTest, AMachineThatNobodyCanSwitch_IsGivenUp_AndSaid) {

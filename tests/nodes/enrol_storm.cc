@@ -17,12 +17,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/growing_pause.h"
 #include "gateway/core/core.h"
 #include "gateway/nodes/node_enrolment.h"
 #include "gateway/nodes/node_words.h"
 #include "gateway/tls/worker_admission.h"
 #include "wire/tls/authority.h"
-#include "worker/init/growing_pause.h"
 
 namespace outboard::test {
 namespace {
@@ -64,7 +64,7 @@ struct Machine {
   std::string serial, address, claim, request;
   bool is_impostor = false;
   // A worker that is not let in ends, and process 1 starts it again (worker/init/worker_keeper.h).
-  worker::GrowingPause pause;
+  GrowingPause pause;
   std::unique_ptr<WorkerAdmission::Watched> watched;  // while it is joined
 };
 

@@ -90,6 +90,44 @@ TEST_F(NodeDriverTest, ADriverThatTakesLong_HoldsUpNobody) {
   EXPECT_EQ(again->Stop(SIGINT), 0) << again->err();
 }
 
+// Nothing is kept for a driver that does not come: the answer that the boot server has no such file
+// is final, and so is that the machine knows no boot server.
+TEST_F(NodeDriverTest, ADriverThatCannotCome_LeavesItsMemoryToSessions) {
+  StartGateway();
+  const std::string data = " --data " + cluster_.data();
+  cli::MakeImage(cluster_.folder() / "image", ThisKernel(), ThisKernel());
+  const Ended image = Outboard("image add " + cluster_.folder() / "image" + data);
+  ASSERT_EQ(image.code, 0) << image.err;
+  const auto rows = gateway::DriverRows::Open(gateway::AccountsPath(cluster_.data()));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_TRUE((*rows)->Add({.digest = "sha256:" + std::string(64, 'a'),
+                            .kernel = ThisKernel(),
+                            .bytes = 1 << 30,
+                            .added = {}})
+                  .ok());
+  const std::string all =
+      "memory_bytes_max=" + std::to_string(runtime::DefaultMemoryBytesMax());
+  const auto boot = cluster_.Start("boot --listen 127.0.0.1:0" + data);
+  std::string address = cluster_.last_address();  // http://HOST:PORT/boot.ipxe
+  auto environment = here_;
+  environment.push_back("OUTBOARD_NODE_BOOT=" + address.substr(7, address.rfind('/') - 7));
+  {
+    const auto worker = cluster_.Start(WorkerArgs("s-1", Claim("s-1")), environment);
+    EXPECT_TRUE(Eventually([&] {
+      return Count(cluster_.gateway().err(), "event=worker_joined") == 2;
+    })) << worker->err();
+    EXPECT_NE(worker->err().find("answers 404"), std::string::npos) << worker->err();
+    ExpectServes();
+    EXPECT_NE(worker->err().find(all), std::string::npos) << worker->err();
+    EXPECT_EQ(worker->Stop(SIGINT), 0) << worker->err();
+  }
+  const auto worker = cluster_.Start(WorkerArgs("s-2", Claim("s-2")), here_);
+  ExpectServes();
+  EXPECT_NE(worker->err().find(all), std::string::npos) << worker->err();
+  EXPECT_NE(worker->err().find("no outboard.boot="), std::string::npos) << worker->err();
+  EXPECT_EQ(Count(cluster_.gateway().err(), "event=worker_joined"), 3u) << "at once";
+}
+
 TEST_F(NodeDriverTest, ADriverWithItsLibrary_IsFetchedAndMounted_AndTheWorkerStartsAgainWithIt) {
   // As process 1 does: in a mount namespace, so that nothing stays mounted.
   const std::string packed = cluster_.folder() / "driver/driver.squashfs";

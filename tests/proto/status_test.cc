@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/printable.h"
 #include "proto/store.grpc.pb.h"
 
 namespace outboard::wire {
@@ -50,6 +51,20 @@ TEST_F(StatusTest, OursArriveAsTheyAre) {
   }
   EXPECT_EQ(Call(ToGrpc(absl::InternalError(std::string(5000, 'x')))).message().size(),
             kStatusMessageBytesMax);
+}
+
+TEST_F(StatusTest, NothingThatATerminalObeysArrives) {
+  const std::string told = "line one\nline two";
+  EXPECT_EQ(Call(ToGrpc(absl::NotFoundError(told))).message(), told);
+  EXPECT_EQ(Call(ToGrpc(absl::NotFoundError("\x1b]0;a title\a\r\x9b" "2J\u00e9"))).message(),
+            "?]0;a title???2J??");
+}
+
+TEST(Printable, ByCase) {
+  EXPECT_EQ(Printable("a\tb\n\x7f~ ", 6), "a?b??~");
+  EXPECT_EQ(PrintableLines("a\tb\n\x7f~"), "a?b\n?~");
+  EXPECT_EQ(Escaped("a\tb\n\x1b\xff"), "a\tb\\x0a\\x1b\\xff");
+  EXPECT_EQ(Printable(""), "");
 }
 
 TEST_F(StatusTest, ThoseOfGrpcAreSaidInOurWords) {

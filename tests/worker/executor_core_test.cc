@@ -563,7 +563,7 @@ TEST_F(ExecutorCoreTest, APlanThatCannotBeReadIsTheLastWord) {
 
 TEST_F(ExecutorCoreTest, ASessionEndsOnce) {
   SetUpInputs();
-  const std::vector<uint32_t> often(kKeptItemsMax + 1, 0);
+  const std::vector<uint32_t> often(kUnacknowledgedMax + 1, 0);
   const std::vector<ServerItem> items = Send({Run(3, graph_, {1, 2}, {3, 4}, often)});
   EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(items.back().has_failed());

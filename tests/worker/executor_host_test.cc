@@ -46,20 +46,21 @@ class ExecutorHostTest : public ::testing::Test {
 // 7 MiB that would be 200 MB in memory.
 TEST_F(ExecutorHostTest, EmptyCellsOfCounts_EndTheSessionUnparsed) {
   std::string cells;
-  while (cells.size() < kNodeEventBytesMax - (size_t{1} << 20)) cells += std::string("\x0a\0", 2);
+  while (cells.size() < kFromExecutorBytesMax - (size_t{1} << 20))
+    cells += std::string("\x0a\0", 2);
   std::string event = "\xa2\x01";  // counts, of four bytes of length
   for (size_t left = cells.size(); left > 0; left >>= 7)
     event += static_cast<char>((left & 0x7f) | (left >= 0x80 ? 0x80 : 0));
   event += cells;
   const auto length = static_cast<uint32_t>(event.size());
-  ASSERT_LT(length, kNodeEventBytesMax);
+  ASSERT_LT(length, kFromExecutorBytesMax);
   EXPECT_EQ(
       EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length) + event).code(),
       absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ExecutorHostTest, ALongEvent_EndsTheSessionUnread) {
-  const uint32_t length = kNodeEventBytesMax + 1;
+  const uint32_t length = kFromExecutorBytesMax + 1;
   EXPECT_EQ(EndAfter(std::string(reinterpret_cast<const char*>(&length), sizeof length)).code(),
             absl::StatusCode::kUnavailable);
 }

@@ -1,11 +1,9 @@
 // Engines of a group, each a rank in a thread of its own, against the interpreter for groups.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
+#include <cstdlib>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -15,158 +13,13 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
-#include "compiler/ir/print.h"
 #include "compiler/reference/interpret_group.h"
-#include "compiler/search/neighbours.h"
-#include "runtime/collective/loopback.h"
 #include "tests/support/device.h"
-#include "tests/support/temp_folder.h"
-#include "worker/compile/in_process_compiler.h"
-#include "worker/engine/compiled_engine.h"
-#include "worker/engine/engine.h"
+#include "tests/worker/engine_group.h"
 #include "worker/engine/repeat.h"
-#include "worker/tuning/tuner.h"
 
 namespace outboard::worker {
 namespace {
-
-using GroupTensors = std::vector<std::vector<HostTensor>>;
-
-constexpr int64_t kAdd = static_cast<int64_t>(Op::kAdd), kMax = static_cast<int64_t>(Op::kMax);
-
-const UOp* Make(Graph& g, Op op, const UOp* x, std::vector<int64_t> arg = {}) {
-  return g.MakeChecked(op, DType::kVoid, {x}, arg);
-}
-const UOp* Rank(Graph& g, int64_t ranks) { return Var(g, limits::kRankSlot, 0, ranks - 1); }
-
-HostTensor Random(DType dtype, std::vector<int64_t> dims, uint64_t seed) {
-  HostTensor tensor{dtype, std::move(dims), ""};
-  tensor.bytes.resize(static_cast<size_t>(tensor.ElementCount() * ByteWidth(dtype)));
-  std::mt19937_64 random(seed);
-  for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
-    char* const at = tensor.bytes.data() + i * ByteWidth(dtype);
-    if (IsFloat(dtype)) {
-      StoreFloat(dtype, RoundTo(dtype, static_cast<double>(random() % 2000) / 500 - 2), at);
-    } else {
-      StoreInt(dtype, WrapTo(dtype, static_cast<int64_t>(random() % 2000) - 1000), at);
-    }
-  }
-  return tensor;
-}
-
-// Refuses to compile while told to, everything or what has Opts.
-class MoodyCompiler final : public KernelCompiler {
- public:
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const KernelSource> kernels) override {
-    if (refuse) return {kernels.size(), absl::ResourceExhaustedError("the compiler is full")};
-    compiled += kernels.size();
-    auto objects = compiler_.Compile(kernels);
-    for (size_t i = 0; refuse_opts && i < kernels.size(); ++i)
-      if (kernels[i].opts.has_value()) objects[i] = absl::InvalidArgumentError("Opts");
-    return objects;
-  }
-  const Target& target() const override { return compiler_.target(); }
-  bool refuse = false, refuse_opts = false;
-  size_t compiled = 0;
-
- private:
-  InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
-};
-
-class Group {
- public:
-  // `store`: of rank 0; the others have none.
-  explicit Group(std::vector<int64_t> mesh, bool reference = false, TuningStore* store = nullptr,
-                 int beam = 0)
-      : mesh_(std::move(mesh)) {
-    auto collectives = collective::MakeLoopback(mesh_);
-    compilers_.resize(collectives.size());
-    for (size_t rank = 0; rank < collectives.size(); ++rank) {
-      engines_.push_back(
-          reference ? MakeReferenceEngine(test::MakeDevice(1 << 26, 1))
-                    : MakeCompiledEngine(&compilers_[rank], test::MakeDevice(1 << 26, 1),
-                                         {.store = rank == 0 ? store : nullptr,
-                                          .idle_compiler = &compilers_[rank],
-                                          .beam = beam}));
-      engines_.back()->JoinGroup(std::move(collectives[rank]));
-    }
-  }
-
-  size_t ranks() const { return engines_.size(); }
-  const std::vector<int64_t>& mesh() const { return mesh_; }
-  Engine& engine(size_t rank) { return *engines_[rank]; }
-  MoodyCompiler& compiler(size_t rank) { return compilers_[rank]; }
-  // A new life after an abort.
-  void Renew(uint64_t epoch) {
-    auto collectives = collective::MakeLoopback(mesh_, epoch);
-    for (size_t rank = 0; rank < ranks(); ++rank)
-      engines_[rank]->JoinGroup(std::move(collectives[rank]));
-  }
-
-  void OnAll(const std::function<void(size_t rank)>& body) {
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < ranks(); ++rank) threads.emplace_back([&, rank] { body(rank); });
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  std::vector<DeviceArrayPtr> Upload(size_t rank, const std::vector<HostTensor>& tensors) {
-    std::vector<DeviceArrayPtr> arrays;
-    for (const HostTensor& tensor : tensors) {
-      const auto array = ValueOrDie(engines_[rank]->NewArray(tensor.dtype, tensor.dims));
-      test::SetBytes(*array, tensor.bytes);
-      arrays.push_back(array);
-    }
-    return arrays;
-  }
-
-  // By rank; the status of each.
-  std::vector<absl::Status> Run(const UOp* sink, const GroupTensors& params, GroupTensors& results,
-                                std::span<const Binding> bindings = {},
-                                std::span<const int64_t> donated = {}) {
-    std::vector<absl::Status> statuses(ranks());
-    results.assign(ranks(), {});
-    const GraphId id = EncodeGraph(sink)->id;
-    OnAll([&](size_t rank) {
-      auto made = engines_[rank]->Run(id, sink, Upload(rank, params[rank]), bindings, donated);
-      statuses[rank] = made.status();
-      if (!made.ok()) return;
-      for (const DeviceArrayPtr& array : *made)
-        results[rank].push_back({array->dtype, array->dims, test::BytesOf(*array)});
-    });
-    return statuses;
-  }
-
-  // Fails the test unless every rank has the bytes of the interpreter.
-  void ExpectAsInterpreted(const UOp* sink, const GroupTensors& params,
-                           std::span<const Binding> bindings = {},
-                           std::span<const int64_t> donated = {}) {
-    const auto wanted = InterpretGroup(sink, mesh_, params, bindings);
-    ASSERT_TRUE(wanted.ok()) << wanted.status();
-    GroupTensors made;
-    for (const absl::Status& status : Run(sink, params, made, bindings, donated))
-      ASSERT_TRUE(status.ok()) << status;
-    for (size_t rank = 0; rank < ranks(); ++rank)
-      for (size_t i = 0; i < sink->src.size(); ++i)
-        EXPECT_TRUE(made[rank][i] == (*wanted)[rank][i])
-            << "rank " << rank << " of " << absl::StrJoin(mesh_, "x") << ", result " << i << ": "
-            << ExpressionToString(sink->src[i], 2000);
-  }
-
- private:
-  const std::vector<int64_t> mesh_;
-  std::vector<MoodyCompiler> compilers_;
-  std::vector<std::unique_ptr<Engine>> engines_;
-};
-
-GroupTensors ParamsFor(const Group& group, DType dtype, const std::vector<int64_t>& dims, int count,
-                       uint64_t seed) {
-  GroupTensors params(group.ranks());
-  for (size_t rank = 0; rank < params.size(); ++rank)
-    for (int i = 0; i < count; ++i)
-      params[rank].push_back(Random(dtype, dims, seed * 1000 + rank * 10 + i));
-  return params;
-}
 
 // One of each collective, and the rank.
 const UOp* Everything(Graph& g, DType dtype, int64_t ranks, int64_t count, int64_t stride) {
@@ -425,110 +278,6 @@ TEST(GroupEngines, TheRank_IsNotForARunToBind) {
   GroupTensors results;
   for (const absl::Status& status : group.Run(sink, params, results, {&binding, 1}))
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-}
-
-// Kernels of a group whose rank 0 has a store, in which plain loops are said to be best.
-class GroupKernels : public ::testing::Test {
- protected:
-  // A product and its sum over ranks, of integers, whose bits do not depend on Opts.
-  static const UOp* Step(Graph& g) {
-    const UOp* const x = Param(g, 0, DType::kI32, Shape{8, 8});
-    const UOp* const left = Expand(g, Reshape(g, x, {8, 8, 1}), {8, 8, 8});
-    const UOp* const right = Expand(g, Reshape(g, x, {1, 8, 8}), {8, 8, 8});
-    return Sink(g, {Make(g, Op::kAllReduce, Reduce(g, Op::kAdd, Mul(g, left, right), {1}),
-                         {kAdd, 2, 1})});
-  }
-  // Runs the step once on all ranks, with the interpreter's result.
-  void Run(Group& group) {
-    Graph g;
-    group.ExpectAsInterpreted(Step(g), ParamsFor(group, DType::kI32, {8, 8}, 1, 1));
-  }
-  // By rank, the versions that came into use.
-  static std::vector<std::vector<KernelVersion>> VersionsOf(Group& group) {
-    std::vector<std::vector<KernelVersion>> versions;
-    for (size_t rank = 0; rank < group.ranks(); ++rank)
-      versions.push_back(group.engine(rank).TakeVersions());
-    return versions;
-  }
-  // After a Run of `group`: its costliest kernel.
-  void MakePlainBest(Group& group) {
-    group.engine(0).TellCosts([] { return false; });
-    const std::string hardware = test::DeviceTarget().Fingerprint();
-    const auto demand =
-        ValueOrDie(store_->Costliest(search::kSpaceVersion, hardware, kIdleSearchWidth));
-    ASSERT_TRUE(demand.has_value());
-    const auto other = ValueOrDie(codegen::ParseOpts("UNROLL:0:2"));  // said to be the heuristic's
-    ASSERT_TRUE(store_->Add(demand->key, "x", {other, 1000, true, true}).ok());
-    ASSERT_TRUE(store_->Add(demand->key, "x", {{}, 1, true, true}).ok());
-  }
-  static size_t PlainOnes(const std::vector<KernelVersion>& versions) {
-    return static_cast<size_t>(
-        std::ranges::count(versions, std::optional<std::string>(""), &KernelVersion::opts));
-  }
-
-  test::TempFolder folder_;
-  std::unique_ptr<TuningFile> store_ = ValueOrDie(TuningFile::Open(folder_ / "kernels.db"));
-};
-
-TEST_F(GroupKernels, AreThoseThatRank0Finds) {
-  Group first({2}, false, store_.get());
-  Run(first);
-  for (const auto& versions : VersionsOf(first)) EXPECT_EQ(PlainOnes(versions), 0u);
-  MakePlainBest(first);
-  Group second({2}, false, store_.get());
-  Run(second);
-  const auto versions = VersionsOf(second);
-  EXPECT_EQ(PlainOnes(versions[0]), 1u);
-  EXPECT_EQ(versions[0], versions[1]);
-}
-
-// BEAM, on rank 0 for all; also of a kernel that reads at its rank.
-TEST_F(GroupKernels, AreSearchedForOnRank0) {
-  Group group({2}, false, store_.get(), /*beam=*/1);
-  Graph g;
-  const UOp* const x = Param(g, 0, DType::kI32, Shape{8, 8});
-  const UOp* const begin = Mul(g, Rank(g, 2), ConstIndex(g, 4));
-  const UOp* const mine =
-      Shrink(g, x, Shape{Dim(begin), Dim(Add(g, begin, ConstIndex(g, 4))), 0, 8});
-  group.ExpectAsInterpreted(Sink(g, {Make(g, Op::kUnshard, Reduce(g, Op::kAdd, mine, {1}),
-                                          {0, 2, 1})}),
-                            ParamsFor(group, DType::kI32, {8, 8}, 1, 1));
-  const auto versions = VersionsOf(group);
-  ASSERT_FALSE(versions[0].empty());
-  for (const KernelVersion& version : versions[0]) EXPECT_TRUE(version.opts.has_value());
-  EXPECT_EQ(versions[0], versions[1]);
-  EXPECT_GT(group.compiler(0).compiled, group.compiler(1).compiled);
-}
-
-TEST_F(GroupKernels, ThatOneRankCannotMake_NoneUses) {
-  Group first({2}, false, store_.get());
-  Run(first);
-  MakePlainBest(first);
-  Group second({2}, false, store_.get());
-  second.compiler(1).refuse_opts = true;
-  Run(second);
-  const auto versions = VersionsOf(second);
-  EXPECT_FALSE(versions[0].empty());
-  EXPECT_EQ(PlainOnes(versions[0]), 0u);
-  EXPECT_EQ(versions[0], versions[1]);
-}
-
-TEST_F(GroupKernels, AreReplacedOnAllRanksAtOneRun) {
-  for (const bool refuses : {false, true}) {
-    Group group({2}, false, store_.get());
-    group.compiler(1).refuse_opts = refuses;
-    Run(group);
-    if (!refuses) MakePlainBest(group);
-    VersionsOf(group);
-    std::vector<int> at;  // Runs after the first
-    for (int run = 1; run <= 130; ++run) {
-      Run(group);
-      const auto versions = VersionsOf(group);
-      EXPECT_EQ(versions[0], versions[1]);
-      if (!versions[0].empty()) at.push_back(run);
-    }
-    EXPECT_EQ(at, refuses ? std::vector<int>{} : std::vector<int>{64});
-  }
 }
 
 TEST(GroupEngines, AGraphForAGroup_OnOneDeviceAloneIsRefused) {

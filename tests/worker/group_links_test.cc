@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "runtime/collective/sockets.h"
 #include "tests/support/temp_folder.h"
 #include "wire/data_address.h"
+#include "worker/groups/build_id.h"
 #include "worker/groups/link_greeting.h"
 #include "worker/groups/link_probes.h"
 
@@ -426,6 +428,53 @@ TEST(LinkProbes, AWorkerWithAnotherToken_IsNotMeasured) {
   const auto measured = Measure(std::string(16, 'x'));
   ASSERT_TRUE(measured.has_value());
   EXPECT_EQ(measured->bytes_per_s(), 0u);
+}
+
+// Its worker passes on what comes, and nobody there takes it. No other measurement has to begin.
+TEST(LinkProbes, APartnerThatStandsStill_IsGivenUpAfterItsTime) {
+  const std::unique_ptr<GroupLinks> here = ListenHere(), there = ListenHere();
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+  std::vector<GroupLinkOptions> still;
+  still.push_back({.name = {kSession, 0, 0, 1},
+                   .attach_token = kToken,
+                   .partner = 0,
+                   .executor = pair[1],
+                   .connect_within = milliseconds(20'000)});
+  Loss lost;
+  there->Add(std::move(still), lost.Teller());
+  std::promise<proto::LinkMeasured> told;
+  LinkProbes probes(
+      here.get(),
+      [&](const proto::WorkerEvent& event) { told.set_value(event.link_measured()); },
+      /*connect_within=*/milliseconds(20'000), /*within=*/milliseconds(300));
+  proto::MeasureLink command;
+  command.set_id(kSession);
+  command.set_token(kToken);
+  command.set_data_address(there->address());
+  probes.Begin(command);
+  std::future<proto::LinkMeasured> answer = told.get_future();
+  const bool is_told =
+      answer.wait_for(std::chrono::seconds(15)) == std::future_status::ready;
+  ASSERT_TRUE(is_told);
+  EXPECT_EQ(answer.get().bytes_per_s(), 0u);
+  close(pair[0]);
+}
+
+TEST(BuildId, IsThatOfTheFile) {
+  const std::string own = BuildIdOf("/proc/self/exe");
+  EXPECT_EQ(own.size(), 32u);
+  EXPECT_EQ(own.find_first_not_of("0123456789abcdef"), std::string::npos) << own;
+  const std::string other = BuildIdOf("/bin/sh");
+  EXPECT_NE(other, own);
+  EXPECT_EQ(BuildOfWorker().substr(0, own.size()), own);
+  test::TempFolder folder;
+  EXPECT_EQ(BuildIdOf(folder / "none"), "");
+  for (const std::string& text : {std::string(), std::string("no program"),
+                                  std::string("\x7f" "ELF\x02") + std::string(200, '\xff')}) {
+    std::ofstream(folder / "file", std::ios::binary) << text;
+    EXPECT_EQ(BuildIdOf(folder / "file"), "");
+  }
 }
 
 TEST(LinkProbes, WhatCannotBegin_IsSaidAtOnce) {

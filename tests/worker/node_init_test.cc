@@ -10,8 +10,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/growing_pause.h"
 #include "worker/init/dhcp_lease.h"
-#include "worker/init/growing_pause.h"
 #include "worker/init/log_sender.h"
 #include "worker/init/module_tables.h"
 #include "worker/init/node_config.h"

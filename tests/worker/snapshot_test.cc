@@ -245,7 +245,7 @@ class Session {
     PersistRequest request = *TakeSnapshot();
     request.snapshot.clear_device_time_us();
     request.snapshot.clear_kernels_launched();
-    request.snapshot.clear_kept();  // a Save's answer says how much was sent
+    request.snapshot.clear_unacknowledged();  // a Save's answer says how much was sent
     return store_->Keep(request);
   }
 

@@ -130,9 +130,10 @@ TEST_F(SnapshotWriterTest, MorePiecesThanAMessageMayHaveGoInSeveral) {
     proto::FromExecutor event;
     *event.mutable_store() = part;
     const std::string bytes = event.SerializeAsString();
-    EXPECT_LT(bytes.size(), kNodeEventBytesMax);
+    EXPECT_LT(bytes.size(), kFromExecutorBytesMax);
     EXPECT_TRUE(
-        wire::CheckFieldCount(bytes, *proto::FromExecutor::descriptor(), kNodeEventFieldsMax).ok());
+        wire::CheckFieldCount(bytes, *proto::FromExecutor::descriptor(), kFromExecutorFieldsMax)
+            .ok());
   }
 }
 

@@ -18,6 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "wire/tls/limits.h"
 
 namespace outboard::tls {
@@ -48,13 +49,7 @@ std::string TextOf(BIO* bio) {
 }
 
 // What a peer wrote, for messages.
-std::string Printable(std::string_view text) {
-  constexpr size_t kShownMax = 100;
-  std::string out(text.substr(0, kShownMax));
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
-  return out;
-}
+std::string Shown(std::string_view text) { return Printable(text, /*bytes_max=*/100); }
 
 std::string CommonNameOf(const X509_NAME* name) {
   const int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
@@ -63,7 +58,7 @@ std::string CommonNameOf(const X509_NAME* name) {
   const int size =
       ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
   if (size < 0) return "";
-  const std::string out = Printable({reinterpret_cast<char*>(text), static_cast<size_t>(size)});
+  const std::string out = Shown({reinterpret_cast<char*>(text), static_cast<size_t>(size)});
   OPENSSL_free(text);
   return out;
 }
@@ -76,7 +71,7 @@ absl::Time TimeOf(const ASN1_TIME* time) {
 
 std::string NameOf(const GENERAL_NAME& name) {
   if (name.type == GEN_DNS)
-    return Printable({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name.d.dNSName)),
+    return Shown({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name.d.dNSName)),
                       static_cast<size_t>(ASN1_STRING_length(name.d.dNSName))});
   if (name.type != GEN_IPADD) return "";
   const int size = ASN1_STRING_length(name.d.iPAddress);
@@ -156,7 +151,7 @@ std::string Certificate::key_id() const {
 std::string Certificate::serial() const {
   BIGNUM* const number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(get()), nullptr);
   char* const hex = number != nullptr ? BN_bn2hex(number) : nullptr;
-  std::string text = hex != nullptr ? Printable(hex) : "";
+  std::string text = hex != nullptr ? Shown(hex) : "";
   std::transform(text.begin(), text.end(), text.begin(), [](char c) {
     return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
   });

@@ -10,11 +10,12 @@
 namespace outboard::worker {
 namespace {
 
-// What is reserved comes off the whole, so that the part that no session has stays the same.
-int64_t SharedMemory(uint64_t reserved) {
+// Of each of `count` sessions. What is reserved comes off the whole, so that the part that no
+// session has stays the same.
+int64_t ShareOfMemory(uint64_t reserved, int count) {
   const int64_t all = runtime::DefaultMemoryBytesMax();
   const auto less = static_cast<double>(reserved) * 0.75;
-  return std::max(all / 8, all - static_cast<int64_t>(less));
+  return std::max(all / 8, all - static_cast<int64_t>(less)) / count;
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
                            : std::min(options.count_max, static_cast<int>(gpus_.size()))),
       host_memory_bytes_(options.memory_bytes_max > 0
                              ? options.memory_bytes_max
-                             : SharedMemory(options.memory_bytes_reserved) / count_),
+                             : ShareOfMemory(options.memory_bytes_reserved, count_)),
       in_service_(gpus_.size()) {
   for (uint32_t i = 0; i < gpus_.size(); ++i)
     telemetry::LogInfo("gpu_found", {{"device", i},
@@ -34,6 +35,10 @@ WorkerDevices::WorkerDevices(const WorkerDevicesOptions& options)
                                      {"model", gpus_[i].properties.name},
                                      {"memory_bytes", gpus_[i].properties.memory_bytes},
                                      {"served", static_cast<int>(i) < count_}});
+}
+
+void WorkerDevices::ReleaseReserved() {
+  if (options_.memory_bytes_max <= 0) host_memory_bytes_ = ShareOfMemory(/*reserved=*/0, count_);
 }
 
 int64_t WorkerDevices::MemoryOn(uint32_t device) const {
@@ -71,9 +76,18 @@ proto::Measured WorkerDevices::Measure(
   proto::Measured measured;
   const std::string what =
       !asked.test() ? "" : asked.without_rates() ? kTestAlone : kTestAndRates;
+  EarlyJoinTest::Results early;
+  if (asked.test() && options_.early_test != nullptr) early = options_.early_test->Take();
+  // One that did not end says nothing of the device: it is tested now.
+  const auto is_known = [&](uint32_t i) {
+    return i < early.size() && (early[i].ok() || absl::IsFailedPrecondition(early[i].status()));
+  };
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i),
-                                     asked.test() ? kTestWithin : kMeasureWithin, what);
+    auto rates = is_known(i) ? early[i]
+                             : MeasureDevice(command, EnvironmentOf(i), cores(i),
+                                             asked.test() ? kTestWithin : kMeasureWithin, what);
+    if (is_known(i) && rates.ok() && !asked.without_rates())
+      rates = MeasureDevice(command, EnvironmentOf(i), cores(i), kMeasureWithin);
     if (!rates.ok()) {
       telemetry::LogError("device_not_measured",
                           {{"device", i}, {"message", rates.status().ToString()}});

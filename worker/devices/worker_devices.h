@@ -4,9 +4,11 @@
 // Threads: any, but Measure and Describe on one.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "proto/fleet.pb.h"
 #include "runtime/devices.h"
 #include "worker/devices/devices_in_service.h"
+#include "worker/devices/early_join_test.h"
 
 namespace outboard::worker {
 
@@ -23,6 +26,7 @@ struct WorkerDevicesOptions {
   int count_max = 1;             // fewer, if there are not so many GPUs
   int64_t memory_bytes_max = 0;  // of a session; 0: what its GPU has, or a share of the machine's
   uint64_t memory_bytes_reserved = 0;  // of the machine's, which is not shared
+  std::shared_ptr<EarlyJoinTest> early_test = nullptr;  // of these devices; null: none was begun
 };
 
 class WorkerDevices {
@@ -36,14 +40,23 @@ class WorkerDevices {
   // Of a session on the device, there and on the host.
   int64_t MemoryOn(uint32_t device) const;
   int64_t host_memory_bytes() const { return host_memory_bytes_; }
+  // Sessions that begin from now on share what was reserved, too. Any thread.
+  void ReleaseReserved();
   // With which an executor has the device.
   std::vector<std::string> EnvironmentOf(uint32_t device) const;
 
   // Measures each device (device_rates.h) by `command`, one after the other; Describe has the
   // figures from then on. `cores`: those of a session's; empty: all.
-  // Where `asked.test`, they pass the join test before (join_test.h), or `fault` says what failed.
+  // Where `asked.test`, they pass the join test before (join_test.h), or `fault` says what failed;
+  // one that was begun early counts, once.
   proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
+
+  // Whether Measure will start nothing for that, so that other processes need not make room.
+  bool IsTestedEarly(const proto::Measure& asked) const {
+    return asked.test() && asked.without_rates() && options_.early_test != nullptr &&
+           options_.early_test->is_there();
+  }
 
   // Adds them, and which are out of service. `cores`: those that the sessions of a device have.
   void Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
@@ -61,7 +74,7 @@ class WorkerDevices {
   const WorkerDevicesOptions options_;
   const std::vector<runtime::ListedDevice> gpus_;
   const int count_;
-  const int64_t host_memory_bytes_;
+  std::atomic<int64_t> host_memory_bytes_;
   std::vector<proto::DeviceRates> rates_;  // empty: not measured
   DevicesInService in_service_;
   bool tested_ = false;  // all devices have passed the join test since this process started

@@ -29,6 +29,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How often the ranks of a group plan one graph. A kernel is chosen, then simpler in three steps;
+// those of a launch that is taken apart in two more.
+constexpr int kPlanAttemptsMax = 8;
+
 class CompiledEngine final : public Engine {
  public:
   CompiledEngine(KernelCompiler* compiler, std::unique_ptr<runtime::Device> device,
@@ -40,7 +44,8 @@ class CompiledEngine final : public Engine {
         kernels_(&this->device(), options.store, options.idle_compiler,
                  compiler->target().Fingerprint()),
         maker_(compiler, &this->device(), options, &kernels_),
-        idle_search_(options, &this->device(), compiler->target()) {}
+        idle_search_(options, &this->device(), compiler->target()),
+        plans_(options.plans_max) {}
 
   std::string kind() const override { return device().properties().kind; }
 
@@ -111,43 +116,81 @@ class CompiledEngine final : public Engine {
                                             std::span<const Binding> bindings,
                                             std::span<const int64_t> donated) {
     if (group() == nullptr) return PlanFor(id, sink, donated);
-    if (plans_.Has(PlanKey(id, donated))) {
-      OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated));
+    // A rank may have been within a Run when the last epoch ended, and another behind it.
+    if (const uint64_t epoch = group()->member().epoch; std::exchange(epoch_, epoch) != epoch) {
+      plans_.Clear();
+      simpler_.clear();
+    }
+    const PlanKey key(id, donated);
+    if (ExecutionPlan* const plan = plans_.Find(key); plan != nullptr) {
       if (IsTurnOfKernels(++plan->runs)) OB_RETURN_IF_ERROR(SwitchTogether(*plan));
       return plan;
     }
-    absl::StatusOr<ExecutionPlan*> plan = PlanTogether(id, sink, inputs, bindings, donated, true);
-    // One of them could not make a kernel with its Opts, and went on without.
-    if (absl::IsAborted(plan.status()))
-      plan = PlanTogether(id, sink, inputs, bindings, donated, false);
-    return plan;
+    for (int attempt = 1;; ++attempt) {
+      std::vector<SimplerKernel> made_simpler;
+      absl::StatusOr<std::unique_ptr<ExecutionPlan>> plan =
+          PlanTogether(sink, inputs, bindings, donated, made_simpler);
+      // Not before all ranks have it: it takes the place of another one.
+      if (plan.ok()) return Add(key, *std::move(plan));
+      if (!absl::IsAborted(plan.status())) return plan.status();
+      OB_RETURN_IF_ERROR(TakeSimpler(plan.status(), made_simpler, attempt));
+    }
   }
 
-  // The kernels are those that rank 0 has chosen; not `tuned`: that the compiler chooses.
+  // After `different`, that ranks have made different kernels: notes those that one of them could
+  // not make as they were asked for. Errors, equal on all ranks:
+  //   FAILED_PRECONDITION  each has made what it was asked for
+  //   ABORTED              they have tried kPlanAttemptsMax times, or nothing simpler is left
+  absl::Status TakeSimpler(const absl::Status& different,
+                           std::span<const SimplerKernel> made_simpler, int attempt) {
+    OB_ASSIGN_OR_RETURN(const std::vector<SimplerKernel> told,
+                        ShareSimpler(*group(), made_simpler));
+    if (told.empty())
+      return absl::FailedPreconditionError(
+          absl::StrCat(std::string(different.message()),
+                       ", and none was refused: their workers have different builds or devices"));
+    bool is_simpler = false;
+    for (const SimplerKernel& one : told) {
+      const auto [known, is_new] = simpler_.try_emplace(one.kernel, one.how);
+      is_simpler |= is_new || known->second < one.how;
+      known->second = std::max(known->second, one.how);
+    }
+    if (is_simpler && attempt < kPlanAttemptsMax) return absl::OkStatus();
+    return absl::AbortedError(
+        absl::StrCat(std::string(different.message()), ", after ", attempt,
+                     attempt == 1 ? " attempt" : " attempts"));
+  }
+
+  // The kernels are those that rank 0 has chosen, or simpler ones. Adds to `made_simpler` what this
+  // rank could not make as it was asked for.
   // Errors: ABORTED  on all ranks: they have made different ones
-  absl::StatusOr<ExecutionPlan*> PlanTogether(const GraphId& id, const UOp* sink,
-                                              const std::vector<DeviceArrayPtr>& inputs,
-                                              std::span<const Binding> bindings,
-                                              std::span<const int64_t> donated, bool tuned) {
+  absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanTogether(
+      const UOp* sink, const std::vector<DeviceArrayPtr>& inputs,
+      std::span<const Binding> bindings, std::span<const int64_t> donated,
+      std::vector<SimplerKernel>& made_simpler) {
     bool is_shared = false;  // once: ranks may have several lists, and not the same number of them
     const auto share = [&](const std::vector<KernelVersion>& mine)
         -> absl::StatusOr<std::vector<KernelVersion>> {
       if (std::exchange(is_shared, true)) return std::vector<KernelVersion>();
-      return ShareVersions(*group(), tuned ? mine : std::vector<KernelVersion>());
+      return ShareVersions(*group(), mine);
     };
-    const auto try_it = [&]() -> absl::StatusOr<ExecutionPlan*> {
-      OB_ASSIGN_OR_RETURN(ExecutionPlan * plan, PlanFor(id, sink, donated, share, tuned));
+    const auto try_it = [&]() -> absl::StatusOr<std::unique_ptr<ExecutionPlan>> {
+      OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan,
+                          maker_.Make({.sink = sink,
+                                       .donated = donated,
+                                       .tuned = group()->member().rank == 0,
+                                       .trace = trace_,
+                                       .share = share,
+                                       .simpler = &simpler_,
+                                       .made_simpler = &made_simpler}));
       OB_ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> dims_of, DimsOf(sink, bindings));
       OB_RETURN_IF_ERROR(CheckRoom(*plan, sink, dims_of, inputs));
       return plan;
     };
-    const absl::StatusOr<ExecutionPlan*> plan = try_it();
+    absl::StatusOr<std::unique_ptr<ExecutionPlan>> plan = try_it();
     if (!is_shared) OB_RETURN_IF_ERROR(share({}).status());  // the others wait for it
     const uint64_t made = plan.ok() ? KernelsOf(**plan) : 0;
-    if (absl::Status agreed = Agree(*group(), plan.status(), made); !agreed.ok()) {
-      plans_.Forget(PlanKey(id, donated));  // all ranks ask each other again
-      return agreed;
-    }
+    OB_RETURN_IF_ERROR(Agree(*group(), plan.status(), made));
     return plan;
   }
 
@@ -469,20 +512,18 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  // Whether this process chooses the Opts of its kernels; in a group rank 0 does for all.
-  bool Chooses() const { return group() == nullptr || group()->member().rank == 0; }
-
+  // Outside a group.
   absl::StatusOr<ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
-                                         std::span<const int64_t> donated,
-                                         PlanRequest::Share share = nullptr, bool tuned = true) {
+                                         std::span<const int64_t> donated) {
     const PlanKey key(id, donated);
     if (ExecutionPlan* const known = plans_.Find(key); known != nullptr) return known;
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan,
-                        maker_.Make({.sink = sink,
-                                     .donated = donated,
-                                     .tuned = tuned && Chooses(),
-                                     .trace = trace_,
-                                     .share = std::move(share)}));
+    OB_ASSIGN_OR_RETURN(
+        std::unique_ptr<ExecutionPlan> plan,
+        maker_.Make({.sink = sink, .donated = donated, .tuned = true, .trace = trace_}));
+    return Add(key, std::move(plan));
+  }
+
+  ExecutionPlan* Add(const PlanKey& key, std::unique_ptr<ExecutionPlan> plan) {
     ++stats_.plans_made;
     return plans_.Add(key, std::move(plan));
   }
@@ -494,6 +535,9 @@ class CompiledEngine final : public Engine {
   PlanMaker maker_;
   IdleSearch idle_search_;
   KnownPlans plans_;
+  // In a group.
+  uint64_t epoch_ = 0;      // that the plans are of
+  SimplerKernels simpler_;  // as all ranks make them, since one cannot as they were chosen
   std::vector<runtime::DeviceAddress> arguments_;  // of launches; kept, as it is filled often
   std::vector<runtime::KernelLaunch> together_;    // likewise
   // Since the last wait, with a watch only.

@@ -3,6 +3,7 @@
 // by kernel id, so that graphs share equal kernels.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -28,6 +29,7 @@ struct CompiledEngineOptions {
   // it; no flag does.
   std::optional<double> search_seconds_max = {};
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
+  size_t plans_max = 256;               // kept; the one that was not used for longest goes
   LaunchWatch* launch_watch = nullptr;  // is told what is waited for; nullptr: nobody
 };
 

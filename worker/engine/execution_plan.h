@@ -51,13 +51,14 @@ struct PlanKey {
   }
 };
 
-// The plans of a session. At most kPlansMax; the one that was not used for longest goes.
+// The plans of a session. At most `plans_max`; the one that was not used for longest goes. The
+// ranks of a group add and find the same plans in the same order, so the same one goes on all.
 class KnownPlans {
  public:
-  static constexpr size_t kPlansMax = 256;
+  // Requires plans_max > 0.
+  explicit KnownPlans(size_t plans_max) : plans_max_(plans_max) {}
 
-  bool Has(const PlanKey& key) const { return plans_.contains(key); }
-  // nullptr: not known. Valid until the next Add or Forget.
+  // nullptr: not known. Valid until the next Add or Clear.
   ExecutionPlan* Find(const PlanKey& key) {
     const auto found = plans_.find(key);
     if (found == plans_.end()) return nullptr;
@@ -65,15 +66,16 @@ class KnownPlans {
     return found->second.plan.get();
   }
   ExecutionPlan* Add(const PlanKey& key, std::unique_ptr<ExecutionPlan> plan) {
-    if (plans_.size() >= kPlansMax) Forget(PlanKey(uses_.front()));
+    if (plans_.size() >= plans_max_) {
+      plans_.erase(uses_.front());
+      uses_.pop_front();
+    }
     const auto use = uses_.insert(uses_.end(), key);
     return plans_.emplace(key, KnownPlan{std::move(plan), use}).first->second.plan.get();
   }
-  void Forget(const PlanKey& key) {
-    const auto found = plans_.find(key);
-    if (found == plans_.end()) return;
-    uses_.erase(found->second.use);
-    plans_.erase(found);
+  void Clear() {
+    plans_.clear();
+    uses_.clear();
   }
 
  private:
@@ -81,6 +83,7 @@ class KnownPlans {
     std::unique_ptr<ExecutionPlan> plan;
     std::list<PlanKey>::iterator use;
   };
+  const size_t plans_max_;
   absl::flat_hash_map<PlanKey, KnownPlan> plans_;
   std::list<PlanKey> uses_;  // the latest last
 };

@@ -38,7 +38,7 @@ PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
                  device, tuning);
 }
 
-absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(Graph& graph,
+absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(const PlanRequest& request, Graph& graph,
                                                           const schedule::Schedule& schedule,
                                                           std::vector<WantedKernel>& wanted,
                                                           Kernels& kernels) {
@@ -49,6 +49,10 @@ absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(Graph& graph,
     if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(ast, 4000).c_str());
     OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(ast));
     one.id = encoded.id;
+    if (one.copies > 1 && request.SimplerOf(one.id) == Simpler::kOneByOne) {
+      one.refused = true;
+      continue;
+    }
     const auto [place, fresh] = kernels.try_emplace(encoded.id);
     if (!fresh) continue;  // a twin
     place->second = kernels_->Find(encoded.id);
@@ -60,14 +64,18 @@ absl::StatusOr<PlanMaker::Missing> PlanMaker::FindMissing(Graph& graph,
   return missing;
 }
 
-void PlanMaker::ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tuned,
+void PlanMaker::ChooseOpts(const PlanRequest& request, const std::vector<WantedKernel>& wanted,
                            Missing& missing) {
+  const bool is_tuned = tuner_.has_value() && request.tuned;
   std::vector<Tuner::Kernel> tuned;  // those whose Opts nobody has pinned
   std::vector<size_t> places;        // of these, in `missing`
   if (is_tuned) tuner_->BeginPlan();
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
     const MissingKernel& kernel = missing.kernels[i];
-    if (const auto pinned = kernels_->PinnedOpts(wanted[kernel.wanted].id); pinned.has_value()) {
+    const GraphId& id = wanted[kernel.wanted].id;
+    if (const std::optional<Simpler> simpler = request.SimplerOf(id); simpler.has_value()) {
+      if (*simpler != Simpler::kCompilersOpts) missing.sources[i].opts = "";
+    } else if (const auto pinned = kernels_->PinnedOpts(id); pinned.has_value()) {
       missing.sources[i].opts = *pinned;
     } else if (is_tuned) {
       tuned.push_back({kernel.ast, kernel.name});
@@ -82,20 +90,20 @@ void PlanMaker::ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tune
   }
 }
 
-absl::Status PlanMaker::TakeShared(const PlanRequest::Share& share,
+absl::Status PlanMaker::TakeShared(const PlanRequest& request,
                                    const std::vector<WantedKernel>& wanted,
                                    Missing& missing) const {
   std::vector<KernelVersion> mine;
   for (size_t i = 0; i < missing.kernels.size(); ++i)
     if (missing.sources[i].opts.has_value())
       mine.push_back({wanted[missing.kernels[i].wanted].id, missing.sources[i].opts});
-  OB_ASSIGN_OR_RETURN(const std::vector<KernelVersion> all, share(mine));
+  OB_ASSIGN_OR_RETURN(const std::vector<KernelVersion> all, request.share(mine));
   absl::flat_hash_map<GraphId, std::optional<std::string>> chosen;
   for (const KernelVersion& version : all) chosen[version.kernel] = version.opts;
   for (size_t i = 0; i < missing.kernels.size(); ++i) {
     const GraphId& id = wanted[missing.kernels[i].wanted].id;
-    // What a replay requires is the same on all ranks.
-    if (kernels_->PinnedOpts(id).has_value()) continue;
+    // What a replay requires is the same on all ranks, and so is what one of them cannot make.
+    if (request.SimplerOf(id).has_value() || kernels_->PinnedOpts(id).has_value()) continue;
     const auto found = chosen.find(id);
     missing.sources[i].opts = found == chosen.end() ? std::nullopt : found->second;
     missing.kernels[i].is_tuned = tuner_.has_value() && missing.sources[i].opts.has_value();
@@ -128,9 +136,15 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
                                               const std::vector<int>& results,
                                               std::vector<WantedKernel>& wanted,
                                               Kernels& kernels) {
-  OB_ASSIGN_OR_RETURN(Missing missing, FindMissing(graph, schedule, wanted, kernels));
-  ChooseOpts(wanted, tuner_.has_value() && request.tuned, missing);
-  if (request.share) OB_RETURN_IF_ERROR(TakeShared(request.share, wanted, missing));
+  OB_ASSIGN_OR_RETURN(Missing missing, FindMissing(request, graph, schedule, wanted, kernels));
+  ChooseOpts(request, wanted, missing);
+  if (request.share) OB_RETURN_IF_ERROR(TakeShared(request, wanted, missing));
+  std::vector<std::optional<std::string>> asked;
+  for (const KernelSource& source : missing.sources) asked.push_back(source.opts);
+  const auto tell = [&](size_t i, Simpler how) {
+    if (request.made_simpler != nullptr)
+      request.made_simpler->push_back({wanted[missing.kernels[i].wanted].id, how});
+  };
   const uint64_t compile_ns = request.trace != nullptr ? request.trace->Now() : 0;
   std::vector<absl::StatusOr<CompiledKernel>> compiled = Compile(missing.sources);
   if (request.trace != nullptr)
@@ -142,6 +156,7 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
     const WantedKernel& one = wanted[missing.kernels[i].wanted];
     if (one.copies == 1) return false;
     for (WantedKernel& other : wanted) other.refused |= other.id == one.id;
+    tell(i, Simpler::kOneByOne);
     return true;
   };
   const auto about = [&](const absl::Status& status, size_t i) {
@@ -174,6 +189,8 @@ absl::StatusOr<size_t> PlanMaker::MakeKernels(const PlanRequest& request, Graph&
       tuner_->Strike({kernel.ast, kernel.name}, *first);
     if (!loaded[o].ok() && without_copies(i)) continue;
     OB_RETURN_IF_ERROR(about(loaded[o].status(), i));
+    if (source.opts != asked[i])
+      tell(i, source.opts.has_value() ? Simpler::kPlainLoops : Simpler::kCompilersOpts);
     const GraphId& id = wanted[missing.kernels[i].wanted].id;
     kernels[id] = kernels_->Add(id, std::move(source), std::move(missing.kernels[i].name),
                                 *std::move(loaded[o]));

@@ -42,6 +42,16 @@ struct PlanRequest {
   using Share = std::function<absl::StatusOr<std::vector<KernelVersion>>(
       const std::vector<KernelVersion>& mine)>;
   Share share = nullptr;
+  // In a group: kernels that are made simpler from the beginning, also those that are pinned, and
+  // those that this device takes only simpler than they were asked for.
+  const SimplerKernels* simpler = nullptr;
+  std::vector<SimplerKernel>* made_simpler = nullptr;
+
+  std::optional<Simpler> SimplerOf(const GraphId& kernel) const {
+    if (simpler == nullptr) return std::nullopt;
+    const auto found = simpler->find(kernel);
+    return found == simpler->end() ? std::nullopt : std::optional(found->second);
+  }
 };
 
 class PlanMaker {
@@ -76,10 +86,12 @@ class PlanMaker {
                                      const std::vector<int>& results,
                                      std::vector<WantedKernel>& wanted, Kernels& kernels);
   // Sets the ids of `wanted` and adds what other plans have loaded; returns the rest.
-  absl::StatusOr<Missing> FindMissing(Graph& graph, const schedule::Schedule& schedule,
+  absl::StatusOr<Missing> FindMissing(const PlanRequest& request, Graph& graph,
+                                      const schedule::Schedule& schedule,
                                       std::vector<WantedKernel>& wanted, Kernels& kernels);
-  void ChooseOpts(const std::vector<WantedKernel>& wanted, bool is_tuned, Missing& missing);
-  absl::Status TakeShared(const PlanRequest::Share& share, const std::vector<WantedKernel>& wanted,
+  void ChooseOpts(const PlanRequest& request, const std::vector<WantedKernel>& wanted,
+                  Missing& missing);
+  absl::Status TakeShared(const PlanRequest& request, const std::vector<WantedKernel>& wanted,
                           Missing& missing) const;
   // Where one with Opts cannot be compiled, without them; `sources` then says so.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(std::vector<KernelSource>& sources);

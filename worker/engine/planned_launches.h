@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/device.h"
@@ -23,6 +25,20 @@ struct WantedKernel {
   GraphId id;            // of the kernel in so many copies
   bool refused = false;  // nobody compiles it, or the device does not take it
 };
+
+// How a kernel is made that some device does not take as it was chosen. The ranks of a group make
+// the same kernels, so what one of them cannot make is made simpler on all. Each step is simpler
+// than those before it.
+enum class Simpler : uint8_t {
+  kCompilersOpts = 1,  // with the Opts that the compiler chooses
+  kPlainLoops = 2,     // with no Opts
+  kOneByOne = 3,       // one that is in several copies: each copy is a launch
+};
+struct SimplerKernel {
+  GraphId kernel;
+  Simpler how = Simpler::kCompilersOpts;
+};
+using SimplerKernels = absl::flat_hash_map<GraphId, Simpler>;  // looked up, never walked
 
 std::vector<WantedKernel> WantedBy(const schedule::Schedule& schedule);
 

@@ -36,6 +36,22 @@ absl::Status Broadcast(collective::Collective& group, std::span<const char> send
   return group.Wait(id);
 }
 
+// Of `send`, as long on all ranks, from all to all.
+absl::Status AllGather(collective::Collective& group, std::span<const char> send,
+                       std::span<char> receive) {
+  const collective::BlockTransfer transfer{collective::TransferPattern::kAllGather,
+                                           group.member().ranks(), 1, 0, send, receive};
+  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.Start({&transfer, 1}));
+  return group.Wait(id);
+}
+
+// A SimplerKernel on its way.
+struct SimplerBytes {
+  std::array<uint8_t, sizeof(GraphId::bytes)> kernel{};
+  uint8_t how = 0;
+};
+static_assert(sizeof(SimplerBytes) == sizeof(GraphId::bytes) + 1);
+
 }  // namespace
 
 absl::Status Transfers::Start(int bucket) {
@@ -94,15 +110,8 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint
   const std::string text(mine.message());
   std::memcpy(fare.message, text.data(), std::min(text.size(), kMessageBytes - 1));
   std::vector<Fare> all(static_cast<size_t>(ranks));
-  const collective::BlockTransfer transfer{
-      collective::TransferPattern::kAllGather,
-      ranks,
-      1,
-      0,
-      {reinterpret_cast<const char*>(&fare), sizeof fare},
-      {reinterpret_cast<char*>(all.data()), all.size() * sizeof(Fare)}};
-  OB_ASSIGN_OR_RETURN(const collective::TransferId id, group.Start({&transfer, 1}));
-  OB_RETURN_IF_ERROR(group.Wait(id));
+  OB_RETURN_IF_ERROR(AllGather(group, {reinterpret_cast<const char*>(&fare), sizeof fare},
+                               {reinterpret_cast<char*>(all.data()), all.size() * sizeof(Fare)}));
   OB_RETURN_IF_ERROR(mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     Fare& of_rank = all[rank];
@@ -142,10 +151,42 @@ absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective&
     return absl::InvalidArgumentError("what rank 0 tells of kernels cannot be read");
   std::vector<KernelVersion> versions;
   for (const proto::KernelUse& use : message.kernels()) {
-    OB_ASSIGN_OR_RETURN(KernelUseRecord record, PlanLogEntryFromWire(use));
+    OB_ASSIGN_OR_RETURN(KernelUseRecord record, KernelUseFromWire(use));
     versions.push_back(std::move(record.version));
   }
   return versions;
+}
+
+absl::StatusOr<std::vector<SimplerKernel>> ShareSimpler(collective::Collective& group,
+                                                        std::span<const SimplerKernel> mine) {
+  mine = mine.first(std::min(mine.size(), static_cast<size_t>(kSharedSimplerMax)));
+  const auto ranks = static_cast<size_t>(group.member().ranks());
+  const auto own = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> counts(ranks);
+  OB_RETURN_IF_ERROR(
+      AllGather(group, {reinterpret_cast<const char*>(&own), sizeof own},
+                {reinterpret_cast<char*>(counts.data()), ranks * sizeof(int64_t)}));
+  for (const int64_t count : counts)  // it came from another process
+    if (count < 0 || count > kSharedSimplerMax)
+      return absl::InvalidArgumentError(absl::StrCat("a rank tells of ", count, " kernels"));
+  const auto most = static_cast<size_t>(*std::ranges::max_element(counts));
+  std::vector<SimplerKernel> told;
+  if (most == 0) return told;
+  std::vector<SimplerBytes> send(most), all(most * ranks);
+  for (size_t i = 0; i < mine.size(); ++i)
+    send[i] = {mine[i].kernel.bytes, static_cast<uint8_t>(mine[i].how)};
+  OB_RETURN_IF_ERROR(
+      AllGather(group, {reinterpret_cast<const char*>(send.data()), most * sizeof(SimplerBytes)},
+                {reinterpret_cast<char*>(all.data()), all.size() * sizeof(SimplerBytes)}));
+  for (size_t rank = 0; rank < ranks; ++rank)
+    for (size_t i = 0; i < static_cast<size_t>(counts[rank]); ++i) {
+      const SimplerBytes& one = all[rank * most + i];
+      const auto how = static_cast<Simpler>(one.how);
+      if (how < Simpler::kCompilersOpts || how > Simpler::kOneByOne)
+        return absl::InvalidArgumentError("what a rank tells of kernels cannot be read");
+      told.push_back({GraphId{one.kernel}, how});
+    }
+  return told;
 }
 
 }  // namespace outboard::worker

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/collective/collective.h"
 #include "runtime/device.h"
+#include "worker/engine/planned_launches.h"
 #include "worker/session/kernel_use_log.h"
 
 namespace outboard::worker {
@@ -57,5 +59,12 @@ absl::Status Agree(collective::Collective& group, const absl::Status& mine, uint
 absl::StatusOr<std::vector<KernelVersion>> ShareVersions(collective::Collective& group,
                                                          const std::vector<KernelVersion>& mine);
 inline constexpr int64_t kSharedVersionBytesMax = int64_t{4} << 20;
+
+// Returns what all ranks pass, in their order. All call it at the same point. Of more than
+// kSharedSimplerMax of one rank the first are told.
+// Errors: as collective::Collective; INVALID_ARGUMENT  what came is no list of them
+absl::StatusOr<std::vector<SimplerKernel>> ShareSimpler(collective::Collective& group,
+                                                        std::span<const SimplerKernel> mine);
+inline constexpr int64_t kSharedSimplerMax = 4096;
 
 }  // namespace outboard::worker

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "telemetry/log.h"
+#include "worker/groups/build_id.h"
 #include "worker/groups/link_speed.h"
 
 namespace outboard::worker {
@@ -16,6 +17,7 @@ void DescribeGroups(int devices, const GroupLinks* links, proto::Register& entry
     entry.set_data_address(links->address());
     entry.set_measures_links(true);
   }
+  entry.set_version(BuildOfWorker());
   if (devices < 2) return;
   static const absl::StatusOr<LinkSpeed> speed = MeasureLink();
   if (!speed.ok()) {

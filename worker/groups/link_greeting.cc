@@ -3,11 +3,11 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 
 #include <cstring>
 
 #include "base/check.h"
+#include "base/random_bytes.h"
 
 namespace outboard::worker {
 namespace {
@@ -44,13 +44,6 @@ bool AreSame(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-absl::StatusOr<std::string> Nonce() {
-  std::string nonce(kNonceBytes, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), kNonceBytes) != 1)
-    return absl::UnavailableError("the system gives no random bytes");
-  return nonce;
-}
-
 template <typename T>
 void Append(std::string& to, T number) {
   to.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -59,7 +52,7 @@ void Append(std::string& to, T number) {
 }  // namespace
 
 absl::StatusOr<std::string> MakeChallenge() {
-  OB_ASSIGN_OR_RETURN(const std::string nonce, Nonce());
+  OB_ASSIGN_OR_RETURN(const std::string nonce, RandomBytes(kNonceBytes));
   return std::string(kBegins) + nonce;
 }
 
@@ -70,7 +63,7 @@ bool IsChallenge(std::string_view bytes) {
 absl::StatusOr<std::string> MakeClaim(const LinkName& name, std::string_view challenge,
                                       std::string_view attach_token) {
   OB_CHECK(name.session_id.size() == kSessionBytes);
-  OB_ASSIGN_OR_RETURN(const std::string nonce, Nonce());
+  OB_ASSIGN_OR_RETURN(const std::string nonce, RandomBytes(kNonceBytes));
   std::string claim = name.session_id;
   Append(claim, name.placement);
   Append(claim, name.from);

@@ -20,7 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kProbeMost{20};  // a partner may stand still
 constexpr size_t kIdBytes = 16, kTokenBytesMax = 64;
 
 // Neither leaves before the other has all that it needs for its measurement: what is on its way
@@ -41,9 +40,12 @@ void Part(collective::Collective& rank) {
 LinkProbes::~LinkProbes() {
   {
     std::lock_guard lock(mutex_);
+    stopping_ = true;
     for (Probe& probe : probes_)
       if (!probe.is_over) probe.rank->Abort(absl::CancelledError("the worker stops"));
   }
+  changed_.notify_all();
+  if (watch_.joinable()) watch_.join();
   for (Probe& probe : probes_) probe.thread.join();
 }
 
@@ -58,16 +60,35 @@ void LinkProbes::Report(const proto::MeasureLink& command, double bytes_per_s,
   tell_(event);
 }
 
-// Under mutex_. Joins those that are over, and ends those that have taken too long.
-void LinkProbes::EndOldOnes() {
+// Under mutex_.
+void LinkProbes::JoinThoseThatAreOver() {
   for (auto at = probes_.begin(); at != probes_.end();) {
     const auto probe = at++;
-    if (probe->is_over) {
-      probe->thread.join();
-      probes_.erase(probe);
-    } else if (Clock::now() - probe->begun > kProbeMost) {
-      probe->rank->Abort(absl::DeadlineExceededError("the partner stands still"));
+    if (!probe->is_over) continue;
+    probe->thread.join();
+    probes_.erase(probe);
+  }
+}
+
+// On a thread of its own: ends those that take too long when their time has come.
+void LinkProbes::WatchTime() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    JoinThoseThatAreOver();
+    std::optional<Clock::time_point> next;
+    for (Probe& probe : probes_) {
+      if (probe.is_over || probe.is_ended) continue;
+      if (probe.until <= Clock::now()) {
+        probe.is_ended = true;
+        probe.rank->Abort(absl::DeadlineExceededError("the partner stands still"));
+      } else if (!next || probe.until < *next) {
+        next = probe.until;
+      }
     }
+    if (next)
+      changed_.wait_until(lock, *next);
+    else
+      changed_.wait(lock);
   }
 }
 
@@ -111,16 +132,17 @@ absl::Status LinkProbes::Connect(const proto::MeasureLink& command, Probe& probe
 
 void LinkProbes::Begin(const proto::MeasureLink& command) {
   std::lock_guard lock(mutex_);
-  EndOldOnes();
+  JoinThoseThatAreOver();
   absl::Status begun = probes_.size() < kProbesMax
                            ? absl::OkStatus()
                            : absl::ResourceExhaustedError("other links are being measured");
   if (begun.ok()) {
     Probe& probe = probes_.emplace_back();
-    probe.begun = Clock::now();
+    probe.until = Clock::now() + within_;
     begun = Connect(command, probe);
     if (begun.ok()) {
       try {
+        if (!watch_.joinable()) watch_ = std::thread([this] { WatchTime(); });
         probe.thread = std::thread([this, command, &probe] {
           const absl::StatusOr<LinkSpeed> speed = MeasureLinkOf(*probe.rank);
           if (speed.ok()) Part(*probe.rank);
@@ -131,7 +153,9 @@ void LinkProbes::Begin(const proto::MeasureLink& command) {
           Report(command, speed.ok() ? speed->bytes_per_s : 0, speed.ok() ? speed->message_s : 0);
           std::lock_guard over(mutex_);
           probe.is_over = true;
+          changed_.notify_all();
         });
+        changed_.notify_all();
       } catch (const std::system_error& error) {
         links_->Remove(probe.group);
         begun = absl::UnavailableError(error.what());

@@ -24,10 +24,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/growing_pause.h"
 #include "base/hex.h"
 #include "base/host_port.h"
 #include "base/sha256.h"
-#include "worker/init/growing_pause.h"
 
 namespace outboard::worker {
 namespace {

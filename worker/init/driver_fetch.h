@@ -24,7 +24,7 @@ struct FetchOptions {
   uint64_t bytes = 0;  // that it has
   std::string path;    // where it is written; nothing is there unless the call succeeds
   int tries_max = 0;   // connections in a row that bring nothing new; 0: any number, for ever
-  double pause_first_s = 1, pause_most_s = 60;  // between those: worker/init/growing_pause.h
+  double pause_first_s = 1, pause_most_s = 60;  // between those: base/growing_pause.h
   double patience_s = 20;  // in which nothing comes, and in which a name is to be looked up
   // Of one connection: a server that sends a byte now and then is asked anew.
   double connection_within_s = 1800;

@@ -128,10 +128,8 @@ absl::Status LoadModule(const std::string& path) {
   return status;
 }
 
-absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
-                       const std::string& kernel, const std::string& node_folder,
-                       std::stop_token stop,
-                       std::function<void(const absl::Status& why)> on_pause) {
+absl::Status CheckDriver(const proto::NodeDriver& driver, const std::string& boot_server,
+                         const std::string& kernel) {
   OB_RETURN_IF_ERROR(CheckDriverKernel(driver.kernel(), kernel));
   if (boot_server.empty())
     return absl::InvalidArgumentError(
@@ -140,6 +138,14 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
     return absl::ResourceExhaustedError(
         absl::StrCat("the driver has ", driver.bytes(),
                      " bytes, more than half of this machine's memory, where it is kept"));
+  return absl::OkStatus();
+}
+
+absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
+                       const std::string& kernel, const std::string& node_folder,
+                       std::stop_token stop,
+                       std::function<void(const absl::Status& why)> on_pause) {
+  OB_RETURN_IF_ERROR(CheckDriver(driver, boot_server, kernel));
   const std::string file = absl::StrCat(node_folder, "/", kDriverFile),
                     mounted = absl::StrCat(node_folder, "/", kDriverFolder);
   // Of a worker that ended on its way here.
@@ -173,7 +179,7 @@ uint64_t DriverMemoryBytes(const std::string& node_folder, const proto::NodeDriv
   const uintmax_t bytes =
       std::filesystem::file_size(absl::StrCat(node_folder, "/", kDriverFile), error);
   if (!libraries.empty()) return error ? 0 : bytes;
-  return named != nullptr && FitsInMemory(*named) ? named->bytes() : 0;
+  return named != nullptr ? named->bytes() : 0;
 }
 
 std::string DriverLibraries(const std::string& node_folder) {

@@ -38,11 +38,17 @@ absl::Status CheckDriverKernel(const std::string& of_driver, const std::string& 
 // Errors: INVALID_ARGUMENT  a name that leaves the folder, or too many
 absl::StatusOr<std::vector<std::string>> ModulesOf(const std::string& mounted);
 
+// Whether this machine can have the driver, as far as is known before it is fetched.
+// Errors: FAILED_PRECONDITION  it is for another kernel
+//         INVALID_ARGUMENT     no `boot_server` says where it is
+//         RESOURCE_EXHAUSTED   its file would have more than half of this machine's memory
+absl::Status CheckDriver(const proto::NodeDriver& driver, const std::string& boot_server,
+                         const std::string& kernel);
+
 // Fetches `driver` from `boot_server`, checks it and mounts it in `node_folder`; loads its modules.
 // `stop` ends the fetch, which otherwise goes on for ever while the server's answer is "not now";
 // `on_pause` is told why before each pause.
-// Errors: those of FetchByDigest and CheckDriverKernel
-//         RESOURCE_EXHAUSTED  its file would have more than half of this machine's memory
+// Errors: those of CheckDriver, FetchByDigest and CheckDriverKernel
 //         UNAVAILABLE  it cannot be mounted, or a module is not loaded
 //         UNIMPLEMENTED  this build fetches none (OUTBOARD_VIZ)
 absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_server,
@@ -51,7 +57,7 @@ absl::Status UseDriver(const proto::NodeDriver& driver, const std::string& boot_
                        std::function<void(const absl::Status& why)> on_pause);
 
 // What the file of a driver takes of the memory that sessions would have: it is kept in memory.
-// `named`: the one that is to be fetched, if any.
+// `named`: the one that is to be fetched, if any, which CheckDriver has found good.
 uint64_t DriverMemoryBytes(const std::string& node_folder, const proto::NodeDriver* named);
 
 // The folder of shared libraries of a driver that is mounted and loaded; "": none is.

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/printable.h"
 
 namespace outboard::worker {
 namespace {
@@ -31,11 +32,9 @@ constexpr std::string_view kNoSerials[] = {"not_specified",
                                            "123456789"};
 
 std::string Line(const std::string& path) {
-  std::string text(absl::StripAsciiWhitespace(FileText(path, 4096)));
-  text.resize(std::min(text.size(), kTextMax));
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
+  const std::string text = FileText(path, 4096);
+  const absl::string_view line = absl::StripAsciiWhitespace(text);
+  return Printable({line.data(), line.size()}, kTextMax);
 }
 
 std::vector<std::string> Entries(const std::string& folder) {

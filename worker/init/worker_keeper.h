@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/init/growing_pause.h"
+#include "base/growing_pause.h"
 #include "worker/init/node_log.h"
 
 namespace outboard::worker {

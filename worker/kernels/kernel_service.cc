@@ -25,8 +25,8 @@
 #include "proto/executor.pb.h"
 #include "telemetry/counters.h"
 #include "worker/compile/compile_messages.h"
+#include "worker/compile/compile_pool.h"
 #include "worker/compile/compile_process.h"
-#include "worker/compile/compile_processes.h"
 #include "worker/compile/object_cache.h"
 #include "worker/compile/object_folder.h"
 #include "worker/compile/rewrite_log.h"
@@ -69,7 +69,7 @@ class ServedCompilers {
         stop_fd_(stop_fd),
         cores_(options.cores),
         target_(HostTargetOn(cores_)) {
-    if (options.warm) StartBox();
+    if (options.warm) StartProcess();
   }
 
   void Keep(const AccountFiles& files) {
@@ -83,7 +83,7 @@ class ServedCompilers {
     cores_ = cores;
     candidates_.reset();
     idle_.reset();
-    if (box_ != nullptr) box_->MoveTo(cores_);
+    if (compile_process_ != nullptr) compile_process_->MoveTo(cores_);
     if (!names_target_) SetTarget(HostTargetOn(cores_));
   }
 
@@ -144,8 +144,8 @@ class ServedCompilers {
     return {digest.begin(), digest.end()};
   }
 
-  void StartBox() {
-    box_ = std::make_unique<CompileProcess>(CompileProcessOptions{
+  void StartProcess() {
+    compile_process_ = std::make_unique<CompileProcess>(CompileProcessOptions{
         .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_});
   }
 
@@ -158,7 +158,7 @@ class ServedCompilers {
       on_stored = [disk = files_.disk](int64_t bytes) { disk->StoredObject(bytes); };
     if (options_.names_target)
       linked_.emplace(ObjectFolderOptions{files_.objects, files_.objects_bytes_max, on_stored});
-    if (box_ == nullptr) return;
+    if (compile_process_ == nullptr) return;
     ObjectCacheOptions options{.folder = files_.objects,
                                .compiler = CompilerIdentity(program_, target_),
                                .bytes_max = files_.objects_bytes_max,
@@ -167,15 +167,15 @@ class ServedCompilers {
                                  pollfd waited{fd, POLLIN, 0};
                                  return poll(&waited, 1, 0) > 0;
                                }};
-    cache_ = std::make_unique<ObjectCache>(box_.get(), std::move(options));
+    cache_ = std::make_unique<ObjectCache>(compile_process_.get(), std::move(options));
   }
 
   void SetTarget(Target target) {
     target_ = std::move(target);
     candidates_.reset();
     idle_.reset();
-    if (box_ == nullptr) return;
-    box_->SetTarget(target_);
+    if (compile_process_ == nullptr) return;
+    compile_process_->SetTarget(target_);
     OpenCache();
   }
 
@@ -233,7 +233,7 @@ class ServedCompilers {
   }
 
   KernelCompiler& CompilerFor(proto::CompileKernels::Purpose purpose) {
-    const CompileProcessesOptions options{
+    const CompilePoolOptions options{
         .program = program_, .target = target_, .stop_fd = stop_fd_, .cores = cores_};
     switch (purpose) {
       case proto::CompileKernels::CANDIDATES:
@@ -241,18 +241,18 @@ class ServedCompilers {
         return *candidates_;
       case proto::CompileKernels::IDLE:
         if (!idle_.has_value()) {
-          CompileProcessesOptions one = options;
+          CompilePoolOptions one = options;
           one.count = 1;
           idle_.emplace(one);
         }
         return *idle_;
       default:
-        if (box_ == nullptr) {
-          StartBox();
+        if (compile_process_ == nullptr) {
+          StartProcess();
           OpenCache();
         }
         if (cache_ != nullptr) return *cache_;
-        return *box_;
+        return *compile_process_;
     }
   }
 
@@ -264,10 +264,10 @@ class ServedCompilers {
   bool names_target_ = false;  // the process has
   std::string target_bytes_;   // as it did
   AccountFiles files_;
-  std::unique_ptr<CompileProcess> box_;
-  std::unique_ptr<ObjectCache> cache_;  // before box_
+  std::unique_ptr<CompileProcess> compile_process_;
+  std::unique_ptr<ObjectCache> cache_;  // before compile_process_
   std::optional<ObjectFolder> linked_;
-  std::optional<CompileProcesses> candidates_, idle_;
+  std::optional<CompilePool> candidates_, idle_;
   std::map<Sha256Digest, int> searched_;  // candidates of each kernel
 };
 

@@ -15,9 +15,9 @@
 // Stop. Whatever makes the socket readable while a compilation is in flight ends that compilation:
 //   CancelCompile, the end of the process, and the destructor. Its processes are then killed.
 //
-// Threads. Each service has a thread of its own, which starts the compile processes (Linux kills one
-//   when the thread that started it ends), reads and writes the account's files, and ends in the
-//   destructor. The owner's calls may come from any one thread.
+// Threads. Each service has a thread of its own, which starts the compile processes (Linux kills
+//   one when the thread that started it ends), reads and writes the account's files, and ends in
+//   the destructor. The owner's calls may come from any one thread.
 #pragma once
 
 #include <memory>

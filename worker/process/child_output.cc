@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "telemetry/log.h"
 #include "worker/sandbox/granted_parts.h"
 
@@ -30,18 +31,6 @@ constexpr size_t kRestBytesMax = 1 << 20;
 bool IsDebugging() {
   const char* const debug = std::getenv("DEBUG");
   return debug != nullptr && std::atoi(debug) > 0;
-}
-
-// Of a line for a terminal: what is no printable ASCII, but for tabs, as \xNN.
-std::string Printable(std::string_view line) {
-  std::string out;
-  for (const char c : line) {
-    if ((c >= 0x20 && c < 0x7f) || c == '\t')
-      out += c;
-    else
-      absl::StrAppend(&out, "\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-  }
-  return out;
 }
 
 }  // namespace
@@ -149,7 +138,7 @@ void ChildOutput::Write(std::string_view line, uint64_t bytes_cut) {
                                            child_ == Of::kCompiler ? "compiler"
                                            : child_ == Of::kSearch ? "search"
                                                                    : session.substr(0, 8),
-                                           "] ", Printable(line), "\n");
+                                           "] ", Escaped(line), "\n");
     [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, whole.data(), whole.size());
     return;
   }

@@ -13,8 +13,8 @@ namespace outboard::worker {
 // supervisor some hundred bytes of memory.
 inline constexpr size_t kStorePiecesMax = 100'000;
 // Of an executor's event, the longest of which is a StoreBlobs.
-inline constexpr uint32_t kNodeEventBytesMax = 8u << 20;
-inline constexpr size_t kNodeEventFieldsMax = 5 * kStorePiecesMax;
+inline constexpr uint32_t kFromExecutorBytesMax = 8u << 20;
+inline constexpr size_t kFromExecutorFieldsMax = 5 * kStorePiecesMax;
 
 // Of a line about a device: a driver's words, and the name of a kernel.
 inline constexpr size_t kTroubleTextBytesMax = 2048;

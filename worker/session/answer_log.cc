@@ -6,13 +6,14 @@
 
 namespace outboard::worker {
 
-absl::Status AnswerLog::Add(uint64_t seq, Answer kept) {
-  if (kept.array == nullptr) failed_bytes_ += kept.failed.ByteSizeLong();
-  if (kept_.size() >= kKeptItemsMax || failed_bytes_ > kKeptFailedBytesMax)
+absl::Status AnswerLog::Add(uint64_t seq, Answer answer) {
+  if (answer.array == nullptr) failed_bytes_ += answer.failed.ByteSizeLong();
+  if (answers_.size() >= kUnacknowledgedMax || failed_bytes_ > kUnacknowledgedFailureBytesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("too much waits for the client's acknowledgement; the limit is ",
-                     kKeptItemsMax, " values, or ", kKeptFailedBytesMax, " bytes of failures"));
-  kept_.emplace(seq, std::move(kept));
+                     kUnacknowledgedMax, " values, or ", kUnacknowledgedFailureBytesMax,
+                     " bytes of failures"));
+  answers_.emplace(seq, std::move(answer));
   return absl::OkStatus();
 }
 
@@ -22,17 +23,17 @@ void AnswerLog::AddSave(SaveAnswer answer) {
 }
 
 void AnswerLog::AddTo(PersistRequest& request) const {
-  for (const auto& [seq, kept] : kept_) {
+  for (const auto& [seq, answer] : answers_) {
     proto::SessionSnapshot::Unacknowledged& out = *request.snapshot.add_unacknowledged();
     out.set_seq(seq);
-    out.set_index(kept.index);
-    out.set_handle(kept.handle);
-    if (kept.array == nullptr) {
-      *out.mutable_failed() = kept.failed;
+    out.set_index(answer.index);
+    out.set_handle(answer.handle);
+    if (answer.array == nullptr) {
+      *out.mutable_failed() = answer.failed;
       continue;
     }
-    Describe(*kept.array, &out);
-    request.arrays.push_back(kept.array);
+    Describe(*answer.array, &out);
+    request.arrays.push_back(answer.array);
   }
   for (const SaveAnswer& answer : saves_) {
     proto::SessionSnapshot::Unacknowledged& out = *request.snapshot.add_unacknowledged();
@@ -43,10 +44,10 @@ void AnswerLog::AddTo(PersistRequest& request) const {
 }
 
 void AnswerLog::Acknowledge(uint64_t through_seq) {
-  const auto end = kept_.upper_bound(through_seq);
-  for (auto it = kept_.begin(); it != end; ++it)
+  const auto end = answers_.upper_bound(through_seq);
+  for (auto it = answers_.begin(); it != end; ++it)
     if (it->second.array == nullptr) failed_bytes_ -= it->second.failed.ByteSizeLong();
-  kept_.erase(kept_.begin(), end);
+  answers_.erase(answers_.begin(), end);
 }
 
 }  // namespace outboard::worker

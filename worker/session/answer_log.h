@@ -1,8 +1,8 @@
 // The answers that a session's client has not acknowledged: values, which share the memory of their
 // arrays, and failures. All are sent again after a reconnection (E4 in executor_core.cc).
 //
-// Limits: kKeptItemsMax, kKeptFailedBytesMax; the credit bounds both for a client that does not
-// lie. Threads: one.
+// Limits: kUnacknowledgedMax, kUnacknowledgedFailureBytesMax; the window bounds both for a client
+// that does not lie. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 namespace outboard::worker {
 
-inline constexpr size_t kKeptItemsMax = 4 * wire::kWindowItems;
+inline constexpr size_t kUnacknowledgedMax = 4 * wire::kWindowItems;
 // Answer values share the memory of their arrays, which has its limit; failures name handles.
-inline constexpr size_t kKeptFailedBytesMax = size_t{16} << 20;
+inline constexpr size_t kUnacknowledgedFailureBytesMax = size_t{16} << 20;
 
 // One answer to an item.
 struct Answer {
@@ -43,17 +43,17 @@ struct SaveAnswer {
 class AnswerLog {
  public:
   // Errors: RESOURCE_EXHAUSTED  over a limit; the answer is not stored
-  absl::Status Add(uint64_t seq, Answer kept);
+  absl::Status Add(uint64_t seq, Answer answer);
   void Acknowledge(uint64_t through_seq);
   void AddSave(SaveAnswer answer);
   // Appends all of it to a snapshot.
   void AddTo(PersistRequest& request) const;
 
-  const std::multimap<uint64_t, Answer>& by_seq() const { return kept_; }
+  const std::multimap<uint64_t, Answer>& by_seq() const { return answers_; }
   const std::deque<SaveAnswer>& saves() const { return saves_; }
 
  private:
-  std::multimap<uint64_t, Answer> kept_;
+  std::multimap<uint64_t, Answer> answers_;
   std::deque<SaveAnswer> saves_;
   size_t failed_bytes_ = 0;
 };

@@ -15,7 +15,7 @@ proto::KernelUse ToWire(const KernelUseRecord& entry) {
   return out;
 }
 
-absl::StatusOr<KernelUseRecord> PlanLogEntryFromWire(const proto::KernelUse& entry) {
+absl::StatusOr<KernelUseRecord> KernelUseFromWire(const proto::KernelUse& entry) {
   OB_ASSIGN_OR_RETURN(const GraphId kernel, GraphIdFromBytes(entry.kernel()));
   KernelUseRecord out{entry.seq(), {kernel, std::nullopt}};
   if (entry.has_opts()) out.version.opts = entry.opts();

@@ -33,7 +33,7 @@ struct KernelUseRecord {
 
 proto::KernelUse ToWire(const KernelUseRecord& entry);
 // Errors: INVALID_ARGUMENT  a kernel's id of another length
-absl::StatusOr<KernelUseRecord> PlanLogEntryFromWire(const proto::KernelUse& entry);
+absl::StatusOr<KernelUseRecord> KernelUseFromWire(const proto::KernelUse& entry);
 
 class KernelUseLog {
  public:

@@ -110,7 +110,7 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
   }
   std::vector<KernelUseRecord> uses;
   for (const proto::KernelUse& entry : snapshot_.kernel_uses()) {
-    OB_ASSIGN_OR_RETURN(KernelUseRecord logged, PlanLogEntryFromWire(entry));
+    OB_ASSIGN_OR_RETURN(KernelUseRecord logged, KernelUseFromWire(entry));
     uses.push_back(std::move(logged));
   }
   arrays_.clear();

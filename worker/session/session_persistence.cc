@@ -171,7 +171,7 @@ void ExecutorCore::KnowKernelUses() {
 absl::Status ExecutorCore::FollowKernelUses() {
   std::vector<KernelUseRecord> entries;
   for (const proto::KernelUse& entry : opened_by_.kernel_uses()) {
-    absl::StatusOr<KernelUseRecord> logged = PlanLogEntryFromWire(entry);
+    absl::StatusOr<KernelUseRecord> logged = KernelUseFromWire(entry);
     OB_RETURN_IF_ERROR(logged.status());
     if (logged->seq > applied_seq_) entries.push_back(*std::move(logged));
   }

@@ -376,8 +376,8 @@ std::vector<proto::Kept> SessionState::ListKept() const {
 
 Answer SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
                           std::span<const uint64_t> handles, std::string_view graph_id) {
-  Answer kept;
-  proto::Failed& failed = kept.failed;
+  Answer answer;
+  proto::Failed& failed = answer.failed;
   for (const uint64_t handle : handles) {
     if (handle != 0 && !handles_.contains(handle))
       handles_[handle] = Entry{nullptr, status, cause_seq};
@@ -393,7 +393,7 @@ Answer SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& 
     failed.set_op(node->op);
   }
   failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
-  return kept;
+  return answer;
 }
 
 // ---- snapshots ----------------------------------------------------------------------------------

@@ -68,6 +68,14 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   return channels_;
 }
 
+bool Enrolment::CanRenew() {
+  if (!options_.node.has_value() || !options_.tpm.has_value()) return true;
+  if (!opening_tpm_.valid())
+    opening_tpm_ =
+        std::async(std::launch::async, [where = *options_.tpm] { return OpenTpm(where); });
+  return opening_tpm_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
 bool Enrolment::Refused() {
   if (certificate_ == nullptr || std::exchange(is_refused_, true)) return false;
   due_unix_ms_ = 0;
@@ -99,11 +107,11 @@ void Enrolment::KeepSecret(const std::string& path, const std::string& pem) cons
 absl::Status Enrolment::Enrol() {
   OB_RETURN_IF_ERROR(ChooseKey());
   OB_ASSIGN_OR_RETURN(const std::string request, tls::MakeRequest(*key_));
-  // What is still good proves the name.
+  // What is still good proves the name, of a node with a TPM not alone.
   const bool is_good =
       certificate_ != nullptr && absl::Now() < certificate_->chain.front().not_after();
   const FleetChannels without = options_.connect(is_good ? certificate_ : nullptr);
-  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request, is_good);
+  const auto pem = Ask(*proto::Fleet::NewStub(without.control), request);
   if (!pem.ok()) {
     // A node's certificate that was revoked proves nothing any more, nor does its key: it makes
     // another when it is started again, and waits to be let in.
@@ -121,11 +129,11 @@ absl::Status Enrolment::Enrol() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet, const std::string& request,
-                                           bool has_certificate) {
+absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet,
+                                           const std::string& request) {
   proto::EnrolReply reply;
   if (options_.node.has_value()) {
-    OB_RETURN_IF_ERROR(AskAsNode(fleet, request, has_certificate, reply));
+    OB_RETURN_IF_ERROR(AskAsNode(fleet, request, reply));
   } else {
     grpc::ClientContext context;
     Prepare(context);
@@ -142,7 +150,7 @@ absl::StatusOr<std::string> Enrolment::Ask(proto::Fleet::Stub& fleet, const std:
 }
 
 absl::Status Enrolment::AskAsNode(proto::Fleet::Stub& fleet, const std::string& request,
-                                  bool has_certificate, proto::EnrolReply& reply) {
+                                  proto::EnrolReply& reply) {
   proto::EnrolNodeRequest node;
   node.set_certificate_request(request);
   *node.mutable_facts() = *options_.node;
@@ -152,9 +160,11 @@ absl::Status Enrolment::AskAsNode(proto::Fleet::Stub& fleet, const std::string& 
     Prepare(context);
     return wire::FromGrpc(fleet.EnrolNode(&context, node, &reply));
   };
-  // A certificate that is still good says enough.
   std::unique_ptr<NodeTpm> tpm;
-  if (options_.tpm.has_value() && !has_certificate) tpm = OpenTpm(*options_.tpm);
+  if (opening_tpm_.valid())
+    tpm = opening_tpm_.get();
+  else if (options_.tpm.has_value())
+    tpm = OpenTpm(*options_.tpm);
   if (tpm == nullptr) return ask();
   node.mutable_tpm()->set_endorsement_key(tpm->endorsement_key());
   node.mutable_tpm()->set_attestation_key(tpm->attestation_key());

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "absl/time/time.h"
 #include "proto/fleet.grpc.pb.h"
 #include "wire/tls/certificate.h"
+#include "worker/tpm/node_tpm.h"
 
 namespace outboard::worker {
 
@@ -59,7 +61,8 @@ class Enrolment {
         keeps_(!options_.token.empty() || options_.node.has_value()) {}
 
   // Connections with a certificate that is good; new ones where it was replaced. Blocks while it
-  // enrols, 10 s at most; with a TPM, twice that and as long as the TPM takes.
+  // enrols, 10 s at most; with a TPM, twice that and as long as the TPM takes, which CanRenew may
+  // have waited for before.
   // Errors: UNAVAILABLE      nobody answers, and no certificate is good
   //         UNAUTHENTICATED  a wrong fleet secret
   //         PERMISSION_DENIED  no token that is good, or another worker has the name
@@ -75,16 +78,19 @@ class Enrolment {
   // it has not asked, for it had a certificate already.
   const std::optional<proto::NodeDriver>& driver() const { return driver_; }
   bool has_asked() const { return has_asked_; }
+  // Where IsDue: whether Channels would renew without waiting for the TPM to make its keys, which
+  // takes seconds. Begins that where it is needed; to be asked again until true. Not beside the
+  // calls of another thread.
+  bool CanRenew();
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
 
  private:
   absl::Status Enrol();
   // `has_certificate`: the connection presents one that is good.
-  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request,
-                                  bool has_certificate);
+  absl::StatusOr<std::string> Ask(proto::Fleet::Stub& fleet, const std::string& request);
   absl::Status AskAsNode(proto::Fleet::Stub& fleet, const std::string& request,
-                         bool has_certificate, proto::EnrolReply& reply);
+                         proto::EnrolReply& reply);
   absl::Status ChooseKey();
   void KeepSecret(const std::string& path, const std::string& pem) const;
   std::string PathOfNewKey() const { return options_.file + ".new"; }
@@ -100,6 +106,7 @@ class Enrolment {
   std::optional<proto::NodeDriver> driver_;
   bool has_asked_ = false;
   FleetChannels channels_;
+  std::future<std::unique_ptr<NodeTpm>> opening_tpm_;  // for the next renewal
   std::atomic<int64_t> due_unix_ms_{0};
 };
 

@@ -262,7 +262,7 @@ class ExecutorHost::Impl {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::FromExecutor event;
     while (ReadMessage(executor_.fd(), &event,
-                       {.bytes_max = kNodeEventBytesMax, .fields_max = kNodeEventFieldsMax})
+                       {.bytes_max = kFromExecutorBytesMax, .fields_max = kFromExecutorFieldsMax})
                .ok()) {
       absl::Status status;
       if (event.has_want_blob()) status = blobs_.Want(event.want_blob());
@@ -291,7 +291,7 @@ class ExecutorHost::Impl {
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
     if (options_.leases != nullptr) options_.leases->Gone(options_.assign.session_id(), Device());
     if (options_.output != nullptr) options_.output->Finish();
-    options_.kernels.reset();                      // its boxes end
+    options_.kernels.reset();                      // its compile processes end
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(SearchName());
     const std::optional<DeviceFailure> failure = FailureOf(how, trouble_);

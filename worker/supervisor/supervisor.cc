@@ -16,13 +16,11 @@
 #include "worker/supervisor/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -32,6 +30,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/growing_pause.h"
 #include "proto/fleet.grpc.pb.h"
 #include "telemetry/counters.h"
 #include "telemetry/log.h"
@@ -43,11 +42,8 @@
 #include "worker/groups/describe_groups.h"
 #include "worker/groups/link_probes.h"
 #include "worker/groups/session_executors.h"
-#include "worker/init/growing_pause.h"
 #include "worker/kernels/account_kernels.h"
-#include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
-#include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/session_share.h"
@@ -80,7 +76,8 @@ class Supervisor::Impl {
                   .reference = executors_.reference,
                   .count_max = options_.devices,
                   .memory_bytes_max = options_.memory_bytes_max,
-                  .memory_bytes_reserved = options_.memory_bytes_reserved}),
+                  .memory_bytes_reserved = options_.memory_bytes_reserved,
+                  .early_test = options_.early_test}),
         accounts_(KernelsOf(options_)),
         leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
@@ -148,6 +145,12 @@ class Supervisor::Impl {
     const Clock::time_point until = Clock::now() + limit;
     while (are_left() && Clock::now() < until) wake_.wait_for(lock, Milliseconds(50));
     telemetry::LogInfo("worker_drained", {{"worker", options_.name}, {"is_empty", !are_left()}});
+  }
+
+  void ReleaseReserved() {
+    devices_.ReleaseReserved();
+    std::lock_guard lock(mutex_);
+    if (join_ != nullptr) join_->Cancel();  // Run joins again; one that begins says so already
   }
 
   void StayAway() { stays_away_ = true; }
@@ -246,7 +249,7 @@ class Supervisor::Impl {
       } else if (command.has_measure_link()) {
         probes_.Begin(command.measure_link());
       } else if (command.has_measure()) {
-        spare_.Stop();  // it would have the device beside
+        if (!devices_.IsTestedEarly(command.measure())) spare_.Stop();  // it has the device, too
         proto::WorkerEvent event;
         *event.mutable_measured() =
             devices_.Measure(command.measure(), options_.measure, CoresOfEach());
@@ -343,7 +346,8 @@ class Supervisor::Impl {
         call.Cancel();
         return;
       }
-      if (options_.enrolment != nullptr && options_.enrolment->IsDue()) {
+      if (options_.enrolment != nullptr && options_.enrolment->IsDue() &&
+          options_.enrolment->CanRenew()) {
         call.Cancel();  // Run renews it, and joins again by a new connection
         return;
       }
@@ -529,9 +533,8 @@ class Supervisor::Impl {
   // V3. On the thread of Run, which alone adds and removes sessions.
   void KeepSessions(const std::set<std::string>& kept) {
     std::vector<std::string> over;
-    for (const auto& [id, executors] : sessions_) {
+    for (const auto& [id, executors] : sessions_)
       if (!kept.contains(id)) over.push_back(id);
-    }
     for (const std::string& id : over) OnRelease(id);
     for (const auto& [id, executors] : sessions_) executors->Attach(*fleet_, local_socket_);
   }
@@ -558,8 +561,7 @@ class Supervisor::Impl {
   const ExecutorMainOptions executors_;
   WorkerDevices devices_;
   std::unique_ptr<proto::Fleet::Stub> fleet_;
-  std::atomic<bool> stopping_{false}, stays_away_{false};
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false}, stays_away_{false}, draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
   bool one_account_ = false;
   std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
@@ -573,8 +575,7 @@ class Supervisor::Impl {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool joined_ = false;
-  bool ever_joined_ = false;  // of Run's thread
+  bool joined_ = false, ever_joined_ = false;  // the second: of Run's thread
   std::string not_joined_;    // why it cannot join, as it was logged; of Run's thread
   JoinCall* join_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
@@ -592,6 +593,7 @@ Supervisor::Supervisor(SupervisorOptions options)
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
 void Supervisor::Drain(std::chrono::milliseconds limit) { impl_->Drain(limit); }
+void Supervisor::ReleaseReserved() { impl_->ReleaseReserved(); }
 void Supervisor::StayAway() { impl_->StayAway(); }
 void Supervisor::Stop() { impl_->Stop(); }
 

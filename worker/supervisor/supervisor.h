@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "wire/proof/signing_key.h"
+#include "worker/devices/early_join_test.h"
 #include "worker/groups/group_links.h"
 #include "worker/supervisor/enrolment.h"
 
@@ -64,6 +65,8 @@ struct SupervisorOptions {
   int64_t memory_bytes_max = 0;
   // Of this machine's memory, before it is divided: files that are kept in memory, say.
   uint64_t memory_bytes_reserved = 0;
+  // Of a node: the join test of its devices, which has begun already (worker/devices/); null: none.
+  std::shared_ptr<EarlyJoinTest> early_test = nullptr;
   // Where other workers connect for sessions that are on several; null: sessions have all of their
   // devices here.
   std::shared_ptr<GroupLinks> links = nullptr;
@@ -88,6 +91,10 @@ class Supervisor {
   // so that it moves those that can go on elsewhere from a snapshot; returns when none is left
   // here, or after `limit`, or at once where no gateway is joined.
   void Drain(std::chrono::milliseconds limit);
+
+  // Any thread. Sessions may have the memory that was reserved (memory_bytes_reserved): joins anew,
+  // so that the gateway hears of it; sessions that run here stay, as when a certificate is renewed.
+  void ReleaseReserved();
 
   // Any thread, before a gateway in this process stops: does not join again once its connection has
   // ended. A call to a server of gRPC in this process crashes while that shuts down (1.51:

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/printable.h"
 #include "wire/status_code.h"
 
 namespace outboard::session {
@@ -17,25 +18,14 @@ namespace {
 constexpr char kPayload[] = "outboard/failure";  // a Failed with the fields of Failure
 constexpr size_t kNameBytesMax = 100, kMessageBytesMax = 4096;
 
-// Others' text on the user's terminal: short, and nothing that a terminal obeys.
-std::string Printable(std::string text, size_t bytes_max = kNameBytesMax) {
-  text.resize(std::min(text.size(), bytes_max));
-  // What a compiler says has lines.
-  const bool lines = bytes_max > kNameBytesMax;
-  std::replace_if(
-      text.begin(), text.end(),
-      [lines](char c) { return (c < ' ' || c > '~') && !(lines && c == '\n'); }, '?');
-  return text;
-}
-
 }  // namespace
 
 absl::Status StatusOf(const proto::Failed& failed) {
   Failure failure;
   failure.seq = failed.cause_seq() == 0 ? failed.seq() : failed.cause_seq();
   if (!failed.op().empty()) failure.node = failed.node();
-  failure.op = Printable(failed.op());
-  failure.worker = Printable(failed.worker());
+  failure.op = Printable(failed.op(), kNameBytesMax);
+  failure.worker = Printable(failed.worker(), kNameBytesMax);
   failure.retryable = failed.retryable();
 
   std::vector<std::string> where;
@@ -46,7 +36,8 @@ absl::Status StatusOf(const proto::Failed& failed) {
     where.push_back(wire::CodeFromWire(failed.code()) == absl::StatusCode::kResourceExhausted
                         ? "a retry may succeed once memory is free"
                         : "a retry may succeed");
-  std::string message = Printable(failed.message(), kMessageBytesMax);
+  // What a compiler says has lines.
+  std::string message = PrintableLines(failed.message(), kMessageBytesMax);
   if (!where.empty()) absl::StrAppend(&message, " (", absl::StrJoin(where, "; "), ")");
 
   absl::Status status(wire::CodeFromWire(failed.code()), message);

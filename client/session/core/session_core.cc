@@ -25,6 +25,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "client/session/core/failure.h"
 #include "client/session/core/outgoing_items.h"
 #include "wire/version.h"
@@ -46,13 +47,6 @@ constexpr size_t kKernelUsesBytesMax = wire::kOpenBytesMax - 1024, kKernelUseOve
 
 size_t BytesOf(const proto::KernelUse& entry) {
   return entry.ByteSizeLong() + kKernelUseOverheadBytes;
-}
-
-// Others' text on the user's terminal: nothing that a terminal obeys.
-std::string Printable(std::string line) {
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return line;
 }
 
 // As exact as a guess is: "40 s", "12 min", "3 h".
@@ -125,8 +119,8 @@ bool SessionCore::HasWindow(uint64_t bytes) const {
   if (AwaitsSnapshot(bytes)) return false;
   if (InFlight() == 0) return true;  // whatever the window, one item may always go
   return InFlight() + (releases_.empty() ? 0 : 1) <
-             std::min<uint64_t>(items_max_, window_.items()) &&
-         bytes_in_flight_ + bytes <= bytes_max_;
+             std::min<uint64_t>(granted_items_max_, send_window_.items()) &&
+         bytes_in_flight_ + bytes <= granted_bytes_max_;
 }
 
 bool SessionCore::AwaitsSnapshot(uint64_t bytes) const {
@@ -139,7 +133,7 @@ void SessionCore::GiveUpRecovery() { resend_buffer_.DropThrough(done_seq_); }
 
 ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entry entry) {
   item.set_seq(last_seq() + 1);
-  window_.OnSent(item.seq(), InFlight(), now_);
+  send_window_.OnSent(item.seq(), InFlight(), now_);
   entry.is_run = IsRun(item);
   entry.item = item.SerializeAsString();
   bytes_in_flight_ += entry.put_bytes();
@@ -295,8 +289,8 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
       case proto::ServerItem::kNeed: OnNeed(item.need()); break;
       case proto::ServerItem::kSaved: pending_answers_.OnSaved(item.saved()); break;
       case proto::ServerItem::kWindow:
-        items_max_ = std::max(1u, item.window().items_in_flight_max());
-        bytes_max_ = item.window().bytes_in_flight_max();
+        granted_items_max_ = std::max(1u, item.window().items_in_flight_max());
+        granted_bytes_max_ = item.window().bytes_in_flight_max();
         break;
       case proto::ServerItem::kNotice: OnNotice(item.notice()); break;
       case proto::ServerItem::kKept: OnKept(item.kept()); break;
@@ -330,8 +324,8 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
         "the gateway does not know classes of devices: it is of an older version, or the address "
         "is not a gateway's; unset CLOUD_CLASS to take any device"));
   if (opened.has_window()) {
-    items_max_ = std::max(1u, opened.window().items_in_flight_max());
-    bytes_max_ = opened.window().bytes_in_flight_max();
+    granted_items_max_ = std::max(1u, opened.window().items_in_flight_max());
+    granted_bytes_max_ = opened.window().bytes_in_flight_max();
   }
   out_.Restart(epoch);
   graphs_sent_.clear();
@@ -346,7 +340,7 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   if (std::exchange(begins_, false)) BeginAt(opened.applied_seq());
   if (!GoBackTo(opened.applied_seq())) return;
   DropWhatIsSafe();
-  window_.OnRestart(done_seq_, now_);
+  send_window_.OnRestart(done_seq_, now_);
   for (const ResendBuffer::Entry& entry : resend_buffer_)
     if (entry.seq > done_seq_) SendAgain(entry);
   if (state_ == State::kClosing) {
@@ -400,7 +394,7 @@ void SessionCore::OnDone(proto::Done& done) {
     ack_due_ |= pending_answers_.OnValue(value);
   }
   DoneThrough(done.through_seq());
-  window_.OnDone(done_seq_, now_);
+  send_window_.OnDone(done_seq_, now_);
   if (opened_.recoverable())
     for (const proto::KernelUse& entry : done.kernel_uses()) AddKernelUse(entry);
   durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
@@ -465,7 +459,7 @@ void SessionCore::Stop(absl::Status status) {
 
 void SessionCore::AddNotice(std::string line) {
   if (notices_.size() >= kNoticesWaitingMax) return;
-  line = Printable(std::move(line));
+  line = Printable(line);
   if (!line.empty()) notices_.push_back(std::move(line));
 }
 
@@ -486,7 +480,7 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
                           : absl::StrCat(notice.count(), " sessions are before this one");
   if (notice.has_expected_s())
     absl::StrAppend(&place, ", about ", RoughDuration(notice.expected_s()));
-  queue_line_ = absl::StrCat(Printable(std::move(line)), " (", place, ")");
+  queue_line_ = absl::StrCat(Printable(line), " (", place, ")");
   queue_line_is_new_ = true;
 }
 
@@ -538,8 +532,9 @@ std::vector<std::string> SessionCore::TakeNotices() { return std::exchange(notic
 void SessionCore::FillStats(Stats& stats) const {
   stats.runs = runs_;
   stats.steps = steps_;
-  stats.window_items = std::min<uint64_t>(items_max_, window_.items());
-  stats.round_trip_ms = std::chrono::duration<double, std::milli>(window_.round_trip()).count();
+  stats.window_items = std::min<uint64_t>(granted_items_max_, send_window_.items());
+  stats.round_trip_ms =
+      std::chrono::duration<double, std::milli>(send_window_.round_trip()).count();
   stats.device_time_us = device_time_us_;
   stats.kernels_launched = kernels_;
   stats.operations = operations_;

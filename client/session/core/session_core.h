@@ -202,9 +202,9 @@ class SessionCore {
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
   uint64_t bytes_in_flight_ = 0;  // of Puts above done_seq_
-  uint32_t items_max_ = wire::kWindowItems;
-  uint64_t bytes_max_ = wire::kWindowBytes;
-  SendWindow window_;
+  uint32_t granted_items_max_ = wire::kWindowItems;
+  uint64_t granted_bytes_max_ = wire::kWindowBytes;
+  SendWindow send_window_;
 
   ResendBuffer resend_buffer_;
   FramePacker out_;

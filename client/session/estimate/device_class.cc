@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/printable.h"
 #include "client/session/call_key.h"
 #include "client/session/link/grpc_link.h"
 #include "proto/account.grpc.pb.h"
@@ -37,10 +38,7 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesOf(const std::string& target,
   std::vector<DeviceClass> classes;
   for (const proto::DeviceClass& of : reply.classes()) {
     const auto rate = [](double value) { return std::isfinite(value) ? std::max(0.0, value) : 0; };
-    std::string name = of.name().substr(0, 64);  // shown on a terminal
-    std::replace_if(
-        name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    classes.push_back({.name = std::move(name),
+    classes.push_back({.name = Printable(of.name(), /*bytes_max=*/64),
                        .gflops = rate(of.rates().gflops()),
                        .memory_gb_per_s = rate(of.rates().memory_gb_per_s()),
                        .memory_bytes = of.memory_bytes(),

@@ -19,7 +19,7 @@
 
 namespace outboard::worker {
 
-struct CompileProcessesOptions {
+struct CompilePoolOptions {
   std::string program;  // as CompileProcessOptions has it
   Target target = HostTarget();
   int count = 0;                             // processes; 0: one a core
@@ -32,9 +32,9 @@ struct CompileProcessesOptions {
 
 // Processes are started when they are first needed. Threads: one, which must stay: processes end
 // with it.
-class CompileProcesses final : public KernelCompiler {
+class CompilePool final : public KernelCompiler {
  public:
-  explicit CompileProcesses(CompileProcessesOptions options = {});
+  explicit CompilePool(CompilePoolOptions options = {});
 
   // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its process down, or
   // took longer than the deadline; UNAVAILABLE  no process can be started; CANCELLED  ended by
@@ -57,7 +57,7 @@ class CompileProcesses final : public KernelCompiler {
   absl::Status Send(Process& process, const KernelSource& kernel);
   absl::StatusOr<CompiledKernel> Receive(Process& process);
 
-  const CompileProcessesOptions options_;
+  const CompilePoolOptions options_;
   std::unique_ptr<ChildOutput> output_;  // of all processes, which end before it
   std::vector<Process> processes_;
 };

@@ -11,7 +11,7 @@
 #include <random>
 #include <utility>
 
-namespace outboard::worker {
+namespace outboard {
 
 inline uint32_t SystemRandom() { return std::random_device()(); }
 
@@ -36,4 +36,4 @@ class GrowingPause {
   const std::function<uint32_t()> random_;
 };
 
-}  // namespace outboard::worker
+}  // namespace outboard

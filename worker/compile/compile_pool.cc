@@ -1,4 +1,4 @@
-#include "worker/compile/compile_processes.h"
+#include "worker/compile/compile_pool.h"
 
 #include <poll.h>
 
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr int kEndWaitMs = 1000;  // for a process that has closed its socket to say how it ended
 
-CompileProcessesOptions Completed(CompileProcessesOptions options) {
+CompilePoolOptions Completed(CompilePoolOptions options) {
   if (options.program.empty()) options.program = ProgramBeside("outboard-compiler");
   if (options.count <= 0)
     options.count =
@@ -30,10 +30,10 @@ CompileProcessesOptions Completed(CompileProcessesOptions options) {
 
 }  // namespace
 
-CompileProcesses::CompileProcesses(CompileProcessesOptions options)
+CompilePool::CompilePool(CompilePoolOptions options)
     : options_(Completed(std::move(options))), processes_(options_.count) {}
 
-absl::Status CompileProcesses::Send(Process& process, const KernelSource& kernel) {
+absl::Status CompilePool::Send(Process& process, const KernelSource& kernel) {
   if (!process.child.running()) {
     OB_ASSIGN_OR_RETURN(const int output, ChildOutput::EndFor(ChildOutput::Of::kCompiler, output_));
     OB_ASSIGN_OR_RETURN(process.child,
@@ -47,14 +47,14 @@ absl::Status CompileProcesses::Send(Process& process, const KernelSource& kernel
   return absl::OkStatus();
 }
 
-IoLimits CompileProcesses::LimitsOf(const Process& process) const {
+IoLimits CompilePool::LimitsOf(const Process& process) const {
   return {.deadline = process.due,
           .stop_fd = options_.stop_fd,
           .bytes_max = kCompileMessageBytesMax,
           .fields_max = kCompiledKernelFieldsMax};
 }
 
-absl::StatusOr<CompiledKernel> CompileProcesses::Receive(Process& process) {
+absl::StatusOr<CompiledKernel> CompilePool::Receive(Process& process) {
   process.kernel = kNone;
   proto::CompileReply reply;
   absl::Status status = ReadMessage(process.child.fd(), &reply, LimitsOf(process));
@@ -76,7 +76,7 @@ absl::StatusOr<CompiledKernel> CompileProcesses::Receive(Process& process) {
   return absl::ResourceExhaustedError(absl::StrCat("the compiler ", how));
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileProcesses::Compile(
+std::vector<absl::StatusOr<CompiledKernel>> CompilePool::Compile(
     std::span<const KernelSource> kernels) {
   std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
                                                       absl::CancelledError("not compiled"));

@@ -1,6 +1,6 @@
 // Several processes: results in their places, and what one candidate's death, silence or a preempt
 // costs.
-#include "worker/compile/compile_processes.h"
+#include "worker/compile/compile_pool.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-class CompileProcessesTest : public ::testing::Test {
+class CompilePoolTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
   static std::vector<KernelSource> Plain(std::initializer_list<std::string> encodings) {
@@ -27,9 +27,9 @@ class CompileProcessesTest : public ::testing::Test {
   }
 };
 
-TEST_F(CompileProcessesTest, ResultsAreInTheirPlaces) {
-  CompileProcesses processes({.program = COMPILER, .count = 3});
-  CompileProcesses one({.program = COMPILER, .count = 1});
+TEST_F(CompilePoolTest, ResultsAreInTheirPlaces) {
+  CompilePool processes({.program = COMPILER, .count = 3});
+  CompilePool one({.program = COMPILER, .count = 1});
   std::vector<KernelSource> kernels;
   for (int i = 0; i < 12; ++i)
     kernels.push_back({i == 5 ? "no kernel" : test::SquareKernel(100 + i), std::nullopt});
@@ -47,8 +47,8 @@ TEST_F(CompileProcessesTest, ResultsAreInTheirPlaces) {
   EXPECT_TRUE(processes.Compile({}).empty());
 }
 
-TEST_F(CompileProcessesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
-  CompileProcesses processes({.program = COMPILER, .count = 2, .deadline = milliseconds(1500)});
+TEST_F(CompilePoolTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
+  CompilePool processes({.program = COMPILER, .count = 2, .deadline = milliseconds(1500)});
   const auto kernels = Plain({test::SquareKernel(8), "!hang", test::SquareKernel(9), "!abort",
                               test::SquareKernel(10), test::SquareKernel(11)});
   for (int round = 0; round < 2; ++round) {
@@ -62,10 +62,10 @@ TEST_F(CompileProcessesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
 }
 
 // Without the stop this would wait for a minute.
-TEST_F(CompileProcessesTest, AKnockEndsIt) {
+TEST_F(CompilePoolTest, AKnockEndsIt) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  CompileProcesses processes(
+  CompilePool processes(
       {.program = COMPILER, .count = 1, .deadline = milliseconds(60'000), .stop_fd = pair[0]});
   ASSERT_TRUE(processes.Compile(Plain({test::SquareKernel(8)}))[0].ok());
   ASSERT_EQ(write(pair[1], "!", 1), 1);
@@ -79,8 +79,8 @@ TEST_F(CompileProcessesTest, AKnockEndsIt) {
   close(pair[1]);
 }
 
-TEST_F(CompileProcessesTest, NoProgram) {
-  CompileProcesses processes({.program = "/nowhere/outboard-compiler", .count = 2});
+TEST_F(CompilePoolTest, NoProgram) {
+  CompilePool processes({.program = "/nowhere/outboard-compiler", .count = 2});
   for (const auto& result : processes.Compile(Plain({"a", "b", "c"})))
     EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
 }

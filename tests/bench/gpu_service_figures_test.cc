@@ -1,0 +1,57 @@
+// What a session on a GPU pays besides its kernels, at small sizes on the tests' own driver: that
+// each figure is measured; and that the tests on a device are run and counted.
+#include "tests/bench/gpu_service_figures.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/bench/gpu_test_figures.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::bench {
+namespace {
+
+TEST(GpuServiceFigures, EachIsMeasured) {
+  // Executors get no variables of tests: a file beside the driver has them.
+  const test::TempFolder folder;
+  const std::string driver = folder / "libcuda.so.1";
+  std::filesystem::copy_file(FAKE_CUDA, driver);
+  std::ofstream(driver + ".env") << "OUTBOARD_FAKE_CUDA_MIB=16\nOUTBOARD_FAKE_CUDA_RUNS=1\n";
+  setenv("OUTBOARD_CUDA_DRIVER", driver.c_str(), 1);
+  const auto figures = MeasureGpuService({.environment = {{"OUTBOARD_DEVICE", "cuda"}},
+                                          .tiny_steps = 20,
+                                          .repeats = 1,
+                                          .mnist = false,
+                                          .gpt = "--batch 1 --layers 1 --width 16 --heads 2 "
+                                                 "--context 8 --vocabulary 100 --bf16"});
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  std::set<std::string> names;
+  for (const DeviceFigure& figure : *figures) {
+    names.insert(figure.name);
+    if (figure.unit == "s") EXPECT_GT(figure.value, 0) << figure.name;
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"cuda_step_extra_us", "cuda_first_step_s_gpt2_cold",
+                                          "cuda_first_step_s_gpt2_warm"}));
+}
+
+TEST(GpuTestFigures, TestsOnTheDevice_AreCounted) {
+  // What a file beside a driver says stays in the environment of the process that loaded it.
+  for (const char* const name : {"OUTBOARD_FAKE_CUDA_MIB", "OUTBOARD_FAKE_CUDA_RUNS"})
+    unsetenv(name);
+  setenv("OUTBOARD_CUDA_DRIVER", FAKE_CUDA, 1);
+  const TestsOnDevice tests = RunTestsOnDevice("device_test");
+  EXPECT_GT(tests.ran, 5);
+  EXPECT_EQ(tests.passed, tests.ran) << tests.failed;
+  setenv("OUTBOARD_FAKE_CUDA_FAULTS", "alloc:1", 1);
+  const TestsOnDevice faulty = RunTestsOnDevice("device_test");
+  unsetenv("OUTBOARD_FAKE_CUDA_FAULTS");
+  EXPECT_LT(faulty.passed, faulty.ran) << "nothing has failed without memory";
+  EXPECT_FALSE(faulty.failed.empty());
+}
+
+}  // namespace
+}  // namespace outboard::bench

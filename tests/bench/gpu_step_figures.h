@@ -1,0 +1,42 @@
+// Training steps of GPT-2 124M (Radford et al., 2019) on the CUDA device that is there: bf16
+// products, weights of f32, AdamW, as worker's engine runs them, but in this process:
+// cuda_gpt2_124m_step_vs_torch_compile, cuda_gpt2_124m_step_vs_torch_eager (torch_gpu.py in the
+// same run) and cuda_gpt2_124m_mfu. Without BEAM.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/examples/gpt.h"
+#include "runtime/device.h"
+#include "tests/bench/gpu_device_figures.h"
+
+namespace outboard::bench {
+
+struct GptStep {
+  std::string name;  // as torch_gpu.py prints it
+  examples::GptOptions options;
+  int64_t batch = 0;  // passages of options.context tokens
+};
+// "gpt2_step" (8 passages) and "gpt2_step_32".
+std::vector<GptStep> Gpt2Steps();
+
+// Seconds of one step, the mean of `steps` of them, after two others: the device's work and that of
+// its host, which overlap. The loss is read once, at the end, and has to be a number.
+// Errors: those of the session and the device; INTERNAL  the loss is none
+absl::StatusOr<double> MeasureGptStep(const GptStep& step, int steps);
+
+// Floating-point operations that one step is counted as: 6 for each weight of a product and token
+// (forward and backward), and 12 x width x context for each layer and token for attention without
+// regard to the mask (Chowdhery et al., 2022, appendix B). Embeddings that are looked up count
+// nothing, the product with the logits does.
+double ModelFlops(const GptStep& step);
+
+// Of products of bf16 with sums in f32, without sparsity, as NVIDIA's data sheets say it for this
+// class of device; 0: not known.
+double PeakBf16Flops(const runtime::DeviceProperties& properties);
+
+}  // namespace outboard::bench

@@ -1,0 +1,91 @@
+// The PTX text of products by warpgroups, one of each kind of operands, in
+// tests/compiler/golden_ptx: what the printer writes of TMA, barriers and wgmma, reviewed as a
+// diff. The text is as LLVM's version writes it, which the files' first line names; with another
+// one the test is skipped. Where a change is meant, OUTBOARD_UPDATE=1 writes the texts anew.
+#include <gtest/gtest.h>
+#include <llvm/Config/llvm-config.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "compiler/program/hopper/product.h"
+#include "compiler/render/llvm/nvptx.h"
+#include "tests/compiler/ptx_run.h"
+
+namespace outboard::test {
+namespace {
+
+constexpr char kVersion[] = "// LLVM " LLVM_VERSION_STRING;
+constexpr char kArch[] = "sm_90a";
+
+struct Golden {
+  const char* name;
+  DType dtype;
+  bool b_by_columns;        // what the unit reads of operands that have not 16 bits
+  const char* instruction;  // that the text has
+};
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
+constexpr Golden kGoldens[] = {
+    {"bf16", DType::kBF16, false, "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"},
+    {"f8e4m3", DType::kF8E4M3, true, "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3"},
+    {"tf32", DType::kF32, true, "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32"},
+};
+
+// One tile, of as many steps as the ring has stages.
+std::string PtxOf(const Golden& golden) {
+  const program::HopperProduct product = {
+      .dtype = golden.dtype, .m = 128, .n = 64, .k = 128, .b_by_columns = golden.b_by_columns};
+  const auto program = ValueOrDie(MakeHopperProduct(product, {.columns = 64, .stages = 2}));
+  const auto renderer = ValueOrDie(render::MakeNvptxRenderer(CudaTarget(kArch, 132)));
+  return ValueOrDie(renderer->Render(program, "product", /*no_opt=*/false, nullptr)).object;
+}
+
+class PtxGolden : public testing::TestWithParam<Golden> {};
+
+TEST_P(PtxGolden, IsTheText) {
+  const std::string path = absl::StrCat(GOLDEN_PTX_FOLDER, "/", GetParam().name, ".ptx");
+  const std::string text = absl::StrCat(kVersion, "\n", PtxOf(GetParam()));
+  EXPECT_TRUE(absl::StrContains(text, GetParam().instruction)) << GetParam().instruction;
+  if (std::getenv("OUTBOARD_UPDATE") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::stringstream stored;
+  stored << std::ifstream(path).rdbuf();
+  const std::vector<std::string> was = absl::StrSplit(stored.str(), '\n'),
+                                 is = absl::StrSplit(text, '\n');
+  if (absl::StartsWith(was[0], "// LLVM ") && was[0] != kVersion)
+    GTEST_SKIP() << path << " is as \"" << was[0] << "\" writes it, and this is " << kVersion;
+  if (stored.str() == text) return;
+  size_t first = 0;
+  while (first < std::min(was.size(), is.size()) && was[first] == is[first]) ++first;
+  const auto line = [&](const std::vector<std::string>& lines) {
+    return first < lines.size() ? lines[first] : "(nothing)";
+  };
+  ADD_FAILURE() << GetParam().name << ".ptx, from line " << first + 1 << ":\n- " << line(was)
+                << "\n+ " << line(is) << "\nOUTBOARD_UPDATE=1 writes the new text";
+}
+
+TEST_P(PtxGolden, IsAssembled) {
+  const std::string ptxas = FindPtxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas; scripts/setup --assembler fetches it";
+  const auto assembled = AssembleKernel(ptxas, PtxOf(GetParam()), kArch);
+  ASSERT_TRUE(assembled.ok()) << assembled.status();
+  EXPECT_EQ(assembled->spill_bytes + assembled->stack_bytes + assembled->warnings, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, PtxGolden, testing::ValuesIn(kGoldens),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace outboard::test
