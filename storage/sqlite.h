@@ -38,8 +38,8 @@ struct OpenOptions {
 };
 
 // Waits until all that was committed to the file, by any connection, survives a power cut.
-// UNAVAILABLE: the disk failed; what was committed since the last call may be lost, and another call
-// would not tell.
+// UNAVAILABLE: the disk failed; what was committed since the last call may be lost, and another
+// call would not tell.
 absl::Status SyncLog(const std::string& path);
 
 // A database's prepared statements that nobody uses at the moment (sqlite.cc).

@@ -85,8 +85,8 @@ void LedgerWriter::Sync() {
   for (const TenantId tenant : std::exchange(heads_due_, {})) SignHead(tenant);
 }
 
-// What the ledger refuses is an answer, too; only what may pass is tried again. A hold ends with its
-// gateway, so nobody waits until it is durable.
+// What the ledger refuses is an answer, too; only what may pass is tried again. A hold ends with
+// its gateway, so nobody waits until it is durable.
 void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> then) {
   Add({[this, request = std::move(request), then = std::move(then)] {
          auto answer = ledger_->Hold(request, credit_limit_);

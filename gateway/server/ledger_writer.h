@@ -54,9 +54,9 @@ class LedgerWriter final : public WriteQueue {
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
   // Calls `given_up`, once, when a write fails because another gateway has taken the data folder
-  // (IsReplaced, gateway/accounts/folder_turn.h), or when `sync` fails: what was written may be lost
-  // then, and only a process that starts anew reads what is there. Nothing is written from then on,
-  // and trouble() stays.
+  // (IsReplaced, gateway/accounts/folder_turn.h), or when `sync` fails: what was written may be
+  // lost then, and only a process that starts anew reads what is there. Nothing is written from
+  // then on, and trouble() stays.
   void OnGivenUp(std::function<void(const absl::Status& why)> given_up);
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
   // What the last audit found. An error: trouble() is that, so that the gateway opens no session;
