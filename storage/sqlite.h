@@ -32,7 +32,15 @@ struct OpenOptions {
   // Opens a copy of the file, in memory, which ends with its Database. Nobody may have the file
   // open. For simulators: the same statements, without a disk.
   bool copied_to_memory = false;
+  // What is committed survives a crash of the process, and a power cut only after SyncLog: so one
+  // wait for the disk serves many transactions.
+  bool synced_by_caller = false;
 };
+
+// Waits until all that was committed to the file, by any connection, survives a power cut.
+// UNAVAILABLE: the disk failed; what was committed since the last call may be lost, and another
+// call would not tell.
+absl::Status SyncLog(const std::string& path);
 
 // A database's prepared statements that nobody uses at the moment (sqlite.cc).
 class IdleStatements;
@@ -84,7 +92,8 @@ class Statement {
 // values.
 class Database {
  public:
-  // Opens the file with WAL, synchronous=FULL (committed data survives a power cut), foreign keys,
+  // Opens the file with WAL, synchronous=FULL (committed data survives a power cut; NORMAL with
+  // synced_by_caller), foreign keys,
   // SQLite's defensive mode and an untrusted schema: a crafted file cannot run SQL with side
   // effects. A new file is readable by its owner only.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,

@@ -16,7 +16,8 @@ std::shared_ptr<const proto::LedgerHead> HeadSigner::Of(TenantId tenant) const {
 }
 
 // Returns true once `account` has a head of all that there is.
-absl::StatusOr<bool> HeadSigner::Read(TenantId tenant, Account& account) {
+absl::StatusOr<bool> HeadSigner::Read(TenantId tenant, Account& account,
+                                      const std::function<absl::Status()>& sync) {
   OB_ASSIGN_OR_RETURN(const ChainLinks read,
                       ledger_->LinksOf(tenant, account.chain.last_number, kLinksPerRead));
   for (const ChainLink& link : read.links)
@@ -25,6 +26,7 @@ absl::StatusOr<bool> HeadSigner::Read(TenantId tenant, Account& account) {
   if (account.head != nullptr && account.head->ledger_entries() == read.last_entry &&
       account.head->ledger_hash() == read.ledger_hash)
     return true;
+  if (sync != nullptr) OB_RETURN_IF_ERROR(sync());
   auto head = std::make_shared<proto::LedgerHead>();
   head->set_account(tenant.value);
   head->set_entries(account.chain.entries);
@@ -43,14 +45,14 @@ absl::StatusOr<CoveredHead> HeadSigner::Refresh(TenantId tenant) {
   absl::MutexLock lock(&reading_);
   Account& account = accounts_[tenant];
   for (;;) {
-    OB_ASSIGN_OR_RETURN(const bool whole, Read(tenant, account));
+    OB_ASSIGN_OR_RETURN(const bool whole, Read(tenant, account, sync_));
     if (whole) return CoveredHead{account.head, account.chain.last_number};
   }
 }
 
 absl::Status HeadSigner::RefreshSome(TenantId tenant) {
   absl::MutexLock lock(&reading_);
-  return Read(tenant, accounts_[tenant]).status();
+  return Read(tenant, accounts_[tenant], nullptr).status();
 }
 
 }  // namespace outboard::gateway

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -28,16 +29,20 @@ struct CoveredHead {
 
 class HeadSigner final : public LedgerHeads {
  public:
-  HeadSigner(Ledger* ledger, signing::SigningKey key) : ledger_(ledger), key_(std::move(key)) {}
+  // `sync` makes durable what is in the ledger (storage::SyncLog); null: each write is.
+  HeadSigner(Ledger* ledger, signing::SigningKey key,
+             std::function<absl::Status()> sync = nullptr)
+      : ledger_(ledger), key_(std::move(key)), sync_(std::move(sync)) {}
 
   // Null: the account has none yet.
   std::shared_ptr<const proto::LedgerHead> Of(TenantId tenant) const override;
 
-  // Signs the present head, if the last one is older. Blocks on the disk.
-  // Errors: the ledger's: DATA_LOSS, UNAVAILABLE
+  // Signs the present head, if the last one is older, once it is durable. Blocks on the disk.
+  // Errors: the ledger's: DATA_LOSS, UNAVAILABLE; those of `sync`
   absl::StatusOr<CoveredHead> Refresh(TenantId tenant);
-  // The same, but reads a few thousand entries at most: of an account with many it takes several
-  // calls until there is a head. For a thread that has other things to do.
+  // The same, of what the caller has made durable; but reads a few thousand entries at most: of an
+  // account with many it takes several calls until there is a head. For a thread that has other
+  // things to do.
   absl::Status RefreshSome(TenantId tenant);
 
 
@@ -46,11 +51,13 @@ class HeadSigner final : public LedgerHeads {
     signing::AccountChain chain;
     std::shared_ptr<const proto::LedgerHead> head;
   };
-  absl::StatusOr<bool> Read(TenantId tenant, Account& account)
+  absl::StatusOr<bool> Read(TenantId tenant, Account& account,
+                            const std::function<absl::Status()>& sync)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_);
 
   Ledger* const ledger_;
   const signing::SigningKey key_;
+  const std::function<absl::Status()> sync_;
   absl::Mutex reading_;  // before mutex_
   std::map<TenantId, Account> accounts_ ABSL_GUARDED_BY(reading_);
   mutable absl::Mutex mutex_;

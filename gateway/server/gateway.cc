@@ -175,10 +175,11 @@ class Gateway::Impl {
     auto accounts = Accounts::Open(path);
     if (!accounts.ok()) return accounts.status();
     accounts_ = *std::move(accounts);
-    auto ledger = Ledger::Open(path);
+    const storage::OpenOptions written_by_one = {.synced_by_caller = true};  // the writer
+    auto ledger = Ledger::Open(path, written_by_one);
     if (!ledger.ok()) return ledger.status();
     ledger_ = *std::move(ledger);
-    auto rows = SessionRows::Open(path);
+    auto rows = SessionRows::Open(path, written_by_one);
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
     auto blobs = BlobStore::Open(
@@ -214,7 +215,7 @@ class Gateway::Impl {
     fleet_door_ = std::make_unique<FleetDoor>(
         [this](std::string_view secret) { return authenticator_->Worker(secret); });
     OB_ASSIGN_OR_RETURN(const FolderTurn turn, FolderTurn::Take(path));
-    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path));
+    OB_ASSIGN_OR_RETURN(receipts_, ReceiptRows::Open(path, written_by_one));
     ledger_->GuardWrites(turn.Guard());
     rows_->GuardWrites(turn.Guard());
     receipts_->GuardWrites(turn.Guard());
@@ -223,12 +224,14 @@ class Gateway::Impl {
     if (holds > 0) telemetry::LogInfo("holds_ended_at_start", {{"sessions", holds}});
     OB_ASSIGN_OR_RETURN(signing::SigningKey key,
                         signing::SigningKey::Open(LedgerKeyPath(options_.data_folder)));
-    heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key));
+    const auto sync = [path] { return storage::SyncLog(path); };
+    heads_ = std::make_unique<HeadSigner>(ledger_.get(), std::move(key), sync);
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get(),
                                                     options_.credit_limit, heads_.get(),
-                                                    receipts_.get());
-    ledger_writer_->OnReplaced([this] {
-      telemetry::LogError("gateway_replaced", {{"effect", "this gateway stops"}});
+                                                    receipts_.get(), sync);
+    ledger_writer_->OnGivenUp([this](const absl::Status& why) {
+      if (IsReplaced(why))
+        telemetry::LogError("gateway_replaced", {{"effect", "this gateway stops"}});
       options_.on_replaced();
     });
     BeginAudits(path);

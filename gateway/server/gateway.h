@@ -44,7 +44,8 @@ struct GatewayOptions {
   // Called once, by a thread of the gateway's, when one of its ports is not served any more: the
   // process should then end (gateway/server/listener_watch.h).
   std::function<void()> on_dead_listener = [] {};
-  // Likewise, when another gateway has taken the data folder (gateway/accounts/folder_turn.h).
+  // Likewise, when another gateway has taken the data folder (gateway/accounts/folder_turn.h), or
+  // the disk of its books fails (LedgerWriter::OnGivenUp).
   std::function<void()> on_replaced = [] {};
   // Connections that one address may have, and proxies that may have more, since others are behind
   // them.

@@ -27,12 +27,14 @@ bool IsPassing(const absl::Status& status) {
 }  // namespace
 
 LedgerWriter::LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit,
-                           HeadSigner* heads, ReceiptRows* receipts)
+                           HeadSigner* heads, ReceiptRows* receipts,
+                           std::function<absl::Status()> sync)
     : ledger_(ledger),
       rows_(rows),
       credit_limit_(credit_limit),
       heads_(heads),
       receipts_(receipts),
+      sync_(std::move(sync)),
       thread_([this] { Work(); }) {}
 LedgerWriter::~LedgerWriter() { Stop(); }
 
@@ -59,7 +61,7 @@ absl::Status LedgerWriter::PostEach(const std::vector<Charge>& charges, const Re
     refused(account.tenant, account.status);
   }
   CountPosted(charges, not_posted);
-  for (const AccountPosting& account : *accounts) SignHead(account.tenant);
+  for (const AccountPosting& account : *accounts) heads_due_.insert(account.tenant);
   return absl::OkStatus();
 }
 
@@ -71,7 +73,20 @@ void LedgerWriter::SignHead(TenantId tenant) {
                           {{"account", tenant.value}, {"message", status.ToString()}});
 }
 
-// What the ledger refuses is an answer, too; only what may pass is tried again.
+// Before anybody is told of what was written.
+void LedgerWriter::Sync() {
+  if (std::exchange(is_unsynced_, false) && sync_ != nullptr)
+    if (const absl::Status status = sync_(); !status.ok()) {
+      telemetry::LogError("ledger_sync_failed", {{"message", status.ToString()},
+                                                 {"effect", "this gateway ends"}});
+      std::unique_lock lock(mutex_);
+      return GiveUp(lock, status);
+    }
+  for (const TenantId tenant : std::exchange(heads_due_, {})) SignHead(tenant);
+}
+
+// What the ledger refuses is an answer, too; only what may pass is tried again. A hold ends with
+// its gateway, so nobody waits until it is durable.
 void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> then) {
   Add({[this, request = std::move(request), then = std::move(then)] {
          auto answer = ledger_->Hold(request, credit_limit_);
@@ -80,11 +95,12 @@ void LedgerWriter::Hold(HoldRequest request, std::function<void(HoldAnswer)> the
            then({0, absl::UnavailableError("another gateway has taken this one's place")});
            return answer.status();
          }
-         if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr) SignHead(request.tenant);
+         if (heads_ != nullptr && heads_->Of(request.tenant) == nullptr)
+           heads_due_.insert(request.tenant);
          then(answer.ok() ? *std::move(answer) : HoldAnswer{0, answer.status()});
          return absl::OkStatus();
        },
-       nullptr, nullptr});
+       nullptr, nullptr, /*must_last=*/false});
 }
 
 void LedgerWriter::EndHold(LeaseId lease) {
@@ -181,11 +197,14 @@ void LedgerWriter::Work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
+    if (jobs_.empty()) return;  // all is synced
     Job& job = jobs_.front();  // stays at the front until it is done; others only append
     lock.unlock();
     absl::Status status;
-    if (job.write != nullptr) {
+    if (job.write == nullptr) Sync();
+    if (job.write != nullptr && is_over_) {
+      status = given_up_;
+    } else if (job.write != nullptr) {
       const auto begin = std::chrono::steady_clock::now();
       PassFailpoint("writer.before_write");
       status = job.write();
@@ -194,20 +213,25 @@ void LedgerWriter::Work() {
           telemetry::Metric::kLedgerWriteTime,
           std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
       if (!status.ok()) telemetry::Count(telemetry::Metric::kLedgerErrors);
+      is_unsynced_ |= job.must_last;
     } else if (job.then != nullptr)
       job.then(given_up_);
     else
       job.goodbye();
-    const bool passing = IsPassing(status);
+    const bool passing = IsPassing(status) && !is_over_;
     if (!status.ok() && !passing)
       telemetry::LogError("ledger_write_failed", {{"message", status.ToString()}});
     lock.lock();
     if (IsReplaced(status)) GiveUp(lock, status);
-    if (job.write != nullptr && !IsReplaced(trouble_))
+    if (job.write != nullptr && !is_over_)
       SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
       if (passing) given_up_ = status;
       jobs_.pop_front();
+      if (!jobs_.empty()) continue;
+      lock.unlock();
+      Sync();
+      lock.lock();
       continue;
     }
     const auto again = std::chrono::steady_clock::now() + kTryAgainAfter;
@@ -230,17 +254,18 @@ void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
 }
 
 void LedgerWriter::GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why) {
+  is_over_ = true;
   given_up_ = trouble_ = why;
-  const std::function<void()> replaced = std::exchange(replaced_, nullptr);
-  if (replaced == nullptr) return;
+  const auto on_given_up = std::exchange(on_given_up_, nullptr);
+  if (on_given_up == nullptr) return;
   lock.unlock();
-  replaced();
+  on_given_up(why);
   lock.lock();
 }
 
-void LedgerWriter::OnReplaced(std::function<void()> replaced) {
+void LedgerWriter::OnGivenUp(std::function<void(const absl::Status&)> given_up) {
   std::lock_guard lock(mutex_);
-  replaced_ = std::move(replaced);
+  on_given_up_ = std::move(given_up);
 }
 
 void LedgerWriter::SetTrouble(absl::Status status) {

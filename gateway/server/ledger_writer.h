@@ -1,6 +1,9 @@
 // Writes the accounts file on one thread: postings, session and lease rows, in the order of the
 // calls, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
 //
+// Writes that come together wait for the disk once: before anybody is told (Then, ThenOrAtOnce, a
+// signed head), or when none is left (docs/decisions/159-one-sync-for-many-writes.md).
+//
 // A posting that cannot be written (disk full, file locked) is retried every second, and all later
 // writes wait for it: the ledger never skips a millisecond. One that the ledger refuses is of one
 // account: it is logged and counted, that account's leases stop, and the others' are posted. A
@@ -35,8 +38,10 @@ class LedgerWriter final : public WriteQueue {
   // `credit_limit`: of accounts that have none of their own. `heads`, null or outliving the writer,
   // signs the ledger's head for each account that was written to. `receipts`, likewise: without it
   // none is kept.
+  // `sync` makes durable what was written so far (storage::SyncLog); null: each write is.
   LedgerWriter(Ledger* ledger, SessionRows* rows, MicroUsd credit_limit = kNoCreditLimit,
-               HeadSigner* heads = nullptr, ReceiptRows* receipts = nullptr);
+               HeadSigner* heads = nullptr, ReceiptRows* receipts = nullptr,
+               std::function<absl::Status()> sync = nullptr);
   ~LedgerWriter() override;  // as Stop
 
   void Post(std::vector<Charge> charges, Refused refused) override;
@@ -48,9 +53,11 @@ class LedgerWriter final : public WriteQueue {
   void KeepReceipts(std::vector<proto::Receipt> receipts, ReceiptRefused refused) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
-  // Calls `replaced`, once, when a write fails because another gateway has taken the data folder
-  // (gateway/accounts/folder_turn.h). Nothing is written from then on, and trouble() stays.
-  void OnReplaced(std::function<void()> replaced);
+  // Calls `given_up`, once, when a write fails because another gateway has taken the data folder
+  // (IsReplaced, gateway/accounts/folder_turn.h), or when `sync` fails: what was written may be
+  // lost then, and only a process that starts anew reads what is there. Nothing is written from
+  // then on, and trouble() stays.
+  void OnGivenUp(std::function<void(const absl::Status& why)> given_up);
   absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED; or SetAudit's
   // What the last audit found. An error: trouble() is that, so that the gateway opens no session;
   // what runs is billed and ends as before.
@@ -68,9 +75,10 @@ class LedgerWriter final : public WriteQueue {
 
  private:
   struct Job {
-    std::function<absl::Status()> write;  // exactly one of the three is set
+    std::function<absl::Status()> write;  // exactly one of these three is set
     std::function<void(absl::Status)> then;
     std::function<void()> goodbye;
+    bool must_last = true;  // a write that means something to the gateway after this one
   };
   void Add(Job job);
   bool stopping() const;
@@ -79,6 +87,7 @@ class LedgerWriter final : public WriteQueue {
   void SetTrouble(absl::Status status);
   void GiveUp(std::unique_lock<std::mutex>& lock, const absl::Status& why);
   absl::Status PostEach(const std::vector<Charge>& charges, const Refused& refused);
+  void Sync();
   void SignHead(TenantId tenant);
   void CountPosted(const std::vector<Charge>& charges, const std::set<TenantId>& but);
 
@@ -87,12 +96,17 @@ class LedgerWriter final : public WriteQueue {
   const MicroUsd credit_limit_;
   HeadSigner* const heads_;
   ReceiptRows* const receipts_;
+  const std::function<absl::Status()> sync_;
+  // Of the thread alone.
+  bool is_unsynced_ = true;  // at first: what was written before it began
+  bool is_over_ = false;     // nothing is written any more
+  std::set<TenantId> heads_due_;  // of what was written since the last Sync
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   absl::Status trouble_, given_up_, audit_;
   std::map<int64_t, Usage> charged_;
-  std::function<void()> replaced_;  // null once called
+  std::function<void(const absl::Status&)> on_given_up_;  // null once called
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -47,7 +47,7 @@ TEST(FolderTurn, AWriterThatIsReplaced_GivesUpOnce) {
   ValueOrDie(FolderTurn::Take(path));
   LedgerWriter writer(ledger.get(), rows.get());
   int replaced = 0;
-  writer.OnReplaced([&] { ++replaced; });
+  writer.OnGivenUp([&](const absl::Status&) { ++replaced; });
   for (int i = 0; i < 3; ++i)
     writer.Post({ChargeFor(DeviceOf(1), 0, 5)},
                 [](TenantId, const absl::Status&) { ADD_FAILURE() << "nobody is to blame"; });

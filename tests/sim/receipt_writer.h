@@ -34,7 +34,9 @@ class ReceiptWriter {
   void Restart() { counter_ = std::make_unique<worker::LeaseCounter>(key_); }
 
   void AddTo(proto::Register& entry) const { counter_->AddTo(entry); }
+  // In every third one, unlike in production: in these worlds most of the time is spent on signing.
   void AddTo(proto::Heartbeat& beat) {
+    if (++beats_ % 3 != 0) return;
     counter_->AddTo(beat, Now());
     std::vector<proto::Receipt> receipts(beat.receipts().begin(), beat.receipts().end());
     for (const proto::Receipt& receipt : receipts) receipts_->Signed(receipt);
@@ -129,6 +131,7 @@ class ReceiptWriter {
   const std::string node_;
   const signing::SigningKey key_;
   const Lie lie_;
+  uint64_t beats_ = 0;
   std::unique_ptr<worker::LeaseCounter> counter_;
 };
 

@@ -48,6 +48,26 @@ TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
   std::filesystem::remove_all(folder);
 }
 
+// 1 is NORMAL: a commit is written and not synced; 2 is FULL.
+TEST(Storage, SyncedByCaller_CommitsDoNotWaitForTheDisk_AndSyncLogDoes) {
+  const std::string folder = testing::TempDir() + "/storage_sync." + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/a.db";
+  for (const bool synced_by_caller : {false, true}) {
+    auto db = ValueOrDie(Database::Open(path, {.synced_by_caller = synced_by_caller}));
+    Statement level = ValueOrDie(db->Prepare("PRAGMA synchronous"));
+    ASSERT_TRUE(ValueOrDie(level.Step()));
+    EXPECT_EQ(level.Int(0), synced_by_caller ? 1 : 2);
+    level.Reset();
+    ASSERT_TRUE(db->Execute("CREATE TABLE IF NOT EXISTS t(x)").ok());
+    EXPECT_TRUE(SyncLog(path).ok());
+  }
+  EXPECT_TRUE(SyncLog(path).ok()) << "without a log all is in the file";
+  std::filesystem::create_symlink(path + "-wal", path + "-wal");  // to itself
+  EXPECT_TRUE(absl::IsUnavailable(SyncLog(path)));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Storage, ACopyInMemoryHasWhatTheFileHas_AndLeavesItAsItWas) {
   const std::string folder = testing::TempDir() + "/storage_copy." + std::to_string(getpid());
   std::filesystem::create_directories(folder);
