@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "worker/tuning/tuning_store.h"
@@ -62,7 +63,8 @@ absl::Status List(const CacheFlags& flags) {
           "%.2f", static_cast<double>(first->time_ns) / static_cast<double>(best->time_ns));
     std::printf("%-12s  %6zu  %5d  %12s  %12s  %7s  %s\n",
                 IdOf(tuning).substr(0, kIdDigits).c_str(), tuning.trials.size(), tuning.width,
-                TimeOf(first).c_str(), TimeOf(best).c_str(), speedup.c_str(), tuning.name.c_str());
+                TimeOf(first).c_str(), TimeOf(best).c_str(), speedup.c_str(),
+                Printable(tuning.name).c_str());
   }
   return absl::OkStatus();
 }
@@ -74,7 +76,8 @@ absl::Status Explain(const CacheFlags& flags) {
   for (const Tuning& tuning : tunings) {
     if (!absl::StartsWith(IdOf(tuning), absl::AsciiStrToLower(flags.kernel))) continue;
     found = true;
-    std::printf("%s  %s\nsearch space %d, %s\n", IdOf(tuning).c_str(), tuning.name.c_str(),
+    std::printf("%s  %s\nsearch space %d, %s\n", IdOf(tuning).c_str(),
+                Printable(tuning.name).c_str(),
                 tuning.key.search_version, tuning.key.hardware.c_str());
     if (tuning.width > 0) std::printf("a search of width %d is finished\n", tuning.width);
     std::vector<const Trial*> trials;

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/connect.h"
@@ -153,7 +154,8 @@ int RunStoreList(const StoreFlags& flags) {
           Quoted(stored.name()).c_str(), static_cast<unsigned long long>(stored.size_bytes()),
           stored.entries(), written.c_str(), stored.pinned() ? "true" : "false");
     } else {
-      std::printf("%-*s  %10s  %7u  %s%s\n", static_cast<int>(width), stored.name().c_str(),
+      std::printf("%-*s  %10s  %7u  %s%s\n", static_cast<int>(width),
+                  Printable(stored.name()).c_str(),
                   Bytes(stored.size_bytes()).c_str(), stored.entries(), written.c_str(),
                   stored.pinned() ? "  pinned" : "");
     }

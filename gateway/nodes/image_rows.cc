@@ -432,7 +432,7 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
       OB_ASSIGN_OR_RETURN(const bool more, tried.Step());
       if (!more) break;
       if (last->by_serial.contains(std::string(tried.Text(0))))
-        of_rollout[std::string(tried.Text(0))].has_fetched = true;
+        of_rollout[std::string(tried.Text(0))].has_asked = true;
     }
     const std::vector<RolloutAction> actions = Step(*last, of_rollout, now);
     OB_ASSIGN_OR_RETURN(

@@ -91,8 +91,8 @@ class Stepping {
   static const char* HowFar(const NodeSeen& seen, bool has_restarted) {
     if (has_restarted) return "it has enrolled, and does not join";
     if (seen.is_here) return "it does not restart";
-    return seen.has_fetched ? "it has fetched the image, and does not boot or does not enrol"
-                            : "it has not asked for the image";
+    return seen.has_asked ? "it has asked what to boot, and got no further"
+                          : "it has not asked what to boot";
   }
 
   void TakeBack(const std::string& serial, RolloutNode& node, const std::string& why) {

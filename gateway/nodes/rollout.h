@@ -63,7 +63,8 @@ struct NodeSeen {
   std::string image;        // as it said when it enrolled; "": it did not say
   std::string boot;         // differs with each start of the machine
   std::string test_failed;  // why its last join test failed under that image; "": it did not
-  bool has_fetched = false;  // the image on trial, from the boot server. Set by ImageRows
+  // The boot server what to boot, and was told the image on trial. Set by ImageRows.
+  bool has_asked = false;
 };
 
 struct RolloutAction {

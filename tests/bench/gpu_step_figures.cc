@@ -90,7 +90,7 @@ double ModelFlops(const GptStep& step) {
 double PeakBf16Flops(const runtime::DeviceProperties& properties) {
   const std::string& name = properties.name;
   if (absl::StrContains(name, "H100 PCIe")) return 756e12;
-  if (absl::StrContains(name, "H100 NVL")) return 835e12;
+  if (absl::StrContains(name, "H100 NVL") || absl::StrContains(name, "H200 NVL")) return 835e12;
   if (absl::StrContains(name, "H100") || absl::StrContains(name, "H200")) return 989e12;
   if (absl::StrContains(name, "A100")) return 312e12;
   return 0;

@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
     Each, BrokenImage,
     ::testing::Values(Broken{"DoesNotBoot", ImageKind::kPanics, false, "it came back under"},
                       Broken{"Hangs", ImageKind::kHangs, true,
-                             "it has fetched the image, and does not boot or does not enrol"},
+                             "it has asked what to boot, and got no further"},
                       Broken{"DoesNotJoin", ImageKind::kDoesNotJoin, false, "s-0: it "},
                       Broken{"FailsItsTest", ImageKind::kFailsTest, false, "fails its join test"}),
     [](const auto& info) { return info.param.name; });
@@ -183,10 +183,10 @@ TEST(RolloutReasons, SayHowFarANodeCame) {
   EXPECT_EQ(why_of({.is_here = true, .image = kFirst, .boot = "1"}),
             "s-0: it does not restart within 60 s");
   EXPECT_EQ(why_of({.image = kFirst, .boot = "1"}),
-            "s-0: it has not asked for the image within 60 s");
-  EXPECT_EQ(why_of({.image = kFirst, .boot = "1", .has_fetched = true}),
-            "s-0: it has fetched the image, and does not boot or does not enrol within 60 s");
-  EXPECT_EQ(why_of({.image = kSecond, .boot = "2", .has_fetched = true}),
+            "s-0: it has not asked what to boot within 60 s");
+  EXPECT_EQ(why_of({.image = kFirst, .boot = "1", .has_asked = true}),
+            "s-0: it has asked what to boot, and got no further within 60 s");
+  EXPECT_EQ(why_of({.image = kSecond, .boot = "2", .has_asked = true}),
             "s-0: it has enrolled, and does not join within 60 s");
 }
 

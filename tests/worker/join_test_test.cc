@@ -86,7 +86,7 @@ TEST(EarlyJoinTest, ItsResult_IsTheAnswer_Once) {
 
 TEST(MeasuringProcess, WhatItSays_ComesBack) {
   const auto run = [](const std::string& script, const std::string& what) {
-    return MeasureDevice({"/bin/sh", "-c", script}, {}, {}, kTestWithin, what);
+    return MeasureDevice({"/bin/sh", "-c", script}, EnvironmentWith({}), {}, kTestWithin, what);
   };
   EXPECT_EQ(run("printf 'gflops=0 memory_gb_per_s=5\\n'", kTestAlone)->memory_gb_per_s(), 5);
   EXPECT_FALSE(run("printf 'gflops=0 memory_gb_per_s=5\\n'", kTestAndRates).ok());

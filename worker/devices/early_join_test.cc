@@ -9,10 +9,12 @@ namespace outboard::worker {
 
 EarlyJoinTest::EarlyJoinTest(std::vector<std::string> command,
                              std::vector<std::vector<int>> cores) {
-  std::packaged_task<Results()> test([command = std::move(command), cores = std::move(cores)] {
+  // Read here: the caller's thread may set variables while the test runs.
+  std::packaged_task<Results()> test([command = std::move(command), cores = std::move(cores),
+                                      environment = EnvironmentWith({})] {
     Results results;
     for (const std::vector<int>& each : cores)
-      results.push_back(MeasureDevice(command, {}, each, kTestWithin, kTestAlone));
+      results.push_back(MeasureDevice(command, environment, each, kTestWithin, kTestAlone));
     return results;
   });
   results_ = test.get_future();

@@ -48,7 +48,7 @@ int64_t WorkerDevices::MemoryOn(uint32_t device) const {
 }
 
 std::vector<std::string> WorkerDevices::EnvironmentOf(uint32_t device) const {
-  return gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment;
+  return EnvironmentWith(gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment);
 }
 
 void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t device)>& cores,

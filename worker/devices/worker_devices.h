@@ -52,7 +52,8 @@ class WorkerDevices {
   proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
 
-  // Whether Measure will start nothing for that, so that other processes need not make room.
+  // Whether Measure will most likely start nothing for that (an early test that did not end is
+  // repeated), so that other processes need not make room.
   bool IsTestedEarly(const proto::Measure& asked) const {
     return asked.test() && asked.without_rates() && options_.early_test != nullptr &&
            options_.early_test->is_there();

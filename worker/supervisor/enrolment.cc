@@ -23,7 +23,10 @@ namespace {
 constexpr std::chrono::seconds kEnrolsWithin{10};
 // After an attempt that failed while the certificate is still good: a minute, less where it is
 // about to expire.
-constexpr absl::Duration kAgainAfter = absl::Minutes(1);
+// After a renewal that failed, since nobody answered, or since it was refused, which will hardly
+// change; and at least, since each try leaves the gateway and joins again.
+constexpr absl::Duration kAgainAfter = absl::Minutes(1), kRefusedAgainAfter = absl::Hours(1),
+                         kAgainAtLeastAfter = absl::Seconds(5);
 
 void Prepare(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
@@ -64,16 +67,27 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   const absl::Time now = absl::Now(), end = certificate_->chain.front().not_after();
   if (now >= end) return status;
   telemetry::LogWarning("certificate_not_renewed", {{"message", status.message()}});
-  due_unix_ms_ = absl::ToUnixMillis(now + std::min(kAgainAfter, (end - now) / 4));
+  MoveDue(absl::IsUnavailable(status) ? kAgainAfter : kRefusedAgainAfter);
   return channels_;
+}
+
+void Enrolment::MoveDue(absl::Duration pause) {
+  const absl::Time now = absl::Now(), end = certificate_->chain.front().not_after();
+  due_unix_ms_ = absl::ToUnixMillis(
+      now + std::max(kAgainAtLeastAfter, std::min(pause, (end - now) / 4)));
 }
 
 bool Enrolment::CanRenew() {
   if (!options_.node.has_value() || !options_.tpm.has_value()) return true;
+  if (tpm_ != nullptr) return true;
   if (!opening_tpm_.valid())
     opening_tpm_ =
         std::async(std::launch::async, [where = *options_.tpm] { return OpenTpm(where); });
-  return opening_tpm_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (opening_tpm_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+  tpm_ = opening_tpm_.get();
+  // The gateway would refuse what no TPM proves: sessions stay while the certificate is good.
+  if (tpm_ == nullptr && certificate_ != nullptr) MoveDue(kRefusedAgainAfter);
+  return tpm_ != nullptr || certificate_ == nullptr;
 }
 
 bool Enrolment::Refused() {
@@ -160,11 +174,9 @@ absl::Status Enrolment::AskAsNode(proto::Fleet::Stub& fleet, const std::string& 
     Prepare(context);
     return wire::FromGrpc(fleet.EnrolNode(&context, node, &reply));
   };
-  std::unique_ptr<NodeTpm> tpm;
-  if (opening_tpm_.valid())
-    tpm = opening_tpm_.get();
-  else if (options_.tpm.has_value())
-    tpm = OpenTpm(*options_.tpm);
+  std::unique_ptr<NodeTpm> tpm = std::move(tpm_);
+  if (tpm == nullptr && opening_tpm_.valid()) tpm = opening_tpm_.get();
+  if (tpm == nullptr && options_.tpm.has_value()) tpm = OpenTpm(*options_.tpm);
   if (tpm == nullptr) return ask();
   node.mutable_tpm()->set_endorsement_key(tpm->endorsement_key());
   node.mutable_tpm()->set_attestation_key(tpm->attestation_key());

@@ -79,8 +79,8 @@ class Enrolment {
   const std::optional<proto::NodeDriver>& driver() const { return driver_; }
   bool has_asked() const { return has_asked_; }
   // Where IsDue: whether Channels would renew without waiting for the TPM to make its keys, which
-  // takes seconds. Begins that where it is needed; to be asked again until true. Not beside the
-  // calls of another thread.
+  // takes seconds. Begins that where it is needed; to be asked again until true. Where the TPM does
+  // not answer, it is due later. Not beside the calls of another thread.
   bool CanRenew();
   // True when Channels would enrol.
   bool IsDue() const { return absl::Now() >= absl::FromUnixMillis(due_unix_ms_); }
@@ -96,6 +96,8 @@ class Enrolment {
   std::string PathOfNewKey() const { return options_.file + ".new"; }
   void ReadKept();
   void Use(tls::KeyAndChain certificate);
+  // Requires a certificate. A renewal is due in `pause`, sooner where that ends before.
+  void MoveDue(absl::Duration pause);
 
   const EnrolmentOptions options_;
   std::shared_ptr<const tls::KeyAndChain> certificate_;
@@ -107,6 +109,7 @@ class Enrolment {
   bool has_asked_ = false;
   FleetChannels channels_;
   std::future<std::unique_ptr<NodeTpm>> opening_tpm_;  // for the next renewal
+  std::unique_ptr<NodeTpm> tpm_;                       // what came of it
   std::atomic<int64_t> due_unix_ms_{0};
 };
 
