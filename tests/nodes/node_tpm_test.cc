@@ -4,9 +4,12 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include <chrono>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "gateway/nodes/node_tpms.h"
@@ -228,6 +231,29 @@ TEST_F(NodeTpmTest, ItsWorker_ProvesItsTpm_WheneverItRenews) {
     return cluster_.gateway().err().find("proof=certificate") != std::string::npos;
   })) << cluster_.gateway().err();
   EXPECT_EQ(worker->err().find("certificate_not_renewed"), std::string::npos) << worker->err();
+}
+
+// To leave would cost its sessions, and bring nothing: the gateway renews for that TPM alone.
+TEST_F(NodeTpmTest, WhoseTpmStopsAnswering_StaysWhileItsCertificateIsGood) {
+  OB_NEEDS_SWTPM();
+  StartGateway("--worker-certificate-life 12");
+  std::optional<SoftwareTpm> chip(std::in_place);
+  const auto worker =
+      cluster_.Start(WorkerArgs("s-1", Claim("s-1")), {"OUTBOARD_NODE_TPM=" + chip->where()});
+  const auto joins = [&] {
+    const std::string said = cluster_.gateway().err();
+    size_t count = 0;
+    for (size_t at = 0; (at = said.find("event=worker_joined", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  ASSERT_TRUE(Eventually([&] { return joins() == 1; })) << cluster_.gateway().err();
+  chip.reset();
+  ASSERT_TRUE(Eventually([&] {
+    return worker->err().find("enrols without its TPM") != std::string::npos;
+  })) << worker->err();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // it has no reason to leave
+  EXPECT_EQ(joins(), 1u) << worker->err();
 }
 
 // A claim is good once: it is not lost on a machine whose TPM there is no room for.
