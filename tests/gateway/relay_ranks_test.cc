@@ -29,6 +29,7 @@ struct Executor final : ExecutorEndpoint {
 struct Client final : ClientEndpoint {
   void Send(proto::ServerFrame frame) override { got.push_back(std::move(frame)); }
   void End(absl::Status) override {}
+  void SendLast(proto::ServerFrame frame, absl::Status) override { Send(std::move(frame)); }
   bool AskDrained() override { return false; }
   void ResumeReading() override { ++resumed; }
   bool Hold() override { return true; }
