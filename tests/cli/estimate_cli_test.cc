@@ -58,7 +58,8 @@ TEST_F(EstimateCliTest, ToItsEnd_AndItsExitCodeIsTold) {
 }
 
 TEST_F(EstimateCliTest, CtrlC_EndsTheProgram_AndTheEstimateIsOfItsStepsSoFar) {
-  const std::string endless = std::string("\"") + LINEAR_PROGRAM + "\"; sleep 60";
+  // By exec: a shell that is just starting a program may lose the signal.
+  const std::string endless = std::string("\"") + LINEAR_PROGRAM + "\"; exec sleep 60";
   test::Process estimate({OUTBOARD_BINARY, "estimate", "--json", "--prices", prices(), "--", "sh",
                           "-c", endless},
                          {"CLOUD=", "OUTBOARD_DATA=" + (folder_ / "data")});
@@ -88,7 +89,7 @@ TEST_F(EstimateCliTest, WrongUsage_NamesTheParameter) {
 // Whoever presses Ctrl-C wants no second run, which on a device would cost.
 TEST_F(EstimateCliTest, CtrlC_OfTheRecordedRun_MeasuresNothing) {
   const std::string endless =
-      "echo begun >>\"$0\"; \"" + std::string(LINEAR_PROGRAM) + "\"; sleep 60";
+      "echo begun >>\"$0\"; \"" + std::string(LINEAR_PROGRAM) + "\"; exec sleep 60";
   const std::string runs = folder_ / "runs";
   test::Process estimate(
       {OUTBOARD_BINARY, "estimate", "--json", "--measure", "--", "sh", "-c", endless, runs},
