@@ -266,7 +266,6 @@ int RunWorker(const ServerFlags& given) {
     return Report(status);
   auto links = LinksOf(flags);
   if (!links.ok()) return Report(links.status());
-  auto early_test = is_node ? BeginJoinTest(flags.node_folder, *devices) : nullptr;
   auto shown =
       ServerTelemetry::Start(flags.telemetry, telemetry::kInWorker, kAnyMetricsPort, "info");
   if (!shown.ok()) return ReportStart(shown.status());
@@ -330,7 +329,6 @@ int RunWorker(const ServerFlags& given) {
                                .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags),
                                .memory_bytes_reserved = is_node ? driver->memory_bytes() : 0,
-                               .early_test = std::move(early_test),
                                .links = *std::move(links)},
                               [&] {
                                 if (is_node) {

@@ -95,8 +95,7 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
     return session::ClassesOf(source.target, source.key, source.protection);
   // As a worker measures its devices for a gateway that asks.
   DeviceClass here{.name = kThisMachine};
-  const auto rates = worker::MeasureDevice({"/proc/self/exe", "measure-device"},
-                                           worker::EnvironmentWith({}), {});
+  const auto rates = worker::MeasureDevice({"/proc/self/exe", "measure-device"}, {}, {});
   if (!rates.ok()) return rates.status();
   here.gflops = rates->gflops();
   here.memory_gb_per_s = rates->memory_gb_per_s();

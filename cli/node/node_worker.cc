@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "base/cores.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
 #include "wire/status.h"
@@ -24,8 +23,6 @@
 #include "worker/init/node_driver.h"
 #include "worker/init/node_facts.h"
 #include "worker/init/node_init.h"
-#include "worker/supervisor/core_sets.h"
-#include "worker/supervisor/supervisor.h"
 #include "worker/tpm/node_tpm.h"
 
 namespace outboard::cli {
@@ -35,7 +32,6 @@ namespace {
 constexpr std::chrono::seconds kSentWithin{5};
 constexpr size_t kCommandBytesMax = 64 << 10;
 constexpr char kHasDriver[] = "OUTBOARD_NODE_DRIVER";  // of a worker that was started with it
-constexpr char kTestBegun[] = "join-test-begun";  // in the node's folder: by an earlier start
 constexpr char kLeavesGpus[] = "leaves-gpus";  // in the node's folder: why
 constexpr char kNamedFile[] = "driver-named";  // in the node's folder: NodeDriver; empty: none
 
@@ -75,17 +71,6 @@ absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags) {
   if (claim.ok()) start.claim = std::string(absl::StripAsciiWhitespace(*claim));
   if (flags.identity_file.empty()) flags.identity_file = flags.node_folder + "/identity";
   return start;
-}
-
-std::shared_ptr<worker::EarlyJoinTest> BeginJoinTest(const std::string& node_folder,
-                                                     int devices) {
-  if (worker::ExecutorOptionsFromEnvironment().device != runtime::kCpu) return nullptr;
-  // One that is not let in is started again and again.
-  const std::string begun = absl::StrCat(node_folder, "/", kTestBegun);
-  if (access(begun.c_str(), F_OK) == 0) return nullptr;
-  std::ofstream(begun) << "begun\n";
-  return std::make_shared<worker::EarlyJoinTest>(
-      worker::SupervisorOptions().measure, worker::DivideCores(UsableCores(), devices));
 }
 
 void NoteJoined(const std::string& node_folder) {

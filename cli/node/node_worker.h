@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "cli/commands.h"
 #include "proto/fleet.grpc.pb.h"
-#include "worker/devices/early_join_test.h"
 #include "worker/init/log_sender.h"
 #include "worker/supervisor/enrolment.h"
 
@@ -31,10 +30,6 @@ struct NodeStart {
 // they are for a node.
 // Errors: INVALID_ARGUMENT  the machine has no serial number; a claim that cannot be read
 absl::StatusOr<std::optional<NodeStart>> StartOfNode(ServerFlags& flags);
-
-// Begins the join test of the machine's processor beside what else its worker's first start has to
-// do (worker/devices/early_join_test.h). Null: this is a later start, or the device is another.
-std::shared_ptr<worker::EarlyJoinTest> BeginJoinTest(const std::string& node_folder, int devices);
 
 // Tells process 1 that the node has joined: one that boots an image on trial then stays.
 void NoteJoined(const std::string& node_folder);

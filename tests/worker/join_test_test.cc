@@ -10,8 +10,6 @@
 #include "tests/support/device.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/devices/device_rates.h"
-#include "worker/devices/early_join_test.h"
-#include "worker/devices/worker_devices.h"
 #include "worker/engine/compiled_engine.h"
 
 namespace outboard::worker {
@@ -50,43 +48,9 @@ TEST_F(JoinTestTest, EachFault_IsFound_AndSaid) {
   }
 }
 
-// A node's worker begins it before a gateway asks; what it found counts, and one that could not be
-// run is run again.
-TEST(EarlyJoinTest, ItsResult_IsTheAnswer_Once) {
-  const auto measured = [](const std::string& early, const std::string& now, bool rates = false) {
-    WorkerDevices devices({.kind = std::string(runtime::kCpu),
-                           .count_max = 1,
-                           .early_test = std::make_shared<EarlyJoinTest>(
-                               std::vector<std::string>{"/bin/sh", "-c", early},
-                               std::vector<std::vector<int>>(1))});
-    proto::Measure asked;
-    asked.set_test(true);
-    asked.set_without_rates(!rates);
-    EXPECT_EQ(devices.IsTestedEarly(asked), !rates);
-    const std::vector<std::string> command = {"/bin/sh", "-c", now};
-    const auto all_cores = [](uint32_t) { return std::vector<int>(); };
-    proto::Measured first = devices.Measure(asked, command, all_cores);
-    EXPECT_FALSE(devices.IsTestedEarly(asked));
-    EXPECT_EQ(devices.Measure(asked, {"/bin/sh", "-c", "printf 'fault: later\n'; exit 3"},
-                              all_cores).fault(), "device 0: later") << "it is tested anew";
-    return first;
-  };
-  const std::string good = "printf 'gflops=0 memory_gb_per_s=5\n'";
-  const std::string faulty = "printf 'fault: the memory\n'; exit 3";
-  EXPECT_TRUE(measured(good, "exit 1").tested());
-  EXPECT_EQ(measured(faulty, good).fault(), "device 0: the memory");
-  EXPECT_TRUE(measured("exit 1", good).tested());
-  EXPECT_EQ(measured("exit 1", faulty).fault(), "device 0: the memory");
-  // Where figures are asked for, too, they are measured by themselves ($1: with no test).
-  const auto both = measured(good, "test -z \"$1\" && printf 'gflops=7 memory_gb_per_s=8\n'", true);
-  EXPECT_TRUE(both.tested());
-  ASSERT_EQ(both.rates_size(), 1);
-  EXPECT_EQ(both.rates(0).gflops(), 7);
-}
-
 TEST(MeasuringProcess, WhatItSays_ComesBack) {
   const auto run = [](const std::string& script, const std::string& what) {
-    return MeasureDevice({"/bin/sh", "-c", script}, EnvironmentWith({}), {}, kTestWithin, what);
+    return MeasureDevice({"/bin/sh", "-c", script}, {}, {}, kTestWithin, what);
   };
   EXPECT_EQ(run("printf 'gflops=0 memory_gb_per_s=5\\n'", kTestAlone)->memory_gb_per_s(), 5);
   EXPECT_FALSE(run("printf 'gflops=0 memory_gb_per_s=5\\n'", kTestAndRates).ok());

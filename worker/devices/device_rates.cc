@@ -36,6 +36,20 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
+// This process's, but for the variables that `more` sets.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more) {
+  std::vector<std::string> all = more;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view variable = *each;
+    const std::string_view name = variable.substr(0, variable.find('=') + 1);
+    const bool is_set = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
+      return std::string_view(other).starts_with(name);
+    });
+    if (!is_set) all.emplace_back(variable);
+  }
+  return all;
+}
+
 // Reads until the end, or the time; false: the time.
 bool ReadAll(int fd, Clock::time_point until, std::string& out) {
   for (;;) {
@@ -82,19 +96,6 @@ absl::StatusOr<proto::DeviceRates> RatesFromLine(const std::string& line, bool w
   return rates;
 }
 
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more) {
-  std::vector<std::string> all = more;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view variable = *each;
-    const std::string_view name = variable.substr(0, variable.find('=') + 1);
-    const bool is_set = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
-      return std::string_view(other).starts_with(name);
-    });
-    if (!is_set) all.emplace_back(variable);
-  }
-  return all;
-}
-
 absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>& command,
                                                  const std::vector<std::string>& environment,
                                                  const std::vector<int>& cores,
@@ -106,7 +107,7 @@ absl::StatusOr<proto::DeviceRates> MeasureDevice(const std::vector<std::string>&
   std::vector<std::string> argv = command;
   argv.push_back(absl::StrJoin(cores, ","));
   if (!what.empty()) argv.push_back(what);
-  std::vector<std::string> variables = environment;
+  std::vector<std::string> variables = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);

@@ -25,12 +25,8 @@ inline constexpr char kTestAndRates[] = "test", kTestAlone[] = "test-alone";
 inline constexpr int kExitFaulty = 3;  // its device failed the test
 inline constexpr std::chrono::seconds kTestWithin{180};
 
-// This process's variables, but for those that `more` sets ("NAME=value"). Not beside a thread that
-// sets any.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more);
-
-// Runs `command`, the measuring process, with these variables and on these cores (empty: all), and
-// reads what it prints. `what`: empty, kTestAndRates or kTestAlone.
+// Runs `command`, the measuring process, with `environment` ("NAME=value") added and on these cores
+// (empty: all), and reads what it prints. `what`: empty, kTestAndRates or kTestAlone.
 // Errors: UNAVAILABLE          it cannot be started, or ended without figures; says how
 //         DEADLINE_EXCEEDED    it took longer than `within`, and was killed
 //         FAILED_PRECONDITION  the device failed the test: what was wrong

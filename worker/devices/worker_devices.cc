@@ -48,7 +48,7 @@ int64_t WorkerDevices::MemoryOn(uint32_t device) const {
 }
 
 std::vector<std::string> WorkerDevices::EnvironmentOf(uint32_t device) const {
-  return EnvironmentWith(gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment);
+  return gpus_.empty() ? std::vector<std::string>() : gpus_[device].environment;
 }
 
 void WorkerDevices::Describe(const std::function<std::vector<int>(uint32_t device)>& cores,
@@ -76,18 +76,9 @@ proto::Measured WorkerDevices::Measure(
   proto::Measured measured;
   const std::string what =
       !asked.test() ? "" : asked.without_rates() ? kTestAlone : kTestAndRates;
-  EarlyJoinTest::Results early;
-  if (asked.test() && options_.early_test != nullptr) early = options_.early_test->Take();
-  // One that did not end says nothing of the device: it is tested now.
-  const auto is_known = [&](uint32_t i) {
-    return i < early.size() && (early[i].ok() || absl::IsFailedPrecondition(early[i].status()));
-  };
   for (uint32_t i = 0; i < static_cast<uint32_t>(count_); ++i) {
-    auto rates = is_known(i) ? early[i]
-                             : MeasureDevice(command, EnvironmentOf(i), cores(i),
-                                             asked.test() ? kTestWithin : kMeasureWithin, what);
-    if (is_known(i) && rates.ok() && !asked.without_rates())
-      rates = MeasureDevice(command, EnvironmentOf(i), cores(i), kMeasureWithin);
+    const auto rates = MeasureDevice(command, EnvironmentOf(i), cores(i),
+                                     asked.test() ? kTestWithin : kMeasureWithin, what);
     if (!rates.ok()) {
       telemetry::LogError("device_not_measured",
                           {{"device", i}, {"message", rates.status().ToString()}});

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "proto/fleet.pb.h"
 #include "runtime/devices.h"
 #include "worker/devices/devices_in_service.h"
-#include "worker/devices/early_join_test.h"
 
 namespace outboard::worker {
 
@@ -26,7 +24,6 @@ struct WorkerDevicesOptions {
   int count_max = 1;             // fewer, if there are not so many GPUs
   int64_t memory_bytes_max = 0;  // of a session; 0: what its GPU has, or a share of the machine's
   uint64_t memory_bytes_reserved = 0;  // of the machine's, which is not shared
-  std::shared_ptr<EarlyJoinTest> early_test = nullptr;  // of these devices; null: none was begun
 };
 
 class WorkerDevices {
@@ -47,17 +44,9 @@ class WorkerDevices {
 
   // Measures each device (device_rates.h) by `command`, one after the other; Describe has the
   // figures from then on. `cores`: those of a session's; empty: all.
-  // Where `asked.test`, they pass the join test before (join_test.h), or `fault` says what failed;
-  // one that was begun early counts, once.
+  // Where `asked.test`, they pass the join test before (join_test.h), or `fault` says what failed.
   proto::Measured Measure(const proto::Measure& asked, const std::vector<std::string>& command,
                           const std::function<std::vector<int>(uint32_t device)>& cores);
-
-  // Whether Measure will most likely start nothing for that (an early test that did not end is
-  // repeated), so that other processes need not make room.
-  bool IsTestedEarly(const proto::Measure& asked) const {
-    return asked.test() && asked.without_rates() && options_.early_test != nullptr &&
-           options_.early_test->is_there();
-  }
 
   // Adds them, and which are out of service. `cores`: those that the sessions of a device have.
   void Describe(const std::function<std::vector<int>(uint32_t device)>& cores,

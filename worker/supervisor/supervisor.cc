@@ -21,6 +21,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -76,8 +77,7 @@ class Supervisor::Impl {
                   .reference = executors_.reference,
                   .count_max = options_.devices,
                   .memory_bytes_max = options_.memory_bytes_max,
-                  .memory_bytes_reserved = options_.memory_bytes_reserved,
-                  .early_test = options_.early_test}),
+                  .memory_bytes_reserved = options_.memory_bytes_reserved}),
         accounts_(KernelsOf(options_)),
         leases_(options_.receipt_key.value_or(signing::SigningKey::Make())) {
     options_.devices = devices_.count();
@@ -249,7 +249,7 @@ class Supervisor::Impl {
       } else if (command.has_measure_link()) {
         probes_.Begin(command.measure_link());
       } else if (command.has_measure()) {
-        if (!devices_.IsTestedEarly(command.measure())) spare_.Stop();  // it has the device, too
+        spare_.Stop();  // it would have the device beside
         proto::WorkerEvent event;
         *event.mutable_measured() =
             devices_.Measure(command.measure(), options_.measure, CoresOfEach());

@@ -23,7 +23,6 @@
 
 #include "absl/status/status.h"
 #include "wire/proof/signing_key.h"
-#include "worker/devices/early_join_test.h"
 #include "worker/groups/group_links.h"
 #include "worker/supervisor/enrolment.h"
 
@@ -65,8 +64,6 @@ struct SupervisorOptions {
   int64_t memory_bytes_max = 0;
   // Of this machine's memory, before it is divided: files that are kept in memory, say.
   uint64_t memory_bytes_reserved = 0;
-  // Of a node: the join test of its devices, which has begun already (worker/devices/); null: none.
-  std::shared_ptr<EarlyJoinTest> early_test = nullptr;
   // Where other workers connect for sessions that are on several; null: sessions have all of their
   // devices here.
   std::shared_ptr<GroupLinks> links = nullptr;
