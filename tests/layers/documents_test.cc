@@ -72,5 +72,21 @@ TEST(Documents, EveryFileTheyNameIsThere) {
   EXPECT_GT(named, 50);
 }
 
+TEST(Documents, EveryDecisionIsInTheList) {
+  const fs::path folder = fs::path(OUTBOARD_SOURCE_DIR) / "docs/decisions";
+  std::ifstream file(folder / "README.md");
+  std::stringstream list;
+  list << file.rdbuf();
+  int pages = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name == "README.md") continue;
+    ++pages;
+    EXPECT_NE(list.str().find("](" + name + ")"), std::string::npos)
+        << "docs/decisions/README.md has no row of " << name;
+  }
+  EXPECT_GT(pages, 100);
+}
+
 }  // namespace
 }  // namespace outboard::layers
