@@ -20,7 +20,7 @@ void AddReady(Command app, ServerFlags& flags) {
   app.Add("--parent-pid", &flags.parent_pid).Hidden();
 }
 
-// `otherwise`: what it is where the flag is not given.
+// `otherwise`: the default, in words.
 void AddMemory(Command app, ServerFlags& flags, const std::string& otherwise) {
   app.AddBytes("--session-memory", &flags.session_memory_bytes,
                "What a session may hold: 512MB, 8GiB ... (default: " + otherwise + ")");
@@ -42,8 +42,8 @@ void AddTls(Command app, ServerFlags& flags) {
           "folder's CA; may be given several times");
 }
 
-// `snapshots`, `idle`: what --snapshot-every and --idle are where they are not given.
-void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots,
+// `snapshots`, `idle`: the defaults of --snapshot-every and --idle, in words.
+void AddGatewayOptions(Command app, ServerFlags& flags, const std::string& snapshots,
                 const std::string& idle) {
   app.Add("--data", &flags.data, kDataHelp);
   app.AddBytes("--quota", &flags.quota_bytes,
@@ -105,13 +105,8 @@ void Runs(Command command, std::shared_ptr<ServerFlags> flags, Run run) {
   });
 }
 
-}  // namespace
-
-void AddServerCommands(Arguments& app) {
-  const auto flags = std::make_shared<ServerFlags>();
+Command AddUp(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
   ServerFlags& server = *flags;
-  server.listen = "127.0.0.1:6667";
-
   Command up = app.Subcommand(
       "up", "Run a gateway and workers, for others too; what ends is started again");
   up.Add("--workers", &server.workers, "Worker processes, each with an equal part of the cores")
@@ -130,9 +125,20 @@ void AddServerCommands(Arguments& app) {
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
   AddTls(up, server);
   AddMemory(up, server, "3/4 of the machine's, divided by all devices; with GPUs, a GPU's");
-  AddGateway(up, server, "30", "60");
+  AddGatewayOptions(up, server, "30", "60");
   AddReady(up, server);
+  Runs(up, flags, [listen](const ServerFlags& given) {
+    if (listen.Given() && (given.port.has_value() || !given.host.empty())) {
+      std::fprintf(stderr, "outboard: --port and --host are what --listen says too: give one\n");
+      return 2;
+    }
+    return RunUp(given);
+  });
+  return up;
+}
 
+Command AddGateway(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
+  ServerFlags& server = *flags;
   Command gateway = app.Subcommand("gateway", "Run a gateway alone; workers join it");
   gateway.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   gateway.Add(
@@ -163,9 +169,14 @@ void AddServerCommands(Arguments& app) {
               "themselves by (default: any maker's; docs/fleet.md)");
   gateway.Add("--node-joins-within", &server.node_joins_within_s).Between(1, 3600).Hidden();
   AddMemory(gateway, server, "the worker's own limit");
-  AddGateway(gateway, server, "30", "60");
+  AddGatewayOptions(gateway, server, "30", "60");
   AddReady(gateway, server);
+  Runs(gateway, flags, RunGateway);
+  return gateway;
+}
 
+Command AddWorker(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
+  ServerFlags& server = *flags;
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
   worker.Add("--gateway", &server.gateway,
              "HOST:PORT or unix:/path of its --fleet-listen; with --own of its --listen (default: "
@@ -208,7 +219,12 @@ void AddServerCommands(Arguments& app) {
              "sessions that are on several; reachable by workers alone; port 0: any (default: "
              "none, and a session has all of its devices here or none)");
   AddReady(worker, server);
+  Runs(worker, flags, RunWorker);
+  return worker;
+}
 
+Command AddServe(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
+  ServerFlags& server = *flags;
   Command serve = app.Subcommand(
       "serve", "Run a gateway and a worker in one process, for you and friends");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
@@ -224,8 +240,20 @@ void AddServerCommands(Arguments& app) {
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share; with GPUs, a GPU's");
-  AddGateway(serve, server, "0", "60; with --ephemeral 0");
+  AddGatewayOptions(serve, server, "0", "60; with --ephemeral 0");
   AddReady(serve, server);
+  Runs(serve, flags, RunServe);
+  return serve;
+}
+
+}  // namespace
+
+void AddServerCommands(Arguments& app) {
+  const auto flags = std::make_shared<ServerFlags>();
+  ServerFlags& server = *flags;
+  server.listen = "127.0.0.1:6667";
+  Command up = AddUp(app, flags), gateway = AddGateway(app, flags),
+          worker = AddWorker(app, flags), serve = AddServe(app, flags);
   for (Command command : {gateway, serve})
     command.Add("--proxy-secret-file", &server.proxy_secret_file,
                 "File with the secret by which a proxy proves that it names the callers' addresses "
@@ -245,17 +273,6 @@ void AddServerCommands(Arguments& app) {
     command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
                 "Also show figures by account number");
   for (Command command : {worker, serve}) command.Add("--quiet", &server.ready.quiet).Hidden();
-
-  Runs(up, flags, [listen](const ServerFlags& given) {
-    if (listen.Given() && (given.port.has_value() || !given.host.empty())) {
-      std::fprintf(stderr, "outboard: --port and --host are what --listen says too: give one\n");
-      return 2;
-    }
-    return RunUp(given);
-  });
-  Runs(gateway, flags, RunGateway);
-  Runs(worker, flags, RunWorker);
-  Runs(serve, flags, RunServe);
 }
 
 }  // namespace outboard::cli

@@ -40,7 +40,8 @@ void NoteJoined(const std::string& node_folder);
 
 // Where a driver with NVIDIA's library is mounted, and this process was started without it: starts
 // this process again, with the library on its path and OUTBOARD_DEVICE=auto. Returns where there is
-// nothing to do. `kept`: descriptors that the new start is told of, and has; -1: none.
+// nothing to do. `kept`: descriptors that stay open across it, since its arguments name them by
+// their numbers; -1: none.
 void StartWithDriver(const std::string& node_folder, const std::vector<int>& kept);
 
 // The worker of a node ended with `why`: where a gateway has refused its GPUs for good (of no class

@@ -19,7 +19,7 @@ constexpr size_t kNotesBytesMax = 4096;
 constexpr int kSegmentsMax = 64;  // a program of ours has a dozen
 constexpr size_t kIdBytesMax = 16;  // of 20; two fit into what a gateway keeps
 
-// `text` into `to`; false: it is not there.
+// Reads `bytes` of the file at `at` into `to`; false: there are not so many.
 template <typename T>
 bool ReadAt(std::ifstream& file, uint64_t at, T* to, size_t bytes = sizeof(T)) {
   file.seekg(static_cast<std::streamoff>(at));

@@ -23,8 +23,9 @@ namespace {
 constexpr std::chrono::seconds kEnrolsWithin{10};
 // After an attempt that failed while the certificate is still good: a minute, less where it is
 // about to expire.
-// After a renewal that failed, since nobody answered, or since it was refused, which will hardly
-// change; and at least, since each try leaves the gateway and joins again.
+// The pause after a renewal that failed: where nobody answered, and where it was refused, which a
+// second try will hardly change. Each try leaves the gateway and joins again, so it is not shorter
+// than the last of these.
 constexpr absl::Duration kAgainAfter = absl::Minutes(1), kRefusedAgainAfter = absl::Hours(1),
                          kAgainAtLeastAfter = absl::Seconds(5);
 

@@ -29,7 +29,7 @@
 
 namespace outboard::program {
 
-// The unit reads operands that are stored by columns where their elements have so many bytes.
+// Size of an element, in bytes, for which wgmma can read operands stored by columns.
 inline constexpr int kTurnedBytes = 2;
 
 struct HopperTile {
