@@ -1,10 +1,10 @@
-// The example for MNIST, trained on several devices, has the losses and weights of one. Its batch is
-// cut, so its batch statistics are sums over the devices; lengths that do not divide are padded.
+// The example for MNIST, trained on several devices, has the losses and weights of one. Its batch
+// is cut, so its batch statistics are sums over the devices; lengths that do not divide are padded.
 //
 // The network has kinks: RELU and MAX decide by the last bit, sums over the batch are added in
 // another order on each mesh, and in f32 one decision that falls otherwise changes a gradient by a
-// hundredth, as the same batch in reverse order does on one device. In f64 no last bit comes near a
-// decision, and all is as on one device. In f32 the first loss is, before any decision counts
+// hundredth, as the same batch in reverse order does on one device. In f64 no last bit comes near
+// a decision, and all is as on one device. In f32 the first loss is, before any decision counts
 // (docs/decisions/134-kinks.md).
 #include <gtest/gtest.h>
 
