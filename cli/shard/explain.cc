@@ -161,7 +161,7 @@ void AddShardCommands(Arguments& app) {
                     "Predict by this machine's links, measured as a worker does it");
   shard_explain.AddBytes("--memory", &sharded.memory_bytes,
                          "What a device has (default: enough for any spread)");
-  shard_explain.Runs([flags] { return RunShardExplain(*flags); });
+  shard_explain.Runs(flags, RunShardExplain);
 }
 
 }  // namespace outboard::cli
