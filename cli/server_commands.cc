@@ -218,6 +218,9 @@ Command AddWorker(Arguments& app, const std::shared_ptr<ServerFlags>& flags) {
              "HOST:PORT of this machine, in numbers, where workers connect to exchange data of "
              "sessions that are on several; reachable by workers alone; port 0: any (default: "
              "none, and a session has all of its devices here or none)");
+  worker.Add("--advertise-data-address", &server.advertise_data_address,
+             "HOST:PORT, in numbers, where other workers reach --data-address, if that differs: a "
+             "container's mapped port, a translated address (default: --data-address)");
   AddReady(worker, server);
   Runs(worker, flags, RunWorker);
   return worker;

@@ -18,6 +18,7 @@
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
 #include "telemetry/log.h"
+#include "wire/data_address.h"
 #include "worker/executor/executor_main.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
@@ -117,8 +118,16 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
 }
 
 absl::StatusOr<std::shared_ptr<worker::GroupLinks>> LinksOf(const ServerFlags& flags) {
-  if (flags.data_address.empty()) return nullptr;
-  auto links = worker::GroupLinks::Listen(flags.data_address);
+  const std::string& advertised = flags.advertise_data_address;
+  if (flags.data_address.empty()) {
+    if (advertised.empty()) return nullptr;
+    return absl::InvalidArgumentError(
+        "--advertise-data-address says where others reach --data-address, which is missing");
+  }
+  if (!advertised.empty())
+    if (const absl::Status bad = wire::ParseDataAddress(advertised).status(); !bad.ok())
+      return absl::Status(bad.code(), absl::StrCat("--advertise-data-address: ", bad.message()));
+  auto links = worker::GroupLinks::Listen(flags.data_address, advertised);
   if (!links.ok())
     return absl::Status(links.status().code(),
                         absl::StrCat("--data-address: ", links.status().message()));

@@ -351,11 +351,14 @@ class GroupLinks::Impl {
 
 GroupLinks::GroupLinks() : impl_(std::make_unique<Impl>()) {}
 GroupLinks::~GroupLinks() = default;
-absl::StatusOr<std::unique_ptr<GroupLinks>> GroupLinks::Listen(const std::string& address) {
+absl::StatusOr<std::unique_ptr<GroupLinks>> GroupLinks::Listen(const std::string& address,
+                                                               const std::string& advertised) {
   std::unique_ptr<GroupLinks> made(new GroupLinks());
   OB_RETURN_IF_ERROR(made->impl_->Begin(address));
+  made->advertised_ = advertised.empty() ? made->address() : advertised;
   return made;
 }
+const std::string& GroupLinks::advertised() const { return advertised_; }
 const std::string& GroupLinks::address() const { return impl_->address(); }
 GroupLinks::Group GroupLinks::Add(std::vector<GroupLinkOptions> links,
                                   std::function<void(uint32_t, const absl::Status&)> on_lost) {
