@@ -239,11 +239,15 @@ Training InDoubles(const std::shared_ptr<Session>& session) {
   return training;
 }
 
-// The greatest relative difference of a step's losses.
+// The greatest relative difference of a step's losses; NaN where one is no number.
 double MostApart(const Training& a, const Training& b) {
   double most = 0;
-  for (size_t step = 0; step < a.losses.size(); ++step)
-    most = std::max(most, std::abs(a.losses[step] - b.losses[step]) / std::abs(b.losses[step]));
+  for (size_t step = 0; step < a.losses.size(); ++step) {
+    const double apart =
+        std::abs(a.losses[step] - b.losses[step]) / std::abs(b.losses.at(step));
+    if (!(apart <= most)) most = apart;
+    if (std::isnan(most)) break;
+  }
   return most;
 }
 

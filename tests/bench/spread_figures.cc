@@ -114,11 +114,13 @@ Trained TrainOn(const Cloud& cloud, uint32_t devices, const std::string& spread,
   return trained;
 }
 
-// The most of any step.
+// The most of any step; NaN where a loss is no number.
 double RelativeError(const std::vector<double>& losses, const std::vector<double>& expected) {
   double most = 0;
-  for (size_t i = 0; i < losses.size(); ++i)
-    most = std::max(most, std::abs(losses[i] - expected[i]) / std::abs(expected[i]));
+  for (size_t i = 0; i < losses.size() && !std::isnan(most); ++i) {
+    const double apart = std::abs(losses[i] - expected.at(i)) / std::abs(expected.at(i));
+    if (!(apart <= most)) most = apart;
+  }
   return most;
 }
 

@@ -102,6 +102,20 @@ class ProxiedStore(distributed.Store):
         return passed
 
 
+def measure(flags):
+    times = {}
+    for way in ("eager", "compile"):
+        try:
+            times[way] = torch_steps.median_ms(stepper(way == "compile", flags.batch), flags.steps)
+        except RuntimeError as error:
+            if way == "eager":
+                raise
+            print(f"torch_ddp: no torch.compile: {error}", file=sys.stderr)
+    if flags.rank == 0:
+        print(json.dumps({"step_ms": min(times.values()), **times}))
+    distributed.destroy_process_group()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rank", type=int, required=True)
@@ -117,22 +131,13 @@ def main():
     store = distributed.TCPStore(flags.master, flags.port, flags.ranks, flags.rank == 0)
     if flags.proxy:
         store = ProxiedStore(store, flags.rank, flags.proxy, flags.rate)
-    distributed.init_process_group("gloo", store=store, rank=flags.rank, world_size=flags.ranks)
-    times = {}
-    for way in ("eager", "compile"):
-        try:
-            times[way] = torch_steps.median_ms(stepper(way == "compile", flags.batch), flags.steps)
-        except RuntimeError as error:
-            if way == "eager":
-                raise
-            print(f"torch_ddp: no torch.compile: {error}", file=sys.stderr)
-    if flags.rank == 0:
-        print(json.dumps({"step_ms": min(times.values()), **times}))
-    distributed.destroy_process_group()
-    if flags.proxy:
-        passed = store.end()
-        if flags.rank == 0:
-            print(json.dumps({"proxied_bytes": passed}))
+    try:
+        distributed.init_process_group("gloo", store=store, rank=flags.rank, world_size=flags.ranks)
+        measure(flags)
+    finally:
+        passed = store.end() if flags.proxy else 0
+    if flags.rank == 0 and flags.proxy:
+        print(json.dumps({"proxied_bytes": passed}))
 
 
 if __name__ == "__main__":

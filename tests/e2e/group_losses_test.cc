@@ -5,7 +5,7 @@
 // another order on each mesh, and in f32 one decision that falls otherwise changes a gradient by a
 // hundredth, as the same batch in reverse order does on one device. In f64 no last bit comes near
 // a decision, and all is as on one device. In f32 the first loss is, before any decision counts
-// (docs/decisions/134-kinks.md).
+// (docs/decisions/134-kinks.md); a small network is in all its losses (several_workers_test.cc).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -20,7 +20,9 @@ class NetworkShelf : public Shelf {
   std::vector<std::string> In(int node) const override;
   std::string address(int node) const override;
   absl::Status Enter(int node) const override;
-  std::string ReachedAt(const std::string& listening) override { return listening; }
+  absl::StatusOr<std::string> ReachedAt(const std::string& listening) override {
+    return listening;
+  }
   absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) override;
 
  private:

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -15,19 +16,25 @@
 namespace outboard::test {
 namespace {
 
-// The proxy before a worker has to know its port before the worker starts.
+// The proxy before a worker has to know the worker's port before it starts. Ports from 32,768 on are
+// those that the system gives to others at any time.
+constexpr int kPortsFrom = 20'000, kPorts = 10'000;
+
 absl::StatusOr<int> FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{.sin_family = AF_INET,
-                      .sin_port = 0,
-                      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
-                      .sin_zero = {}};
-  socklen_t size = sizeof address;
-  const bool found = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) close(fd);
-  if (!found) return absl::UnavailableError("no port is free");
-  return ntohs(address.sin_port);
+  static int next = getpid() % kPorts;
+  for (int tried = 0; tried < kPorts; ++tried) {
+    const int port = kPortsFrom + next++ % kPorts;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address{.sin_family = AF_INET,
+                              .sin_port = htons(static_cast<uint16_t>(port)),
+                              .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
+                              .sin_zero = {}};
+    const bool is_free =
+        fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    if (fd >= 0) close(fd);
+    if (is_free) return port;
+  }
+  return absl::UnavailableError("no port is free");
 }
 
 class ProxyShelf : public Shelf {
@@ -39,16 +46,21 @@ class ProxyShelf : public Shelf {
   std::vector<std::string> In(int) const override { return {}; }
   std::string address(int) const override { return "127.0.0.1"; }
   absl::Status Enter(int) const override { return absl::OkStatus(); }
-  std::string ReachedAt(const std::string& listening) override {
-    proxies_.push_back(std::make_unique<FaultProxy>(listening));
+  absl::StatusOr<std::string> ReachedAt(const std::string& listening) override {
+    try {
+      proxies_.push_back(std::make_unique<FaultProxy>(listening));
+    } catch (const std::runtime_error& error) {
+      return absl::UnavailableError(error.what());
+    }
     for (const Way way : {Way::kUp, Way::kDown}) proxies_.back()->SetShape(way, shape_);
     return proxies_.back()->address();
   }
   absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) override {
     OB_ASSIGN_OR_RETURN(const int port, FreePort());
     const std::string listening = absl::StrCat(address(node), ":", port);
+    OB_ASSIGN_OR_RETURN(const std::string advertised, ReachedAt(listening));
     return std::vector<std::string>{"--data-address", listening, "--advertise-data-address",
-                                    ReachedAt(listening)};
+                                    advertised};
   }
   std::optional<uint64_t> bytes() const override {
     uint64_t sum = 0;

@@ -8,8 +8,8 @@
 //     node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
 //
 //   proxies   all nodes share the loopback, and a fault proxy stands before each address at which a
-//             node listens. Anywhere; but each connection has the rate for itself, and one that
-//             the machine cannot pass is not had
+//             node listens. Anywhere; but each connection has the rate for itself, and a
+//             proxy passes some Gbit/s at most
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once
@@ -51,7 +51,7 @@ class Shelf {
   virtual absl::Status Enter(int node) const = 0;
   // Where the other nodes connect to reach what listens at `listening`, HOST:PORT, of a node; good
   // as long as the shelf.
-  virtual std::string ReachedAt(const std::string& listening) = 0;
+  virtual absl::StatusOr<std::string> ReachedAt(const std::string& listening) = 0;
   // Words of the command line of a node's worker, for data between nodes to pass the links.
   virtual absl::StatusOr<std::vector<std::string>> DataAddressOptions(int node) = 0;
   // That have passed the links so far, both ways; none where nobody counts them.
