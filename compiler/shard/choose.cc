@@ -1,6 +1,7 @@
 #include "compiler/shard/choose.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -176,9 +177,10 @@ absl::StatusOr<SpreadChoice> Choose(const Mesh& mesh, const UOp* sink, GraphNode
     const std::vector<Layout> next = state.LayoutsAfter(now, one.results);
     if (next != now) {
       SpreadCandidate later = NextStep(mesh, sink, state, next, options, one.candidate);
-      OB_ASSIGN_OR_RETURN(const Predicted predicted,
-                          Predict(mesh, sink, nodes, state, options, later));
-      one.later_s = predicted.prediction.seconds;
+      const absl::StatusOr<Predicted> predicted =
+          Predict(mesh, sink, nodes, state, options, later);
+      one.later_s = predicted.ok() ? predicted->prediction.seconds
+                                   : std::numeric_limits<double>::infinity();  // over a limit
     }
     if (best == nullptr || IsBetter(one, *best, options.memory)) best = &one;
   }

@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "telemetry/log.h"
-#include "worker/groups/build_id.h"
 #include "worker/groups/link_speed.h"
+#include "worker/process/program_file.h"
 
 namespace outboard::worker {
 

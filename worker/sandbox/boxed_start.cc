@@ -108,6 +108,7 @@ std::unique_ptr<HighFd> AppendingTo(int standard, SandboxParts parts) {
 // ---- in the child, system calls only (namespaces.h) ---------------------------------------------
 
 struct Prepared {
+  const char* file;
   char* const* argv;
   char* const* environment;
   int sync, socket, socket_number, null, out, err;
@@ -148,7 +149,7 @@ void Exec(const Prepared& child) {
   sigset_t none;
   sigemptyset(&none);
   if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) return;
-  execve(child.argv[0], child.argv, child.environment);
+  execve(child.file, child.argv, child.environment);
 }
 
 }  // namespace
@@ -177,7 +178,8 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
                              : AppendingTo(standard, plan.parts);
   };
   const std::unique_ptr<HighFd> out = output(STDOUT_FILENO), err = output(STDERR_FILENO);
-  const Prepared prepared{.argv = argv.data(),
+  const Prepared prepared{.file = start.file.empty() ? argv[0] : start.file.c_str(),
+                          .argv = argv.data(),
                           .environment = variables.data(),
                           .sync = theirs.get(),
                           .socket = socket.get(),
