@@ -7,13 +7,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/host_port.h"
 #include "client/session/address.h"
 #include "gateway/server/fleet_secret.h"
 #include "runtime/devices.h"
@@ -92,10 +93,10 @@ absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
 
 std::string FleetListenFor(const std::string& listen) {
   if (listen.starts_with("unix:")) return listen + ".fleet";
-  int port = 0;
-  if (!absl::SimpleAtoi(listen.substr(listen.rfind(':') + 1), &port)) return "";
-  if (port == 65535) return "127.0.0.1:65534";
-  return absl::StrCat("127.0.0.1:", port == 0 ? 0 : port + 1);
+  const std::optional<HostPort> place = SplitHostPort(listen);
+  if (!place.has_value()) return "";
+  if (place->port == 65535) return "127.0.0.1:65534";
+  return absl::StrCat("127.0.0.1:", place->port == 0 ? 0 : place->port + 1);
 }
 
 absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,

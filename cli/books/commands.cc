@@ -107,25 +107,25 @@ void AddAccountCommands(Arguments& app) {
                           credit_add, cap_set, price_show, device_list, top, invoice,
                           audit, archive})
     command.Add("--json", &account.json, "Print JSON");
-  create.Runs([flags] { return RunKeyCreate(*flags); });
-  list.Runs([flags] { return RunKeyList(*flags); });
-  revoke.Runs([flags] { return RunKeyRevoke(*flags); });
-  suspend.Runs([flags] { return RunAccountSuspend(*flags); });
-  resume.Runs([flags] { return RunAccountResume(*flags); });
-  share_tuning.Runs([flags] { return RunAccountShareTuning(*flags); });
-  account_list.Runs([flags] { return RunAccountList(*flags); });
-  account_create.Runs([flags] { return RunAccountCreate(*flags); });
-  account_limit.Runs([flags] { return RunAccountCreditLimit(*flags); });
-  account_show.Runs([flags] { return RunAccountShow(*flags); });
-  credit_add.Runs([flags] { return RunCreditAdd(*flags); });
-  cap_set.Runs([flags] { return RunCapSet(*flags); });
-  invoice.Runs([flags] { return RunInvoice(*flags); });
-  audit.Runs([flags] { return RunAudit(*flags); });
-  archive.Runs([flags] { return RunArchive(*flags); });
-  usage.Runs([flags] { return RunUsage(*flags); });
-  price_show.Runs([flags] { return RunPriceShow(*flags); });
-  device_list.Runs([flags] { return RunDeviceList(*flags); });
-  top.Runs([flags] { return RunTop(*flags); });
+  create.Runs(flags, RunKeyCreate);
+  list.Runs(flags, RunKeyList);
+  revoke.Runs(flags, RunKeyRevoke);
+  suspend.Runs(flags, RunAccountSuspend);
+  resume.Runs(flags, RunAccountResume);
+  share_tuning.Runs(flags, RunAccountShareTuning);
+  account_list.Runs(flags, RunAccountList);
+  account_create.Runs(flags, RunAccountCreate);
+  account_limit.Runs(flags, RunAccountCreditLimit);
+  account_show.Runs(flags, RunAccountShow);
+  credit_add.Runs(flags, RunCreditAdd);
+  cap_set.Runs(flags, RunCapSet);
+  invoice.Runs(flags, RunInvoice);
+  audit.Runs(flags, RunAudit);
+  archive.Runs(flags, RunArchive);
+  usage.Runs(flags, RunUsage);
+  price_show.Runs(flags, RunPriceShow);
+  device_list.Runs(flags, RunDeviceList);
+  top.Runs(flags, RunTop);
 }
 
 }  // namespace outboard::cli

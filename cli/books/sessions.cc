@@ -160,8 +160,8 @@ void AddSessionCommands(Arguments& app) {
                 "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
     command.Add("--json", &listed.json, "Print JSON");
   }
-  ps.Runs([flags] { return RunPs(*flags); });
-  stop.Runs([flags] { return RunStop(*flags); });
+  ps.Runs(flags, RunPs);
+  stop.Runs(flags, RunStop);
 }
 
 }  // namespace outboard::cli

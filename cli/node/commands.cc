@@ -1,19 +1,8 @@
 #include "cli/node/commands.h"
 
-#include <fcntl.h>
-
 #include <memory>
 
 namespace outboard::cli {
-
-namespace {
-
-template <typename Flags>
-void Runs(Command command, std::shared_ptr<Flags> flags, int (*run)(const Flags&)) {
-  command.Runs([flags, run] { return run(*flags); });
-}
-
-}  // namespace
 
 void AddNodeCommands(Arguments& app) {
   const auto node_flags = std::make_shared<NodeFlags>();
@@ -132,25 +121,24 @@ void AddNodeCommands(Arguments& app) {
   boot.Add("--ready-file", &of_boot.ready.file, "Write the address here once it can be reached");
   boot.Add("--life-fd", &of_boot.life_fd).Hidden();
 
-  Runs(claim, node_flags, RunNodeClaim);
-  Runs(expect, node_flags, RunNodeExpect);
-  Runs(approve, node_flags, RunNodeApprove);
-  Runs(list, node_flags, RunNodeList);
-  Runs(show, node_flags, RunNodeShow);
-  Runs(drain, node_flags, RunNodeDrain);
-  Runs(reboot, node_flags, RunNodeReboot);
-  Runs(logs, node_flags, RunNodeLogs);
-  Runs(quarantine, node_flags, RunNodeQuarantine);
-  Runs(remove, node_flags, RunNodeRemove);
-  Runs(image_add, image_flags, RunImageAdd);
-  Runs(image_list, image_flags, RunImageList);
-  Runs(image_use, image_flags, RunImageUse);
-  Runs(image_rollout, image_flags, RunImageRollout);
-  Runs(image_rollback, image_flags, RunImageRollback);
-  boot.Runs([boot_flags] {
-    if (boot_flags->life_fd >= 0) fcntl(boot_flags->life_fd, F_SETFD, FD_CLOEXEC);
-    BlockSignals();
-    return RunBoot(*boot_flags);
+  claim.Runs(node_flags, RunNodeClaim);
+  expect.Runs(node_flags, RunNodeExpect);
+  approve.Runs(node_flags, RunNodeApprove);
+  list.Runs(node_flags, RunNodeList);
+  show.Runs(node_flags, RunNodeShow);
+  drain.Runs(node_flags, RunNodeDrain);
+  reboot.Runs(node_flags, RunNodeReboot);
+  logs.Runs(node_flags, RunNodeLogs);
+  quarantine.Runs(node_flags, RunNodeQuarantine);
+  remove.Runs(node_flags, RunNodeRemove);
+  image_add.Runs(image_flags, RunImageAdd);
+  image_list.Runs(image_flags, RunImageList);
+  image_use.Runs(image_flags, RunImageUse);
+  image_rollout.Runs(image_flags, RunImageRollout);
+  image_rollback.Runs(image_flags, RunImageRollback);
+  boot.Runs(boot_flags, [](const BootFlags& given) {
+    BecomeServer(given.life_fd, given.ready);
+    return RunBoot(given);
   });
 }
 

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
+#include "base/exec_arguments.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/namespaces.h"
 #include "worker/sandbox/sandbox_limits.h"
@@ -50,13 +51,6 @@ int64_t UserWithoutNamespace() {
   for (const uint32_t id : {fresh, limits::kNobody})
     if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
   return -1;
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 // A descriptor that closes with this, with a high number: dup2 onto its own number would keep
@@ -166,7 +160,8 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   std::vector<std::string> environment = start.environment;
   if (!IsSandboxOff() && !kIsSanitizersBuild)
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
-  const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
+  std::vector<std::string> words = start.argv;
+  const std::vector<char*> argv = ExecPointers(words), variables = ExecPointers(environment);
   const cpu_set_t cores = CoreMask(start.cores);
 
   int pair[2];
