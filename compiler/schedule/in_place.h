@@ -8,7 +8,8 @@
 // A temporary is written over another one of the same size by the same rule. Its kernel may also
 // load the row that it stores, if it does so in reductions before the first store of the row: the
 // gradient of a cross-entropy is written over the logits. A later kernel that reads few elements of
-// what is written over (a loss, at the labels) gets them from a small kernel before (in_place/pick.h).
+// what is written over (a loss, at the labels) gets them from a small kernel before it
+// (in_place/pick.h).
 //
 // Obstacles, and what happens:
 //   - a later kernel still reads the input: the writer, and all that depends on it, moves after

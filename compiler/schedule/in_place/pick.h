@@ -1,4 +1,5 @@
-// Lets a late reader of few elements go, so that what it reads can be written over before.
+// Lets a late reader of few elements go, so that what it reads can be written over before: a small
+// kernel stores these elements apart, and the reader takes them from there.
 #pragma once
 
 #include <optional>

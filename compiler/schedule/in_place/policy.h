@@ -1,4 +1,5 @@
-// Which temporaries are written over others (compiler/schedule/in_place.h).
+// Which temporaries are written over others (compiler/schedule/in_place.h). A choice of whoever
+// makes schedules; what is computed has the same bits with each.
 #pragma once
 
 namespace outboard::schedule {
