@@ -13,6 +13,7 @@
 #include "compiler/optimize/operands/panel.h"
 #include "compiler/optimize/operands/staging.h"
 #include "compiler/optimize/operands/visible.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/apply_threads.h"
 
 namespace outboard::codegen {
@@ -394,6 +395,7 @@ absl::Status Applier::Finish() {
       return Illegal("Opts: a TC of ", rows.step, " rows and ", columns,
                      " vectors is not so many tiles");
   }
+  OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));
   if (plan_.online.range >= 0) OB_RETURN_IF_ERROR(CheckOnline());
   if (!plan_.panels.empty()) plan_.visible = VisibleStepsOf(kernel_, plan_);
   return absl::OkStatus();

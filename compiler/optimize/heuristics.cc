@@ -22,6 +22,7 @@
 #include "compiler/optimize/operands/matrix_unit_opts.h"
 #include "compiler/optimize/operands/panel_opts.h"
 #include "compiler/optimize/operands/staging.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/optimize/threads/thread_opts.h"
 
 namespace outboard::codegen {
@@ -53,6 +54,12 @@ class Chooser {
 
   std::vector<Opt> Run() {
     FindMain();
+    if (const std::optional<RangeSet> rows = RowsInPlace(kernel_)) {
+      copyable_.clear();  // no copies, no other order of loops
+      ChooseTiles();
+      if (*rows != 0) ChooseTasks();
+      return opts_;
+    }
     ChooseTiles();
     if (CopyOperands()) return opts_;
     // The tiles counted on copies that cannot be made for them: again, by what loads cost where
@@ -196,7 +203,6 @@ class Chooser {
     if (copied.empty() || (deps & tile_rows_) != 0) return false;
     const int r = BlockedRows(deps);
     if (r < 0) return false;
-
     const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
     const double tasks = Points(deps & kernel_.OutputSet() & ~(RangeSet{1} << v));
     const double row = Points(kernel_.OutputSet() & ~deps) / static_cast<double>(Extent(r));
@@ -574,6 +580,7 @@ class Chooser {
 std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
   if (kernel.empty) return {};
   if (target.block_threads > 1) return ThreadOpts(kernel, target);
+  if (RowsInPlace(kernel)) return Chooser(kernel, target).Run();
   if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, target)) return *opts;
   if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
   Chooser chooser(kernel, target);

@@ -1,12 +1,17 @@
 #include "compiler/schedule/in_place.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/limits.h"
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/gather/row_store.h"
+#include "compiler/schedule/in_place/pick.h"
+#include "compiler/schedule/in_place/rows.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -37,34 +42,63 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
   return points == elements ? place : nullptr;
 }
 
+// Whether the kernel may store `result` over `input`, which it reads, as far as it alone is
+// concerned: it loads the element that it stores or, with `rows`, the row before.
+bool MayUpdate(const FusedKernel& kernel, const UOp* result, const UOp* input, bool rows) {
+  if (input->dtype != result->dtype || Bytes(input) != Bytes(result)) return false;
+  const auto slot_of = [&](const UOp* node) {
+    return std::find(kernel.buffers.begin(), kernel.buffers.end(), node) - kernel.buffers.begin();
+  };
+  const int64_t to = slot_of(result), from = slot_of(input);
+  const UOp* const place = PlaceOfEachPoint(kernel, to);
+  if (place == nullptr) return false;
+  bool elsewhere = false;
+  for (const UOp* node : PostOrder(kernel.ast)) {
+    if (node->op != Op::kLoad) continue;
+    const int64_t slot = GlobalOfAccess(node).slot();
+    if (slot == to) return false;
+    elsewhere = elsewhere || (slot == from && node->src[0]->src[1] != place);
+  }
+  return !elsewhere || (rows && ReadsRowsBefore(kernel.ast, to, from));
+}
+
 class Placer {
  public:
-  Placer(std::vector<FusedKernel>& kernels, std::span<const int64_t> donated,
-         const SentBefore& sent)
-      : kernels_(kernels), after_(kernels.size()), position_(kernels.size()) {
-    const absl::flat_hash_set<int64_t> slots(donated.begin(), donated.end());
+  // `over`: what is decided already, of kernels that have one slot for both.
+  Placer(const std::vector<FusedKernel>& kernels, const SentBefore& sent, WrittenOver over)
+      : kernels_(kernels),
+        after_(kernels.size()),
+        position_(kernels.size()),
+        over_(std::move(over)) {
+    absl::flat_hash_map<const UOp*, std::vector<size_t>> users, writers;  // by memory
     for (size_t k = 0; k < kernels.size(); ++k) {
       order_.push_back(k);
       position_[k] = k;
       const FusedKernel& kernel = kernels[k];
       for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
         const UOp* const node = kernel.buffers[slot];
+        const UOp* const memory = MemoryOf(over_, node);
         const bool writes = slot < static_cast<size_t>(kernel.stores);
-        const bool given_up =
-            node->op == Op::kParam && slots.contains(ParamOf(node).slot()) && IsStatic(node->shape);
-        if (given_up && !readers_.contains(node)) inputs_.push_back(node);
         (writes ? writers_ : readers_)[node].push_back(k);
-        for (const size_t writer : writers_[node])
-          if (writer != k) after_[writer].push_back(k);
+        for (const size_t other : (writes ? users : writers)[memory])
+          if (other != k) after_[other].push_back(k);
+        users[memory].push_back(k);
+        if (writes) writers[memory].push_back(k);
         if (const auto before = sent.find(node); before != sent.end())
           for (const size_t writer : writers_[before->second]) after_[writer].push_back(k);
       }
     }
-    std::sort(inputs_.begin(), inputs_.end(),
-              [](const UOp* a, const UOp* b) { return ParamOf(a).slot() < ParamOf(b).slot(); });
   }
 
-  WrittenOver Run(std::span<const UOp* const> results) {
+  void PlaceResults(std::span<const UOp* const> results, std::span<const int64_t> donated) {
+    std::vector<const UOp*> inputs;  // donated and read, by slot
+    const absl::flat_hash_set<int64_t> slots(donated.begin(), donated.end());
+    for (const auto& [node, readers] : readers_)
+      if (node->op == Op::kParam && slots.contains(ParamOf(node).slot()) && IsStatic(node->shape))
+        inputs.push_back(node);
+    std::sort(inputs.begin(), inputs.end(), [](const UOp* a, const UOp* b) {
+      return ParamOf(a).slot() < ParamOf(b).slot();
+    });
     for (const bool updates : {true, false})  // what an input is read for has it before all others
       for (const UOp* result : results) {
         // Values with dimensions of VARs have places of their own while they are computed.
@@ -72,40 +106,44 @@ class Placer {
         const auto writers = writers_.find(result);
         if (writers == writers_.end() || writers->second.empty()) continue;
         if (over_.contains(result) || !IsStatic(result->shape)) continue;
-        for (const UOp* input : inputs_) {
+        for (const UOp* input : inputs) {
           if (taken_.contains(input) || Bytes(input) != Bytes(result)) continue;
-          if (!(updates ? Update(result, input) : Reuse(result, input))) continue;
+          if (!(updates ? Update(result, input, false) : Reuse(result, input))) continue;
           over_.emplace(result, input);
           taken_.insert(input);
           break;
         }
       }
-    return over_;
+  }
+
+  // Those of `values`, temporaries in the order of their kernels, that the last of their readers
+  // writes over.
+  void PlaceTemporaries(const std::vector<const UOp*>& values) {
+    const absl::flat_hash_set<const UOp*> may(values.begin(), values.end());
+    for (const UOp* value : values)
+      for (const size_t reader : readers_[value])
+        for (int slot = 0; slot < kernels_[reader].stores; ++slot) {
+          const UOp* const next = kernels_[reader].buffers[static_cast<size_t>(slot)];
+          if (taken_.contains(value) || !may.contains(next) || over_.contains(next)) continue;
+          if (!Update(next, value, true)) continue;
+          over_.emplace(next, MemoryOf(over_, value));
+          taken_.insert(value);
+        }
   }
 
   const std::vector<size_t>& order() const { return order_; }
+  const WrittenOver& over() const { return over_; }
 
  private:
   // One kernel reads the input where it writes the result.
-  bool Update(const UOp* result, const UOp* input) {
+  bool Update(const UOp* result, const UOp* input, bool rows) {
     const std::vector<size_t>& writers = writers_.at(result);
     const std::vector<size_t>& readers = readers_.at(input);
     const size_t writer = writers[0];
-    if (writers.size() != 1 || input->dtype != result->dtype) return false;
-    if (std::find(readers.begin(), readers.end(), writer) == readers.end()) return false;
-    const FusedKernel& kernel = kernels_[writer];
-    const auto slot_of = [&](const UOp* node) {
-      return std::find(kernel.buffers.begin(), kernel.buffers.end(), node) - kernel.buffers.begin();
-    };
-    const int64_t to = slot_of(result), from = slot_of(input);
-    const UOp* const place = PlaceOfEachPoint(kernel, to);
-    if (place == nullptr) return false;
-    for (const UOp* node : PostOrder(kernel.ast)) {
-      if (node->op != Op::kLoad) continue;
-      const int64_t slot = GlobalOfAccess(node).slot();
-      if (slot == to || (slot == from && node->src[0]->src[1] != place)) return false;
-    }
-    return MoveBehind(writer, readers);
+    if (writers.size() != 1 ||
+        std::find(readers.begin(), readers.end(), writer) == readers.end())
+      return false;
+    return MayUpdate(kernels_[writer], result, input, rows) && MoveBehind(writer, readers);
   }
 
   // All that read the input are done before the result is begun.
@@ -143,7 +181,6 @@ class Placer {
 
   const std::vector<FusedKernel>& kernels_;
   absl::flat_hash_map<const UOp*, std::vector<size_t>> writers_, readers_;  // kernels, by number
-  std::vector<const UOp*> inputs_;          // donated and read, by slot
   std::vector<std::vector<size_t>> after_;  // kernels that must come after one
   std::vector<size_t> order_, position_;    // numbers by place, places by number
   WrittenOver over_;
@@ -156,8 +193,7 @@ FusedKernel WithOneSlot(Graph& graph, const FusedKernel& kernel, const WrittenOv
   std::vector<int64_t> slots;
   for (const UOp* node : kernel.buffers) {
     auto place = std::find_if(out.buffers.begin(), out.buffers.end(), [&](const UOp* result) {
-      const auto input = over.find(result);
-      return input != over.end() && input->second == node;
+      return result != node && MemoryOf(over, result) == MemoryOf(over, node);
     });
     if (place == out.buffers.end()) place = out.buffers.insert(place, node);
     slots.push_back(place - out.buffers.begin());
@@ -172,18 +208,106 @@ FusedKernel WithOneSlot(Graph& graph, const FusedKernel& kernel, const WrittenOv
   return out;
 }
 
+std::vector<FusedKernel> Ordered(Graph& graph, const std::vector<FusedKernel>& kernels,
+                                 const Placer& placer) {
+  std::vector<FusedKernel> ordered;
+  for (const size_t k : placer.order())
+    ordered.push_back(WithOneSlot(graph, kernels[k], placer.over()));
+  return ordered;
+}
+
+// Whether kernel `k` waits for `first`, by what it reads.
+std::vector<bool> WaitsFor(const std::vector<FusedKernel>& kernels, size_t first) {
+  std::vector<bool> waits(kernels.size());
+  absl::flat_hash_set<const UOp*> made;
+  for (size_t k = first; k < kernels.size(); ++k) {
+    const std::vector<const UOp*>& buffers = kernels[k].buffers;
+    waits[k] = k == first || std::any_of(buffers.begin(), buffers.end(),
+                                         [&](const UOp* node) { return made.contains(node); });
+    if (waits[k]) made.insert(buffers.begin(), buffers.begin() + kernels[k].stores);
+  }
+  return waits;
+}
+
+bool Contains(const std::vector<const UOp*>& nodes, const UOp* node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+// Kernels that read few elements of `value` and wait for the one that could write over it get these
+// from a kernel before it. Leaves `kernels` as they are where that does not help.
+void PickBeforeWriter(Graph& graph, std::vector<FusedKernel>& kernels,
+                      const absl::flat_hash_set<const UOp*>& may, const UOp* value) {
+  absl::flat_hash_set<const UOp*> made_later;
+  for (size_t k = kernels.size(); k-- > 0;) {
+    const FusedKernel& writer = kernels[k];
+    const auto stores = writer.buffers.begin() + writer.stores;
+    made_later.insert(writer.buffers.begin(), stores);
+    if (!Contains(writer.buffers, value)) continue;
+    if (std::none_of(writer.buffers.begin(), stores, [&](const UOp* next) {
+          return next != value && may.contains(next) && MayUpdate(writer, next, value, true);
+        }))
+      continue;
+    std::vector<FusedKernel> picks;
+    std::vector<std::pair<size_t, FusedKernel>> readers;
+    const std::vector<bool> waits = WaitsFor(kernels, k);
+    for (size_t late = k + 1; late < kernels.size(); ++late) {
+      if (!waits[late] || !Contains(kernels[late].buffers, value)) continue;
+      std::optional<Picked> picked = PickElements(graph, kernels[late], value);
+      if (!picked) return;
+      const std::vector<const UOp*>& reads = picked->pick.buffers;
+      for (size_t slot = 0; slot < reads.size(); ++slot)
+        if (made_later.contains(reads[slot])) return;
+      for (const FusedKernel& other : kernels)
+        if (Contains(other.buffers, reads[0])) return;
+      for (const FusedKernel& other : picks)
+        if (Contains(other.buffers, reads[0])) return;
+      picks.push_back(std::move(picked->pick));
+      readers.emplace_back(late, std::move(picked->reader));
+    }
+    for (auto& [late, reader] : readers) kernels[late] = std::move(reader);
+    kernels.insert(kernels.begin() + static_cast<int64_t>(k), picks.begin(), picks.end());
+    return;
+  }
+}
+
+// For every kernel once more with other slots, and a few with one LOAD replaced.
+constexpr int64_t kCopies = 3;
+
 }  // namespace
 
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated,
                          const SentBefore& sent) {
   if (donated.empty()) return {};
-  Placer placer(kernels, donated, sent);
-  WrittenOver over = placer.Run(results);
-  std::vector<FusedKernel> ordered;
-  for (const size_t k : placer.order()) ordered.push_back(WithOneSlot(graph, kernels[k], over));
-  kernels = std::move(ordered);
-  return over;
+  Placer placer(kernels, sent, {});
+  placer.PlaceResults(results, donated);
+  kernels = Ordered(graph, kernels, placer);
+  return placer.over();
+}
+
+WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
+                                    const absl::flat_hash_set<const UOp*>& fixed,
+                                    int64_t bytes_least, const WrittenOver& over,
+                                    const SentBefore& sent) {
+  std::vector<const UOp*> values;
+  absl::flat_hash_set<const UOp*> may;
+  int64_t nodes = 0;
+  for (const FusedKernel& kernel : kernels) {
+    for (int slot = 0; slot < kernel.stores; ++slot) {
+      const UOp* const node = kernel.buffers[static_cast<size_t>(slot)];
+      if (node->op == Op::kParam || fixed.contains(node) || !IsStatic(node->shape)) continue;
+      if (Bytes(node) >= bytes_least && may.insert(node).second) values.push_back(node);
+    }
+  }
+  if (values.size() < 2) return over;
+  for (const FusedKernel& kernel : kernels)
+    nodes += static_cast<int64_t>(PostOrder(kernel.ast).size());
+  if (graph.node_count() + kCopies * nodes > limits::kGraphNodesMax) return over;
+  for (const UOp* value : values) PickBeforeWriter(graph, kernels, may, value);
+  Placer placer(kernels, sent, over);
+  placer.PlaceTemporaries(values);
+  kernels = Ordered(graph, kernels, placer);
+  return placer.over();
 }
 
 }  // namespace outboard::schedule

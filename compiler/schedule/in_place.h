@@ -1,9 +1,15 @@
-// Writes results over donated inputs.
+// Writes results over donated inputs, and large temporaries over others.
 //
 // A Run may donate inputs: no later item reads them (old weights of an optimiser, a cache before
 // its update). A result of the same size can be written into such memory once every kernel that
 // reads the input has run. One kernel may read and write it if it loads only the element that it
 // stores: all loads of an element precede its stores.
+//
+// A temporary is written over another one of the same size by the same rule. Its kernel may also
+// load the row that it stores, if it does so in reductions before the first store of the row: the
+// gradient of a cross-entropy is written over the logits. A later kernel that reads few elements of
+// what is written over (a loss, at the labels) gets them from a small kernel before it
+// (in_place/pick.h).
 //
 // Obstacles, and what happens:
 //   - a later kernel still reads the input: the writer, and all that depends on it, moves after
@@ -22,14 +28,22 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/collective/cut.h"
 #include "compiler/schedule/fuse_kernels.h"
 
 namespace outboard::schedule {
 
-// Maps a result to the PARAM whose memory it takes.
+// Maps a result to the PARAM whose memory it takes, and a temporary to another one, whose memory is
+// its own.
 using WrittenOver = absl::flat_hash_map<const UOp*, const UOp*>;
+
+// The value whose memory holds `node`.
+inline const UOp* MemoryOf(const WrittenOver& over, const UOp* node) {
+  const auto other = over.find(node);
+  return other == over.end() ? node : other->second;
+}
 
 // Decides for each of `results`, in order. May reorder `kernels`; their order is valid before and
 // after. A kernel that reads an input and overwrites it has one GLOBAL for both. `donated` are
@@ -38,5 +52,14 @@ using WrittenOver = absl::flat_hash_map<const UOp*, const UOp*>;
 WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated,
                          const SentBefore& sent = {});
+
+// Returns `over` with those temporaries of at least `bytes_least` bytes that are written over
+// others, neither of which is in `fixed` (results, what transfers send and receive). May reorder
+// `kernels`, which WriteInPlace has left, and add small ones; bits stay what they are.
+// Deterministic. Does nothing where `graph` is close to its limit of nodes.
+WrittenOver WriteTemporariesInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
+                                    const absl::flat_hash_set<const UOp*>& fixed,
+                                    int64_t bytes_least, const WrittenOver& over,
+                                    const SentBefore& sent = {});
 
 }  // namespace outboard::schedule

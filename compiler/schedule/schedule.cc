@@ -45,15 +45,31 @@ class Assembler {
     for (size_t i = 0; i < results_.size(); ++i) outputs_.emplace(results_[i], static_cast<int>(i));
   }
 
-  Schedule Run(Graph& graph, std::span<const int64_t> donated) {
+  Schedule Run(Graph& graph, std::span<const int64_t> donated, OverwritePolicy overwrites) {
     DropCopies();
     const std::vector<int64_t> free = NotSent(donated);
-    const WrittenOver over = WriteInPlace(graph, kernels_, results_, free, sent_);
+    over_ = WriteInPlace(graph, kernels_, results_, free, sent_);
+    Schedule apart = PlacedInLaunches();
+    if (overwrites == OverwritePolicy::kNever) return apart;
+    // Less would not be worth the kernels that are like no others then, and a step of few bytes is
+    // not short of memory.
+    constexpr int64_t kLargePart = 16, kGainPart = 32, kLargeBytes = 1 << 24;
+    const bool large = overwrites == OverwritePolicy::kLarge;
+    const int64_t bytes_least =
+        large ? std::max(kLargeBytes, apart.arena_bytes / kLargePart) : 1;
+    over_ = WriteTemporariesInPlace(graph, kernels_, Fixed(), bytes_least, over_, sent_);
+    Schedule in_place = PlacedInLaunches();
+    const int64_t gain = apart.arena_bytes - in_place.arena_bytes;
+    return large && gain <= apart.arena_bytes / kGainPart ? apart : in_place;
+  }
+
+ private:
+  Schedule PlacedInLaunches() {
     // A launch of several kernels would wait for the transfers that all of them need.
-    if (!cut_.transfers.empty()) return PlacedWithTransfers(over);
-    Schedule single = Placed(over, SingleLaunches(kernels_.size()));
+    if (!cut_.transfers.empty()) return PlacedWithTransfers();
+    Schedule single = Placed(SingleLaunches(kernels_.size()));
     if (target_.kind != TargetKind::kCuda) return single;
-    Schedule grouped = Placed(over, GroupLaunches(kernels_, over));
+    Schedule grouped = Placed(GroupLaunches(kernels_, over_));
     // What waits for others keeps its inputs alive.
     constexpr int64_t kMoreMemoryPart = 8;
     const bool fits =
@@ -61,20 +77,19 @@ class Assembler {
     return fits ? grouped : single;
   }
 
- private:
-  void Begin(const WrittenOver& over) {
+  void Begin() {
     schedule_ = {};
     known_.clear();
     lifetimes_.clear();
     for (const UOp* result : results_) {
-      const auto input = over.find(result);
+      const auto input = over_.find(result);
       schedule_.over.push_back(
-          input == over.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
+          input == over_.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
     }
   }
 
-  Schedule Placed(const WrittenOver& over, const Launches& launches) {
-    Begin(over);
+  Schedule Placed(const Launches& launches) {
+    Begin();
     int step = -1;  // kernels of one launch are one: all that they use is alive together
     for (size_t place = 0; place < launches.order.size(); ++place) {
       const FusedKernel& merged = kernels_[launches.order[place]];
@@ -88,8 +103,8 @@ class Assembler {
     return std::move(schedule_);
   }
 
-  Schedule PlacedWithTransfers(const WrittenOver& over) {
-    Begin(over);
+  Schedule PlacedWithTransfers() {
+    Begin();
     std::vector<TransferUse> transfers;
     for (const CutTransfer& t : cut_.transfers) {
       const UOp* const sent = Stored(t.place < 0 ? t.param : cut_.sink->src[t.place]);
@@ -150,6 +165,16 @@ class Assembler {
     return free;
   }
 
+  // What has memory that others see.
+  absl::flat_hash_set<const UOp*> Fixed() const {
+    absl::flat_hash_set<const UOp*> fixed(results_.begin(), results_.end());
+    for (const CutTransfer& t : cut_.transfers) {
+      fixed.insert(Stored(t.place < 0 ? t.param : cut_.sink->src[t.place]));
+      fixed.insert(Stored(t.received));
+    }
+    return fixed;
+  }
+
   // Whether the kernel only copies a temporary, element by element: then that one is made where the
   // copy would be.
   bool IsCopy(const FusedKernel& kernel) const {
@@ -164,6 +189,8 @@ class Assembler {
   }
 
   int BufferOf(const UOp* node, int step) {
+    // Temporaries that are written over each other are one, from the first to the last.
+    if (const UOp* const memory = MemoryOf(over_, node); memory->op != Op::kParam) node = memory;
     const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
     if (inserted) {
       ScheduledBuffer buffer{ScheduledBuffer::Kind::kTemporary, 0, node->dtype,
@@ -203,6 +230,7 @@ class Assembler {
   SentBefore sent_;
   std::vector<FusedKernel> kernels_;
   const Target& target_;
+  WrittenOver over_;
   absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
   absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
@@ -277,6 +305,7 @@ void AllowTf32(Graph& graph, std::vector<FusedKernel>& kernels) {
 // Without values of `scores` in memory.
 absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows_tf32,
                                          const Target& target, std::span<const int64_t> donated,
+                                         OverwritePolicy overwrites,
                                          const absl::flat_hash_set<const UOp*>& scores) {
   const UOp*& prepared = cut.sink;
   OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
@@ -295,7 +324,7 @@ absl::StatusOr<Schedule> ScheduleWithout(Graph& graph, CutGraph cut, bool allows
     if (allows_tf32) AllowTf32(graph, merged);
     NumberSlotsAlike(graph, merged);
   }
-  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated);
+  return Assembler(cut, sent, std::move(merged), target).Run(graph, donated, overwrites);
 }
 
 }  // namespace
@@ -308,11 +337,12 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Targe
   const auto scores = FindScores(cut.sink, options.scores, target);
   const bool tf32 = AllowsTf32(sink);
   OB_ASSIGN_OR_RETURN(Schedule schedule,
-                      ScheduleWithout(graph, cut, tf32, target, donated, scores));
+                      ScheduleWithout(graph, cut, tf32, target, donated, options.overwrites,
+                                      scores));
   if (scores.empty() || options.computes_scores == nullptr) return schedule;
   for (const ScheduledKernel& kernel : schedule.kernels)
     if (!options.computes_scores(kernel.ast))
-      return ScheduleWithout(graph, cut, tf32, target, donated, {});
+      return ScheduleWithout(graph, cut, tf32, target, donated, options.overwrites, {});
   return schedule;
 }
 

@@ -19,7 +19,7 @@
 //   NumberSlotsAlike     kernels that are equal but for the numbers of their buffers become equal,
 //                        on GPUs (launches/slots.h)
 //   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
-//                        the rows that change (gather/row_store.h)
+//                        the rows that change (gather/row_store.h); large temporaries over others
 //   GroupLaunches        equal kernels become one launch, on GPUs (launches/group.h)
 //   PlanSteps            when transfers are started and waited for (collective/steps.h)
 //   PlanMemory           one arena for all temporaries (memory_plan.h)
@@ -35,6 +35,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/attention.h"
 #include "compiler/schedule/collective/steps.h"
+#include "compiler/schedule/in_place/policy.h"
 #include "compiler/target.h"
 
 namespace outboard::schedule {
@@ -55,6 +56,7 @@ struct ScheduledBuffer {
 // What a worker's user may decide.
 struct ScheduleOptions {
   ScorePolicy scores = ScorePolicy::kByCost;
+  OverwritePolicy overwrites = OverwritePolicy::kLarge;
   // Whether the target computes a kernel with scores well; where one is not, all scores are kept.
   // Null: it does.
   std::function<bool(const UOp* kernel)> computes_scores;

@@ -79,7 +79,8 @@ absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const Host
   Graph graph;
   OB_ASSIGN_OR_RETURN(
       const schedule::Schedule schedule,
-      schedule::MakeSchedule(graph, sink, TestTarget(), SomeDonated(encoded.id, params.size())));
+      schedule::MakeSchedule(graph, sink, TestTarget(), SomeDonated(encoded.id, params.size()),
+                             {.overwrites = schedule::OverwritePolicy::kAll}));
   return EvaluateSchedule(schedule, sink, params, bindings);
 }
 #endif
@@ -88,8 +89,15 @@ absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const Host
 absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings, bool donate) {
   static auto* const compiler = new worker::InProcessCompiler({.target = DeviceTarget()});
-  static auto* const engine =
-      worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2), {}).release();
+  // In place: results over inputs, and every temporary that can be over another one.
+  const auto make_engine = [](schedule::OverwritePolicy overwrites) {
+    return worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2),
+                                      {.overwrites = overwrites})
+        .release();
+  };
+  static auto* const apart = make_engine(schedule::OverwritePolicy::kNever);
+  static auto* const in_place = make_engine(schedule::OverwritePolicy::kAll);
+  worker::Engine* const engine = donate ? in_place : apart;
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
   std::vector<worker::DeviceArrayPtr> inputs;
   for (const HostTensor& param : params) {
@@ -120,7 +128,7 @@ absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor>
   return RunOnEngine(sink, params, bindings, /*donate=*/false);
 }
 
-// The same bits, where results are written over inputs.
+// The same bits, where results are written over inputs, and temporaries over each other.
 absl::StatusOr<Results> RunCompiledInPlace(const UOp* sink, std::span<const HostTensor> params,
                                            std::span<const Binding> bindings) {
   OB_ASSIGN_OR_RETURN(const Results apart, RunOnEngine(sink, params, bindings, /*donate=*/false));

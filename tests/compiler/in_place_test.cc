@@ -1,11 +1,14 @@
-// Which results are written over donated inputs, and that what is computed stays the same.
+// Which results are written over donated inputs, and which temporaries over others, and that what
+// is computed stays the same.
 #include "compiler/schedule/in_place.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
@@ -188,6 +191,168 @@ TEST_F(InPlaceTest, NotWhereRowsAreGatheredFromIt) {
 TEST_F(InPlaceTest, InputsAndNothing) {
   EXPECT_EQ(Over({F32(0, {3})}, {0}), Inputs{0});
   EXPECT_EQ(Over({Scaled(F32(0, {0, 2}), 2)}, {0}), Inputs{kNoInput});
+}
+
+// ---- temporaries
+
+class OverwriteTest : public InPlaceTest {
+ protected:
+  using Policy = schedule::OverwritePolicy;
+
+  schedule::Schedule MakeBy(const std::vector<const UOp*>& results, Policy policy) {
+    return ValueOrDie(schedule::MakeSchedule(g, Sink(g, results), TestTarget(), {},
+                                             {.overwrites = policy}));
+  }
+
+  // How many kernels store a temporary over the one that they read, after all engines were
+  // compared; one of them writes all temporaries over others that it can.
+  int Overwrites(const std::vector<const UOp*>& results, Policy policy = Policy::kAll) {
+    const UOp* const sink = Sink(g, results);
+    test::ExpectAsInterpreted(sink, 1e-3, 0.1);
+    const schedule::Schedule schedule = MakeBy(results, policy);
+    int count = 0;
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+      std::vector<int64_t> stored, loaded;
+      for (const UOp* node : PostOrder(kernel.ast)) {
+        if (node->op == Op::kStore) stored.push_back(GlobalOfAccess(node).slot());
+        if (node->op == Op::kLoad) loaded.push_back(GlobalOfAccess(node).slot());
+      }
+      for (const int64_t slot : stored)
+        count += std::count(loaded.begin(), loaded.end(), slot) > 0 &&
+                 schedule.buffers[kernel.buffers[slot]].kind ==
+                     schedule::ScheduledBuffer::Kind::kTemporary;
+    }
+    if (count > 0) {
+      const schedule::Schedule apart = MakeBy(results, Policy::kNever);
+      EXPECT_LE(schedule.arena_bytes, apart.arena_bytes) << ScheduleToString(schedule);
+    }
+    return count;
+  }
+
+  const UOp* Rows(const UOp* value, const UOp* like) {  // [n] -> [n, m]
+    return Expand(g, Reshape(g, value, {like->shape[0], 1}), like->shape);
+  }
+  const UOp* RowMax(const UOp* x) {
+    return Rows(Reshape(g, Reduce(g, Op::kMax, x, {1}), {x->shape[0]}), x);
+  }
+  const UOp* RowSum(const UOp* x) {
+    return Rows(Reshape(g, Reduce(g, Op::kAdd, x, {1}), {x->shape[0]}), x);
+  }
+  const UOp* Exp(const UOp* x) { return Alu(g, Op::kExp, x); }
+  const UOp* Minus(const UOp* a, const UOp* b) { return Add(g, a, Alu(g, Op::kNeg, b)); }
+  const UOp* Transposed(const UOp* x) { return Permute(g, x, {1, 0}); }
+  // Two products, so that `x` is stored.
+  std::vector<const UOp*> Used(const UOp* x) { return {MatMul(x, w), MatMul(v, x)}; }
+
+  const UOp* const h = MatMul(F32(0, {70, 3}), F32(1, {3, 64}));
+  const UOp* const w = F32(2, {64, 3});
+  const UOp* const v = F32(3, {3, 70});
+};
+
+TEST_F(OverwriteTest, ElementByElement) {
+  const UOp* const sums = Reduce(g, Op::kAdd, h, {0});
+  const UOp* const next = Alu(g, Op::kSin, Mul(g, h, Expand(g, sums, h->shape)));
+  EXPECT_EQ(Overwrites(Used(next)), 1);
+  EXPECT_EQ(Overwrites(Used(next), Policy::kNever), 0);
+  EXPECT_EQ(Overwrites(Used(next), Policy::kLarge), 0) << "too small to be worth it";
+}
+
+TEST_F(OverwriteTest, AChainIsOneValue) {
+  const auto scaled = [&](const UOp* x) {
+    const UOp* const most = Expand(g, Reduce(g, Op::kMax, x, {0}), x->shape);
+    return Alu(g, Op::kSin, Mul(g, x, most));
+  };
+  const std::vector<const UOp*> results = Used(scaled(scaled(scaled(h))));
+  EXPECT_EQ(Overwrites(results), 3);
+  int64_t large = 0;
+  for (const schedule::ScheduledBuffer& buffer : MakeBy(results, Policy::kAll).buffers)
+    large += buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
+             buffer.bytes() == int64_t{70} * 64 * 4;
+  EXPECT_EQ(large, 1);
+}
+
+TEST_F(OverwriteTest, ARowThatReductionsHaveRead) {
+  const UOp* const e = Exp(Minus(h, RowMax(h)));
+  EXPECT_EQ(Overwrites(Used(Alu(g, Op::kFDiv, e, RowSum(e)))), 1);
+}
+
+TEST_F(OverwriteTest, NotWhereOthersAreRead) {
+  const UOp* const square = MatMul(F32(0, {64, 3}), F32(1, {3, 64}));
+  const UOp* const turned = Exp(Minus(square, Transposed(square)));
+  EXPECT_EQ(Overwrites({MatMul(turned, w), MatMul(F32(3, {3, 64}), turned)}), 0);
+  EXPECT_EQ(Overwrites(Used(Minus(h, RowMax(Flip(g, h, {0}))))), 0) << "another row";
+  const UOp* const below = Pad(g, Shrink(g, h, {0, 69, 0, 64}), {1, 0, 0, 0});
+  EXPECT_EQ(Overwrites(Used(Minus(h, RowMax(below)))), 0) << "the row before";
+}
+
+TEST_F(OverwriteTest, NotWhereItIsReadLater) {
+  const UOp* const next = Minus(h, RowMax(h));
+  // A product of what is made of it with all of what it is made of.
+  EXPECT_EQ(Overwrites({MatMul(Transposed(h), MatMul(next, w)), MatMul(v, next)}), 0);
+  // Both are results, or one.
+  EXPECT_EQ(Overwrites({h, next}), 0);
+  EXPECT_EQ(Overwrites({h, MatMul(next, w), MatMul(v, next)}), 0);
+  EXPECT_EQ(Overwrites({next, MatMul(next, w)}), 0);
+}
+
+// Rows read by two kernels that both could write over them: one does.
+TEST_F(OverwriteTest, TwoUsers) {
+  const UOp *const a = Minus(h, RowMax(h)), *const b = Alu(g, Op::kFDiv, h, RowSum(h));
+  std::vector<const UOp*> results = Used(a);
+  for (const UOp* result : Used(b)) results.push_back(result);
+  EXPECT_LE(Overwrites(results), 1);
+}
+
+// As a client writes it: the loss reads the logits at the labels, and the sums that the gradient's
+// kernel makes, so it would come after what it reads is gone.
+class LossTest : public OverwriteTest {
+ protected:
+  static constexpr int64_t kRows = 70, kClasses = 256;
+
+  void SetUp() override {
+    logits = MatMul(F32(1, {kRows, 3}), F32(2, {3, kClasses}));
+    const UOp* const most = RowMax(logits);
+    const UOp* const e = Exp(Minus(logits, most));
+    const UOp* const sum = RowSum(e);
+    const UOp* const labels = Param(g, 0, DType::kI32, {Dim(kRows)});
+    const UOp* const place = Expand(
+        g, Reshape(g, Iota(g, DType::kI32, Dim(kClasses)), {1, kClasses}), logits->shape);
+    const UOp* const hot = Alu(g, Op::kCmpEq, place, Rows(labels, logits));
+    const auto full = [&](double value) {
+      return Full(g, ConstFloat(g, DType::kF32, value), logits->shape);
+    };
+    gradient = Minus(Alu(g, Op::kFDiv, e, sum), Where(g, hot, full(1), full(0)));
+    const UOp* const log = Alu(g, Op::kLog, Shrink(g, sum, {0, kRows, 0, 1}));
+    const UOp* const picked = Reduce(g, Op::kAdd, Where(g, hot, logits, full(0)), {1});
+    const UOp* const losses = Minus(Minus(picked, Shrink(g, most, {0, kRows, 0, 1})), log);
+    loss = Reduce(g, Op::kAdd, losses, {0, 1});
+    of_weights = MatMul(Transposed(F32(1, {kRows, 3})), gradient);
+    of_inputs = MatMul(gradient, Transposed(F32(2, {3, kClasses})));
+  }
+
+  const UOp *logits = nullptr, *gradient = nullptr, *loss = nullptr, *of_weights = nullptr,
+            *of_inputs = nullptr;
+};
+
+TEST_F(LossTest, TheGradientIsWrittenOverTheLogits) {
+  const std::vector<const UOp*> results = {loss, of_weights, of_inputs};
+  EXPECT_EQ(Overwrites(results), 1) << ScheduleToString(MakeBy(results, Policy::kAll));
+  const schedule::Schedule apart = MakeBy(results, Policy::kNever),
+                           over = MakeBy(results, Policy::kAll);
+  EXPECT_EQ(over.kernels.size(), apart.kernels.size() + 1) << "the logits at the labels";
+  EXPECT_LT(over.arena_bytes, apart.arena_bytes - kRows * kClasses * 4 * 9 / 10);
+}
+
+TEST_F(LossTest, NotWhereTheLogitsAreAResult) {
+  EXPECT_EQ(Overwrites({loss, of_weights, of_inputs, logits}), 0);
+}
+
+TEST_F(LossTest, NotWhereAllOfTheLogitsAreReadLater) {
+  EXPECT_EQ(Overwrites({loss, of_weights, of_inputs, Reduce(g, Op::kMax, logits, {0})}), 1)
+      << "their maxima need not wait";
+  const UOp* const of_rows = Reshape(g, Reduce(g, Op::kAdd, of_inputs, {1}), {kRows});
+  const UOp* const later = Reduce(g, Op::kAdd, Mul(g, logits, Rows(of_rows, logits)), {0});
+  EXPECT_EQ(Overwrites({loss, of_weights, of_inputs, later}), 0);
 }
 
 TEST_F(InPlaceTest, EqualGraphsGiveEqualPlans) {

@@ -76,7 +76,9 @@ class Evaluator {
 
  private:
   // A value that several nodes use is kept until a counter that it depends on moves, or the point
-  // is another: without that, walking takes exponential time.
+  // is another: without that, walking takes exponential time. A reduction is kept also for other
+  // points: a kernel computes it once for all that it does not depend on, which matters where it
+  // stores over what the reduction has read. The steps of a sequence may read what others stored.
   struct Shared {
     std::vector<const UOp*> counters;
     uint64_t made = 0;  // by now_; 0: never
@@ -89,6 +91,7 @@ class Evaluator {
     for (const UOp* node : PostOrder(ast_)) {
       absl::flat_hash_set<const UOp*>& mine = counters[node];
       if (node->op == Op::kRange) mine.insert(node);
+      sequences_ |= IsRange(node, RangeKind::kSequence);
       for (const UOp* s : node->src) {
         ++users[s];
         mine.insert(counters.at(s).begin(), counters.at(s).end());
@@ -97,7 +100,7 @@ class Evaluator {
         for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
     }
     for (const auto& [node, count] : users)
-      if (count > 1 && !node->src.empty())
+      if ((count > 1 && !node->src.empty()) || node->op == Op::kReduceLoop)
         shared_[node].counters.assign(counters.at(node).begin(), counters.at(node).end());
   }
 
@@ -105,7 +108,8 @@ class Evaluator {
     const auto found = shared_.find(node);
     if (found == shared_.end()) return Compute(node);
     const auto moved = [&](const UOp* range) { return moved_[range] > found->second.made; };
-    if (found->second.made < point_ || absl::c_any_of(found->second.counters, moved)) {
+    const bool stays = node->op == Op::kReduceLoop && !sequences_;
+    if (found->second.made < (stays ? 1 : point_) || absl::c_any_of(found->second.counters, moved)) {
       const Value value = Compute(node);  // may move counters, but none of this node's
       found->second.value = value;
       found->second.made = ++now_;
@@ -322,6 +326,7 @@ class Evaluator {
   absl::flat_hash_map<const UOp*, int64_t> counters_;
   absl::flat_hash_map<const UOp*, uint64_t> moved_;  // when each counter did last, by now_
   absl::flat_hash_map<const UOp*, Shared> shared_;
+  bool sequences_ = false;
   int64_t steps_ = 0;
   uint64_t now_ = 1, point_ = 1;  // point_: when this one began
   absl::Status status_;

@@ -2,12 +2,14 @@
 // what the interpreter does. A count may only go down. SHOW=<name> prints a program's kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/examples/gpt.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
@@ -125,6 +127,45 @@ TEST(ScheduleGolden, StateIsWrittenInPlace) {
     EXPECT_LE(schedule.arena_bytes, 1.1 * schedule.arena_bytes_least) << program.name;
   }
   EXPECT_EQ(fresh_bytes, kFreshBytes) << "the new table:" << fresh_bytes;
+}
+
+// A step of a model whose logits are most of its memory needs them once, not twice: the gradient of
+// the loss is written over them. That is one kernel more, the logits at the labels.
+TEST(ScheduleGolden, OneArrayOfLogits) {
+  constexpr int64_t kVocabulary = 32768, kContext = 64, kBatch = 4;
+  constexpr int64_t kLogitsBytes = kBatch * kContext * kVocabulary * 4;
+  const Program program = {"gpt_step_large_vocabulary", [](Size) {
+                             const Tensor text = Tensor::zeros({1000}, DType::kU8).state_();
+                             examples::GptTrainer trainer(text,
+                                                          {.vocabulary = kVocabulary,
+                                                           .layers = 1,
+                                                           .width = 32,
+                                                           .heads = 2,
+                                                           .context = kContext},
+                                                          kBatch);
+                             trainer.Step();
+                           }};
+  for (const Target& target : {TestTarget(), CudaTarget("sm_90a", 132)}) {
+    Graph g;
+    std::vector<int64_t> donated;
+    const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
+    const auto make = [&](schedule::OverwritePolicy policy) {
+      return ValueOrDie(
+          schedule::MakeSchedule(g, sink, target, donated, {.overwrites = policy}));
+    };
+    const schedule::Schedule apart = make(schedule::OverwritePolicy::kNever),
+                             over = make(schedule::ScheduleOptions{}.overwrites);
+    EXPECT_LE(over.arena_bytes, apart.arena_bytes - kLogitsBytes * 9 / 10);
+    EXPECT_LE(over.arena_bytes, kLogitsBytes * 13 / 10);
+    EXPECT_LE(over.kernels.size(), apart.kernels.size() + 1);
+    const auto launches = [](const schedule::Schedule& schedule) {
+      return std::count_if(schedule.kernels.begin(), schedule.kernels.end(),
+                           [](const auto& kernel) { return kernel.together > 0; });
+    };
+    EXPECT_LE(launches(over), launches(apart) + 1);
+    for (const schedule::ScheduledKernel& kernel : over.kernels)
+      EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
+  }
 }
 
 class ScheduleValues : public testing::TestWithParam<std::string> {};

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compiler/schedule/attention.h"
+#include "compiler/schedule/in_place/policy.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/launch_watch.h"
@@ -29,6 +30,7 @@ struct CompiledEngineOptions {
   // it; no flag does.
   std::optional<double> search_seconds_max = {};
   schedule::ScorePolicy scores = schedule::ScorePolicy::kByCost;  // FLASH
+  schedule::OverwritePolicy overwrites = schedule::OverwritePolicy::kLarge;
   size_t plans_max = 256;               // kept; the one that was not used for longest goes
   LaunchWatch* launch_watch = nullptr;  // is told what is waited for; nullptr: nobody
 };

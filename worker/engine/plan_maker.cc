@@ -27,6 +27,7 @@ PlanMaker::PlanMaker(KernelCompiler* compiler, runtime::Device* device,
       device_(device),
       debug_(options.debug),
       scores_(options.scores),
+      overwrites_(options.overwrites),
       target_(compiler->target()),
       kernels_(kernels) {
   if (options.store == nullptr) return;
@@ -254,7 +255,7 @@ absl::StatusOr<std::unique_ptr<ExecutionPlan>> PlanMaker::Make(const PlanRequest
 }
 
 schedule::ScheduleOptions PlanMaker::ScheduleOptionsOf() const {
-  schedule::ScheduleOptions options{.scores = scores_};
+  schedule::ScheduleOptions options{.scores = scores_, .overwrites = overwrites_};
   if (target_.kind == TargetKind::kCuda)
     options.computes_scores = [this](const UOp* kernel) {
       return program::ComputesScores(kernel, target_);

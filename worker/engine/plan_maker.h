@@ -101,6 +101,7 @@ class PlanMaker {
   runtime::Device* const device_;
   const int debug_;
   const schedule::ScorePolicy scores_;
+  const schedule::OverwritePolicy overwrites_;
   const Target target_;
   std::optional<Tuner> tuner_;
   KernelsInUse* const kernels_;

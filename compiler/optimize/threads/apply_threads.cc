@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/limits.h"
+#include "compiler/optimize/rows_in_place.h"
 
 namespace outboard::codegen {
 namespace {
@@ -220,6 +221,7 @@ absl::Status ThreadPlanner::CheckInPlace() const {
     for (const ThreadAxis& axis : plan_.threads)
       if (axis.range >= 0 && !In(deps, axis.range))
         return Illegal("Opts: several threads would read what one of them stores");
+    if (RowsInPlace(kernel_)) continue;  // checked as such
     for (size_t g = 0; g < kernel_.groups.size(); ++g) {
       if (plan_.FreeThreads(kernel_.groups[g]) == 1) continue;
       for (const UOp* node : kernel_.groups[g].nodes)
@@ -296,6 +298,7 @@ absl::Status ThreadPlanner::Finish() {
     if (plan_.groups[copy.group].shared_by > 1)
       return Illegal("Opts: operands of a divided reduction are not copied");
   OB_RETURN_IF_ERROR(CheckInPlace());
+  OB_RETURN_IF_ERROR(CheckRowsInPlace(kernel_, plan_));
   return CheckSize();
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/optimize/rows_in_place.h"
 #include "compiler/program/lower/lowering.h"
 
 namespace outboard::program {
@@ -147,6 +148,11 @@ absl::StatusOr<Program> LowerThreads(const LoopNest& kernel, const ThreadMapping
   if (mapping.threads < 1 || !std::has_single_bit(static_cast<uint64_t>(mapping.threads)) ||
       mapping.block_ranges < 0 || mapping.block_ranges > kernel.parallel_count)
     return absl::InvalidArgumentError("program: no such mapping to threads");
+  // A block has read all of a row before it stores over it.
+  if (const auto rows = codegen::RowsInPlace(kernel); rows && mapping.threads > 1)
+    if (!mapping.together || !mapping.stride ||
+        mapping.block_ranges != static_cast<int>(std::bit_width(*rows)))
+      return absl::InvalidArgumentError("program: a row that is stored over is one block's");
   return Lowering(kernel, nullptr).RunThreads(mapping);
 }
 

@@ -1,0 +1,231 @@
+// Kernels that store a row over the one that their reductions have read
+// (compiler/optimize/rows_in_place.h): which Opts they take, and that they compute, for processors
+// and on the PTX machine, what the same kernel does with memory of its own. The interpreter of
+// programs reports a load and a store that no barrier parts.
+#include "compiler/optimize/rows_in_place.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "compiler/kernel/decompose_math_f64.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
+#include "tests/compiler/kernel_build.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_random_opts.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::RangeSet;
+
+constexpr double kTolerance = 1e-4;
+
+struct Rows {
+  int64_t outer, rows, length;  // outer x rows of `length` elements
+};
+
+// The gradient of a cross-entropy: softmax(x)[i, j] - (label[i] == j), and the sum of each row's
+// exponentials. Slots: 0 the gradient, 1 the sums, 2 the labels, and `x` what is read.
+const UOp* LossGradient(Graph& g, const Rows& r, int64_t x) {
+  const int64_t rows = r.outer * r.rows, elements = rows * r.length;
+  const UOp *a = test::Range(g, 0, r.outer), *b = test::Range(g, 1, r.rows),
+            *j = test::Range(g, 2, r.length), *k = ReduceRange(g, 3, r.length),
+            *m = ReduceRange(g, 4, r.length);
+  const UOp* const row = r.outer == 1 ? b : RowMajor(g, {a, b}, {r.outer, r.rows});
+  const auto at = [&](const UOp* column) {
+    return LoadAt(g, x, DType::kF32, elements, RowMajor(g, {row, column}, {rows, r.length}));
+  };
+  const UOp* const most = Fold(g, Op::kMax, at(k), {k});
+  const auto exponential = [&](const UOp* column) {
+    return Alu(g, Op::kExp, Add(g, at(column), Alu(g, Op::kNeg, most)));
+  };
+  const UOp* const sum = Fold(g, Op::kAdd, exponential(m), {m});
+  const UOp* const label = LoadAt(g, 2, DType::kI64, rows, row);
+  const UOp* const hot = Alu(g, Op::kCmpEq, label, j);
+  const auto number = [&](double value) { return ConstFloat(g, DType::kF32, value); };
+  const UOp* const gradient = Add(g, Alu(g, Op::kFDiv, exponential(j), sum),
+                                  Where(g, hot, number(-1), number(0)));
+  return Sink(g, {StoreAt(g, 0, elements, RowMajor(g, {row, j}, {rows, r.length}), gradient),
+                  StoreAt(g, 1, rows, row, sum)});
+}
+
+constexpr int64_t kApart = 3, kInPlace = 0;
+
+// What the kernel makes of `start`, buffers of the one in place, with memory of its own.
+Buffers Wanted(const Rows& r, const Buffers& start) {
+  Graph g;
+  Buffers apart = start;
+  apart.push_back(start[0]);
+  EXPECT_EQ(WalkKernel(LossGradient(g, r, kApart), apart), absl::OkStatus());
+  apart.pop_back();
+  return apart;
+}
+
+Buffers Start(const UOp* sink, const Rows& r) {
+  Buffers start = RandomBuffers(sink, 1);
+  for (int64_t i = 0; i < r.outer * r.rows; ++i)
+    StoreInt(DType::kI64, i * 7 % r.length, start[2].data() + i * ByteWidth(DType::kI64));
+  return start;
+}
+
+codegen::LoopNest Analyzed(const UOp* sink) { return *codegen::AnalyzeKernel(sink); }
+
+TEST(RowsInPlace, TheKernelSaysSo) {
+  Graph g;
+  const Rows r = {3, 5, 40};
+  EXPECT_EQ(codegen::RowsInPlace(Analyzed(LossGradient(g, r, kInPlace))), RangeSet{1})
+      << "merged rows";
+  EXPECT_EQ(codegen::RowsInPlace(Analyzed(LossGradient(g, r, kApart))), std::nullopt);
+  // Element by element.
+  const UOp* const i = test::Range(g, 0, 40);
+  const UOp* const x = LoadAt(g, 0, DType::kF32, 40, i);
+  EXPECT_EQ(codegen::RowsInPlace(Analyzed(Sink(g, {StoreAt(g, 0, 40, i, Add(g, x, x))}))),
+            std::nullopt);
+}
+
+struct OptsCase {
+  const char* opts;
+  bool legal;
+};
+
+void ExpectLegal(const OptsCase& c, const Target& target) {
+  SCOPED_TRACE(c.opts);
+  Graph g;
+  const auto opts = codegen::ParseOpts(c.opts);
+  ASSERT_TRUE(opts.ok()) << opts.status();
+  const Rows r = {1, 40, 512};
+  EXPECT_TRUE(codegen::ApplyOpts(Analyzed(LossGradient(g, r, kApart)), *opts, target).ok())
+      << "else the case says nothing";
+  const auto planned = codegen::ApplyOpts(Analyzed(LossGradient(g, r, kInPlace)), *opts, target);
+  EXPECT_EQ(planned.ok(), c.legal) << planned.status();
+  EXPECT_EQ(absl::IsInvalidArgument(planned.status()), !c.legal) << planned.status();
+}
+
+// Axes: 0 the rows, 1 along them, 2 and 3 of the reductions.
+TEST(RowsInPlace, OptsOfAProcessor) {
+  for (const OptsCase& c : {OptsCase{"", true},
+                            {"THREAD:0:1", true},
+                            {"VECTOR:1:8 UPCAST:0:4 THREAD:0:1", true},
+                            {"VECTOR:2:8 UNROLL:2:2 GROUP:2:2", true},
+                            {"BLOCK:0:8 THREAD:0:1", true},
+                            {"THREAD:0:2", false},
+                            {"SWAP:0:1", false},
+                            {"BLOCK:1:64", false}})
+    ExpectLegal(c, TestTarget());
+}
+
+TEST(RowsInPlace, OptsOfAGpu) {
+  const Target target = CudaTarget("sm_90", 132);
+  for (const OptsCase& c :
+       {OptsCase{"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:1", true},
+        {"VECTOR:1:2 LANE:1:32 WARP:1:2 VECTOR:2:2 SHARE:2:64 VECTOR:3:2 SHARE:3:64 GRID:0:1",
+         true},
+        {"LANE:0:32 GRID:0:1", true},                             // a row is one thread's
+        {"LANE:1:32 WARP:1:4 GRID:0:1", false},                   // all compute the sums
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 GRID:0:1", false},       // or one of them
+        {"LANE:1:32 SHARE:2:32 SHARE:3:32 GRID:0:1", false},      // no barrier in a warp
+        {"LANE:1:32 WARP:1:4 SHARE:2:128 SHARE:3:128 GRID:0:2", false}})
+    ExpectLegal(c, target);
+}
+
+constexpr Rows kRows[] = {{1, 1, 300},  {1, 40, 512},  {3, 5, 1000}, {1, 70, 33},
+                          {2, 8, 2048}, {1, 130, 257}, {1, 6, 5000}, {4, 1, 64}};
+
+TEST(RowsInPlace, ProcessorsComputeTheSame) {
+  for (const Rows& r : kRows) {
+    SCOPED_TRACE(testing::Message() << r.outer << " x " << r.rows << " x " << r.length);
+    Graph g;
+    const UOp* const sink = LossGradient(g, r, kInPlace);
+    const Buffers start = Start(sink, r), want = Wanted(r, start);
+    std::vector<CompileOptions> all = {{.no_opt = true}, {}, kOldOptions[0], kOldOptions[1]};
+    std::mt19937 random(1);
+    for (int i = 0; i < 3; ++i) all.push_back({.opts = RandomOpts(sink, HostTarget(), random)});
+    for (const CompileOptions& options : all) {
+      const auto compiled = CompileKernel(sink, options);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      const auto loaded = LoadedKernel::Load(*compiled);
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      for (const int pieces : {1, 3}) {
+        Buffers got = start;
+        (*loaded)->RunGuarded(got, pieces);
+        ExpectClose(sink, got, want, kTolerance);
+        ASSERT_FALSE(HasFailure()) << "cpu \"" << options.cpu << "\" no_opt " << options.no_opt
+                                   << (options.opts ? codegen::OptsToString(*options.opts) : "");
+      }
+    }
+  }
+}
+
+void ExpectNoRace(const UOp* sink, const absl::StatusOr<program::Program>& program,
+                  const Buffers& start, const Buffers& want) {
+  ASSERT_TRUE(program.ok()) << program.status();
+  Buffers got = start;
+  const program::RunReport report =
+      program::Interpret(*program, got, {}, {.seed = 1, .steps_max = 50'000'000});
+  ASSERT_TRUE(report.ok()) << report.message << "\n" << ToString(*program);
+  ExpectClose(sink, got, want, kTolerance);
+}
+
+TEST(RowsInPlace, ThreadsOfABlockWaitForEachOther) {
+  const Target target = CudaTarget("sm_90", 132);
+  for (const Rows& r : kRows) {
+    SCOPED_TRACE(testing::Message() << r.outer << " x " << r.rows << " x " << r.length);
+    Graph g;
+    const UOp* const sink = LossGradient(g, r, kInPlace);
+    const Buffers start = Start(sink, r), want = Wanted(r, start);
+    // What is chosen, and plain threads.
+    const codegen::LoopNest kernel = Analyzed(sink);
+    const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(kernel, target);
+    SCOPED_TRACE(codegen::OptsToString(opts));
+    if (!opts.empty()) {
+      const auto planned = codegen::ApplyOpts(Analyzed(sink), opts, target);
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want);
+    }
+    ExpectNoRace(sink, program::ExpandThreads(kernel, program::MapToThreads(kernel, 128)), start,
+                 want);
+    for (const bool no_opt : {false, true}) {
+      const auto compiled = CompileKernel(sink, {.target = target, .no_opt = no_opt});
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      Buffers got = start;
+      const absl::Status ran = RunOnPtxMachine(*compiled, got);
+      ASSERT_TRUE(ran.ok()) << ran << "\n" << compiled->object;
+      ExpectClose(sink, got, want, kTolerance);
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST(RowsInPlace, RandomOptsOfAGpuComputeTheSame) {
+  const Target target = CudaTarget("sm_90", 132);
+  const Rows r = {1, 9, 260};
+  Graph g;
+  const UOp* const sink = LossGradient(g, r, kInPlace);
+  const Buffers start = Start(sink, r), want = Wanted(r, start);
+  std::mt19937 random(1);
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<codegen::Opt> opts = RandomThreadOpts(sink, target, random);
+    SCOPED_TRACE(codegen::OptsToString(opts));
+    const auto planned = codegen::ApplyOpts(Analyzed(sink), opts, target);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    ExpectNoRace(sink, program::ExpandPlan(planned->kernel, planned->plan), start, want);
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+// A thread for each element, each with the sums of its row: refused before anything runs.
+TEST(RowsInPlace, PlainThreadsMayNotDivideARow) {
+  Graph g;
+  const codegen::LoopNest kernel = Analyzed(LossGradient(g, {1, 40, 512}, kInPlace));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      program::ExpandThreads(kernel, {.threads = 64, .block_ranges = 0}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      program::ExpandThreads(kernel, {.threads = 64, .block_ranges = 1, .stride = true}).status()));
+}
+
+}  // namespace
+}  // namespace outboard::test
