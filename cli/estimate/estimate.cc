@@ -15,6 +15,7 @@
 #include "cli/estimate/commands.h"
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
+#include "cli/estimate/unmeasured.h"
 #include "client/session/address.h"
 #include "client/session/estimate/device_class.h"
 #include "client/session/protection.h"
@@ -83,12 +84,14 @@ absl::StatusOr<std::vector<DeviceClass>> ClassesFrom(const Source& source) {
   if (!source.prices.empty()) {
     OB_ASSIGN_OR_RETURN(const gateway::PriceList prices, gateway::ReadPriceList(source.prices));
     std::vector<DeviceClass> classes;
-    for (const gateway::PriceClass& of : prices.classes)
+    for (const gateway::PriceClass& of : prices.classes) {
       classes.push_back({.name = of.name,
                          .gflops = of.rates.gflops,
                          .memory_gb_per_s = of.rates.memory_gb_per_s,
                          .memory_bytes = of.memory_bytes,
                          .run_per_hour_micro_usd = static_cast<uint64_t>(of.run.value)});
+      FillUnmeasured(of.hardware, classes.back());
+    }
     return classes;
   }
   if (!source.target.empty())

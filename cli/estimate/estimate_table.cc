@@ -63,7 +63,9 @@ std::string EstimateTable(const RecordedWork& work, const std::vector<ClassEstim
                                Usd(of.micro_usd->expected),
                                absl::StrCat(Usd(of.micro_usd->low), " to ",
                                             Usd(of.micro_usd->high)),
-                               of.is_measured ? "  (measured)" : ""));
+                               of.is_measured         ? "  (measured)"
+                               : of.of.is_unmeasured ? "  (no such device was ever measured)"
+                                                     : ""));
   }
   return text;
 }
@@ -81,10 +83,11 @@ std::string EstimateJson(const RecordedWork& work, const std::vector<ClassEstima
     absl::StrAppend(
         &text, first ? "" : ", ",
         absl::StrFormat(
-            "{\"class\": %s, %s, %s, \"measured\": %s, \"gflops\": %s, \"memory_gb_per_s\": %s, "
-            "\"run_per_hour_micro_usd\": %d, \"unknown\": %s}",
+            "{\"class\": %s, %s, %s, \"measured\": %s, \"on_paper\": %s, \"gflops\": %s, "
+            "\"memory_gb_per_s\": %s, \"run_per_hour_micro_usd\": %d, \"unknown\": %s}",
             of.of.name.empty() ? "null" : Quoted(of.of.name), RangeJson("seconds", of.seconds),
             RangeJson("micro_usd", of.micro_usd), of.is_measured ? "true" : "false",
+            of.of.is_unmeasured ? "true" : "false",
             of.of.gflops > 0 ? absl::StrFormat("%.6g", of.of.gflops) : "null",
             of.of.memory_gb_per_s > 0 ? absl::StrFormat("%.6g", of.of.memory_gb_per_s) : "null",
             of.of.run_per_hour_micro_usd, of.unknown.empty() ? "null" : Quoted(of.unknown)));

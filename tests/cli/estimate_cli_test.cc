@@ -7,6 +7,7 @@
 
 #include "cli/estimate/estimate_table.h"
 #include "cli/estimate/recorded_run.h"
+#include "cli/estimate/unmeasured.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 
@@ -111,6 +112,49 @@ TEST_F(EstimateCliTest, AProgramThatComputesNothing_OrIsNone_IsAnError) {
   EXPECT_TRUE(Has(none.err, "no-such-program: No such file")) << none.err;
   const test::Ended no_file = Run({"--prices", folder_ / "none", "--", "true"});
   EXPECT_NE(no_file.code, 0);
+}
+
+// Kernels compile for these, and no worker serves one.
+TEST_F(EstimateCliTest, AmdClasses_HaveTimeAndMoneyWithAWideRange) {
+  const std::string file = folder_ / "amd.json";
+  std::ofstream(file) << R"({"classes": [
+    {"name": "instinct", "hardware": ["amd:gfx942*"], "usd_per_hour": {"run": 2.1}},
+    {"name": "radeon", "hardware": ["amd:gfx1100"], "usd_per_hour": {"run": 0.4}},
+    {"name": "silent", "hardware": ["amd:gfx90a"], "usd_per_hour": {"run": 1}}]})";
+  const test::Ended table = Run({"--steps", "12", "--prices", file, "--", LINEAR_PROGRAM});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_TRUE(Has(table.out, "(no such device was ever measured)")) << table.out;
+  EXPECT_TRUE(Has(table.out, "silent         unknown")) << table.out;
+  const test::Ended json = Run({"--steps", "12", "--json", "--prices", file, "--", LINEAR_PROGRAM});
+  EXPECT_TRUE(Has(json.out, "\"class\": \"instinct\", \"seconds\": 0.")) << json.out;
+  EXPECT_TRUE(Has(json.out, "\"on_paper\": true, \"gflops\": 81700")) << json.out;
+  EXPECT_TRUE(Has(json.out, "\"on_paper\": true, \"gflops\": 30700")) << json.out;
+}
+
+TEST(FillUnmeasured, OnlyWhereAllHardwareIsOfItsKind) {
+  const auto filled = [](const std::vector<std::string>& hardware, double gflops = 0) {
+    session::DeviceClass of{.gflops = gflops};
+    cli::FillUnmeasured(hardware, of);
+    return of;
+  };
+  for (const char* hardware : {"x86-64*", "cuda:sm_90*", "amd:gfx9", "amd:gfx1100x", "amd*", "*"}) {
+    EXPECT_FALSE(filled({hardware}).is_unmeasured) << hardware;
+    EXPECT_EQ(filled({hardware}).gflops, 0) << hardware;
+    EXPECT_FALSE(filled({"amd:gfx942", hardware}).is_unmeasured) << hardware;
+  }
+  EXPECT_FALSE(filled({}).is_unmeasured);
+  EXPECT_TRUE(filled({"amd:gfx942"}).is_unmeasured);
+  EXPECT_EQ(filled({"amd:gfx942", "amd:gfx1100*"}).gflops, 30700) << "the least of both";
+  const session::DeviceClass said = filled({"amd:gfx942*"}, 90000);
+  EXPECT_EQ(said.gflops, 90000) << "what the file says";
+  EXPECT_EQ(said.memory_gb_per_s, 2650);
+  EXPECT_TRUE(said.is_unmeasured) << "by nobody, all the same";
+  // The range is a factor of four to both sides.
+  const session::RecordedWork work{.runs = 1, .steps = 1, .kernels = {{1e12, 0, 1e9, 1}}};
+  const session::ClassEstimate estimate = session::EstimateFor(said, work);
+  ASSERT_TRUE(estimate.seconds.has_value());
+  EXPECT_DOUBLE_EQ(estimate.seconds->high, 4 * estimate.seconds->expected);
+  EXPECT_DOUBLE_EQ(estimate.seconds->low, estimate.seconds->expected / 4);
 }
 
 TEST(ReadRecords, TheLastRecordOfEachSessionCounts) {

@@ -8,8 +8,8 @@
 //     node 0 ---- a thread that holds packets ---- node 1  delay: two nodes, TAP devices
 //
 //   proxies   all nodes share the loopback, and a fault proxy stands before each address at which a
-//             node listens. Anywhere; but each connection has the rate for itself, one that the
-//             machine cannot pass is not had, and other programs cannot be put on the links
+//             node listens. Anywhere; but each connection has the rate for itself, and one that
+//             the machine cannot pass is not had
 //
 // Errors: UNAVAILABLE, with the command that failed.
 #pragma once

@@ -71,7 +71,8 @@ ClassEstimate EstimateFor(const DeviceClass& of, const RecordedWork& work) {
     const bool waits = 2 * work.waits >= work.runs;
     const double expected =
         waits ? device + work.client_s : std::max(device, work.client_s);
-    estimate.seconds = Around(expected, kGraphRangeFactor);
+    estimate.seconds =
+        Around(expected, of.is_unmeasured ? kUnmeasuredRangeFactor : kGraphRangeFactor);
     estimate.micro_usd = PriceOf(of, *estimate.seconds, 1);
   }
   return estimate;

@@ -1,0 +1,53 @@
+#include "cli/estimate/unmeasured.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace outboard::cli {
+
+namespace {
+
+// Peaks by the vendor's data sheets: float32 by vectors, since products of f32 use no matrix unit
+// there, and memory.
+struct PeakRates {
+  std::string_view hardware;
+  double gflops, memory_gb_per_s;
+};
+constexpr std::array kPeaks = {
+    PeakRates{"amd:gfx942", 163'400, 5'300},  // Instinct MI300X
+    PeakRates{"amd:gfx1100", 61'400, 960},    // Radeon RX 7900 XTX
+};
+
+// What a device is taken to reach of them: about what the join test finds of NVIDIA's.
+constexpr double kReachedPart = 0.5;
+
+const PeakRates* PeaksOf(std::string_view hardware) {
+  for (const PeakRates& peaks : kPeaks) {
+    if (!hardware.starts_with(peaks.hardware)) continue;
+    const std::string_view rest = hardware.substr(peaks.hardware.size());
+    if (rest.empty() || rest.front() == '*' || rest.front() == ' ') return &peaks;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void FillUnmeasured(const std::vector<std::string>& hardware, session::DeviceClass& of) {
+  double gflops = 0, memory_gb_per_s = 0;
+  for (const std::string& one : hardware) {
+    const PeakRates* const peaks = PeaksOf(one);
+    if (peaks == nullptr) return;
+    const auto least = [](double so_far, double rate) {
+      return so_far == 0 ? rate : std::min(so_far, rate);
+    };
+    gflops = least(gflops, kReachedPart * peaks->gflops);
+    memory_gb_per_s = least(memory_gb_per_s, kReachedPart * peaks->memory_gb_per_s);
+  }
+  if (hardware.empty()) return;
+  of.is_unmeasured = true;
+  if (of.gflops <= 0) of.gflops = gflops;
+  if (of.memory_gb_per_s <= 0) of.memory_gb_per_s = memory_gb_per_s;
+}
+
+}  // namespace outboard::cli
