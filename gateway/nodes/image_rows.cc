@@ -425,7 +425,8 @@ absl::StatusOr<ImageRows::Stepped> ImageRows::StepRollout(
     OB_ASSIGN_OR_RETURN(std::optional<Rollout> last, ReadRollout());
     if (!last.has_value() || IsSettled(*last)) return absl::OkStatus();
     const Rollout before = *last;
-    OB_ASSIGN_OR_RETURN(Statement tried, db_->Prepare("SELECT serial, tried FROM node_boot WHERE tried"));
+    OB_ASSIGN_OR_RETURN(Statement tried,
+                        db_->Prepare("SELECT serial, tried FROM node_boot WHERE tried"));
     std::map<std::string, NodeSeen> of_rollout;
     for (const auto& [serial, node] : last->by_serial)
       if (const auto at = seen.find(serial); at != seen.end()) of_rollout.insert(*at);
